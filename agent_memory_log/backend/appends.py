@@ -1,0 +1,69 @@
+"""What an append and a redaction come to, once the store has looked up what is there: the same for every backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agent_memory_log.backend.checks import Prepared, prepare
+from agent_memory_log.errors import EventConflict, VersionConflict
+from agent_memory_log.events import Event, new_event, redacted_form, same_body
+from agent_memory_log.payloads import Redacted, Redaction
+
+
+def new_in_batch(batch: Sequence[Prepared], known: Mapping[str, Event]) -> list[Prepared]:
+    """The events of ``batch`` that are to be stored: those whose id is neither in ``known`` nor earlier in the batch.
+
+    ``known`` maps the batch's ids that the run already holds to the stored events. Raises ``EventConflict`` when one of
+    them, or an earlier one in the batch, has another body. A redacted event's body is not compared.
+    """
+    new: dict[str, Prepared] = {}
+    for event in batch:
+        stored = known.get(event.event_id)
+        if stored is None and event.event_id not in new:
+            new[event.event_id] = event
+            continue
+        first = stored if stored is not None else new[event.event_id].placed(0)
+        if not isinstance(first.data, Redacted) and not same_body(first, event.placed(0)):
+            where = f"at seq {first.seq}" if first.seq else "earlier in the batch"
+            raise EventConflict(
+                f"an event with the id {event.event_id!r} and another body is already there, {where}: "
+                "give the new one an id of its own",
+                event_id=event.event_id,
+                seq=first.seq,
+            )
+    return list(new.values())
+
+
+def check_version(
+    name: str, version: int, event_count: int, expected_version: int | None, first_seq: int | None
+) -> None:
+    """Check that an append that stores something may go on from ``version``. Raises ``VersionConflict``."""
+    if expected_version is not None and expected_version != version:
+        raise VersionConflict(
+            f"{name} is at version {version}, not {expected_version}: load what is new and decide again",
+            expected=expected_version,
+            actual=version,
+        )
+    if first_seq is not None and (event_count or first_seq <= version):
+        raise VersionConflict(
+            f"{name} is at version {version} and holds {event_count} events: it cannot start at seq {first_seq}",
+            expected=first_seq - 1,
+            actual=version,
+        )
+
+
+def redaction_of(events: Sequence[Event], reason: str) -> tuple[list[Prepared], Prepared] | None:
+    """What takes the place of ``events``, less those already redacted, and the marker to append; None if all are.
+
+    Where a marker is itself redacted, the new one also names what that one named, or a reader that has not seen it would
+    never learn of those. Raises ``InvalidEvent`` when ``reason`` cannot be stored.
+    """
+    fresh = [event for event in events if not isinstance(event.data, Redacted)]
+    if not fresh:
+        return None
+    named = {event.seq for event in fresh}
+    for event in fresh:
+        if isinstance(event.data, Redaction):
+            named.update(event.data.seqs)
+    marker = prepare(new_event(Redaction(seqs=tuple(sorted(named)), reason=reason)))
+    return [prepare(redacted_form(event, reason)) for event in fresh], marker

@@ -1,0 +1,212 @@
+"""Checks of what callers pass in, the same for every backend, made before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from agent_memory_log.errors import CursorOutOfRange, EventTooLarge, InvalidArgument, InvalidEvent
+from agent_memory_log.events import Event, new_event_id, to_microseconds
+from agent_memory_log.fields import describe
+from agent_memory_log.jsonvalue import JsonValue, NotJson, check_text, own_json
+from agent_memory_log.payloads import EventData
+from agent_memory_log.registry import encode_payload
+
+MAX_ID_LENGTH = 512
+"""The longest agent, run or event id, in characters."""
+
+MAX_LABELS = 64
+"""The most labels an event may have."""
+
+MAX_LABEL_KEY_LENGTH = 128
+"""The longest label key, in characters."""
+
+
+class Prepared(msgspec.Struct, frozen=True, gc=False):
+    """A checked event, sharing nothing mutable with the one it was made from.
+
+    ``text`` is the payload's JSON, ``data`` an equal payload, ``immutable`` says that nothing in it can change, ``labels``
+    is None when there are none, ``microseconds`` the timestamp since 1970 in UTC.
+    """
+
+    type: str
+    timestamp: datetime
+    microseconds: int
+    data: EventData
+    immutable: bool
+    text: bytes
+    labels: dict[str, str] | None
+    event_id: str
+
+    def placed(self, seq: int) -> Event:
+        """A new event at ``seq``, with labels of its own."""
+        labels = self.labels
+        return Event(self.type, self.timestamp, self.data, labels.copy() if labels else {}, self.event_id, seq)
+
+
+def prepare(event: Event) -> Prepared:
+    """Check an event that is to be appended; one without an ``event_id`` gets a new one.
+
+    Raises ``InvalidEvent`` naming the field.
+    """
+    try:
+        payload = event.data
+        if event.type != payload.event_type:
+            raise InvalidEvent(
+                f"the event's type is {event.type!r} but its payload is a {payload.event_type!r}", field="type"
+            )
+        text, data = encode_payload(payload)
+        labels = _own_labels(event.labels) if event.labels else None
+        event_id = event.event_id
+        if not event_id and isinstance(event_id, str):
+            event_id = new_event_id()
+        elif type(event_id) is not str or len(event_id) > MAX_ID_LENGTH or not event_id.isascii():
+            event_id = _check_id(event_id, "event_id")
+        timestamp = event.timestamp
+        return Prepared(
+            data.event_type, timestamp, to_microseconds(timestamp), data, data is payload, text, labels, event_id
+        )
+    except (AttributeError, TypeError) as error:
+        raise _why_invalid(event, error) from error
+
+
+def _why_invalid(event: object, error: Exception) -> InvalidEvent:
+    if not isinstance(event, Event):
+        return InvalidEvent(f"only events can be appended, found {describe(event)}: make one with new_event", field="")
+    if not isinstance(event.data, EventData):
+        return InvalidEvent(f"a payload must be an EventData, found {describe(event.data)}", field="data")
+    if not isinstance(event.timestamp, datetime) or event.timestamp.utcoffset() is None:
+        return InvalidEvent(
+            f"{event.type}: timestamp must be a timezone-aware datetime, found {describe(event.timestamp)}",
+            field="timestamp",
+        )
+    return InvalidEvent(f"{event.type}: cannot be stored: {error}", field="")
+
+
+def _own_labels(labels: object) -> dict[str, str]:
+    if not isinstance(labels, Mapping):
+        raise InvalidEvent(f"labels must be a map, found {describe(labels)}", field="labels")
+    if len(labels) > MAX_LABELS:
+        raise InvalidEvent(f"an event may have {MAX_LABELS} labels, found {len(labels)}", field="labels")
+    owned: dict[str, str] = {}
+    for key, value in labels.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InvalidEvent(
+                f"labels must be text to text, found {describe(key)} to {describe(value)}", field=f"labels.{key}"
+            )
+        if len(key) > MAX_LABEL_KEY_LENGTH:
+            raise InvalidEvent(
+                f"a label's key may have {MAX_LABEL_KEY_LENGTH} characters, found {len(key)}", field=f"labels.{key}"
+            )
+        try:
+            check_text(key, "")
+            check_text(value, "")
+        except NotJson as error:
+            raise InvalidEvent(f"the label {key!r} {error}", field=f"labels.{key}") from error
+        owned[str.__str__(key)] = str.__str__(value)
+    return owned
+
+
+def check_ids(agent: str, run: str) -> None:
+    """Check the two ids that name a run: non-empty text, at most 512 characters. Raises ``InvalidEvent``."""
+    _check_id(agent, "agent")
+    _check_id(run, "run")
+
+
+def _check_id(value: object, field: str) -> str:
+    if not isinstance(value, str) or not value or len(value) > MAX_ID_LENGTH:
+        raise InvalidEvent(
+            f"{field} must be non-empty text of at most {MAX_ID_LENGTH} characters, found {describe(value)}",
+            field=field,
+        )
+    text = str.__str__(value)
+    try:
+        check_text(text, "")
+    except NotJson as error:
+        raise InvalidEvent(f"{field} {error}", field=field) from error
+    return text
+
+
+def check_append(expected_version: int | None, first_seq: int | None) -> None:
+    """Check an append's numbers; a time is not a version. Raises ``InvalidArgument``."""
+    if expected_version is not None and (type(expected_version) is not int or expected_version < 0):
+        raise InvalidArgument(f"expected_version must be an integer from 0, found {describe(expected_version)}")
+    if first_seq is not None and (type(first_seq) is not int or first_seq < 1):
+        raise InvalidArgument(f"first_seq must be an integer from 1, found {describe(first_seq)}")
+
+
+def check_meta(meta: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:
+    """A run's meta as a new map that shares nothing with ``meta``. Raises ``InvalidEvent`` naming the field."""
+    if meta is None:
+        return {}
+    if not isinstance(meta, Mapping):
+        raise InvalidEvent(f"meta must be a map, found {describe(meta)}", field="meta")
+    try:
+        return own_json(meta)  # type: ignore[return-value]  # own_json keeps maps maps
+    except NotJson as error:
+        raise InvalidEvent(f"meta{error.path} {error}", field=f"meta{error.path}") from error
+
+
+def check_after(after: int) -> None:
+    """Check the form of a seq to read after. Raises ``InvalidArgument``."""
+    if type(after) is not int or after < 0:
+        raise InvalidArgument(f"after must be a seq from 0, found {describe(after)}")
+
+
+def check_limit(limit: int | None) -> None:
+    """Check a limit on how many to return. Raises ``InvalidArgument``."""
+    if limit is not None and (type(limit) is not int or limit < 1):
+        raise InvalidArgument(f"limit must be an integer from 1, found {describe(limit)}")
+
+
+def check_types(types: Iterable[str] | None) -> frozenset[str] | None:
+    """The event types asked for, None for all. Raises ``InvalidArgument``."""
+    if types is None:
+        return None
+    if isinstance(types, str):
+        raise InvalidArgument(f"types must be several event types, found the text {types!r}: pass [{types!r}]")
+    wanted = frozenset(types)
+    for one in wanted:
+        if not isinstance(one, str):
+            raise InvalidArgument(f"an event type must be text, found {describe(one)}")
+    return frozenset(str.__str__(one) for one in wanted)
+
+
+def check_seqs(seqs: Iterable[int]) -> tuple[int, ...]:
+    """The seqs to redact, each once, ascending. Raises ``InvalidArgument``, ``CursorOutOfRange`` for one below 1."""
+    wanted = set(seqs)
+    for seq in wanted:
+        if type(seq) is not int:
+            raise InvalidArgument(f"a seq must be an integer, found {describe(seq)}")
+        if seq < 1:
+            raise CursorOutOfRange(f"seqs start at 1, found {seq}")
+    return tuple(sorted(wanted))
+
+
+def check_sizes(batch: Sequence[Prepared], max_event_bytes: int, max_batch_bytes: int) -> None:
+    """Check the encoded size of each event, labels included, and of the whole batch. Raises ``EventTooLarge``."""
+    total = 0
+    for index, event in enumerate(batch):
+        size = len(event.text)
+        if event.labels:
+            size += sum(len(key.encode()) + len(value.encode()) for key, value in event.labels.items())
+        if size > max_event_bytes:
+            raise EventTooLarge(
+                f"event {index + 1} of the batch, a {event.type}, has {size:,} bytes; the limit is {max_event_bytes:,}",
+                size=size,
+                limit=max_event_bytes,
+            )
+        total += size
+    if total > max_batch_bytes:
+        raise EventTooLarge(
+            f"the batch has {total:,} bytes in {len(batch)} events; the limit is {max_batch_bytes:,}: append it in parts",
+            size=total,
+            limit=max_batch_bytes,
+        )
+
+
+def is_reserved(agent: str) -> bool:
+    """Whether an agent id is one of the library's own."""
+    return agent.startswith("@")

@@ -1,0 +1,94 @@
+"""The life of a handle: open until it is closed, and then, after a fork or on another event loop, a clear error."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from types import TracebackType
+from typing import Self
+
+from agent_memory_log.errors import StoreClosed
+
+_CLOSED = "this store handle is closed: open a new one"
+_FORKED = (
+    "this store handle was opened before a fork, and its connection belongs to the parent: open one in this process"
+)
+_OTHER_LOOP = "this store handle belongs to another event loop: open one on this loop"
+
+
+class Handle:
+    """A handle's state: subclasses call ``_check_open()`` first in every method and set ``_unusable`` on closing."""
+
+    _unusable: str | None = None
+    """Why the handle cannot be used any more; None while it can."""
+
+    def __init__(self) -> None:
+        _open_handles.add(self)
+
+    def _check_open(self) -> None:
+        if self._unusable is not None:
+            raise StoreClosed(self._unusable)
+
+    def _mark_closed(self) -> bool:
+        """Mark the handle closed; whether it was open, and so still has things to release."""
+        was_open = self._unusable is None
+        if was_open:
+            self._unusable = _CLOSED
+        return was_open
+
+
+class AsyncHandle(Handle):
+    """A handle that belongs to the event loop it was opened on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+
+    def _check_open(self) -> None:
+        if self._unusable is not None:
+            raise StoreClosed(self._unusable)
+        if asyncio.get_running_loop() is not self._loop:
+            raise StoreClosed(_OTHER_LOOP)
+
+    async def aclose(self) -> None:
+        """Close the handle; what was acknowledged stays. Closing again does nothing."""
+        raise NotImplementedError
+
+    async def __aenter__(self) -> Self:
+        self._check_open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        await self.aclose()
+
+
+class SyncHandle(Handle):
+    """A handle for threads."""
+
+    def close(self) -> None:
+        """Close the handle; what was acknowledged stays. Closing again does nothing."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+
+_open_handles: weakref.WeakSet[Handle] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for handle in list(_open_handles):
+        handle._unusable = handle._unusable or _FORKED
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

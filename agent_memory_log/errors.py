@@ -1,0 +1,152 @@
+"""Every error this library raises, in one small tree.
+
+    AgentMemoryLogError
+    ├── InvalidArgument       an argument no store takes: a limit of 0, an unknown URL option
+    │   └── BackendNotFound   a URL whose scheme no installed package serves
+    ├── InvalidEvent          what was to be stored cannot be: an id, label, timestamp, payload field or meta value
+    ├── DecodeError           a map, a line or a stored row that is not what it says it is
+    ├── VersionConflict       ``expected_version`` is not the run's version
+    ├── EventConflict         the ``event_id`` is known, with another body
+    ├── EventTooLarge         an event or a batch over the backend's size limit
+    ├── CursorOutOfRange      a seq, an ``after`` or a cursor that points where nothing can be
+    ├── RunDeleted            the run a follower reads was deleted
+    ├── RunExpired            the run is past its ``expires_at``
+    ├── StoreUnavailable      the file, disk or server behind the store refused
+    │   └── StoreCorrupt      what is there is damaged, or is not a store of ours
+    ├── StoreClosed           a handle that was closed, inherited by a fork, or is used from another event loop
+    └── SchemaTooNew          the data was written by a newer release than this one
+
+Each class has a stable ``code`` to match on in logs and across processes. A driver's exception is always chained as
+``__cause__``. Errors survive pickling, so they cross process boundaries whole.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class AgentMemoryLogError(Exception):
+    """The root of the tree: catch it to catch everything this library raises on purpose."""
+
+    code: ClassVar[str] = "agent_memory_log_error"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Exception's own __reduce__ calls __init__ with positional arguments only and would lose the keyword ones.
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(cls: type[AgentMemoryLogError], args: tuple[object, ...], state: dict[str, object]) -> AgentMemoryLogError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error
+
+
+class InvalidArgument(AgentMemoryLogError):
+    """An argument that no store takes."""
+
+    code = "invalid_argument"
+
+
+class BackendNotFound(InvalidArgument):
+    """No installed package serves this URL scheme, or its driver is missing; the message says what to install."""
+
+    code = "backend_not_found"
+
+
+class InvalidEvent(AgentMemoryLogError):
+    """What was to be stored cannot be stored and come back unchanged; nothing was written.
+
+    ``field`` names the place, as in ``labels.role`` or ``data.structured.items[3]``.
+    """
+
+    code = "invalid_event"
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class DecodeError(AgentMemoryLogError):
+    """A map, a line or a stored row is not what it says it is; the message names event type, field and what was found."""
+
+    code = "decode_error"
+
+
+class VersionConflict(AgentMemoryLogError):
+    """``expected_version`` is not the run's version; nothing was stored. Load what is new after ``actual`` and decide again."""
+
+    code = "version_conflict"
+
+    def __init__(self, message: str, *, expected: int, actual: int) -> None:
+        super().__init__(message)
+        self.expected = expected
+        self.actual = actual
+
+
+class EventConflict(AgentMemoryLogError):
+    """An event with this ``event_id`` and another body is already there, at ``seq`` (0: in the same batch); nothing was stored."""
+
+    code = "event_conflict"
+
+    def __init__(self, message: str, *, event_id: str, seq: int) -> None:
+        super().__init__(message)
+        self.event_id = event_id
+        self.seq = seq
+
+
+class EventTooLarge(AgentMemoryLogError):
+    """An event or a batch is over the backend's limit, both in bytes as encoded; nothing was stored."""
+
+    code = "event_too_large"
+
+    def __init__(self, message: str, *, size: int, limit: int) -> None:
+        super().__init__(message)
+        self.size = size
+        self.limit = limit
+
+
+class CursorOutOfRange(AgentMemoryLogError):
+    """A seq, an ``after`` or a page cursor points where nothing can be."""
+
+    code = "cursor_out_of_range"
+
+
+class RunDeleted(AgentMemoryLogError):
+    """The run was deleted while it was being followed."""
+
+    code = "run_deleted"
+
+
+class RunExpired(AgentMemoryLogError):
+    """The run is past the instant it was to be kept until."""
+
+    code = "run_expired"
+
+
+class StoreUnavailable(AgentMemoryLogError):
+    """The file, disk or server behind the store refused; what was acknowledged before is intact, and a retry is safe."""
+
+    code = "store_unavailable"
+
+
+class StoreCorrupt(StoreUnavailable):
+    """The data behind the store is damaged, or was never a store of ours."""
+
+    code = "store_corrupt"
+
+
+class StoreClosed(AgentMemoryLogError):
+    """The handle was closed, inherited by a fork, or is used from another event loop than its own: open a new one."""
+
+    code = "store_closed"
+
+
+class SchemaTooNew(AgentMemoryLogError):
+    """The data was written by a newer release; upgrade this one to read it."""
+
+    code = "schema_too_new"
+
+    def __init__(self, message: str, *, found: int, known: int) -> None:
+        super().__init__(message)
+        self.found = found
+        self.known = known

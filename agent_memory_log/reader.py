@@ -1,0 +1,160 @@
+"""Read-only questions about a snapshot: what a planner asks each turn.
+
+Answers about tool calls, turns and latest events come from an index that the snapshots of one run share and that grows
+with ``Snapshot.extend``, so asking again after an extension costs what is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.events import Event
+from agent_memory_log.payloads import EventType, ToolCall, ToolResult
+from agent_memory_log.snapshot import EventList, Snapshot
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A user message and everything up to the next one, in append order.
+
+    What stands before the first user message belongs to the first turn; ``user_message`` is None in a run without any.
+    """
+
+    user_message: Event | None
+    events: tuple[Event, ...]
+
+
+class Reader:
+    """Questions about ``snapshot``. Events are returned whole; ``decode_event`` gives their payload typed.
+
+    A tool result answers the latest call before it, in append order, that has its ``tool_call_id`` and is still open:
+    providers use an id more than once in a run.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+
+    def events(self) -> EventList:
+        """All events by time, then seq."""
+        return self.snapshot.events
+
+    def filter_by_type(self, event_type: str) -> tuple[Event, ...]:
+        """The events of a type, by time, then seq. ``event_type`` is an ``EventType`` or any text."""
+        return tuple(event for event in self.snapshot.events if event.type == event_type)
+
+    def filter_by_labels(self, labels: Mapping[str, str]) -> tuple[Event, ...]:
+        """The events that have every one of ``labels`` with that value, by time, then seq."""
+        wanted = labels.items()
+        return tuple(event for event in self.snapshot.events if wanted <= event.labels.items())
+
+    def latest(self, event_type: str) -> Event | None:
+        """The newest event of a type, by time, then seq; None when there is none."""
+        return self._index().latest.get(event_type)
+
+    def tool_calls(self) -> tuple[Event, ...]:
+        """All tool calls, in append order."""
+        return self._at(self._index().answers)
+
+    def open_tool_calls(self) -> tuple[Event, ...]:
+        """The tool calls that no result has answered yet, in append order."""
+        return self._at(self._index().open)
+
+    def result_for(self, call: str | Event) -> Event | None:
+        """The result that answered a call, None while it is open or unknown.
+
+        Given a ``tool_call_id``, the latest call with that id is meant; give the call's event to ask about an earlier one.
+        """
+        index = self._index()
+        place = self._place_of(call, index)
+        answer = None if place is None else index.answers[place]
+        return None if answer is None else self.snapshot.log[answer]
+
+    def call_for(self, result: Event) -> Event | None:
+        """The call that a tool result answered, None when there was none open with its id."""
+        if not isinstance(result.data, ToolResult):
+            raise InvalidArgument(f"event {result.seq} is a {result.type}, not a tool_result")
+        place = self._index().questions.get(result.seq)
+        return None if place is None else self.snapshot.log[place]
+
+    def children_of(self, call: str | Event) -> tuple[Event, ...]:
+        """The tool calls made inside a call, in append order.
+
+        Given a ``tool_call_id``, the children of every call with that id; given a call's event, those that came after it
+        and before its id was used again.
+        """
+        index = self._index()
+        if isinstance(call, str):
+            return self._at(index.children.get(call, ()))
+        data = _tool_call(call)
+        later = [place for place in index.calls.get(data.tool_call_id, ()) if self.snapshot.log[place].seq > call.seq]
+        end = self.snapshot.log[later[0]].seq if later else self.snapshot.last_seq + 1
+        children = self._at(index.children.get(data.tool_call_id, ()))
+        return tuple(child for child in children if call.seq < child.seq < end)
+
+    def turns(self) -> tuple[Turn, ...]:
+        """The turns of the run, in append order; none for an empty snapshot."""
+        log = self.snapshot.log
+        starts = self._index().user_messages
+        if not starts:
+            return (Turn(None, tuple(log)),) if len(log) else ()
+        begins = [0, *starts[1:]]
+        ends = [*starts[1:], len(log)]
+        return tuple(Turn(log[start], log[begin:end]) for start, begin, end in zip(starts, begins, ends, strict=True))
+
+    def _index(self) -> _Index:
+        return self.snapshot.derive(_Index)
+
+    def _place_of(self, call: str | Event, index: _Index) -> int | None:
+        if isinstance(call, str):
+            places = index.calls.get(call, ())
+            return places[-1] if places else None
+        for place in index.calls.get(_tool_call(call).tool_call_id, ()):
+            if self.snapshot.log[place].seq == call.seq:
+                return place
+        return None
+
+    def _at(self, places: Mapping[int, object] | list[int] | tuple[int, ...]) -> tuple[Event, ...]:
+        log = self.snapshot.log
+        return tuple(log[place] for place in places)
+
+
+def _tool_call(event: Event) -> ToolCall:
+    if not isinstance(event.data, ToolCall):
+        raise InvalidArgument(f"event {event.seq} is a {event.type}, not a tool_call")
+    return event.data
+
+
+class _Index:
+    """What the reader knows of a log, by place in it; grows event by event."""
+
+    def __init__(self) -> None:
+        self.latest: dict[str, Event] = {}
+        self.calls: dict[str, list[int]] = {}
+        self.children: dict[str, list[int]] = {}
+        self.answers: dict[int, int | None] = {}
+        self.questions: dict[int, int] = {}
+        self.open: dict[int, None] = {}
+        self.user_messages: list[int] = []
+
+    def add(self, place: int, event: Event) -> None:
+        newest = self.latest.get(event.type)
+        if newest is None or event.timestamp >= newest.timestamp:
+            self.latest[event.type] = event
+        data = event.data
+        if isinstance(data, ToolCall):
+            self.calls.setdefault(data.tool_call_id, []).append(place)
+            if data.parent_tool_call_id:
+                self.children.setdefault(data.parent_tool_call_id, []).append(place)
+            self.answers[place] = None
+            self.open[place] = None
+        elif isinstance(data, ToolResult):
+            for call in reversed(self.calls.get(data.tool_call_id, ())):
+                if call in self.open:
+                    del self.open[call]
+                    self.answers[call] = place
+                    self.questions[event.seq] = call
+                    break
+        elif event.type == EventType.USER_MESSAGE:
+            self.user_messages.append(place)

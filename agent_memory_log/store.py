@@ -1,0 +1,239 @@
+"""What a store is: the ``Store`` protocol, its synchronous twin, what they return, and the optional capabilities.
+
+The promises behind these methods are proved by ``agent_memory_log.conformance``, for any backend. ``open_store`` is in
+``opening.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from datetime import datetime
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
+
+import msgspec
+
+from agent_memory_log.events import Event
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.snapshot import Snapshot
+
+
+class AppendResult(msgspec.Struct, frozen=True):
+    """What an append did.
+
+    - ``version``: the run's version after it.
+    - ``inserted``: how many of the events were new; the others were already there.
+    - ``events``: one for each event given, in that order, with its seq; for one that was already there, the stored event.
+    """
+
+    version: int
+    inserted: int
+    events: tuple[Event, ...]
+
+
+class RunInfo(msgspec.Struct, frozen=True):
+    """A run without its events.
+
+    - ``version``: the seq of its newest event.
+    - ``created``: when this store first held it (UTC); a run that was deleted is created anew by its next append.
+    - ``event_count``: how many events it holds, redacted ones included.
+    - ``meta``: the map given when it was created.
+    """
+
+    agent: str
+    run: str
+    version: int
+    created: datetime
+    event_count: int
+    meta: Mapping[str, JsonValue]
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    """A page of ``list_runs``: ``runs``, newest-created first, and the ``cursor`` of the next page (None: no more)."""
+
+    runs: tuple[RunInfo, ...]
+    cursor: str | None
+
+
+class Store(Protocol):
+    """A log of runs. One handle may be used by any number of tasks of the event loop it was opened on.
+
+    Every method may raise ``StoreClosed`` (closed, forked, or another loop) and ``StoreUnavailable``; ids that are not
+    non-empty text of at most 512 characters are ``InvalidEvent``.
+    """
+
+    async def append_events(
+        self,
+        agent: str,
+        run: str,
+        *events: Event,
+        expected_version: int | None = None,
+        meta: Mapping[str, JsonValue] | None = None,
+        first_seq: int | None = None,
+    ) -> AppendResult:
+        """Append all of ``events`` or none, and return once they are durable.
+
+        Events whose ``event_id`` is already in the run with an equal body (type, data, labels) are not stored again; if
+        that is all of them the append succeeds whatever ``expected_version`` says. Otherwise ``expected_version`` must be
+        the run's version. ``meta`` is kept with the run if this append creates it. ``first_seq`` is for imports: the seq
+        the first event gets, where the run holds no events and the number is above its version. Without events, does
+        nothing.
+
+        Raises ``InvalidEvent``, ``EventTooLarge``, ``EventConflict``, ``VersionConflict``, ``RunExpired``.
+        """
+        ...
+
+    async def load_run(
+        self,
+        agent: str,
+        run: str,
+        *,
+        after: int = 0,
+        types: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> Snapshot:
+        """Read the events after seq ``after``, of ``types`` if given, at most ``limit``, by seq.
+
+        An unknown run is an empty snapshot. Sees every append acknowledged before the call. Raises ``CursorOutOfRange``
+        when ``after`` is beyond the run's version, ``DecodeError`` when a stored event cannot be read, ``RunExpired``.
+        """
+        ...
+
+    def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        """Every event after seq ``after``, once, in seq order; waits for new ones until it is closed or cancelled.
+
+        The run need not exist yet. Raises ``CursorOutOfRange``, ``RunDeleted`` when the run is deleted meanwhile,
+        ``RunExpired``, and ``StoreClosed`` when the handle is closed.
+        """
+        ...
+
+    async def list_runs(
+        self,
+        agent: str | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        include_reserved: bool = False,
+    ) -> RunPage:
+        """The runs that hold events, newest-created first; of one agent, or of all.
+
+        Agents whose id begins with ``@`` are the library's own and are left out unless named or asked for with
+        ``include_reserved``. Pass a page's ``cursor`` for the next one. Raises ``CursorOutOfRange`` for a cursor that is
+        none, ``InvalidArgument`` for a limit below 1.
+        """
+        ...
+
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        """Put a ``Redacted`` in place of each event of ``seqs`` and append one ``Redaction`` that names them.
+
+        Position, time and event id stay; data and labels go, and cannot be read through any handle from then on. Events
+        already redacted are left as they are; if that is all of them, nothing is appended. Raises ``CursorOutOfRange``
+        for a seq the run does not hold, and then redacts none.
+        """
+        ...
+
+    async def delete_run(self, agent: str, run: str) -> None:
+        """Remove the run's events, ids and meta. Its version stays, and its next event goes on from there.
+
+        Does nothing when the run holds no events.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close the handle; what was acknowledged stays. Closing again does nothing."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class SyncStore(Protocol):
+    """``Store`` without ``await``; a handle may be used by any number of threads. Each method does what its namesake does."""
+
+    def append_events(
+        self,
+        agent: str,
+        run: str,
+        *events: Event,
+        expected_version: int | None = None,
+        meta: Mapping[str, JsonValue] | None = None,
+        first_seq: int | None = None,
+    ) -> AppendResult:
+        """See ``Store.append_events``."""
+        ...
+
+    def load_run(
+        self,
+        agent: str,
+        run: str,
+        *,
+        after: int = 0,
+        types: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> Snapshot:
+        """See ``Store.load_run``."""
+        ...
+
+    def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
+        """See ``Store.follow``; waits by blocking the thread. Closing the handle from another thread ends the wait."""
+        ...
+
+    def list_runs(
+        self,
+        agent: str | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        include_reserved: bool = False,
+    ) -> RunPage:
+        """See ``Store.list_runs``."""
+        ...
+
+    def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        """See ``Store.redact_events``."""
+        ...
+
+    def delete_run(self, agent: str, run: str) -> None:
+        """See ``Store.delete_run``."""
+        ...
+
+    def close(self) -> None:
+        """See ``Store.aclose``."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class CompactResult(msgspec.Struct, frozen=True):
+    """What ``compact`` did: the store's size on disk in bytes ``before`` and ``after``."""
+
+    before: int
+    after: int
+
+
+@runtime_checkable
+class Compacts(Protocol):
+    """A ``Store`` that can give space back. Found with ``isinstance``."""
+
+    async def compact(self) -> CompactResult:
+        """Give unused space back, and erase for good what was redacted or deleted before the call.
+
+        Raises ``StoreUnavailable`` when another handle prevents it, as an open reader does; nothing is lost, try again.
+        """
+        ...
+
+
+@runtime_checkable
+class CompactsSync(Protocol):
+    """A ``SyncStore`` that can give space back."""
+
+    def compact(self) -> CompactResult:
+        """See ``Compacts.compact``."""
+        ...

@@ -1,0 +1,34 @@
+"""Opening: URLs to data, by name."""
+
+from __future__ import annotations
+
+from agent_memory_log.backend import StoreUrl
+from agent_memory_log_inmem.data import DEFAULT_MAX_EVENT_BYTES, MemoryData
+from agent_memory_log_inmem.store import MemoryStore, SyncMemoryStore
+
+_named: dict[str, MemoryData] = {}
+
+
+class _MemoryBackend:
+    async def open_store(self, url: StoreUrl) -> MemoryStore:
+        return MemoryStore(*_data_and_limit(url))
+
+    def open_sync_store(self, url: StoreUrl) -> SyncMemoryStore:
+        return SyncMemoryStore(*_data_and_limit(url))
+
+
+backend = _MemoryBackend()
+"""The entry point for ``memory:`` URLs."""
+
+
+def _data_and_limit(url: StoreUrl) -> tuple[MemoryData, int]:
+    limit = url.number("max_event_bytes", DEFAULT_MAX_EVENT_BYTES)
+    url.finish()
+    data = _named.setdefault(url.location, MemoryData()) if url.location else MemoryData()
+    return data, limit
+
+
+def reset(name: str) -> None:
+    """Empty the store ``memory:NAME``, as if every run in it had never been; handles stay open. For tests."""
+    if name in _named:
+        _named[name].reset()

@@ -1,0 +1,232 @@
+"""The data of an in-memory store, and every operation on it.
+
+The operations run to the end under one lock and never wait, so the asynchronous store calls them as they are.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from agent_memory_log.backend import (
+    ChangeSignal,
+    Prepared,
+    check_version,
+    decode_cursor,
+    encode_cursor,
+    is_reserved,
+    new_in_batch,
+    redaction_of,
+)
+from agent_memory_log.errors import CursorOutOfRange, RunDeleted
+from agent_memory_log.events import Event
+from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_json
+from agent_memory_log.payloads import Redaction
+from agent_memory_log.registry import decode_payload
+from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import AppendResult, RunInfo, RunPage
+
+DEFAULT_MAX_EVENT_BYTES = 64 * 1024 * 1024
+
+
+class _Run:
+    """A run's events; ``base`` is the version at its last deletion, so that ``events[0]`` has seq ``base + 1``."""
+
+    __slots__ = ("base", "created", "deletions", "events", "meta", "order", "seqs")
+
+    def __init__(self) -> None:
+        self.base = 0
+        self.deletions = 0
+        self.created: datetime | None = None
+        self.order = 0
+        self.meta = b"{}"
+        self.events: list[Prepared] = []
+        self.seqs: dict[str, int] = {}
+
+    @property
+    def version(self) -> int:
+        return self.base + len(self.events)
+
+    def append(self, event: Prepared) -> None:
+        self.events.append(event)
+        self.seqs[event.event_id] = self.base + len(self.events)
+
+    def clear(self) -> None:
+        self.base = self.version
+        self.deletions += 1
+        self.created = None
+        self.meta = b"{}"
+        self.events = []
+        self.seqs = {}
+
+    def event(self, seq: int) -> Event:
+        """The event at ``seq``, sharing nothing mutable with what is kept."""
+        kept = self.events[seq - self.base - 1]
+        event = kept.placed(seq)
+        return event if kept.immutable else msgspec.structs.replace(event, data=decode_payload(kept.type, kept.text))
+
+
+class MemoryData:
+    """All runs of a store. Every method may be called from any thread."""
+
+    def __init__(self) -> None:
+        self.changed = ChangeSignal()
+        self._lock = threading.Lock()
+        self._runs: dict[tuple[str, str], _Run] = {}
+        self._created = 0
+
+    def reset(self) -> None:
+        """Forget everything, versions included."""
+        with self._lock:
+            self._runs.clear()
+        self.changed.notify()
+
+    def append(
+        self,
+        agent: str,
+        run: str,
+        batch: Sequence[Prepared],
+        expected_version: int | None,
+        meta: Mapping[str, JsonValue] | None,
+        first_seq: int | None,
+    ) -> AppendResult:
+        with self._lock:
+            kept = self._runs.get((agent, run))
+            if kept is None:
+                kept = _Run()
+            if not batch:
+                return AppendResult(kept.version, 0, ())
+            alone = len(batch) == 1 and batch[0].event_id not in kept.seqs
+            new = batch if alone else new_in_batch(batch, self._known(kept, batch))
+            if new:
+                check_version(f"{agent}/{run}", kept.version, len(kept.events), expected_version, first_seq)
+                if not kept.events:
+                    self._create(kept, agent, run, meta, first_seq)
+                for event in new:
+                    kept.append(event)
+            result = AppendResult(
+                kept.version, len(new), tuple(kept.event(kept.seqs[event.event_id]) for event in batch)
+            )
+        if new:
+            self.changed.notify()
+        return result
+
+    def _known(self, kept: _Run, batch: Sequence[Prepared]) -> dict[str, Event]:
+        return {event.event_id: kept.event(kept.seqs[event.event_id]) for event in batch if event.event_id in kept.seqs}
+
+    def _create(
+        self, kept: _Run, agent: str, run: str, meta: Mapping[str, JsonValue] | None, first_seq: int | None
+    ) -> None:
+        self._runs[agent, run] = kept
+        self._created += 1
+        kept.order = self._created
+        kept.created = datetime.now(UTC)
+        kept.meta = encode_json(meta or {})
+        if first_seq is not None:
+            kept.base = first_seq - 1
+
+    def load(self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
+        with self._lock:
+            kept = self._runs.get((agent, run)) or _Run()
+            if after > kept.version:
+                raise CursorOutOfRange(
+                    f"{agent}/{run} is at version {kept.version}; there is nothing after seq {after} yet"
+                )
+            log: list[Event] = []
+            redactions: dict[int, str] = {}
+            last_seq = kept.version
+            for seq in range(max(after, kept.base) + 1, kept.version + 1):
+                stored = kept.events[seq - kept.base - 1]
+                if isinstance(stored.data, Redaction):
+                    for named in stored.data.seqs:
+                        redactions.setdefault(named, stored.data.reason)
+                if types is None or stored.type in types:
+                    log.append(kept.event(seq))
+                    if len(log) == limit:
+                        last_seq = seq
+                        break
+            return Snapshot(
+                agent,
+                run,
+                log,
+                version=kept.version,
+                last_seq=last_seq,
+                meta=_meta(kept),
+                after=after,
+                types=types,
+                first_seq=kept.base + 1,
+                redactions=redactions,
+            )
+
+    def next_event(self, agent: str, run: str, after: int, deletions: int | None) -> tuple[Event | None, int]:
+        """The event after ``after`` (None: not yet), and how often the run was deleted; for followers.
+
+        Raises ``RunDeleted`` when that is not ``deletions``, ``CursorOutOfRange`` at the first call of a follower.
+        """
+        with self._lock:
+            kept = self._runs.get((agent, run)) or _Run()
+            if deletions is None and after > kept.version:
+                raise CursorOutOfRange(f"{agent}/{run} is at version {kept.version}; seq {after} is beyond it")
+            if deletions is not None and kept.deletions != deletions:
+                raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {after}")
+            seq = max(after, kept.base) + 1
+            return (kept.event(seq) if seq <= kept.version else None), kept.deletions
+
+    def list(self, agent: str | None, limit: int, cursor: str | None, include_reserved: bool) -> RunPage:
+        before = decode_cursor(cursor)[1] if cursor is not None else None
+        with self._lock:
+            found = sorted(
+                (
+                    (kept.order, name, kept)
+                    for name, kept in self._runs.items()
+                    if kept.events
+                    and (agent is None or name[0] == agent)
+                    and (agent is not None or include_reserved or not is_reserved(name[0]))
+                    and (before is None or kept.order < before)
+                ),
+                key=lambda item: item[0],
+                reverse=True,
+            )
+            page = found[:limit]
+            more = len(found) > limit
+            return RunPage(
+                tuple(
+                    RunInfo(name[0], name[1], kept.version, kept.created, len(kept.events), _meta(kept))
+                    for _, name, kept in page
+                    if kept.created is not None
+                ),
+                encode_cursor(0, page[-1][0]) if more else None,
+            )
+
+    def redact(self, agent: str, run: str, seqs: tuple[int, ...], reason: str) -> AppendResult:
+        with self._lock:
+            kept = self._runs.get((agent, run)) or _Run()
+            for seq in seqs:
+                if not kept.base < seq <= kept.version:
+                    raise CursorOutOfRange(f"{agent}/{run} holds no event {seq}, and so none was redacted")
+            redaction = redaction_of([kept.event(seq) for seq in seqs], reason)
+            if redaction is None:
+                return AppendResult(kept.version, 0, ())
+            masks, marker = redaction
+            for mask in masks:
+                kept.events[kept.seqs[mask.event_id] - kept.base - 1] = mask
+            kept.append(marker)
+            result = AppendResult(kept.version, 1, (kept.event(kept.version),))
+        self.changed.notify()
+        return result
+
+    def delete(self, agent: str, run: str) -> None:
+        with self._lock:
+            kept = self._runs.get((agent, run))
+            if kept is None or not kept.events:
+                return
+            kept.clear()
+        self.changed.notify()
+
+
+def _meta(kept: _Run) -> dict[str, JsonValue]:
+    meta: dict[str, JsonValue] = decode_json(kept.meta)
+    return meta

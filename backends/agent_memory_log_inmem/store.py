@@ -1,0 +1,207 @@
+"""The two surfaces of an in-memory store: the same operations, with and without ``await``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+
+from agent_memory_log.backend import (
+    AsyncHandle,
+    SyncHandle,
+    check_after,
+    check_append,
+    check_ids,
+    check_limit,
+    check_meta,
+    check_seqs,
+    check_sizes,
+    check_types,
+    prepare,
+)
+from agent_memory_log.events import Event
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import AppendResult, RunPage
+from agent_memory_log_inmem.data import DEFAULT_MAX_EVENT_BYTES, MemoryData
+
+_BATCH_EVENTS = 16
+"""A batch may have the bytes of this many events of the largest size."""
+
+
+class SyncMemoryStore(SyncHandle):
+    """A ``SyncStore`` on data in this process's memory."""
+
+    def __init__(self, data: MemoryData | None = None, max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES) -> None:
+        """A handle on ``data``, by default new and empty; an event may have ``max_event_bytes`` as encoded."""
+        super().__init__()
+        self._data = MemoryData() if data is None else data
+        self._max_event_bytes = max_event_bytes
+
+    def append_events(
+        self,
+        agent: str,
+        run: str,
+        *events: Event,
+        expected_version: int | None = None,
+        meta: Mapping[str, JsonValue] | None = None,
+        first_seq: int | None = None,
+    ) -> AppendResult:
+        """See ``Store.append_events``."""
+        self._check_open()
+        check_ids(agent, run)
+        check_append(expected_version, first_seq)
+        batch = [prepare(event) for event in events]
+        check_sizes(batch, self._max_event_bytes, self._max_event_bytes * _BATCH_EVENTS)
+        return self._data.append(agent, run, batch, expected_version, check_meta(meta), first_seq)
+
+    def load_run(
+        self,
+        agent: str,
+        run: str,
+        *,
+        after: int = 0,
+        types: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> Snapshot:
+        """See ``Store.load_run``."""
+        self._check_open()
+        check_ids(agent, run)
+        check_after(after)
+        check_limit(limit)
+        return self._data.load(agent, run, after, check_types(types), limit)
+
+    def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
+        """See ``Store.follow``."""
+        self._check_open()
+        check_ids(agent, run)
+        check_after(after)
+        deletions: int | None = None
+        while True:
+            self._check_open()
+            seen = self._data.changed.count
+            event, deletions = self._data.next_event(agent, run, after, deletions)
+            if event is None:
+                self._data.changed.wait(seen, None)
+            else:
+                after = event.seq
+                yield event
+
+    def list_runs(
+        self,
+        agent: str | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        include_reserved: bool = False,
+    ) -> RunPage:
+        """See ``Store.list_runs``."""
+        self._check_open()
+        check_limit(limit)
+        return self._data.list(agent, limit, cursor, include_reserved)
+
+    def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        """See ``Store.redact_events``."""
+        self._check_open()
+        check_ids(agent, run)
+        return self._data.redact(agent, run, check_seqs(seqs), reason)
+
+    def delete_run(self, agent: str, run: str) -> None:
+        """See ``Store.delete_run``."""
+        self._check_open()
+        check_ids(agent, run)
+        self._data.delete(agent, run)
+
+    def reset(self) -> None:
+        """Empty the data behind this handle, as if every run in it had never been; for tests."""
+        self._check_open()
+        self._data.reset()
+
+    def close(self) -> None:
+        """See ``Store.aclose``."""
+        if self._mark_closed():
+            self._data.changed.notify()
+
+
+class MemoryStore(AsyncHandle):
+    """A ``Store`` on data in this process's memory."""
+
+    def __init__(self, data: MemoryData | None = None, max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES) -> None:
+        """A handle on ``data``, by default new and empty; an event may have ``max_event_bytes`` as encoded."""
+        super().__init__()
+        self._data = MemoryData() if data is None else data
+        self._sync = SyncMemoryStore(self._data, max_event_bytes)
+
+    async def append_events(
+        self,
+        agent: str,
+        run: str,
+        *events: Event,
+        expected_version: int | None = None,
+        meta: Mapping[str, JsonValue] | None = None,
+        first_seq: int | None = None,
+    ) -> AppendResult:
+        """See ``Store.append_events``."""
+        self._check_open()
+        return self._sync.append_events(
+            agent, run, *events, expected_version=expected_version, meta=meta, first_seq=first_seq
+        )
+
+    async def load_run(
+        self,
+        agent: str,
+        run: str,
+        *,
+        after: int = 0,
+        types: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> Snapshot:
+        """See ``Store.load_run``."""
+        self._check_open()
+        return self._sync.load_run(agent, run, after=after, types=types, limit=limit)
+
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        """See ``Store.follow``."""
+        self._check_open()
+        check_ids(agent, run)
+        check_after(after)
+        deletions: int | None = None
+        while True:
+            self._check_open()
+            seen = self._data.changed.count
+            event, deletions = self._data.next_event(agent, run, after, deletions)
+            if event is None:
+                await self._data.changed.wait_async(seen, None)
+            else:
+                after = event.seq
+                yield event
+
+    async def list_runs(
+        self,
+        agent: str | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        include_reserved: bool = False,
+    ) -> RunPage:
+        """See ``Store.list_runs``."""
+        self._check_open()
+        return self._sync.list_runs(agent, limit=limit, cursor=cursor, include_reserved=include_reserved)
+
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        """See ``Store.redact_events``."""
+        self._check_open()
+        return self._sync.redact_events(agent, run, seqs, reason=reason)
+
+    async def delete_run(self, agent: str, run: str) -> None:
+        """See ``Store.delete_run``."""
+        self._check_open()
+        self._sync.delete_run(agent, run)
+
+    async def reset(self) -> None:
+        """Empty the data behind this handle, as if every run in it had never been; for tests."""
+        self._check_open()
+        self._sync.reset()
+
+    async def aclose(self) -> None:
+        """See ``Store.aclose``."""
+        if self._mark_closed():
+            self._sync.close()

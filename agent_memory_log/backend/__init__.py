@@ -1,11 +1,11 @@
 """What a backend's author builds with: argument checks, the life of a handle, wake-ups for followers, URL options.
 
 A backend is a package with a ``Store`` and a ``SyncStore``, and an object with ``open_store`` and ``open_sync_store``
-(the ``Backend`` protocol) that an entry point in the group ``agent_memory_log.backends`` names after its URL scheme. The
-in-memory backend is the model to read first.
+(the ``Backend`` protocol) that an entry point in the group ``agent_memory_log.backends`` names after its URL scheme.
+The in-memory backend is the model to read first.
 """
 
-from agent_memory_log.backend.appends import check_version, new_in_batch, redaction_of
+from agent_memory_log.backend.appends import check_version, new_in_batch, placed, redaction_of
 from agent_memory_log.backend.checks import (
     MAX_ID_LENGTH,
     MAX_LABEL_KEY_LENGTH,
@@ -17,10 +17,10 @@ from agent_memory_log.backend.checks import (
     check_limit,
     check_meta,
     check_seqs,
-    check_sizes,
     check_types,
     is_reserved,
     prepare,
+    prepare_batch,
 )
 from agent_memory_log.backend.handles import AsyncHandle, SyncHandle
 from agent_memory_log.backend.paging import decode_cursor, encode_cursor
@@ -43,13 +43,14 @@ __all__ = [
     "check_limit",
     "check_meta",
     "check_seqs",
-    "check_sizes",
     "check_types",
     "check_version",
     "decode_cursor",
     "encode_cursor",
     "is_reserved",
     "new_in_batch",
+    "placed",
     "prepare",
+    "prepare_batch",
     "redaction_of",
 ]

@@ -8,6 +8,7 @@ from agent_memory_log.backend.checks import Prepared, prepare
 from agent_memory_log.errors import EventConflict, VersionConflict
 from agent_memory_log.events import Event, new_event, redacted_form, same_body
 from agent_memory_log.payloads import Redacted, Redaction
+from agent_memory_log.store import AppendResult
 
 
 def new_in_batch(batch: Sequence[Prepared], known: Mapping[str, Event]) -> list[Prepared]:
@@ -34,6 +35,20 @@ def new_in_batch(batch: Sequence[Prepared], known: Mapping[str, Event]) -> list[
     return list(new.values())
 
 
+def placed(
+    start: int, batch: Sequence[Prepared], new: Sequence[Prepared], stored: Mapping[str, Event]
+) -> AppendResult:
+    """The result of an append of ``batch`` that put ``new`` behind version ``start`` and found ``stored`` there."""
+    version = start + len(new)
+    if new is batch:
+        return AppendResult(
+            version, len(new), tuple([event.placed(seq) for seq, event in enumerate(batch, start + 1)])
+        )
+    seqs = {event.event_id: seq for seq, event in enumerate(new, start + 1)}
+    events = tuple(stored.get(event.event_id) or event.placed(seqs[event.event_id]) for event in batch)
+    return AppendResult(version, len(new), events)
+
+
 def check_version(
     name: str, version: int, event_count: int, expected_version: int | None, first_seq: int | None
 ) -> None:
@@ -55,8 +70,8 @@ def check_version(
 def redaction_of(events: Sequence[Event], reason: str) -> tuple[list[Prepared], Prepared] | None:
     """What takes the place of ``events``, less those already redacted, and the marker to append; None if all are.
 
-    Where a marker is itself redacted, the new one also names what that one named, or a reader that has not seen it would
-    never learn of those. Raises ``InvalidEvent`` when ``reason`` cannot be stored.
+    Where a marker is itself redacted, the new one also names what that one named, or a reader that has not seen it
+    would never learn of those. Raises ``InvalidEvent`` when ``reason`` cannot be stored.
     """
     fresh = [event for event in events if not isinstance(event.data, Redacted)]
     if not fresh:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import cast
 
 import msgspec
 
 from agent_memory_log.errors import CursorOutOfRange, EventTooLarge, InvalidArgument, InvalidEvent
-from agent_memory_log.events import Event, new_event_id, to_microseconds
+from agent_memory_log.events import Event, from_microseconds, new_event_id, to_microseconds
 from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue, NotJson, check_text, own_json
+from agent_memory_log.jsonvalue import JsonValue, NotJson, check_text, own_map
 from agent_memory_log.payloads import EventData
 from agent_memory_log.registry import encode_payload
 
@@ -27,8 +29,9 @@ MAX_LABEL_KEY_LENGTH = 128
 class Prepared(msgspec.Struct, frozen=True, gc=False):
     """A checked event, sharing nothing mutable with the one it was made from.
 
-    ``text`` is the payload's JSON, ``data`` an equal payload, ``immutable`` says that nothing in it can change, ``labels``
-    is None when there are none, ``microseconds`` the timestamp since 1970 in UTC.
+    ``text`` is the payload's JSON, ``data`` an equal payload, ``immutable`` says that nothing in it can change,
+    ``labels`` is None when there are none, ``microseconds`` the timestamp since 1970 in UTC, ``size`` the bytes of text
+    and labels.
     """
 
     type: str
@@ -39,6 +42,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     text: bytes
     labels: dict[str, str] | None
     event_id: str
+    size: int
 
     def placed(self, seq: int) -> Event:
         """A new event at ``seq``, with labels of its own."""
@@ -46,10 +50,25 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
         return Event(self.type, self.timestamp, self.data, labels.copy() if labels else {}, self.event_id, seq)
 
 
-def prepare(event: Event) -> Prepared:
+def prepare_batch(events: Sequence[Event], max_event_bytes: int, max_batch_bytes: int) -> list[Prepared]:
+    """Check the events of an append, each by itself and the size of all. Raises ``InvalidEvent``, ``EventTooLarge``."""
+    batch = [prepare(event, max_event_bytes) for event in events]
+    if len(batch) > 1:
+        total = sum([event.size for event in batch])
+        if total > max_batch_bytes:
+            raise EventTooLarge(
+                f"the batch has {total:,} bytes in {len(batch)} events; the limit is {max_batch_bytes:,}: "
+                "append it in parts",
+                size=total,
+                limit=max_batch_bytes,
+            )
+    return batch
+
+
+def prepare(event: Event, max_bytes: int = sys.maxsize) -> Prepared:
     """Check an event that is to be appended; one without an ``event_id`` gets a new one.
 
-    Raises ``InvalidEvent`` naming the field.
+    Raises ``InvalidEvent`` naming the field, ``EventTooLarge`` when payload and labels have more than ``max_bytes``.
     """
     try:
         payload = event.data
@@ -58,16 +77,33 @@ def prepare(event: Event) -> Prepared:
                 f"the event's type is {event.type!r} but its payload is a {payload.event_type!r}", field="type"
             )
         text, data = encode_payload(payload)
-        labels = _own_labels(event.labels) if event.labels else None
+        labels = event.labels
+        owned_labels = None if type(labels) is dict and not labels else _own_labels(labels)
         event_id = event.event_id
         if not event_id and isinstance(event_id, str):
             event_id = new_event_id()
         elif type(event_id) is not str or len(event_id) > MAX_ID_LENGTH or not event_id.isascii():
             event_id = _check_id(event_id, "event_id")
         timestamp = event.timestamp
+        microseconds = to_microseconds(timestamp)
+        if timestamp.tzinfo is not UTC or type(timestamp) is not datetime:
+            timestamp = from_microseconds(microseconds)
+        size = len(text)
+        if owned_labels:
+            size += sum(len(key.encode()) + len(value.encode()) for key, value in owned_labels.items())
+        if size > max_bytes:
+            raise EventTooLarge(
+                f"event {event_id!r}, a {event.type}, has {size:,} bytes; the limit is {max_bytes:,}",
+                size=size,
+                limit=max_bytes,
+            )
         return Prepared(
-            data.event_type, timestamp, to_microseconds(timestamp), data, data is payload, text, labels, event_id
+            data.event_type, timestamp, microseconds, data, data is payload, text, owned_labels, event_id, size
         )
+    except OverflowError as error:
+        raise InvalidEvent(
+            f"{event.type}: timestamp is outside the years 1 to 9999 in UTC", field="timestamp"
+        ) from error
     except (AttributeError, TypeError) as error:
         raise _why_invalid(event, error) from error
 
@@ -85,17 +121,18 @@ def _why_invalid(event: object, error: Exception) -> InvalidEvent:
     return InvalidEvent(f"{event.type}: cannot be stored: {error}", field="")
 
 
-def _own_labels(labels: object) -> dict[str, str]:
+def _own_labels(labels: object) -> dict[str, str] | None:
     if not isinstance(labels, Mapping):
         raise InvalidEvent(f"labels must be a map, found {describe(labels)}", field="labels")
-    if len(labels) > MAX_LABELS:
-        raise InvalidEvent(f"an event may have {MAX_LABELS} labels, found {len(labels)}", field="labels")
+    given = cast("Mapping[object, object]", labels)
+    if len(given) > MAX_LABELS:
+        raise InvalidEvent(f"an event may have {MAX_LABELS} labels, found {len(given)}", field="labels")
     owned: dict[str, str] = {}
-    for key, value in labels.items():
-        if not isinstance(key, str) or not isinstance(value, str):
-            raise InvalidEvent(
-                f"labels must be text to text, found {describe(key)} to {describe(value)}", field=f"labels.{key}"
-            )
+    for key, value in given.items():
+        if not isinstance(key, str):
+            raise InvalidEvent(f"a label's key must be text, found {describe(key)}", field="labels")
+        if not isinstance(value, str):
+            raise InvalidEvent(f"the label {key!r} must be text, found {describe(value)}", field=f"labels.{key}")
         if len(key) > MAX_LABEL_KEY_LENGTH:
             raise InvalidEvent(
                 f"a label's key may have {MAX_LABEL_KEY_LENGTH} characters, found {len(key)}", field=f"labels.{key}"
@@ -106,11 +143,15 @@ def _own_labels(labels: object) -> dict[str, str]:
         except NotJson as error:
             raise InvalidEvent(f"the label {key!r} {error}", field=f"labels.{key}") from error
         owned[str.__str__(key)] = str.__str__(value)
-    return owned
+    return owned or None
 
 
 def check_ids(agent: str, run: str) -> None:
     """Check the two ids that name a run: non-empty text, at most 512 characters. Raises ``InvalidEvent``."""
+    if type(agent) is str and type(run) is str and agent.isascii() and run.isascii():
+        # The common case, without two more calls; the length is checked last, as isascii() holds for empty text.
+        if 0 < len(agent) <= MAX_ID_LENGTH and 0 < len(run) <= MAX_ID_LENGTH:
+            return
     _check_id(agent, "agent")
     _check_id(run, "run")
 
@@ -144,7 +185,7 @@ def check_meta(meta: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:
     if not isinstance(meta, Mapping):
         raise InvalidEvent(f"meta must be a map, found {describe(meta)}", field="meta")
     try:
-        return own_json(meta)  # type: ignore[return-value]  # own_json keeps maps maps
+        return own_map(meta)
     except NotJson as error:
         raise InvalidEvent(f"meta{error.path} {error}", field=f"meta{error.path}") from error
 
@@ -167,7 +208,9 @@ def check_types(types: Iterable[str] | None) -> frozenset[str] | None:
         return None
     if isinstance(types, str):
         raise InvalidArgument(f"types must be several event types, found the text {types!r}: pass [{types!r}]")
-    wanted = frozenset(types)
+    if not isinstance(types, Iterable):
+        raise InvalidArgument(f"types must be several event types, found {describe(types)}")
+    wanted = list(types)
     for one in wanted:
         if not isinstance(one, str):
             raise InvalidArgument(f"an event type must be text, found {describe(one)}")
@@ -176,35 +219,15 @@ def check_types(types: Iterable[str] | None) -> frozenset[str] | None:
 
 def check_seqs(seqs: Iterable[int]) -> tuple[int, ...]:
     """The seqs to redact, each once, ascending. Raises ``InvalidArgument``, ``CursorOutOfRange`` for one below 1."""
-    wanted = set(seqs)
+    if not isinstance(seqs, Iterable):
+        raise InvalidArgument(f"seqs must be several integers, found {describe(seqs)}")
+    wanted = list(seqs)
     for seq in wanted:
         if type(seq) is not int:
             raise InvalidArgument(f"a seq must be an integer, found {describe(seq)}")
         if seq < 1:
             raise CursorOutOfRange(f"seqs start at 1, found {seq}")
-    return tuple(sorted(wanted))
-
-
-def check_sizes(batch: Sequence[Prepared], max_event_bytes: int, max_batch_bytes: int) -> None:
-    """Check the encoded size of each event, labels included, and of the whole batch. Raises ``EventTooLarge``."""
-    total = 0
-    for index, event in enumerate(batch):
-        size = len(event.text)
-        if event.labels:
-            size += sum(len(key.encode()) + len(value.encode()) for key, value in event.labels.items())
-        if size > max_event_bytes:
-            raise EventTooLarge(
-                f"event {index + 1} of the batch, a {event.type}, has {size:,} bytes; the limit is {max_event_bytes:,}",
-                size=size,
-                limit=max_event_bytes,
-            )
-        total += size
-    if total > max_batch_bytes:
-        raise EventTooLarge(
-            f"the batch has {total:,} bytes in {len(batch)} events; the limit is {max_batch_bytes:,}: append it in parts",
-            size=total,
-            limit=max_batch_bytes,
-        )
+    return tuple(sorted(set(wanted)))
 
 
 def is_reserved(agent: str) -> bool:

@@ -8,9 +8,10 @@ import binascii
 import msgspec
 
 from agent_memory_log.errors import CursorOutOfRange
+from agent_memory_log.fields import Int64
 
 _encode = msgspec.json.encode
-_decode = msgspec.json.Decoder(tuple[int, int]).decode
+_decode = msgspec.json.Decoder(tuple[Int64, Int64]).decode
 
 
 def encode_cursor(created: int, tie: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 
 
@@ -14,13 +15,15 @@ class ChangeSignal:
 
     def __init__(self) -> None:
         self.count = 0
+        self._numbers = itertools.count(1)
         self._condition = threading.Condition()
         self._waiting: set[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = set()
         self._sleepers = 0
 
     def notify(self) -> None:
         """Count a change and wake everyone who waits."""
-        self.count += 1
+        # Not `+= 1`: two threads could make the same number of it, and a waiter miss the second change.
+        self.count = next(self._numbers)
         if self._sleepers or self._waiting:
             self._wake()
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Protocol, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.store import Store, SyncStore
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")  # one letter alone is a Windows drive
+_DROPPED = re.compile(r"[\x00-\x1f\x7f#]")
+_MAX_DIGITS = 18
 
 
 class StoreUrl:
@@ -27,11 +32,18 @@ class StoreUrl:
         ``sqlite:///runs.db`` gives ``runs.db``, ``sqlite:////var/runs.db`` gives ``/var/runs.db``, ``memory:`` gives
         ``""``.
         """
-        if not isinstance(text, str) or ":" not in text or len(text.split(":", 1)[0]) < 2:
+        scheme = text.partition(":")[0] if isinstance(text, str) else ""
+        if not _SCHEME.fullmatch(scheme) or ":" not in text:
             raise InvalidArgument(
                 f"{text!r} is not a store URL, which begins with a scheme: sqlite:///{text}, or memory:"
             )
-        parts = urlsplit(text)
+        # urlsplit drops these without a word, and another file than the one named would be opened.
+        if _DROPPED.search(text):
+            raise InvalidArgument(f"{text!r} holds # or a control character: percent-encode it, as in %23")
+        try:
+            parts = urlsplit(text)
+        except ValueError as error:
+            raise InvalidArgument(f"{text!r} is not a store URL: {error}") from error
         location = parts.netloc + parts.path
         if text[len(parts.scheme) + 1 :].startswith("///"):
             location = parts.path[1:]
@@ -54,7 +66,7 @@ class StoreUrl:
     def number(self, name: str, default: int, minimum: int = 1) -> int:
         """Take the integer option ``name``. Raises ``InvalidArgument``."""
         value = self._options.pop(name, str(default))
-        if not value.isdecimal() or int(value) < minimum:
+        if not value.isdecimal() or len(value) > _MAX_DIGITS or int(value) < minimum:
             raise InvalidArgument(
                 f"the option {name!r} of {self.text!r} must be an integer from {minimum}, found {value!r}"
             )

@@ -19,6 +19,7 @@ from agent_memory_log.backend import (
     encode_cursor,
     is_reserved,
     new_in_batch,
+    placed,
     redaction_of,
 )
 from agent_memory_log.errors import CursorOutOfRange, RunDeleted
@@ -50,9 +51,10 @@ class _Run:
     def version(self) -> int:
         return self.base + len(self.events)
 
-    def append(self, event: Prepared) -> None:
-        self.events.append(event)
-        self.seqs[event.event_id] = self.base + len(self.events)
+    def append(self, batch: Sequence[Prepared]) -> None:
+        for event in batch:
+            self.events.append(event)
+            self.seqs[event.event_id] = self.base + len(self.events)
 
     def clear(self) -> None:
         self.base = self.version
@@ -94,25 +96,41 @@ class MemoryData:
         first_seq: int | None,
     ) -> AppendResult:
         with self._lock:
-            kept = self._runs.get((agent, run))
-            if kept is None:
-                kept = _Run()
+            kept = self._runs.get((agent, run)) or _Run()
             if not batch:
                 return AppendResult(kept.version, 0, ())
-            alone = len(batch) == 1 and batch[0].event_id not in kept.seqs
-            new = batch if alone else new_in_batch(batch, self._known(kept, batch))
+            stored: dict[str, Event] = {}
+            new = batch
+            if len(batch) > 1 or batch[0].event_id in kept.seqs:
+                stored = self._known(kept, batch)
+                new = new_in_batch(batch, stored)
             if new:
-                check_version(f"{agent}/{run}", kept.version, len(kept.events), expected_version, first_seq)
-                if not kept.events:
-                    self._create(kept, agent, run, meta, first_seq)
-                for event in new:
-                    kept.append(event)
-            result = AppendResult(
-                kept.version, len(new), tuple(kept.event(kept.seqs[event.event_id]) for event in batch)
-            )
+                start = self._start(kept, agent, run, expected_version, meta, first_seq)
+                kept.append(new)
+            else:
+                start = kept.version
+            result = placed(start, batch, new, stored)
         if new:
             self.changed.notify()
         return result
+
+    def _start(
+        self,
+        kept: _Run,
+        agent: str,
+        run: str,
+        expected_version: int | None,
+        meta: Mapping[str, JsonValue] | None,
+        first_seq: int | None,
+    ) -> int:
+        """The version that something is to be appended to. Raises ``VersionConflict``."""
+        version = kept.version
+        if expected_version is not None or first_seq is not None:
+            check_version(f"{agent}/{run}", version, len(kept.events), expected_version, first_seq)
+        if not kept.events:
+            self._create(kept, agent, run, meta, first_seq)
+            return kept.base
+        return version
 
     def _known(self, kept: _Run, batch: Sequence[Prepared]) -> dict[str, Event]:
         return {event.event_id: kept.event(kept.seqs[event.event_id]) for event in batch if event.event_id in kept.seqs}
@@ -213,7 +231,7 @@ class MemoryData:
             masks, marker = redaction
             for mask in masks:
                 kept.events[kept.seqs[mask.event_id] - kept.base - 1] = mask
-            kept.append(marker)
+            kept.append([marker])
             result = AppendResult(kept.version, 1, (kept.event(kept.version),))
         self.changed.notify()
         return result

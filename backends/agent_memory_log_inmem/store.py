@@ -13,9 +13,8 @@ from agent_memory_log.backend import (
     check_limit,
     check_meta,
     check_seqs,
-    check_sizes,
     check_types,
-    prepare,
+    prepare_batch,
 )
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
@@ -48,10 +47,11 @@ class SyncMemoryStore(SyncHandle):
         """See ``Store.append_events``."""
         self._check_open()
         check_ids(agent, run)
-        check_append(expected_version, first_seq)
-        batch = [prepare(event) for event in events]
-        check_sizes(batch, self._max_event_bytes, self._max_event_bytes * _BATCH_EVENTS)
-        return self._data.append(agent, run, batch, expected_version, check_meta(meta), first_seq)
+        if expected_version is not None or first_seq is not None:
+            check_append(expected_version, first_seq)
+        batch = prepare_batch(events, self._max_event_bytes, self._max_event_bytes * _BATCH_EVENTS)
+        owned_meta = None if meta is None else check_meta(meta)
+        return self._data.append(agent, run, batch, expected_version, owned_meta, first_seq)
 
     def load_run(
         self,

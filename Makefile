@@ -1,0 +1,44 @@
+# Everyday commands. Each makes what it needs in .venv; only Python 3.11+ and make must be there.
+PYTHON ?= python3
+BIN := .venv/bin
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format types docs bench clean
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+.venv/.installed: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "Setting up .venv (once) ..."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: .venv/.installed ## See a run go into a log, survive a killed process and come back
+	@$(BIN)/amlog demo
+
+test: .venv/.installed ## Run all tests
+	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
+
+lint: .venv/.installed ## Check style and format
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: .venv/.installed ## Format the code and mend what can be mended
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: .venv/.installed ## Check types, with two checkers
+	@$(BIN)/mypy
+	@$(BIN)/basedpyright
+
+docs: .venv/.installed ## Generate docs/cli.md anew
+	@$(BIN)/python docs/generate_cli.py
+
+bench: .venv/.installed ## Measure, as ratios to the floor
+	@$(BIN)/python -m benchmarks
+
+clean: ## Remove what the other commands made
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist

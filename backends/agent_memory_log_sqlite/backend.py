@@ -1,0 +1,35 @@
+"""Opening: URLs to settings."""
+
+from __future__ import annotations
+
+from agent_memory_log.backend import StoreUrl
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log_sqlite.schema import DEFAULT_BUSY_TIMEOUT_MS, DEFAULT_MAX_EVENT_BYTES, Settings
+from agent_memory_log_sqlite.store import SqliteStore
+from agent_memory_log_sqlite.sync import SyncSqliteStore
+
+
+class _SqliteBackend:
+    async def open_store(self, url: StoreUrl) -> SqliteStore:
+        return await SqliteStore.open(_settings(url))
+
+    def open_sync_store(self, url: StoreUrl) -> SyncSqliteStore:
+        return SyncSqliteStore(_settings(url))
+
+
+backend = _SqliteBackend()
+"""The entry point for ``sqlite:`` URLs."""
+
+
+def _settings(url: StoreUrl) -> Settings:
+    if not url.location or "\0" in url.location:
+        raise InvalidArgument(f"{url.text!r} names no file: sqlite:///runs.db, or sqlite:////var/runs.db for /var/runs.db")
+    settings = Settings(
+        path=url.location,
+        durable=url.choice("durability", ("full", "os")) == "full",
+        read_only=url.choice("mode", ("rw", "ro")) == "ro",
+        busy_timeout_ms=url.number("busy_timeout_ms", DEFAULT_BUSY_TIMEOUT_MS, minimum=0),
+        max_event_bytes=url.number("max_event_bytes", DEFAULT_MAX_EVENT_BYTES),
+    )
+    url.finish()
+    return settings

@@ -1,0 +1,41 @@
+-- A run is a row that stays when the run is deleted, so that its numbers never start again.
+CREATE TABLE runs (
+    id        INTEGER PRIMARY KEY,           -- below 2^31: the upper half of an event's id
+    agent     TEXT    NOT NULL,
+    run       TEXT    NOT NULL,
+    base      INTEGER NOT NULL DEFAULT 0,    -- the version at the last deletion: events have seqs above it
+    deletions INTEGER NOT NULL DEFAULT 0,
+    created   INTEGER,                       -- microseconds since 1970 (UTC); NULL while the run holds no events
+    meta      TEXT,                          -- JSON; NULL for none
+    UNIQUE (agent, run)
+);
+
+CREATE INDEX runs_by_creation ON runs (created) WHERE created IS NOT NULL AND substr(agent, 1, 1) <> '@';
+
+CREATE INDEX runs_by_agent ON runs (agent, created) WHERE created IS NOT NULL;
+
+-- One integer is both the order of a run's events and the proof that no two have one place: (run << 32) | seq.
+CREATE TABLE events (
+    id        INTEGER PRIMARY KEY,
+    run       INTEGER NOT NULL,
+    event_id  TEXT    NOT NULL,
+    type      TEXT    NOT NULL,
+    timestamp INTEGER NOT NULL,              -- microseconds since 1970 (UTC)
+    labels    TEXT,                          -- JSON; NULL for none
+    data      TEXT    NOT NULL               -- JSON
+);
+
+CREATE UNIQUE INDEX events_by_event_id ON events (run, event_id);
+
+-- The four types that make up most of a run are left out: an index entry for each would cost every append more than the
+-- scan costs the rare read that asks for one of them. (NOT IN would build its list anew for every row inserted.)
+CREATE INDEX events_by_type ON events (run, type)
+    WHERE type <> 'assistant_message' AND type <> 'thinking' AND type <> 'tool_call' AND type <> 'tool_result';
+
+-- For people with the sqlite3 shell.
+CREATE VIEW log AS
+    SELECT runs.agent, runs.run, events.id & 4294967295 AS seq, events.type,
+           strftime('%Y-%m-%dT%H:%M:%S', events.timestamp / 1000000, 'unixepoch') AS time,
+           events.event_id, events.labels, events.data
+    FROM events JOIN runs ON runs.id = events.run
+    ORDER BY events.id;

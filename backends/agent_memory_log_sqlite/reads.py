@@ -1,0 +1,212 @@
+"""Reading: the queries of a store, on a connection that only reads.
+
+Each function is one transaction, so that what it returns is the store at one instant. The caller sees to it that one
+thread at a time uses the connection.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from datetime import timedelta
+
+import msgspec
+
+from agent_memory_log.backend import decode_cursor, encode_cursor
+from agent_memory_log.errors import CursorOutOfRange, DecodeError, RunDeleted
+from agent_memory_log.events import Event, from_microseconds
+from agent_memory_log.jsonvalue import JsonValue, decode_json
+from agent_memory_log.payloads import EventType, Redaction
+from agent_memory_log.registry import decode_payload
+from agent_memory_log.snapshot import Snapshot, redactions_in
+from agent_memory_log.store import RunInfo, RunPage
+
+SEQ_BITS = 32
+MAX_SEQ = (1 << SEQ_BITS) - 1
+
+_UNINDEXED = ("assistant_message", "thinking", "tool_call", "tool_result")
+# The condition of the index, word for word, or SQLite does not see that it may use it.
+_INDEXED_ONLY = " AND ".join(f"type <> '{one}'" for one in _UNINDEXED)
+
+_COLUMNS = "id, event_id, type, timestamp, labels, data"
+_VERSION = f"(SELECT id & {MAX_SEQ} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1)"  # noqa: E501, S608
+_RUN = f"SELECT id, base, deletions, meta, coalesce({_VERSION}, base) FROM runs WHERE agent = ? AND run = ?"  # noqa: S608
+_EVENTS = f"SELECT {_COLUMNS} FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"  # noqa: S608
+
+_NO_LIMIT = -1
+_FOLLOW_BATCH = 64
+
+Row = tuple[int, str, str, int, str | None, str]
+"""A row of ``_COLUMNS``, as a file that nobody damaged gives it."""
+
+
+class RunRow(msgspec.Struct, frozen=True, gc=False):
+    """A run's row, and its version at the read; all zeros and no meta for a run that never was."""
+
+    id: int = 0
+    base: int = 0
+    deletions: int = 0
+    meta: str | None = None
+    version: int = 0
+
+    @property
+    def event_count(self) -> int:
+        """How many events the run holds."""
+        return self.version - self.base
+
+    def row_id(self, seq: int) -> int:
+        """The event id of ``seq`` in this run."""
+        return self.id << SEQ_BITS | seq
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """One consistent view for several queries."""
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+
+
+def find_run(connection: sqlite3.Connection, agent: str, run: str) -> RunRow:
+    """A run's row; one with id 0 when it never was."""
+    row = connection.execute(_RUN, (agent, run)).fetchone()
+    return RunRow(*row) if row else RunRow()
+
+
+def load(
+    connection: sqlite3.Connection, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None
+) -> Snapshot:
+    """See ``Store.load_run``."""
+    with transaction(connection):
+        found = find_run(connection, agent, run)
+        if after > found.version:
+            raise CursorOutOfRange(
+                f"{agent}/{run} is at version {found.version}; there is nothing after seq {after} yet"
+            )
+        bounds = (found.row_id(max(after, found.base)), found.row_id(found.version))
+        count = _NO_LIMIT if limit is None else min(limit, MAX_SEQ)
+        if types is None:
+            rows: list[Row] = connection.execute(_EVENTS, (*bounds, count)).fetchall()
+        else:
+            rows = _of_types(connection, found.id, bounds, types, count)
+        last_seq = rows[-1][0] & MAX_SEQ if len(rows) == count else found.version
+        markers: list[Row] = []
+        if types is not None and EventType.REDACTION not in types:
+            end = found.row_id(last_seq)
+            markers = _of_types(connection, found.id, (bounds[0], end), {EventType.REDACTION.value}, _NO_LIMIT)
+    log = decode_rows(rows, agent, run)
+    return Snapshot(
+        agent,
+        run,
+        log,
+        version=found.version,
+        last_seq=last_seq,
+        meta=_meta(found.meta),
+        after=after,
+        types=types,
+        first_seq=found.base + 1,
+        redactions=redactions_in(decode_rows(markers, agent, run)) if types is not None and markers else None,
+    )
+
+
+def _of_types(
+    connection: sqlite3.Connection, run_id: int, bounds: tuple[int, int], types: Iterable[str], count: int
+) -> list[Row]:
+    wanted = sorted(types)
+    marks = ", ".join("?" * len(wanted))
+    if any(one in _UNINDEXED for one in wanted):
+        where = "id > ? AND id <= ?"
+        arguments: tuple[int, ...] = bounds
+    else:
+        where = f"run = ? AND {_INDEXED_ONLY} AND id > ? AND id <= ?"
+        arguments = (run_id, *bounds)
+    sql = f"SELECT {_COLUMNS} FROM events WHERE {where} AND type IN ({marks}) ORDER BY id LIMIT ?"  # noqa: S608
+    rows: list[Row] = connection.execute(sql, (*arguments, *wanted, count)).fetchall()
+    return rows
+
+
+_EPOCH = from_microseconds(0)
+
+
+def decode_rows(rows: Iterable[Row], agent: str, run: str) -> list[Event]:
+    """Rows of ``_COLUMNS`` as events. Raises ``DecodeError`` naming run and seq."""
+    events: list[Event] = []
+    append = events.append
+    for row_id, event_id, event_type, microseconds, labels, data in rows:
+        try:
+            append(
+                Event(
+                    event_type,
+                    _EPOCH + timedelta(0, 0, microseconds),
+                    decode_payload(event_type, data),
+                    decode_json(labels) if labels else {},
+                    event_id,
+                    row_id & MAX_SEQ,
+                )
+            )
+        except (DecodeError, msgspec.MsgspecError, TypeError, OverflowError) as error:
+            raise DecodeError(f"{agent}/{run}: event {row_id & MAX_SEQ} cannot be read: {error}") from error
+    return events
+
+
+def follow_on(
+    connection: sqlite3.Connection, agent: str, run: str, after: int, deletions: int | None
+) -> tuple[int, list[Event], int]:
+    """The ``data_version`` before the read, the next events of a follower, and how often the run was deleted.
+
+    Raises ``RunDeleted`` when that is not ``deletions``, ``CursorOutOfRange`` at a follower's first call.
+    """
+    version = data_version(connection)
+    with transaction(connection):
+        found = find_run(connection, agent, run)
+        if deletions is None and after > found.version:
+            raise CursorOutOfRange(f"{agent}/{run} is at version {found.version}; seq {after} is beyond it")
+        if deletions is not None and found.deletions != deletions:
+            raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {after}")
+        bounds = (found.row_id(max(after, found.base)), found.row_id(found.version))
+        rows = connection.execute(_EVENTS, (*bounds, _FOLLOW_BATCH)).fetchall()
+    return version, decode_rows(rows, agent, run), found.deletions
+
+
+def data_version(connection: sqlite3.Connection) -> int:
+    """A number that changes when another connection, of any process, has written to the file."""
+    (version,) = connection.execute("PRAGMA data_version").fetchone()
+    return int(version)
+
+
+def list_runs(
+    connection: sqlite3.Connection, agent: str | None, limit: int, cursor: str | None, include_reserved: bool
+) -> RunPage:
+    """See ``Store.list_runs``."""
+    where = ["created IS NOT NULL"]
+    arguments: list[object] = []
+    if agent is not None:
+        where.append("agent = ?")
+        arguments.append(agent)
+    elif not include_reserved:
+        where.append("substr(agent, 1, 1) <> '@'")
+    if cursor is not None:
+        where.append("(created, id) < (?, ?)")
+        arguments.extend(decode_cursor(cursor))
+    sql = (
+        f"SELECT id, agent, run, base, created, meta, coalesce({_VERSION}, base) FROM runs "  # noqa: S608
+        f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?"
+    )
+    rows = connection.execute(sql, (*arguments, min(limit, MAX_SEQ) + 1)).fetchall()
+    page = rows[:limit]
+    runs = tuple(
+        RunInfo(name, run, version, from_microseconds(created), version - base, _meta(meta))
+        for _, name, run, base, created, meta, version in page
+    )
+    return RunPage(runs, encode_cursor(page[-1][4], page[-1][0]) if len(rows) > limit else None)
+
+
+def _meta(text: str | None) -> dict[str, JsonValue]:
+    if text is None:
+        return {}
+    meta: dict[str, JsonValue] = decode_json(text)
+    return meta

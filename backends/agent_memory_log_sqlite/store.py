@@ -1,0 +1,203 @@
+"""The asynchronous surface: a thread that writes, committing what waits together with one fsync, and one that reads."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from time import monotonic
+from typing import Self, TypeVar
+
+from agent_memory_log.backend import (
+    AsyncHandle,
+    ChangeSignal,
+    check_after,
+    check_ids,
+    check_limit,
+    check_seqs,
+    check_types,
+)
+from agent_memory_log.events import Event
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import AppendResult, CompactResult, RunPage
+from agent_memory_log_sqlite import reads
+from agent_memory_log_sqlite.failures import translated
+from agent_memory_log_sqlite.schema import Settings, connect
+from agent_memory_log_sqlite.sync import POLL_SECONDS, checked_append
+from agent_memory_log_sqlite.worker import Worker, call_each
+from agent_memory_log_sqlite.writes import Append, Writer
+
+_T = TypeVar("_T")
+
+_MOST_APPENDS_A_COMMIT = 256
+
+
+class SqliteStore(AsyncHandle):
+    """A ``Store`` on an SQLite file. Use ``open_store("sqlite:///…")``, or ``SqliteStore.open(settings)``."""
+
+    def __init__(self, settings: Settings, write_connection: sqlite3.Connection, read_connection: sqlite3.Connection) -> None:
+        """Take over two open connections; ``open`` makes them."""
+        super().__init__()
+        self._settings = settings
+        self._changed = ChangeSignal()
+        self._rewrites = 0
+        self._waiting: dict[object, int] = {}
+        self._poller: asyncio.Task[None] | None = None
+        self._read_connection = read_connection
+        self._writer = Writer(write_connection, settings.path)
+        self._writes: Worker[Append | Callable[[], object]] = Worker(
+            "amlog-sqlite-write", self._carry_out, _MOST_APPENDS_A_COMMIT, write_connection.close
+        )
+        self._reads: Worker[Callable[[], object]] = Worker("amlog-sqlite-read", call_each, 1, read_connection.close)
+
+    @classmethod
+    async def open(cls, settings: Settings) -> Self:
+        """Open the file. Raises ``StoreUnavailable``, ``StoreCorrupt``, ``SchemaTooNew``."""
+        write_connection, read_connection = await asyncio.to_thread(lambda: (connect(settings), connect(settings)))
+        return cls(settings, write_connection, read_connection)
+
+    async def append_events(
+        self,
+        agent: str,
+        run: str,
+        *events: Event,
+        expected_version: int | None = None,
+        meta: Mapping[str, JsonValue] | None = None,
+        first_seq: int | None = None,
+    ) -> AppendResult:
+        """See ``Store.append_events``. Appends that wait together, of any runs, share an fsync.
+
+        A cancelled call may or may not have stored its events; append them again to know.
+        """
+        self._check_open()
+        append = checked_append(self._settings, agent, run, events, expected_version, meta, first_seq)
+        result: AppendResult = await self._writes.do(append)
+        if result.inserted:
+            self._changed.notify()
+        return result
+
+    async def load_run(
+        self,
+        agent: str,
+        run: str,
+        *,
+        after: int = 0,
+        types: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> Snapshot:
+        """See ``Store.load_run``. ``types`` costs the whole run where it names one of the four commonest types."""
+        check_ids(agent, run)
+        check_after(after)
+        check_limit(limit)
+        wanted = check_types(types)
+        return await self._read(lambda: reads.load(self._read_connection, agent, run, after, wanted, limit))
+
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        """See ``Store.follow``."""
+        check_ids(agent, run)
+        check_after(after)
+        deletions: int | None = None
+        while True:
+            seen, rewrites = self._changed.count, self._rewrites
+            version, events, deletions = await self._read(
+                lambda: reads.follow_on(self._read_connection, agent, run, after, deletions)  # noqa: B023  # called at once
+            )
+            fresh_until = monotonic() + POLL_SECONDS
+            for event in events:
+                # What was read may have been redacted since, so a slow caller gets it read again.
+                if rewrites != self._rewrites or monotonic() > fresh_until:
+                    break
+                after = event.seq
+                yield event
+            if not events:
+                await self._wait(seen, version)
+
+    async def _wait(self, seen: int, version: int) -> None:
+        """Wait until there may be news: at once for this handle's own writes, by polling for those of others."""
+        key = object()
+        self._waiting[key] = version
+        if self._poller is None:
+            self._poller = asyncio.create_task(self._poll())
+        try:
+            await self._changed.wait_async(seen, None)
+        finally:
+            del self._waiting[key]
+
+    async def _poll(self) -> None:
+        """One poll for all followers that wait."""
+        try:
+            while self._waiting:
+                await asyncio.sleep(POLL_SECONDS)
+                version = await self._read(lambda: reads.data_version(self._read_connection))
+                if any(waited != version for waited in self._waiting.values()):
+                    self._changed.notify()
+        finally:
+            self._poller = None
+            self._changed.notify()  # whoever still waits finds out why the poll ended
+
+    async def list_runs(
+        self,
+        agent: str | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        include_reserved: bool = False,
+    ) -> RunPage:
+        """See ``Store.list_runs``."""
+        check_limit(limit)
+        return await self._read(lambda: reads.list_runs(self._read_connection, agent, limit, cursor, include_reserved))
+
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        """See ``Store.redact_events``."""
+        check_ids(agent, run)
+        wanted = check_seqs(seqs)
+        return await self._rewrite(lambda: self._writer.redact(agent, run, wanted, reason))
+
+    async def delete_run(self, agent: str, run: str) -> None:
+        """See ``Store.delete_run``."""
+        check_ids(agent, run)
+        await self._rewrite(lambda: self._writer.delete(agent, run))
+
+    async def compact(self) -> CompactResult:
+        """See ``Compacts.compact``."""
+        return await self._rewrite(self._writer.compact)
+
+    async def aclose(self) -> None:
+        """See ``Store.aclose``. Appends already waiting are carried out first."""
+        if not self._mark_closed():
+            return
+        self._changed.notify()
+        if self._poller is not None:
+            self._poller.cancel()
+        await self._reads.aclose()
+        await self._writes.aclose()
+
+    async def _read(self, work: Callable[[], _T]) -> _T:
+        self._check_open()
+        try:
+            done: _T = await self._reads.do(work)
+        except sqlite3.Error as error:
+            raise translated(error, self._settings.path) from error
+        return done
+
+    async def _rewrite(self, work: Callable[[], _T]) -> _T:
+        self._check_open()
+        done: _T = await self._writes.do(work)
+        self._rewrites += 1
+        self._changed.notify()
+        return done
+
+    def _carry_out(self, jobs: list[Append | Callable[[], object]]) -> list[object]:
+        """On the writing thread: consecutive appends with one commit, anything else by itself."""
+        outcomes: list[object] = []
+        appends: list[Append] = []
+        for job in jobs:
+            if isinstance(job, Append):
+                appends.append(job)
+                continue
+            outcomes.extend(self._writer.append_group(appends))
+            appends = []
+            outcomes.extend(call_each([job]))
+        outcomes.extend(self._writer.append_group(appends))
+        return outcomes

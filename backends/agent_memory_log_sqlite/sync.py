@@ -1,0 +1,185 @@
+"""The synchronous surface: calls go straight to SQLite, with no event loop and no other thread between."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterable, Mapping
+from time import monotonic
+from typing import TypeVar
+
+from agent_memory_log.backend import (
+    ChangeSignal,
+    SyncHandle,
+    check_after,
+    check_append,
+    check_ids,
+    check_limit,
+    check_meta,
+    check_seqs,
+    check_types,
+    prepare_batch,
+)
+from agent_memory_log.events import Event
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import AppendResult, CompactResult, RunPage
+from agent_memory_log_sqlite import reads
+from agent_memory_log_sqlite.failures import translating
+from agent_memory_log_sqlite.schema import Settings, connect
+from agent_memory_log_sqlite.writes import Append, Writer
+
+_T = TypeVar("_T")
+
+BATCH_EVENTS = 16
+"""A batch may have the bytes of this many events of the largest size."""
+
+POLL_SECONDS = 0.01
+"""How often a waiting follower asks SQLite whether another connection has written, which takes microseconds; and how long
+a follower hands out what it has read before it looks again."""
+
+
+class SyncSqliteStore(SyncHandle):
+    """A ``SyncStore`` on an SQLite file. Use ``open_sync_store("sqlite:///…")``, or give the settings here."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Open the file. Raises ``StoreUnavailable``, ``StoreCorrupt``, ``SchemaTooNew``."""
+        super().__init__()
+        self._settings = settings
+        self._changed = ChangeSignal()
+        self._rewrites = 0
+        # Reads have a connection of their own: they see only what is committed, and do not wait for an fsync.
+        self._writing = threading.Lock()
+        self._reading = threading.Lock()
+        self._write_connection = connect(settings)
+        self._writer = Writer(self._write_connection, settings.path)
+        self._read_connection = connect(settings)
+
+    def append_events(
+        self,
+        agent: str,
+        run: str,
+        *events: Event,
+        expected_version: int | None = None,
+        meta: Mapping[str, JsonValue] | None = None,
+        first_seq: int | None = None,
+    ) -> AppendResult:
+        """See ``Store.append_events``."""
+        self._check_open()
+        append = checked_append(self._settings, agent, run, events, expected_version, meta, first_seq)
+        with self._writing:
+            self._check_open()
+            result = self._writer.append(append)
+        if result.inserted:
+            self._changed.notify()
+        return result
+
+    def load_run(
+        self,
+        agent: str,
+        run: str,
+        *,
+        after: int = 0,
+        types: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> Snapshot:
+        """See ``Store.load_run``. ``types`` costs the whole run where it names one of the four commonest types."""
+        check_ids(agent, run)
+        check_after(after)
+        check_limit(limit)
+        wanted = check_types(types)
+        return self._read(lambda: reads.load(self._read_connection, agent, run, after, wanted, limit))
+
+    def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
+        """See ``Store.follow``."""
+        check_ids(agent, run)
+        check_after(after)
+        deletions: int | None = None
+        while True:
+            self._check_open()
+            seen, rewrites = self._changed.count, self._rewrites
+            version, events, deletions = self._read(
+                lambda: reads.follow_on(self._read_connection, agent, run, after, deletions)  # noqa: B023  # called at once
+            )
+            fresh_until = monotonic() + POLL_SECONDS
+            for event in events:
+                # What was read may have been redacted since, so a slow caller gets it read again.
+                if rewrites != self._rewrites or monotonic() > fresh_until:
+                    break
+                after = event.seq
+                yield event
+            if not events:
+                self._wait(seen, version)
+
+    def _wait(self, seen: int, version: int) -> None:
+        """Wait until there may be news: at once for this handle's own writes, by polling for those of others."""
+        while not self._changed.wait(seen, POLL_SECONDS):
+            if self._read(lambda: reads.data_version(self._read_connection)) != version:
+                return
+
+    def list_runs(
+        self,
+        agent: str | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        include_reserved: bool = False,
+    ) -> RunPage:
+        """See ``Store.list_runs``."""
+        check_limit(limit)
+        return self._read(lambda: reads.list_runs(self._read_connection, agent, limit, cursor, include_reserved))
+
+    def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        """See ``Store.redact_events``."""
+        check_ids(agent, run)
+        wanted = check_seqs(seqs)
+        return self._rewrite(lambda: self._writer.redact(agent, run, wanted, reason))
+
+    def delete_run(self, agent: str, run: str) -> None:
+        """See ``Store.delete_run``."""
+        check_ids(agent, run)
+        self._rewrite(lambda: self._writer.delete(agent, run))
+
+    def compact(self) -> CompactResult:
+        """See ``Compacts.compact``."""
+        return self._rewrite(self._writer.compact)
+
+    def close(self) -> None:
+        """See ``Store.aclose``."""
+        if not self._mark_closed():
+            return
+        self._changed.notify()
+        with self._writing, self._reading:
+            self._read_connection.close()
+            self._write_connection.close()
+
+    def _read(self, work: Callable[[], _T]) -> _T:
+        self._check_open()
+        with self._reading, translating(self._settings.path):
+            self._check_open()
+            return work()
+
+    def _rewrite(self, work: Callable[[], _T]) -> _T:
+        self._check_open()
+        with self._writing:
+            self._check_open()
+            done = work()
+            self._rewrites += 1
+        self._changed.notify()
+        return done
+
+
+def checked_append(
+    settings: Settings,
+    agent: str,
+    run: str,
+    events: tuple[Event, ...],
+    expected_version: int | None,
+    meta: Mapping[str, JsonValue] | None,
+    first_seq: int | None,
+) -> Append:
+    """Check an append before anything is written. Raises ``InvalidEvent``, ``InvalidArgument``, ``EventTooLarge``."""
+    check_ids(agent, run)
+    if expected_version is not None or first_seq is not None:
+        check_append(expected_version, first_seq)
+    batch = prepare_batch(events, settings.max_event_bytes, settings.max_event_bytes * BATCH_EVENTS)
+    return Append(agent, run, batch, expected_version, None if meta is None else check_meta(meta), first_seq)

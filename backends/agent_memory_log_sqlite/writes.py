@@ -1,0 +1,310 @@
+"""Writing: appends, redaction, deletion and compaction, on the one connection of a handle that writes.
+
+The caller sees to it that one thread at a time uses the connection.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+import msgspec
+
+from agent_memory_log.backend import Prepared, check_version, new_in_batch, placed, redaction_of
+from agent_memory_log.errors import AgentMemoryLogError, CursorOutOfRange, InvalidArgument, StoreUnavailable
+from agent_memory_log.events import Event, to_microseconds
+from agent_memory_log.jsonvalue import JsonValue, encode_json
+from agent_memory_log.store import AppendResult, CompactResult
+from agent_memory_log_sqlite.failures import translated
+from agent_memory_log_sqlite.reads import MAX_SEQ, SEQ_BITS, Row, RunRow, decode_rows, find_run
+
+_T = TypeVar("_T")
+
+_Row = tuple[int, int, str, str, int, str | None, str]
+
+_MOST_KNOWN_RUNS = 10_000
+
+_COLUMNS = "events (id, run, event_id, type, timestamp, labels, data)"
+_INSERT = f"INSERT INTO {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, ?)"
+_ROWS_A_STATEMENT = 50
+# Many rows in one statement cost 0.8 of one each, measured; 50 stay far below SQLite's limit on parameters.
+_INSERT_MANY = f"INSERT INTO {_COLUMNS} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * _ROWS_A_STATEMENT)}"
+
+# The run must not have been deleted since its version was remembered; the primary key refuses a version that is stale,
+# and the index on event ids one that is known.
+_INSERT_NEXT = (
+    f"INSERT INTO {_COLUMNS} "
+    "SELECT ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base = ?"
+)
+
+
+class Append(msgspec.Struct, frozen=True, gc=False):
+    """A checked append, waiting to be carried out."""
+
+    agent: str
+    run: str
+    batch: Sequence[Prepared]
+    expected_version: int | None
+    meta: Mapping[str, JsonValue] | None
+    first_seq: int | None
+
+
+class _Known:
+    """What this handle remembers of a run after its last append."""
+
+    __slots__ = ("base", "run_id", "version")
+
+    def __init__(self, run_id: int, base: int, version: int) -> None:
+        self.run_id = run_id
+        self.base = base
+        self.version = version
+
+
+class Writer:
+    """The writing operations on ``connection``, a file at ``path``."""
+
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+        self._path = path
+        self._known: dict[tuple[str, str], _Known] = {}
+
+    def append(self, append: Append) -> AppendResult:
+        """Carry out one append and make it durable. Raises the errors of ``Store.append_events``."""
+        return self._append_next(append) or self._in_transaction(lambda: self._append(append))
+
+    def append_group(self, appends: Sequence[Append]) -> list[AppendResult | AgentMemoryLogError]:
+        """Carry out several appends with one commit; the outcome of each, in order."""
+        if len(appends) == 1:
+            return [self._outcome(appends[0])]
+        outcomes: list[AppendResult | AgentMemoryLogError] = []
+
+        def carry_out() -> None:
+            for append in appends:
+                try:
+                    outcomes.append(self._append_next(append) or self._append(append))
+                except StoreUnavailable:
+                    raise
+                except AgentMemoryLogError as error:
+                    outcomes.append(error)
+
+        try:
+            self._in_transaction(carry_out)
+        except StoreUnavailable:
+            # One append may be what the disk has no room for: the others need not fail with it.
+            return [self._outcome(append) for append in appends]
+        return outcomes
+
+    def _outcome(self, append: Append) -> AppendResult | AgentMemoryLogError:
+        try:
+            return self.append(append)
+        except AgentMemoryLogError as error:
+            return error
+
+    def _append_next(self, append: Append) -> AppendResult | None:
+        """Append one event at the remembered version in one statement; None when that is not possible."""
+        known = self._known.get((append.agent, append.run))
+        if known is None or len(append.batch) != 1 or append.first_seq is not None:
+            return None
+        version = known.version
+        if append.expected_version not in {None, version} or version == MAX_SEQ:
+            return None
+        event = append.batch[0]
+        run_id = known.run_id
+        seq = version + 1
+        try:
+            cursor = self._execute(_INSERT_NEXT, (*_row(event, run_id, seq), run_id, known.base))
+        except sqlite3.IntegrityError:
+            return None
+        except sqlite3.Error as error:
+            raise translated(error, self._path) from error
+        if cursor.rowcount != 1:
+            return None
+        known.version = seq
+        return AppendResult(seq, 1, (event.placed(seq),))
+
+    def _append(self, append: Append) -> AppendResult:
+        """Carry out one append inside a write transaction."""
+        found = find_run(self._connection, append.agent, append.run)
+        batch = append.batch
+        if not batch:
+            return AppendResult(found.version, 0, ())
+        first_seq = append.first_seq
+        fits = append.expected_version in {None, found.version} and (
+            first_seq is None or (not found.event_count and first_seq > found.version)
+        )
+        if fits:
+            try:
+                start = self._insert(append, found, batch)
+            except sqlite3.IntegrityError:
+                pass  # an event id is known, or stands twice in the batch: look at each
+            else:
+                return placed(start, batch, batch, {})
+        stored = self._stored(append, found)
+        new = new_in_batch(batch, stored)
+        if not new:
+            return placed(found.version, batch, new, stored)
+        check_version(
+            f"{append.agent}/{append.run}", found.version, found.event_count, append.expected_version, first_seq
+        )
+        return placed(self._insert(append, found, new), batch, new, stored)
+
+    def _insert(self, append: Append, found: RunRow, batch: Sequence[Prepared]) -> int:
+        """Insert ``batch`` behind what the run holds; the version before it.
+
+        Raises ``sqlite3.IntegrityError``, with nothing inserted, when an event id is known.
+        """
+        creates = not found.event_count
+        base = found.base if append.first_seq is None or not creates else append.first_seq - 1
+        start = base if creates else found.version
+        if start + len(batch) > MAX_SEQ:
+            raise InvalidArgument(f"{append.agent}/{append.run}: a run holds at most {MAX_SEQ:,} events")
+        self._execute("SAVEPOINT batch")
+        try:
+            run_id = self._create(append, found, base) if creates else found.id
+            self._insert_rows(batch, run_id, start + 1)
+        except sqlite3.IntegrityError:
+            self._execute("ROLLBACK TO batch")
+            self._execute("RELEASE batch")
+            raise
+        self._execute("RELEASE batch")
+        self._remember(append.agent, append.run, _Known(run_id, base, start + len(batch)))
+        return start
+
+    def _insert_rows(self, batch: Sequence[Prepared], run_id: int, seq: int) -> None:
+        whole = len(batch) - len(batch) % _ROWS_A_STATEMENT
+        for begin in range(0, whole, _ROWS_A_STATEMENT):
+            values: list[object] = []
+            for event in batch[begin : begin + _ROWS_A_STATEMENT]:
+                values += _row(event, run_id, seq)
+                seq += 1
+            self._execute(_INSERT_MANY, values)
+        for event in batch[whole:]:
+            self._execute(_INSERT, _row(event, run_id, seq))
+            seq += 1
+
+    def _create(self, append: Append, found: RunRow, base: int) -> int:
+        """Write the row of a run that holds no events; its id."""
+        created = to_microseconds(datetime.now(UTC))
+        meta = encode_json(append.meta).decode() if append.meta else None
+        if found.id:
+            self._execute(
+                "UPDATE runs SET base = ?, created = ?, meta = ? WHERE id = ?", (base, created, meta, found.id)
+            )
+            return found.id
+        cursor = self._execute(
+            "INSERT INTO runs (agent, run, base, created, meta) VALUES (?, ?, ?, ?, ?)",
+            (append.agent, append.run, base, created, meta),
+        )
+        assert cursor.lastrowid is not None  # noqa: S101  # an INSERT that did not raise has one
+        return cursor.lastrowid
+
+    def _stored(self, append: Append, found: RunRow) -> dict[str, Event]:
+        """The stored events whose ids are in the batch, by id."""
+        rows: list[Row] = []
+        for event in append.batch:
+            rows.extend(
+                self._execute(
+                    "SELECT id, event_id, type, timestamp, labels, data FROM events WHERE run = ? AND event_id = ?",
+                    (found.id, event.event_id),
+                )
+            )
+        return {event.event_id: event for event in decode_rows(rows, append.agent, append.run)}
+
+    def redact(self, agent: str, run: str, seqs: tuple[int, ...], reason: str) -> AppendResult:
+        """See ``Store.redact_events``."""
+        return self._in_transaction(lambda: self._redact(agent, run, seqs, reason))
+
+    def _redact(self, agent: str, run: str, seqs: tuple[int, ...], reason: str) -> AppendResult:
+        found = find_run(self._connection, agent, run)
+        rows: list[Row] = []
+        for seq in seqs:
+            if not found.base < seq <= found.version:
+                raise CursorOutOfRange(f"{agent}/{run} holds no event {seq}, and so none was redacted")
+            rows.extend(
+                self._execute(
+                    "SELECT id, event_id, type, timestamp, labels, data FROM events WHERE id = ?", (found.row_id(seq),)
+                )
+            )
+        redaction = redaction_of(decode_rows(rows, agent, run), reason)
+        if redaction is None:
+            return AppendResult(found.version, 0, ())
+        masks, marker = redaction
+        for mask in masks:
+            self._execute(
+                "UPDATE events SET type = ?, labels = NULL, data = ? WHERE run = ? AND event_id = ?",
+                (mask.type, mask.text.decode(), found.id, mask.event_id),
+            )
+        seq = found.version + 1
+        self._execute(_INSERT, _row(marker, found.id, seq))
+        self._remember(agent, run, _Known(found.id, found.base, seq))
+        return AppendResult(seq, 1, (marker.placed(seq),))
+
+    def delete(self, agent: str, run: str) -> None:
+        """See ``Store.delete_run``."""
+        self._in_transaction(lambda: self._delete(agent, run))
+
+    def _delete(self, agent: str, run: str) -> None:
+        found = find_run(self._connection, agent, run)
+        if not found.event_count:
+            return
+        self._execute("DELETE FROM events WHERE id > ? AND id <= ?", (found.row_id(0), found.row_id(found.version)))
+        self._execute(
+            "UPDATE runs SET base = ?, deletions = deletions + 1, created = NULL, meta = NULL WHERE id = ?",
+            (found.version, found.id),
+        )
+        self._known.pop((agent, run), None)
+
+    def compact(self) -> CompactResult:
+        """See ``Compacts.compact``."""
+        before = self._size()
+        try:
+            self._execute("VACUUM")
+            busy, _, _ = self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            raise translated(error, self._path) from error
+        if busy:
+            raise StoreUnavailable(
+                f"{self._path}: another connection was reading, and what it sees could not be removed: compact again later"
+            )
+        return CompactResult(before, self._size())
+
+    def _size(self) -> int:
+        return sum(os.path.getsize(name) for name in (self._path, f"{self._path}-wal") if os.path.exists(name))  # noqa: PTH110, PTH202  # a path from a URL is text, and stays it
+
+    def _in_transaction(self, work: Callable[[], _T]) -> _T:
+        """Do ``work`` in a write transaction; when it raises, nothing of it was written."""
+        try:
+            self._execute("BEGIN IMMEDIATE")
+            try:
+                done = work()
+                self._execute("COMMIT")
+            except BaseException:
+                # What was remembered inside the transaction has not happened.
+                self._known.clear()
+                if self._connection.in_transaction:
+                    self._execute("ROLLBACK")
+                raise
+        except sqlite3.Error as error:
+            raise translated(error, self._path) from error
+        return done
+
+    def _remember(self, agent: str, run: str, known: _Known) -> None:
+        if len(self._known) >= _MOST_KNOWN_RUNS:
+            del self._known[next(iter(self._known))]
+        self._known[agent, run] = known
+
+
+def _row(event: Prepared, run_id: int, seq: int) -> _Row:
+    return (
+        run_id << SEQ_BITS | seq,
+        run_id,
+        event.event_id,
+        event.type,
+        event.microseconds,
+        encode_json(event.labels).decode() if event.labels else None,
+        event.text.decode(),
+    )

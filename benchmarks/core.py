@@ -1,0 +1,56 @@
+"""The rows of the table that measure what needs no disk: the in-memory store and the codec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent_memory_log import open_sync_store
+from agent_memory_log.backend import prepare
+from agent_memory_log.events import new_event
+from agent_memory_log.jsonvalue import encode_json
+from benchmarks import workload
+from benchmarks.measure import Ratio, compare, timed
+
+_EVENTS = 5_000
+
+
+def append_in_memory(rounds: int, progress: Callable[[], None]) -> Ratio:
+    """Append a ready event to the in-memory store, against encoding its payload with msgspec alone."""
+
+    def ours() -> float:
+        events = workload.events(_EVENTS)
+        with open_sync_store("memory:") as store:
+            append = store.append_events
+
+            def work() -> None:
+                for event in events:
+                    append("agent", "run", event)
+
+            return timed(work, _EVENTS)
+
+    return compare(ours, _msgspec_alone, rounds, progress)
+
+
+def make_and_check(rounds: int, progress: Callable[[], None]) -> Ratio:
+    """Make an event of a payload, check and encode it, against encoding the payload with msgspec alone."""
+
+    def ours() -> float:
+        payloads = workload.payloads() * (_EVENTS // 5)
+
+        def work() -> None:
+            for payload in payloads:
+                prepare(new_event(payload))
+
+        return timed(work, _EVENTS)
+
+    return compare(ours, _msgspec_alone, rounds, progress)
+
+
+def _msgspec_alone() -> float:
+    payloads = workload.payloads() * (_EVENTS // 5)
+
+    def work() -> None:
+        for payload in payloads:
+            encode_json(payload)
+
+    return timed(work, _EVENTS)

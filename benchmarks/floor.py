@@ -1,0 +1,77 @@
+"""The floor: raw ``sqlite3`` with an equivalent table at the same durability, its payloads encoded beforehand.
+
+A rowid table keyed by an integer, without an index on event ids, without types, order or conflicts: less than any log
+that keeps promises can do.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from agent_memory_log import Event, EventData
+from agent_memory_log.events import to_microseconds
+from agent_memory_log.registry import encode_payload, payload_types
+
+Row = tuple[int, str, str, int, str]
+
+_INSERT = "INSERT INTO events (seq, event_id, type, timestamp, data) VALUES (?, ?, ?, ?, ?)"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_decoders = {name: msgspec.json.Decoder(kind).decode for name, kind in payload_types().items()}
+
+
+class FloorEvent(msgspec.Struct):
+    """What the floor reads a row into."""
+
+    seq: int
+    event_id: str
+    timestamp: datetime
+    data: EventData
+
+
+def rows(events: list[Event]) -> list[Row]:
+    """Events as rows, encoded beforehand."""
+    return [
+        (seq, event.event_id, event.type, to_microseconds(event.timestamp), encode_payload(event.data)[0].decode())
+        for seq, event in enumerate(events, 1)
+    ]
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection to a new floor table, an fsync a commit."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(
+        "CREATE TABLE events (seq INTEGER PRIMARY KEY, event_id TEXT, type TEXT, timestamp INTEGER, data TEXT)"
+    )
+    return connection
+
+
+def append_each(connection: sqlite3.Connection, batch: list[Row]) -> None:
+    """One commit a row."""
+    for row in batch:
+        connection.execute(_INSERT, row)
+
+
+def append_batches(connection: sqlite3.Connection, batch: list[Row], size: int) -> None:
+    """One commit for ``size`` rows."""
+    for start in range(0, len(batch), size):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(_INSERT, batch[start : start + size])
+        connection.execute("COMMIT")
+
+
+def load(connection: sqlite3.Connection, count: int) -> list[FloorEvent]:
+    """The first ``count`` rows with payload, id and timestamp decoded into a struct."""
+    found = connection.execute(
+        "SELECT seq, event_id, type, timestamp, data FROM events WHERE seq <= ? ORDER BY seq", (count,)
+    ).fetchall()
+    decoders = _decoders
+    return [
+        FloorEvent(seq, event_id, _EPOCH + timedelta(0, 0, microseconds), decoders[kind](data))
+        for seq, event_id, kind, microseconds, data in found
+    ]

@@ -35,15 +35,11 @@ def new_in_batch(batch: Sequence[Prepared], known: Mapping[str, Event]) -> list[
     return list(new.values())
 
 
-def placed(
-    start: int, batch: Sequence[Prepared], new: Sequence[Prepared], stored: Mapping[str, Event]
-) -> AppendResult:
+def placed(start: int, batch: Sequence[Prepared], new: Sequence[Prepared], stored: Mapping[str, Event]) -> AppendResult:
     """The result of an append of ``batch`` that put ``new`` behind version ``start`` and found ``stored`` there."""
     version = start + len(new)
     if new is batch:
-        return AppendResult(
-            version, len(new), tuple([event.placed(seq) for seq, event in enumerate(batch, start + 1)])
-        )
+        return AppendResult(version, len(new), tuple([event.placed(seq) for seq, event in enumerate(batch, start + 1)]))
     seqs = {event.event_id: seq for seq, event in enumerate(new, start + 1)}
     events = tuple(stored.get(event.event_id) or event.placed(seqs[event.event_id]) for event in batch)
     return AppendResult(version, len(new), events)

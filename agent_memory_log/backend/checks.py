@@ -74,11 +74,12 @@ def prepare(event: Event, max_bytes: int = sys.maxsize) -> Prepared:
         payload = event.data
         if event.type != payload.event_type:
             raise InvalidEvent(
-                f"the event's type is {event.type!r} but its payload is a {payload.event_type!r}", field="type"
+                f"the event's type is {describe(event.type)} but its payload is a {payload.event_type!r}",
+                field="type",
             )
         text, data = encode_payload(payload)
         labels = event.labels
-        owned_labels = None if type(labels) is dict and not labels else _own_labels(labels)
+        owned_labels = _own_labels(labels) if labels or not isinstance(labels, Mapping) else None
         event_id = event.event_id
         if not event_id and isinstance(event_id, str):
             event_id = new_event_id()
@@ -131,27 +132,34 @@ def _own_labels(labels: object) -> dict[str, str] | None:
     for key, value in given.items():
         if not isinstance(key, str):
             raise InvalidEvent(f"a label's key must be text, found {describe(key)}", field="labels")
+        name = str.__str__(key)
         if not isinstance(value, str):
-            raise InvalidEvent(f"the label {key!r} must be text, found {describe(value)}", field=f"labels.{key}")
+            raise InvalidEvent(f"the label {name!r} must be text, found {describe(value)}", field=f"labels.{name}")
         if len(key) > MAX_LABEL_KEY_LENGTH:
             raise InvalidEvent(
-                f"a label's key may have {MAX_LABEL_KEY_LENGTH} characters, found {len(key)}", field=f"labels.{key}"
+                f"a label's key may have {MAX_LABEL_KEY_LENGTH} characters, found {len(key)}", field=f"labels.{name}"
             )
         try:
             check_text(key, "")
             check_text(value, "")
         except NotJson as error:
-            raise InvalidEvent(f"the label {key!r} {error}", field=f"labels.{key}") from error
-        owned[str.__str__(key)] = str.__str__(value)
+            raise InvalidEvent(f"the label {name!r} {error}", field=f"labels.{name}") from error
+        owned[name] = str.__str__(value)
     return owned or None
 
 
 def check_ids(agent: str, run: str) -> None:
     """Check the two ids that name a run: non-empty text, at most 512 characters. Raises ``InvalidEvent``."""
-    if type(agent) is str and type(run) is str and agent.isascii() and run.isascii():
-        # The common case, without two more calls; the length is checked last, as isascii() holds for empty text.
-        if 0 < len(agent) <= MAX_ID_LENGTH and 0 < len(run) <= MAX_ID_LENGTH:
-            return
+    # The common case, without two more calls.
+    if (
+        type(agent) is str
+        and type(run) is str
+        and 0 < len(agent) <= MAX_ID_LENGTH
+        and 0 < len(run) <= MAX_ID_LENGTH
+        and agent.isascii()
+        and run.isascii()
+    ):
+        return
     _check_id(agent, "agent")
     _check_id(run, "run")
 
@@ -197,8 +205,16 @@ def check_after(after: int) -> None:
 
 
 def check_limit(limit: int | None) -> None:
-    """Check a limit on how many to return. Raises ``InvalidArgument``."""
+    """Check a limit on how many events to return, None for all. Raises ``InvalidArgument``."""
     if limit is not None and (type(limit) is not int or limit < 1):
+        raise InvalidArgument(f"limit must be an integer from 1, found {describe(limit)}")
+
+
+def check_listing(agent: str | None, limit: int) -> None:
+    """Check what ``list_runs`` is asked for. Raises ``InvalidEvent`` for the agent, ``InvalidArgument`` for the limit."""
+    if agent is not None:
+        _check_id(agent, "agent")
+    if type(limit) is not int or limit < 1:
         raise InvalidArgument(f"limit must be an integer from 1, found {describe(limit)}")
 
 

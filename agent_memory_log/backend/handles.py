@@ -30,6 +30,10 @@ class Handle:
         if self._unusable is not None:
             raise StoreClosed(self._unusable)
 
+    def disown(self) -> None:
+        """Refuse any further use, in a process that inherited the handle by a fork."""
+        self._unusable = self._unusable or _FORKED
+
     def _mark_closed(self) -> bool:
         """Mark the handle closed; whether it was open, and so still has things to release."""
         was_open = self._unusable is None
@@ -87,7 +91,7 @@ _open_handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 
 def _after_fork() -> None:
     for handle in list(_open_handles):
-        handle._unusable = handle._unusable or _FORKED
+        handle.disown()
 
 
 if hasattr(os, "register_at_fork"):

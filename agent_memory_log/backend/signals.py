@@ -1,4 +1,4 @@
-"""Wake-ups inside a process: writers tell followers, in whatever thread or event loop those wait, that there is news."""
+"""Wake-ups inside a process: writers tell followers, in whatever thread or event loop those wait, of news."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ class ChangeSignal:
                 continue  # the loop is closed, and nobody waits on it any more
 
     def wait(self, seen: int, timeout: float | None) -> bool:
-        """Block until there was a change after ``seen``, at most ``timeout`` seconds (None: for ever); whether there was."""
+        """Block until there was a change after ``seen``; whether there was.
+
+        ``timeout`` is in seconds; None waits for ever.
+        """
         with self._condition:
             self._sleepers += 1
             try:

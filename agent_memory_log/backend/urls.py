@@ -55,7 +55,7 @@ class StoreUrl:
         return cls(text, parts.scheme, unquote(location), options)
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
-        """Take the option ``name``, one of ``allowed``, of which the first is the default. Raises ``InvalidArgument``."""
+        """Take the option ``name``, one of ``allowed``, the first by default. Raises ``InvalidArgument``."""
         value = self._options.pop(name, allowed[0])
         if value not in allowed:
             raise InvalidArgument(
@@ -81,7 +81,10 @@ class StoreUrl:
 
 
 class Backend(Protocol):
-    """What an entry point in the group ``agent_memory_log.backends`` names; the entry point's name is the URL scheme."""
+    """What an entry point in the group ``agent_memory_log.backends`` names.
+
+    The entry point's name is the URL scheme.
+    """
 
     async def open_store(self, url: StoreUrl) -> Store:
         """Open an asynchronous handle. Raises ``StoreUnavailable``, ``SchemaTooNew``, ``InvalidArgument``."""

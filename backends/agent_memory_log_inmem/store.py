@@ -11,6 +11,7 @@ from agent_memory_log.backend import (
     check_append,
     check_ids,
     check_limit,
+    check_listing,
     check_meta,
     check_seqs,
     check_types,
@@ -95,7 +96,7 @@ class SyncMemoryStore(SyncHandle):
     ) -> RunPage:
         """See ``Store.list_runs``."""
         self._check_open()
-        check_limit(limit)
+        check_listing(agent, limit)
         return self._data.list(agent, limit, cursor, include_reserved)
 
     def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:

@@ -21,6 +21,7 @@ from agent_memory_log.payloads import EventType, Redaction
 from agent_memory_log.registry import decode_payload
 from agent_memory_log.snapshot import Snapshot, redactions_in
 from agent_memory_log.store import RunInfo, RunPage
+from agent_memory_log_sqlite.failures import is_busy
 
 SEQ_BITS = 32
 MAX_SEQ = (1 << SEQ_BITS) - 1
@@ -31,7 +32,7 @@ _INDEXED_ONLY = " AND ".join(f"type <> '{one}'" for one in _UNINDEXED)
 
 _COLUMNS = "id, event_id, type, timestamp, labels, data"
 _VERSION = f"(SELECT id & {MAX_SEQ} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1)"  # noqa: E501, S608
-_RUN = f"SELECT id, base, deletions, meta, coalesce({_VERSION}, base) FROM runs WHERE agent = ? AND run = ?"  # noqa: S608
+_RUN = f"SELECT id, base, deletions, redactions, meta, coalesce({_VERSION}, base) FROM runs WHERE agent = ? AND run = ?"  # noqa: S608
 _EVENTS = f"SELECT {_COLUMNS} FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"  # noqa: S608
 
 _NO_LIMIT = -1
@@ -47,6 +48,7 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     id: int = 0
     base: int = 0
     deletions: int = 0
+    redactions: int = 0
     meta: str | None = None
     version: int = 0
 
@@ -155,12 +157,12 @@ def decode_rows(rows: Iterable[Row], agent: str, run: str) -> list[Event]:
 
 def follow_on(
     connection: sqlite3.Connection, agent: str, run: str, after: int, deletions: int | None
-) -> tuple[int, list[Event], int]:
-    """The ``data_version`` before the read, the next events of a follower, and how often the run was deleted.
+) -> tuple[list[Event], RunRow]:
+    """The next events of a follower, and the run's row at the read.
 
-    Raises ``RunDeleted`` when that is not ``deletions``, ``CursorOutOfRange`` at a follower's first call.
+    Raises ``RunDeleted`` when the run was deleted since it had ``deletions``, ``CursorOutOfRange`` at a follower's first
+    call.
     """
-    version = data_version(connection)
     with transaction(connection):
         found = find_run(connection, agent, run)
         if deletions is None and after > found.version:
@@ -169,13 +171,40 @@ def follow_on(
             raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {after}")
         bounds = (found.row_id(max(after, found.base)), found.row_id(found.version))
         rows = connection.execute(_EVENTS, (*bounds, _FOLLOW_BATCH)).fetchall()
-    return version, decode_rows(rows, agent, run), found.deletions
+    return decode_rows(rows, agent, run), found
 
 
-def data_version(connection: sqlite3.Connection) -> int:
-    """A number that changes when another connection, of any process, has written to the file."""
-    (version,) = connection.execute("PRAGMA data_version").fetchone()
-    return int(version)
+class Watch:
+    """Whether anything was written to the file, by this process or another, since the last look.
+
+    A look costs microseconds and never waits: a file that is locked at that moment counts as written to.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        """Watch through ``connection``, which must not be one that writes: it does not see its own writes."""
+        self._connection = connection
+
+    def version(self) -> int:
+        """A number that is another one after each write."""
+        try:
+            (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        except sqlite3.OperationalError as error:
+            if is_busy(error):
+                return -1
+            raise
+        return int(version)
+
+    def stands(self, agent: str, run: str, found: RunRow) -> bool:
+        """Whether nothing of the run was redacted or deleted since ``found`` was read."""
+        try:
+            row = self._connection.execute(
+                "SELECT deletions, redactions FROM runs WHERE agent = ? AND run = ?", (agent, run)
+            ).fetchone()
+        except sqlite3.OperationalError as error:
+            if is_busy(error):
+                return False
+            raise
+        return bool(row == (found.deletions, found.redactions))
 
 
 def list_runs(

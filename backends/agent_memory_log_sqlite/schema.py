@@ -6,10 +6,10 @@ file's ``user_version``. ``tests/golden`` keeps a file of every released schema.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from importlib import resources
+from pathlib import Path
 from urllib.parse import quote
 
 import msgspec
@@ -22,6 +22,9 @@ APPLICATION_ID = 0x414D4C47
 
 DEFAULT_BUSY_TIMEOUT_MS = 30_000
 DEFAULT_MAX_EVENT_BYTES = 64 * 1024 * 1024
+
+_SMALLEST_FILE = 512
+# SQLite takes a file of a single byte for an empty one, and would write a new database over what is left of yours.
 
 _PAGE_SIZE = 8192
 # Measured on mean events of 550 bytes: 4 KiB pages leave up to a quarter of themselves empty, 16 KiB ones double the
@@ -56,8 +59,11 @@ def connect(settings: Settings) -> sqlite3.Connection:
     """
     if sqlite3.sqlite_version_info < (3, 35):
         raise StoreUnavailable(f"SQLite 3.35 or newer is needed; this Python has {sqlite3.sqlite_version}")
-    if os.path.isdir(settings.path):  # noqa: PTH112  # a path from a URL is text, and stays it
+    path = Path(settings.path)
+    if path.is_dir():
         raise StoreUnavailable(f"{settings.path} is a folder: name a file in it")
+    if path.is_file() and 0 < path.stat().st_size < _SMALLEST_FILE:
+        raise StoreCorrupt(f"{settings.path} is too short for an SQLite file; it was left as it is")
     deadline = time.monotonic() + settings.busy_timeout_ms / 1000
     while True:
         try:
@@ -87,7 +93,11 @@ def _connect(settings: Settings) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, settings: Settings) -> None:
-    version = _recognise(connection, settings.path)
+    connection.execute("BEGIN")  # one view of the file, which another process may be creating
+    try:
+        version = _recognise(connection, settings.path)
+    finally:
+        connection.execute("COMMIT")
     connection.execute(f"PRAGMA synchronous = {'FULL' if settings.durable else 'NORMAL'}")
     connection.execute("PRAGMA fullfsync = 1")
     connection.execute("PRAGMA checkpoint_fullfsync = 1")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from time import monotonic
 from typing import Self, TypeVar
 
 from agent_memory_log.backend import (
@@ -14,15 +13,17 @@ from agent_memory_log.backend import (
     check_after,
     check_ids,
     check_limit,
+    check_listing,
     check_seqs,
     check_types,
 )
+from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, CompactResult, RunPage
 from agent_memory_log_sqlite import reads
-from agent_memory_log_sqlite.failures import translated
+from agent_memory_log_sqlite.failures import translated, translating
 from agent_memory_log_sqlite.schema import Settings, connect
 from agent_memory_log_sqlite.sync import POLL_SECONDS, checked_append
 from agent_memory_log_sqlite.worker import Worker, call_each
@@ -36,15 +37,22 @@ _MOST_APPENDS_A_COMMIT = 256
 class SqliteStore(AsyncHandle):
     """A ``Store`` on an SQLite file. Use ``open_store("sqlite:///…")``, or ``SqliteStore.open(settings)``."""
 
-    def __init__(self, settings: Settings, write_connection: sqlite3.Connection, read_connection: sqlite3.Connection) -> None:
-        """Take over two open connections; ``open`` makes them."""
+    def __init__(
+        self,
+        settings: Settings,
+        write_connection: sqlite3.Connection,
+        read_connection: sqlite3.Connection,
+        watch_connection: sqlite3.Connection,
+    ) -> None:
+        """Take over three open connections, which ``open`` makes: one for each thread, and one for the event loop's."""
         super().__init__()
         self._settings = settings
         self._changed = ChangeSignal()
-        self._rewrites = 0
         self._waiting: dict[object, int] = {}
         self._poller: asyncio.Task[None] | None = None
         self._read_connection = read_connection
+        self._watch_connection = watch_connection
+        self._watch = reads.Watch(watch_connection)
         self._writer = Writer(write_connection, settings.path)
         self._writes: Worker[Append | Callable[[], object]] = Worker(
             "amlog-sqlite-write", self._carry_out, _MOST_APPENDS_A_COMMIT, write_connection.close
@@ -54,8 +62,9 @@ class SqliteStore(AsyncHandle):
     @classmethod
     async def open(cls, settings: Settings) -> Self:
         """Open the file. Raises ``StoreUnavailable``, ``StoreCorrupt``, ``SchemaTooNew``."""
-        write_connection, read_connection = await asyncio.to_thread(lambda: (connect(settings), connect(settings)))
-        return cls(settings, write_connection, read_connection)
+        writes, reading, watch = await asyncio.to_thread(lambda: [connect(settings) for _ in range(3)])
+        watch.execute("PRAGMA busy_timeout = 0")  # it is used on the event loop's own thread, where nothing may wait
+        return cls(settings, writes, reading, watch)
 
     async def append_events(
         self,
@@ -99,19 +108,29 @@ class SqliteStore(AsyncHandle):
         check_after(after)
         deletions: int | None = None
         while True:
-            seen, rewrites = self._changed.count, self._rewrites
-            version, events, deletions = await self._read(
+            seen = self._changed.count
+            version = self._version()
+            events, found = await self._read(
                 lambda: reads.follow_on(self._read_connection, agent, run, after, deletions)  # noqa: B023  # called at once
             )
-            fresh_until = monotonic() + POLL_SECONDS
+            deletions = found.deletions
             for event in events:
-                # What was read may have been redacted since, so a slow caller gets it read again.
-                if rewrites != self._rewrites or monotonic() > fresh_until:
-                    break
-                after = event.seq
+                now = self._version()
+                if now != version and not self._stands(agent, run, found):
+                    break  # what was read has been redacted or deleted: read it again
+                version, after = now, event.seq
                 yield event
             if not events:
                 await self._wait(seen, version)
+
+    def _version(self) -> int:
+        self._check_open()
+        with translating(self._settings.path):
+            return self._watch.version()
+
+    def _stands(self, agent: str, run: str, found: reads.RunRow) -> bool:
+        with translating(self._settings.path):
+            return self._watch.stands(agent, run, found)
 
     async def _wait(self, seen: int, version: int) -> None:
         """Wait until there may be news: at once for this handle's own writes, by polling for those of others."""
@@ -129,12 +148,14 @@ class SqliteStore(AsyncHandle):
         try:
             while self._waiting:
                 await asyncio.sleep(POLL_SECONDS)
-                version = await self._read(lambda: reads.data_version(self._read_connection))
+                version = self._version()
                 if any(waited != version for waited in self._waiting.values()):
                     self._changed.notify()
+        except AgentMemoryLogError:
+            return  # each follower that waits meets it itself
         finally:
             self._poller = None
-            self._changed.notify()  # whoever still waits finds out why the poll ended
+            self._changed.notify()
 
     async def list_runs(
         self,
@@ -145,23 +166,23 @@ class SqliteStore(AsyncHandle):
         include_reserved: bool = False,
     ) -> RunPage:
         """See ``Store.list_runs``."""
-        check_limit(limit)
+        check_listing(agent, limit)
         return await self._read(lambda: reads.list_runs(self._read_connection, agent, limit, cursor, include_reserved))
 
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         """See ``Store.redact_events``."""
         check_ids(agent, run)
         wanted = check_seqs(seqs)
-        return await self._rewrite(lambda: self._writer.redact(agent, run, wanted, reason))
+        return await self._write(lambda: self._writer.redact(agent, run, wanted, reason))
 
     async def delete_run(self, agent: str, run: str) -> None:
         """See ``Store.delete_run``."""
         check_ids(agent, run)
-        await self._rewrite(lambda: self._writer.delete(agent, run))
+        await self._write(lambda: self._writer.delete(agent, run))
 
     async def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""
-        return await self._rewrite(self._writer.compact)
+        return await self._write(self._writer.compact)
 
     async def aclose(self) -> None:
         """See ``Store.aclose``. Appends already waiting are carried out first."""
@@ -170,6 +191,7 @@ class SqliteStore(AsyncHandle):
         self._changed.notify()
         if self._poller is not None:
             self._poller.cancel()
+        self._watch_connection.close()
         await self._reads.aclose()
         await self._writes.aclose()
 
@@ -181,10 +203,9 @@ class SqliteStore(AsyncHandle):
             raise translated(error, self._settings.path) from error
         return done
 
-    async def _rewrite(self, work: Callable[[], _T]) -> _T:
+    async def _write(self, work: Callable[[], _T]) -> _T:
         self._check_open()
         done: _T = await self._writes.do(work)
-        self._rewrites += 1
         self._changed.notify()
         return done
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
-from time import monotonic
 from typing import TypeVar
 
 from agent_memory_log.backend import (
@@ -14,6 +13,7 @@ from agent_memory_log.backend import (
     check_append,
     check_ids,
     check_limit,
+    check_listing,
     check_meta,
     check_seqs,
     check_types,
@@ -34,8 +34,7 @@ BATCH_EVENTS = 16
 """A batch may have the bytes of this many events of the largest size."""
 
 POLL_SECONDS = 0.01
-"""How often a waiting follower asks SQLite whether another connection has written, which takes microseconds; and how long
-a follower hands out what it has read before it looks again."""
+"""How often a waiting follower asks SQLite whether another connection has written, which takes microseconds."""
 
 
 class SyncSqliteStore(SyncHandle):
@@ -46,13 +45,13 @@ class SyncSqliteStore(SyncHandle):
         super().__init__()
         self._settings = settings
         self._changed = ChangeSignal()
-        self._rewrites = 0
         # Reads have a connection of their own: they see only what is committed, and do not wait for an fsync.
         self._writing = threading.Lock()
         self._reading = threading.Lock()
         self._write_connection = connect(settings)
         self._writer = Writer(self._write_connection, settings.path)
         self._read_connection = connect(settings)
+        self._watch = reads.Watch(self._read_connection)
 
     def append_events(
         self,
@@ -95,17 +94,17 @@ class SyncSqliteStore(SyncHandle):
         check_after(after)
         deletions: int | None = None
         while True:
-            self._check_open()
-            seen, rewrites = self._changed.count, self._rewrites
-            version, events, deletions = self._read(
+            seen = self._changed.count
+            version = self._read(self._watch.version)
+            events, found = self._read(
                 lambda: reads.follow_on(self._read_connection, agent, run, after, deletions)  # noqa: B023  # called at once
             )
-            fresh_until = monotonic() + POLL_SECONDS
+            deletions = found.deletions
             for event in events:
-                # What was read may have been redacted since, so a slow caller gets it read again.
-                if rewrites != self._rewrites or monotonic() > fresh_until:
-                    break
-                after = event.seq
+                now = self._read(self._watch.version)
+                if now != version and not self._read(lambda: self._watch.stands(agent, run, found)):  # noqa: B023  # as above
+                    break  # what was read has been redacted or deleted: read it again
+                version, after = now, event.seq
                 yield event
             if not events:
                 self._wait(seen, version)
@@ -113,7 +112,7 @@ class SyncSqliteStore(SyncHandle):
     def _wait(self, seen: int, version: int) -> None:
         """Wait until there may be news: at once for this handle's own writes, by polling for those of others."""
         while not self._changed.wait(seen, POLL_SECONDS):
-            if self._read(lambda: reads.data_version(self._read_connection)) != version:
+            if self._read(self._watch.version) != version:
                 return
 
     def list_runs(
@@ -125,23 +124,23 @@ class SyncSqliteStore(SyncHandle):
         include_reserved: bool = False,
     ) -> RunPage:
         """See ``Store.list_runs``."""
-        check_limit(limit)
+        check_listing(agent, limit)
         return self._read(lambda: reads.list_runs(self._read_connection, agent, limit, cursor, include_reserved))
 
     def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         """See ``Store.redact_events``."""
         check_ids(agent, run)
         wanted = check_seqs(seqs)
-        return self._rewrite(lambda: self._writer.redact(agent, run, wanted, reason))
+        return self._write(lambda: self._writer.redact(agent, run, wanted, reason))
 
     def delete_run(self, agent: str, run: str) -> None:
         """See ``Store.delete_run``."""
         check_ids(agent, run)
-        self._rewrite(lambda: self._writer.delete(agent, run))
+        self._write(lambda: self._writer.delete(agent, run))
 
     def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""
-        return self._rewrite(self._writer.compact)
+        return self._write(self._writer.compact)
 
     def close(self) -> None:
         """See ``Store.aclose``."""
@@ -158,12 +157,11 @@ class SyncSqliteStore(SyncHandle):
             self._check_open()
             return work()
 
-    def _rewrite(self, work: Callable[[], _T]) -> _T:
+    def _write(self, work: Callable[[], _T]) -> _T:
         self._check_open()
         with self._writing:
             self._check_open()
             done = work()
-            self._rewrites += 1
         self._changed.notify()
         return done
 

@@ -5,10 +5,10 @@ The caller sees to it that one thread at a time uses the connection.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -240,6 +240,7 @@ class Writer:
             )
         seq = found.version + 1
         self._execute(_INSERT, _row(marker, found.id, seq))
+        self._execute("UPDATE runs SET redactions = redactions + 1 WHERE id = ?", (found.id,))
         self._remember(agent, run, _Known(found.id, found.base, seq))
         return AppendResult(seq, 1, (marker.placed(seq),))
 
@@ -273,7 +274,8 @@ class Writer:
         return CompactResult(before, self._size())
 
     def _size(self) -> int:
-        return sum(os.path.getsize(name) for name in (self._path, f"{self._path}-wal") if os.path.exists(name))  # noqa: PTH110, PTH202  # a path from a URL is text, and stays it
+        files = (Path(self._path), Path(f"{self._path}-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
 
     def _in_transaction(self, work: Callable[[], _T]) -> _T:
         """Do ``work`` in a write transaction; when it raises, nothing of it was written."""

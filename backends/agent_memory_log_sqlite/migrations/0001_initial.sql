@@ -1,12 +1,13 @@
 -- A run is a row that stays when the run is deleted, so that its numbers never start again.
 CREATE TABLE runs (
-    id        INTEGER PRIMARY KEY,           -- below 2^31: the upper half of an event's id
-    agent     TEXT    NOT NULL,
-    run       TEXT    NOT NULL,
-    base      INTEGER NOT NULL DEFAULT 0,    -- the version at the last deletion: events have seqs above it
-    deletions INTEGER NOT NULL DEFAULT 0,
-    created   INTEGER,                       -- microseconds since 1970 (UTC); NULL while the run holds no events
-    meta      TEXT,                          -- JSON; NULL for none
+    id         INTEGER PRIMARY KEY,          -- below 2^31: the upper half of an event's id
+    agent      TEXT    NOT NULL,
+    run        TEXT    NOT NULL,
+    base       INTEGER NOT NULL DEFAULT 0,   -- the version at the last deletion: events have seqs above it
+    deletions  INTEGER NOT NULL DEFAULT 0,   -- with redactions: tells a follower that what it has read no longer stands
+    redactions INTEGER NOT NULL DEFAULT 0,
+    created    INTEGER,                      -- microseconds since 1970 (UTC); NULL while the run holds no events
+    meta       TEXT,                         -- JSON; NULL for none
     UNIQUE (agent, run)
 );
 

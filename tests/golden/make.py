@@ -1,0 +1,82 @@
+"""Make the golden file of the current schema: ``python -m tests.golden.make``. Only for a schema not yet released."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from agent_memory_log import (
+    AssistantMessage,
+    Bounds,
+    EventData,
+    PlannerNote,
+    RetryHint,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolTelemetry,
+    UnknownPayload,
+    UserMessage,
+    new_event,
+    open_sync_store,
+)
+from agent_memory_log_sqlite import SCHEMA_VERSION
+
+PAYLOADS: tuple[EventData, ...] = (
+    UserMessage(message="Where is my order?", structured={"parts": [1, 2.5, 2**70, None, "é\0😀"]}),
+    Thinking(text="Look it up.", signature="c2ln", redacted=b"\xff\0", content_index=1, final=True),
+    ToolCall("tc-1", "orders.find", payload_json='{"id": 7}'),
+    ToolResult(
+        "tc-1",
+        "orders.find",
+        result_json='{"status":"sent"}',
+        duration_ns=1_500,
+        bounds=Bounds(returned=1, total=0),
+        telemetry=ToolTelemetry(duration_ms=2, extra={"cached": False}),
+        retry_hint=RetryHint(reason="timeout", missing_fields=("id",), prior_input={"id": 6}),
+    ),
+    AssistantMessage(message="It is on its way."),
+    UnknownPayload(type="from.the.future", data={"": {"$x": 1}}),
+    PlannerNote(note="to be forgotten"),
+)
+
+
+def main() -> None:
+    """Write the file and what it holds."""
+    folder = Path(__file__).parent
+    path = folder / f"schema-{SCHEMA_VERSION}.db"
+    path.unlink(missing_ok=True)
+    start = datetime(2026, 1, 1, 9, tzinfo=UTC)
+    held: list[dict[str, object]] = []
+    with open_sync_store(f"sqlite:///{path}") as store:
+        for run in ("run-1", "run-2"):
+            for place, payload in enumerate(PAYLOADS):
+                event = new_event(
+                    payload,
+                    timestamp=start + timedelta(seconds=place, microseconds=place),
+                    labels={"place": str(place)},
+                    event_id=f"{run}-{place}",
+                )
+                store.append_events("support", run, event, meta={"session": "s-1", "n": 2**65})
+        store.redact_events("support", "run-1", [7], reason="user request")
+        store.delete_run("support", "run-2")
+        store.append_events("support", "run-2", new_event(PLANNED, timestamp=start, event_id="again"))
+        for run in ("run-1", "run-2"):
+            snapshot = store.load_run("support", run)
+            held.append(
+                {
+                    "agent": "support",
+                    "run": run,
+                    "version": snapshot.version,
+                    "meta": snapshot.meta,
+                    "events": [event.to_map() for event in snapshot.log],
+                }
+            )
+    (folder / f"schema-{SCHEMA_VERSION}.json").write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n")
+
+
+PLANNED = PlannerNote(note="begun again")
+
+if __name__ == "__main__":
+    main()

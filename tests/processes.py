@@ -1,0 +1,35 @@
+"""Starting and killing the programs of ``tests.programs``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PATIENCE = 120
+"""Seconds after which a process that should have ended is a failure."""
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    """Start a program; its standard output is read by the test."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.programs", *arguments],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """Wait for a program that must succeed; what it printed."""
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    return out
+
+
+def run(*arguments: str) -> str:
+    """Start a program and wait for it."""
+    return finish(start(*arguments))

@@ -1,0 +1,188 @@
+"""A full disk, a read-only or damaged file, a folder in its place: a clear typed error, and earlier data intact."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from agent_memory_log import (
+    AgentMemoryLogError,
+    PlannerNote,
+    StoreCorrupt,
+    StoreUnavailable,
+    ToolResult,
+    UserMessage,
+    new_event,
+    open_store,
+    open_sync_store,
+)
+from tests import processes
+
+
+def _note(text: str = "n") -> PlannerNote:
+    return PlannerNote(note=text)
+
+
+def _large(number: int) -> ToolResult:
+    return ToolResult("c", "t", result_json='"' + f"{number:07}" * 30_000 + '"')
+
+
+def _store_some(path: Path, count: int = 20) -> None:
+    with open_sync_store(f"sqlite:///{path}") as store:
+        store.append_events("agent", "run", *(new_event(_note(str(number))) for number in range(count)))
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Path:
+    """A folder on a file system of 2 MB of its own."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=False, capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small tmpfs needs rights this user does not have")
+    return folder
+
+
+def test_a_full_disk_refuses_and_keeps_what_was_acknowledged(
+    small_disk: Path, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(lambda: subprocess.run(["umount", "--lazy", str(small_disk)], check=True))  # noqa: PT021  # the fixture may skip
+    url = f"sqlite:///{small_disk / 'runs.db'}"
+    name, stored, cause = processes.run("fill_disk", url).split(" ", 2)
+    assert name == "StoreUnavailable"
+    assert "OperationalError" in cause
+    assert int(stored) > 3
+    with open_sync_store(url) as store:
+        snapshot = store.load_run("agent", "run")
+        assert [event.event_id for event in snapshot.log] == [str(number) for number in range(int(stored))]
+
+
+async def test_a_full_database_fails_only_the_appends_it_has_no_room_for(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    _store_some(path)
+    async with open_store(f"sqlite:///{path}") as store:
+        writer: sqlite3.Connection = store._writer._connection  # type: ignore[attr-defined]  # only a real limit is a real fault
+        (pages,) = writer.execute("PRAGMA page_count").fetchone()
+        writer.execute(f"PRAGMA max_page_count = {pages + 4}")
+        with pytest.raises(StoreUnavailable, match="disk is full") as caught:
+            await store.append_events("agent", "run", new_event(_large(1)))
+        assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
+        result = await store.append_events("agent", "run", new_event(_note("small")))
+        assert result.version == 21
+        writer.execute(f"PRAGMA max_page_count = {pages + 4000}")
+        assert (await store.append_events("agent", "run", new_event(_large(2)))).version == 22
+
+
+def test_a_read_only_file_is_read_and_not_written(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    _store_some(path)
+    with open_sync_store(f"sqlite:///{path}?mode=ro") as store:
+        assert store.load_run("agent", "run").version == 20
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            store.append_events("agent", "run", new_event(_note()))
+        with pytest.raises(StoreUnavailable, match="read-only"):
+            store.redact_events("agent", "run", [1])
+    with pytest.raises(StoreUnavailable):
+        open_sync_store(f"sqlite:///{tmp_path / 'missing.db'}?mode=ro")
+    assert not (tmp_path / "missing.db").exists()
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can take another user's rights")
+def test_a_file_this_user_may_not_write_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    _store_some(path)
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    said = processes.run("append_as_nobody", f"sqlite:///{path}")
+    assert said.startswith("StoreUnavailable: ")
+    assert str(path) in said
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"this is not a database\n" * 200, b"\0" * 5000, b"SQLite format 3\0" + b"\xff" * 5000],
+    ids=["text", "zeros", "header only"],
+)
+def test_garbage_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "runs.db"
+    path.write_bytes(content)
+    with pytest.raises(StoreUnavailable, match=re.escape(str(path))):
+        open_sync_store(f"sqlite:///{path}")
+    assert path.read_bytes() == content
+
+
+async def test_a_truncated_file_is_a_typed_error_wherever_it_is_cut(tmp_path: Path) -> None:
+    whole = tmp_path / "whole.db"
+    _store_some(whole, 2000)
+    data = whole.read_bytes()
+    path = tmp_path / "cut.db"
+    for length in (1, 50, 4000, 8192, 8192 * 3 + 100, len(data) // 2, len(data) - 8192):
+        path.write_bytes(data[:length])
+        with pytest.raises(StoreUnavailable):
+            async with open_store(f"sqlite:///{path}") as store:
+                await store.load_run("agent", "run")
+        for leftover in tmp_path.glob("cut.db-*"):
+            leftover.unlink()
+
+
+def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE precious (value TEXT)")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StoreCorrupt, match="another program"):
+        open_sync_store(f"sqlite:///{path}")
+    assert path.read_bytes() == before
+
+
+def test_a_folder_and_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="is a folder"):
+        open_sync_store(f"sqlite:///{tmp_path}")
+    with pytest.raises(StoreUnavailable, match="folder exists"):
+        open_sync_store(f"sqlite:///{tmp_path / 'no' / 'such' / 'runs.db'}")
+
+
+def test_a_lock_held_too_long_is_a_typed_error(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    _store_some(path)
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    with open_sync_store(f"sqlite:///{path}?busy_timeout_ms=50") as store:
+        with pytest.raises(StoreUnavailable, match="busy_timeout_ms"):
+            store.append_events("agent", "run", new_event(_note()))
+        assert store.load_run("agent", "run").version == 20, "readers do not wait for writers"
+        holder.execute("ROLLBACK")
+        holder.close()
+        assert store.append_events("agent", "run", new_event(_note())).version == 21
+
+
+async def test_a_stored_row_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    _store_some(path)
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE events SET data = '{\"note\": 5}' WHERE id & 4294967295 = 7")
+    connection.commit()
+    connection.close()
+    async with open_store(f"sqlite:///{path}") as store:
+        with pytest.raises(AgentMemoryLogError, match=r"agent/run: event 7 .*note.*int 5"):
+            await store.load_run("agent", "run")
+        assert (await store.load_run("agent", "run", after=7)).log[0].seq == 8
+
+
+def test_odd_paths(tmp_path: Path) -> None:
+    for name in ("with space.db", "per%cent.db", "que?stion.db", "ha#sh.db", "ünïcode-日本.db", "quo'te\".db"):
+        path = tmp_path / name
+        escaped = str(path).replace("%", "%25").replace("?", "%3F").replace("#", "%23")
+        with open_sync_store(f"sqlite:///{escaped}") as store:
+            store.append_events("agent", "run", new_event(UserMessage(message="hello")))
+        assert path.exists()

@@ -1,0 +1,206 @@
+"""The SQLite handles themselves: forks, cancelled waits, group commit, threads, closing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+
+from agent_memory_log import (
+    EventConflict,
+    PlannerNote,
+    Store,
+    StoreClosed,
+    SyncStore,
+    VersionConflict,
+    new_event,
+    open_store,
+    open_sync_store,
+)
+from agent_memory_log_sqlite import SqliteStore
+
+
+def _note(text: str) -> PlannerNote:
+    return PlannerNote(note=text)
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'runs.db'}"
+
+
+def _in_child(work: object) -> str:
+    """Fork; what ``work()`` raised in the child, by class name."""
+    assert callable(work)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os.write(writing, b"nothing")
+        except BaseException as error:
+            os.write(writing, type(error).__name__.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    said = os.read(reading, 200).decode()
+    os.close(reading)
+    return said
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "memory"])
+def test_an_inherited_handle_is_refused_in_the_child_and_works_in_the_parent(url: str, scheme: str) -> None:
+    with open_sync_store(url if scheme == "sqlite" else "memory:") as store:
+        store.append_events("agent", "run", new_event(_note("before")))
+        assert _in_child(lambda: store.append_events("agent", "run", new_event(_note("child")))) == "StoreClosed"
+        assert _in_child(lambda: store.load_run("agent", "run")) == "StoreClosed"
+        assert _in_child(store.close) == "nothing"
+        store.append_events("agent", "run", new_event(_note("after")))
+        assert store.load_run("agent", "run").version == 2
+
+
+def test_event_ids_made_after_a_fork_are_new(url: str) -> None:
+    parent = new_event(_note("parent")).event_id
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, "\n".join(new_event(_note("child")).event_id for _ in range(100)).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    made = os.read(reading, 65_536).decode().split("\n")
+    os.close(reading)
+    assert len(set(made)) == 100
+    assert not {one[:12] for one in made} & {parent[:12]}
+    with open_sync_store(url) as store:
+        store.append_events("agent", "run", *(new_event(_note("x"), event_id=one) for one in made))
+
+
+async def test_a_child_forked_from_an_async_program_may_open_its_own(url: str) -> None:
+    async with open_store(url) as store:
+        await store.append_events("agent", "run", new_event(_note("parent")))
+
+        def child() -> None:
+            with open_sync_store(url) as own:
+                own.append_events("agent", "run", new_event(_note("child")))
+
+        assert await asyncio.to_thread(_in_child, child) == "nothing"
+        assert (await store.load_run("agent", "run")).version == 2
+
+
+async def test_waiting_appends_share_a_commit_and_each_gets_its_own_outcome(url: str) -> None:
+    async with open_store(url) as store:
+        assert isinstance(store, SqliteStore)
+        await store.append_events("agent", "run", new_event(_note("one"), event_id="known"))
+        with _writer_held(url) as held:
+            waiting = [
+                asyncio.ensure_future(one)
+                for one in (
+                    store.append_events("agent", "run", new_event(_note("two"), event_id="two")),
+                    store.append_events("agent", "run", new_event(_note("other"), event_id="known")),
+                    store.append_events("agent", "run", new_event(_note("one"), event_id="known")),
+                    store.append_events("agent", "run", new_event(_note("stale")), expected_version=1),
+                    store.append_events("agent", "run", new_event(_note("a")), new_event(_note("b"))),
+                    store.append_events("agent", "else", new_event(_note("first")), expected_version=0),
+                    store.redact_events("agent", "run", [1]),
+                    store.append_events("agent", "run", new_event(_note("one"), event_id="known")),
+                )
+            ]
+            await asyncio.sleep(0)
+            held.execute("ROLLBACK")
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    kinds = [type(one).__name__ for one in outcomes]
+    assert kinds[1] == EventConflict.__name__
+    assert kinds[3] == VersionConflict.__name__
+    versions = [getattr(one, "version", None) for one in outcomes]
+    assert versions == [2, None, 2, None, 4, 1, 5, 5]
+    assert [getattr(one, "inserted", None) for one in outcomes] == [1, None, 0, None, 2, 1, 1, 0]
+
+
+def _writer_held(url: str) -> _Held:
+    return _Held(url.removeprefix("sqlite:///"))
+
+
+class _Held:
+    """A connection that holds the write lock, so that appends pile up behind it."""
+
+    def __init__(self, path: str) -> None:
+        self._connection = sqlite3.connect(path, isolation_level=None)
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._connection.execute("BEGIN IMMEDIATE")
+        return self._connection
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+
+async def test_a_cancelled_append_can_be_made_again(url: str) -> None:
+    event = new_event(_note("once"))
+    async with open_store(url) as store:
+        with _writer_held(url) as held:
+            waiting = asyncio.ensure_future(store.append_events("agent", "run", event))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            held.execute("ROLLBACK")
+        await store.append_events("agent", "run", event)
+        assert (await store.load_run("agent", "run")).version == 1
+
+
+async def test_closing_carries_out_what_waits(url: str) -> None:
+    store: Store = await open_store(url)
+    with _writer_held(url) as held:
+        waiting = [asyncio.ensure_future(store.append_events("agent", "run", new_event(_note(str(n))))) for n in range(9)]
+        await asyncio.sleep(0)
+        closing = asyncio.ensure_future(store.aclose())
+        await asyncio.sleep(0)
+        held.execute("ROLLBACK")
+    await closing
+    assert sorted(result.version for result in await asyncio.gather(*waiting)) == list(range(1, 10))
+    with pytest.raises(StoreClosed):
+        await store.load_run("agent", "run")
+
+
+async def test_a_store_closed_on_exit_leaves_one_file(tmp_path: Path, url: str) -> None:
+    async with open_store(url) as store:
+        await store.append_events("agent", "run", new_event(_note("a")))
+    assert [file.name for file in tmp_path.iterdir()] == ["runs.db"]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("amlog-")]
+
+
+def test_threads_share_a_synchronous_handle(url: str) -> None:
+    with open_sync_store(url) as store:
+        _from_threads(store)
+        snapshot = store.load_run("agent", "run")
+    assert [event.seq for event in snapshot.log] == list(range(1, 8 * 50 + 1))
+
+
+def _from_threads(store: SyncStore) -> None:
+    def work(name: int) -> None:
+        for number in range(50):
+            store.append_events("agent", "run", new_event(_note(f"{name} {number}")))
+            store.load_run("agent", "run", after=0, limit=1)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_a_handle_left_behind_by_a_deletion_elsewhere_makes_no_orphan(url: str) -> None:
+    with open_sync_store(url) as store, open_sync_store(url) as other:
+        store.append_events("agent", "run", new_event(_note("a")), meta={"n": 1})
+        other.delete_run("agent", "run")
+        result = store.append_events("agent", "run", new_event(_note("b")), meta={"n": 2})
+        assert result.version == 2
+        page = other.list_runs()
+        assert [(run.run, run.version, run.event_count, run.meta) for run in page.runs] == [("run", 2, 1, {"n": 2})]
+        other.append_events("agent", "run", new_event(_note("c")))
+        assert store.append_events("agent", "run", new_event(_note("d"))).version == 4

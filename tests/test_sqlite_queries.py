@@ -1,0 +1,57 @@
+"""Every query of the SQLite backend seeks an index: what a call costs does not grow with the store."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent_memory_log import PlannerNote, UserMessage, new_event, open_sync_store
+from agent_memory_log_sqlite import SyncSqliteStore
+
+CALLS: dict[str, Callable[[SyncSqliteStore], object]] = {
+    "load": lambda store: store.load_run("agent", "run", after=2),
+    "load limited": lambda store: store.load_run("agent", "run", limit=2),
+    "load rare types": lambda store: store.load_run("agent", "run", types=["planner_note", "user_message"], limit=1),
+    "load common types": lambda store: store.load_run("agent", "run", types=["tool_call", "planner_note"]),
+    "follow": lambda store: next(store.follow("agent", "run")),
+    "list": lambda store: store.list_runs(limit=1),
+    "list next": lambda store: store.list_runs(limit=1, cursor=store.list_runs(limit=1).cursor),
+    "list agent": lambda store: store.list_runs("agent"),
+    "append": lambda store: store.append_events("agent", "run", new_event(PlannerNote(note="a"))),
+    "append again": lambda store: store.append_events("agent", "run", *store.load_run("agent", "run").log),
+    "append many": lambda store: store.append_events("agent", "run", *(new_event(PlannerNote(note="a")) for _ in "ab")),
+    "append elsewhere": lambda store: store.append_events("agent", "new", new_event(PlannerNote(note="a"))),
+    "redact": lambda store: store.redact_events("agent", "run", [1]),
+    "delete": lambda store: store.delete_run("agent", "run"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_no_query_scans_a_table(tmp_path: Path, call: str) -> None:
+    with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}") as store:
+        assert isinstance(store, SyncSqliteStore)
+        for run in ("other", "run", "more"):
+            store.append_events("agent", run, *(new_event(UserMessage(message=str(n))) for n in range(5)))
+        statements: list[str] = []
+        connections = (store._write_connection, store._read_connection)
+        for connection in connections:
+            connection.set_trace_callback(statements.append)
+        CALLS[call](store)
+        for connection in connections:
+            connection.set_trace_callback(None)
+        plans = {sql: _plan(store._read_connection, sql) for sql in statements if sql.startswith(("SELECT", "INSERT"))}
+    assert plans
+    for sql, plan in plans.items():
+        for step in plan:
+            assert not step.startswith("SCAN") or "CONSTANT ROW" in step or "USING INDEX runs_by_creation" in step, (
+                sql,
+                plan,
+            )
+            assert "TEMP B-TREE" not in step or "types" in call, (sql, plan)
+
+
+def _plan(connection: sqlite3.Connection, sql: str) -> list[str]:
+    return [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {sql}")]

@@ -1,0 +1,178 @@
+"""A state machine drives SQLite and the in-memory reference side by side and compares them after each step."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from agent_memory_log import (
+    AgentMemoryLogError,
+    AppendResult,
+    CompactsSync,
+    Event,
+    PlannerNote,
+    RunPage,
+    Snapshot,
+    SyncStore,
+    open_sync_store,
+)
+from agent_memory_log.events import new_event
+from tests import strategies
+
+RUNS = ("a", "b", "A")
+TYPES = st.none() | st.sets(st.sampled_from(["planner_note", "redacted", "redaction", "user_message", "tool_call"]))
+
+
+@st.composite
+def _events(draw: st.DrawFn) -> Event:
+    """Any event; composite, because hypothesis writes out a strategy's definition at each step, and this one is long."""
+    return draw(strategies.events())
+
+
+@st.composite
+def _metas(draw: st.DrawFn) -> dict[str, Any] | None:
+    return draw(st.none() | strategies.json_maps().map(dict))
+
+
+def _comparable(event: Event) -> object:
+    """An event without what each store makes up by itself: the id and time of its redaction markers."""
+    made = event.type == "redaction"
+    return (event.seq, event.data, event.labels, None if made else (event.event_id, event.timestamp))
+
+
+def _outcome(call: Callable[[], Any]) -> object:
+    """What a call did, in a form that two stores can be held to."""
+    try:
+        found = call()
+    except AgentMemoryLogError as error:
+        return (error.code, getattr(error, "actual", None), getattr(error, "seq", None))
+    if isinstance(found, AppendResult):
+        return (found.version, found.inserted, [_comparable(event) for event in found.events])
+    if isinstance(found, Snapshot):
+        return _snapshot(found)
+    if isinstance(found, RunPage):
+        runs = [(run.agent, run.run, run.version, run.event_count, run.meta) for run in found.runs]
+        return (runs, found.cursor is None)
+    return found
+
+
+def _snapshot(found: Snapshot) -> object:
+    return (
+        (found.version, found.last_seq, found.first_seq, found.meta, found.types),
+        [_comparable(event) for event in found.log],
+        [event.seq for event in found.events],
+    )
+
+
+class StoresAgree(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.url = f"sqlite:///{self.folder / 'runs.db'}?durability=os"
+        self.sqlite = open_sync_store(self.url)
+        self.memory = open_sync_store("memory:")
+        self.last: tuple[str, tuple[Event, ...]] | None = None
+        self.warm: dict[str, Snapshot] = {}
+
+    def teardown(self) -> None:
+        self.sqlite.close()
+        self.memory.close()
+        shutil.rmtree(self.folder)
+
+    def both(self, call: Callable[[SyncStore], object]) -> object:
+        one = _outcome(lambda: call(self.sqlite))
+        other = _outcome(lambda: call(self.memory))
+        assert one == other
+        return one
+
+    @rule(
+        run=st.sampled_from(RUNS),
+        events=st.lists(_events(), min_size=0, max_size=4),
+        ids=st.lists(st.sampled_from("uvwxyz"), min_size=4, max_size=4),
+        expected=st.none() | st.integers(0, 12),
+        meta=_metas(),
+    )
+    def append(
+        self, run: str, events: list[Event], ids: list[str], expected: int | None, meta: dict[str, Any] | None
+    ) -> None:
+        # Ids from a handful, so that some are known and some stand twice in a batch.
+        named = tuple(
+            new_event(event.data, timestamp=event.timestamp, labels=event.labels, event_id=event_id)
+            for event, event_id in zip(events, ids, strict=False)
+        )
+        self.both(lambda store: store.append_events("agent", run, *named, expected_version=expected, meta=meta))
+        self.last = (run, named)
+
+    @rule(run=st.sampled_from(RUNS), count=st.integers(1, 120))
+    def append_many(self, run: str, count: int) -> None:
+        notes = tuple(new_event(PlannerNote(note=str(number))) for number in range(count))
+        self.both(lambda store: store.append_events("agent", run, *notes))
+        self.last = (run, notes)
+
+    @rule()
+    def retry(self) -> None:
+        if self.last is not None:
+            run, events = self.last
+            self.both(lambda store: store.append_events("agent", run, *events, expected_version=0))
+
+    @rule(run=st.sampled_from(RUNS), first_seq=st.integers(1, 200))
+    def import_at(self, run: str, first_seq: int) -> None:
+        note = new_event(PlannerNote(note="imported"))
+        self.both(lambda store: store.append_events("agent", run, note, first_seq=first_seq))
+
+    @rule(
+        run=st.sampled_from(RUNS), after=st.integers(0, 30), types=TYPES, limit=st.none() | st.integers(1, 20)
+    )
+    def load(self, run: str, after: int, types: set[str] | None, limit: int | None) -> None:
+        self.both(lambda store: store.load_run("agent", run, after=after, types=types, limit=limit))
+
+    @rule(run=st.sampled_from(RUNS), seqs=st.sets(st.integers(1, 20), max_size=4), reason=strategies.texts())
+    def redact(self, run: str, seqs: set[int], reason: str) -> None:
+        self.both(lambda store: store.redact_events("agent", run, seqs, reason=reason))
+
+    @rule(run=st.sampled_from(RUNS))
+    def delete(self, run: str) -> None:
+        self.both(lambda store: store.delete_run("agent", run))
+
+    @rule(limit=st.integers(1, 4), agent=st.sampled_from([None, "agent", "nobody"]))
+    def list_runs(self, limit: int, agent: str | None) -> None:
+        self.both(lambda store: store.list_runs(agent, limit=limit))
+
+    @rule()
+    def reopen(self) -> None:
+        self.sqlite.close()
+        self.sqlite = open_sync_store(self.url)
+
+    @rule()
+    def compact(self) -> None:
+        assert isinstance(self.sqlite, CompactsSync)
+        self.sqlite.compact()
+
+    @rule(run=st.sampled_from(RUNS), types=TYPES, limit=st.none() | st.integers(1, 20))
+    def extend(self, run: str, types: set[str] | None, limit: int | None) -> None:
+        """A snapshot grown by what is new is a new read of the run."""
+        key = f"{run} {sorted(types) if types is not None else None}"
+        held = self.warm.get(key) or self.sqlite.load_run("agent", run, types=types)
+        while True:
+            newer = self.sqlite.load_run("agent", run, after=held.last_seq, types=types, limit=limit)
+            held = held.extend(newer)
+            if held.last_seq == held.version:
+                break
+        self.warm[key] = held
+        assert held == self.sqlite.load_run("agent", run, types=types)
+
+    @invariant()
+    def every_run_is_equal(self) -> None:
+        for run in RUNS:
+            self.both(lambda store: store.load_run("agent", run))  # noqa: B023  # called at once
+
+
+TestStoresAgree = StoresAgree.TestCase
+TestStoresAgree.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -17,7 +17,7 @@ Side = Callable[[], float]
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """The outcome of a comparison: medians in seconds an operation, their ratio, and the spread of the rounds' ratios."""
+    """The outcome of a comparison: medians in seconds an operation, their ratio, and the middle half of the rounds'."""
 
     ours: float
     floor: float

@@ -220,8 +220,10 @@ def fsyncs_per_event(parent: Path) -> float | None:
     with scratch(parent) as folder:
         report = folder / "calls"
         subprocess.run(
-            [strace, "-f", "-qq", "-e", "trace=fsync,fdatasync", "-o", str(report)]
-            + [sys.executable, "-m", "benchmarks.sqlite", str(folder / "ours.db")],
+            [
+                *(strace, "-f", "-qq", "-e", "trace=fsync,fdatasync", "-o", str(report)),
+                *(sys.executable, "-m", "benchmarks.sqlite", str(folder / "ours.db")),
+            ],
             check=True,
         )
         calls = sum("sync(" in line for line in report.read_text().splitlines())

@@ -1,7 +1,7 @@
 """The workload: cycles of what an agent does in a turn, the mean event having about 470 bytes of content.
 
-User message 120 characters, thinking 600 with a signature of 80, tool call 200 bytes, tool result 1 KB of JSON, assistant
-message 300.
+User message 120 characters, thinking 600 with a signature of 80, tool call 200 bytes, tool result 1 KB of JSON,
+assistant message 300.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from agent_memory_log import (
 )
 
 _PROSE = "The parcel left the warehouse on Tuesday and the carrier says that it will arrive before the weekend. "
-_ROWS = [{"sku": f"AB-{n:05}", "title": "Enamel mug, 350 ml, sea green", "quantity": n, "price": 12.5} for n in range(12)]
+_ROWS = [
+    {"sku": f"AB-{n:05}", "title": "Enamel mug, 350 ml, sea green", "quantity": n, "price": 12.5} for n in range(12)
+]
 
 
 def _text(length: int) -> str:

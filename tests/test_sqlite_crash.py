@@ -46,9 +46,9 @@ def _stored_batches(url: str) -> set[int]:
     found: set[int] = set()
     place = 0
     while place < len(batches):
-        number, _, size = batches[place]
-        assert batches[place : place + size] == [(number, part, size) for part in range(size)]
-        assert number not in found
-        found.add(number)
-        place += size
+        batch, _, length = batches[place]
+        assert batches[place : place + length] == [(batch, part, length) for part in range(length)]
+        assert batch not in found
+        found.add(batch)
+        place += length
     return found

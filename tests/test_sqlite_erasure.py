@@ -31,7 +31,7 @@ async def test_nothing_is_left_after_compact(tmp_path: Path, how: str) -> None:
         folder.mkdir()
         async with open_store(f"sqlite:///{folder / 'runs.db'}") as store:
             secrets: list[tuple[str, int]] = []
-            for number in range(400):
+            for _ in range(400):
                 run = f"run-{chance.randrange(6)}"
                 text = "x" * chance.randrange(2000)
                 secret = chance.random() < 0.1

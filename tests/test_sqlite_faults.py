@@ -6,6 +6,7 @@ import os
 import re
 import sqlite3
 import subprocess
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
+from agent_memory_log_sqlite import SqliteStore
 from tests import processes
 
 
@@ -38,7 +40,7 @@ def _store_some(path: Path, count: int = 20) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Path:
+def small_disk(tmp_path: Path) -> Generator[Path]:
     """A folder on a file system of 2 MB of its own."""
     folder = tmp_path / "small"
     folder.mkdir()
@@ -47,13 +49,11 @@ def small_disk(tmp_path: Path) -> Path:
     )
     if mounted.returncode != 0:
         pytest.skip("mounting a small tmpfs needs rights this user does not have")
-    return folder
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_a_full_disk_refuses_and_keeps_what_was_acknowledged(
-    small_disk: Path, request: pytest.FixtureRequest
-) -> None:
-    request.addfinalizer(lambda: subprocess.run(["umount", "--lazy", str(small_disk)], check=True))  # noqa: PT021  # the fixture may skip
+def test_a_full_disk_refuses_and_keeps_what_was_acknowledged(small_disk: Path) -> None:
     url = f"sqlite:///{small_disk / 'runs.db'}"
     name, stored, cause = processes.run("fill_disk", url).split(" ", 2)
     assert name == "StoreUnavailable"
@@ -68,7 +68,8 @@ async def test_a_full_database_fails_only_the_appends_it_has_no_room_for(tmp_pat
     path = tmp_path / "runs.db"
     _store_some(path)
     async with open_store(f"sqlite:///{path}") as store:
-        writer: sqlite3.Connection = store._writer._connection  # type: ignore[attr-defined]  # only a real limit is a real fault
+        assert isinstance(store, SqliteStore)
+        writer = store._writer._connection
         (pages,) = writer.execute("PRAGMA page_count").fetchone()
         writer.execute(f"PRAGMA max_page_count = {pages + 4}")
         with pytest.raises(StoreUnavailable, match="disk is full") as caught:

@@ -156,7 +156,9 @@ async def test_a_cancelled_append_can_be_made_again(url: str) -> None:
 async def test_closing_carries_out_what_waits(url: str) -> None:
     store: Store = await open_store(url)
     with _writer_held(url) as held:
-        waiting = [asyncio.ensure_future(store.append_events("agent", "run", new_event(_note(str(n))))) for n in range(9)]
+        waiting = [
+            asyncio.ensure_future(store.append_events("agent", "run", new_event(_note(str(n))))) for n in range(9)
+        ]
         await asyncio.sleep(0)
         closing = asyncio.ensure_future(store.aclose())
         await asyncio.sleep(0)

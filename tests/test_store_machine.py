@@ -32,7 +32,7 @@ TYPES = st.none() | st.sets(st.sampled_from(["planner_note", "redacted", "redact
 
 @st.composite
 def _events(draw: st.DrawFn) -> Event:
-    """Any event; composite, because hypothesis writes out a strategy's definition at each step, and this one is long."""
+    """Any event; composite, because hypothesis writes out a strategy's definition at each step, and this is long."""
     return draw(strategies.events())
 
 
@@ -127,9 +127,7 @@ class StoresAgree(RuleBasedStateMachine):
         note = new_event(PlannerNote(note="imported"))
         self.both(lambda store: store.append_events("agent", run, note, first_seq=first_seq))
 
-    @rule(
-        run=st.sampled_from(RUNS), after=st.integers(0, 30), types=TYPES, limit=st.none() | st.integers(1, 20)
-    )
+    @rule(run=st.sampled_from(RUNS), after=st.integers(0, 30), types=TYPES, limit=st.none() | st.integers(1, 20))
     def load(self, run: str, after: int, types: set[str] | None, limit: int | None) -> None:
         self.both(lambda store: store.load_run("agent", run, after=after, types=types, limit=limit))
 

@@ -95,15 +95,21 @@ class MemoryData:
         meta: Mapping[str, JsonValue] | None,
         first_seq: int | None,
     ) -> AppendResult:
+        """See ``Store.append_events``."""
         with self._lock:
             kept = self._runs.get((agent, run)) or _Run()
+            if len(batch) == 1 and expected_version is None and first_seq is None and kept.events:
+                event = batch[0]
+                if event.event_id not in kept.seqs:
+                    # The common case, which would cost twice as much by the general way below.
+                    kept.events.append(event)
+                    kept.seqs[event.event_id] = seq = kept.base + len(kept.events)
+                    self.changed.notify()
+                    return AppendResult(seq, 1, (event.placed(seq),))
             if not batch:
                 return AppendResult(kept.version, 0, ())
-            stored: dict[str, Event] = {}
-            new = batch
-            if len(batch) > 1 or batch[0].event_id in kept.seqs:
-                stored = self._known(kept, batch)
-                new = new_in_batch(batch, stored)
+            stored = self._known(kept, batch)
+            new = new_in_batch(batch, stored) if stored or len(batch) > 1 else batch
             if new:
                 start = self._start(kept, agent, run, expected_version, meta, first_seq)
                 kept.append(new)
@@ -124,13 +130,10 @@ class MemoryData:
         first_seq: int | None,
     ) -> int:
         """The version that something is to be appended to. Raises ``VersionConflict``."""
-        version = kept.version
-        if expected_version is not None or first_seq is not None:
-            check_version(f"{agent}/{run}", version, len(kept.events), expected_version, first_seq)
+        check_version(f"{agent}/{run}", kept.version, len(kept.events), expected_version, first_seq)
         if not kept.events:
             self._create(kept, agent, run, meta, first_seq)
-            return kept.base
-        return version
+        return kept.version
 
     def _known(self, kept: _Run, batch: Sequence[Prepared]) -> dict[str, Event]:
         return {event.event_id: kept.event(kept.seqs[event.event_id]) for event in batch if event.event_id in kept.seqs}
@@ -147,6 +150,7 @@ class MemoryData:
             kept.base = first_seq - 1
 
     def load(self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
+        """See ``Store.load_run``."""
         with self._lock:
             kept = self._runs.get((agent, run)) or _Run()
             if after > kept.version:
@@ -194,6 +198,7 @@ class MemoryData:
             return (kept.event(seq) if seq <= kept.version else None), kept.deletions
 
     def list(self, agent: str | None, limit: int, cursor: str | None, include_reserved: bool) -> RunPage:
+        """See ``Store.list_runs``."""
         before = decode_cursor(cursor)[1] if cursor is not None else None
         with self._lock:
             found = sorted(
@@ -220,6 +225,7 @@ class MemoryData:
             )
 
     def redact(self, agent: str, run: str, seqs: tuple[int, ...], reason: str) -> AppendResult:
+        """See ``Store.redact_events``."""
         with self._lock:
             kept = self._runs.get((agent, run)) or _Run()
             for seq in seqs:
@@ -237,6 +243,7 @@ class MemoryData:
         return result
 
     def delete(self, agent: str, run: str) -> None:
+        """See ``Store.delete_run``."""
         with self._lock:
             kept = self._runs.get((agent, run))
             if kept is None or not kept.events:

@@ -1,7 +1,8 @@
 """The SQLite backend: one file, no server, every acknowledged append on disk.
 
-``open_store("sqlite:///runs.db")`` is relative to the working directory, ``sqlite:////var/runs.db`` absolute. Any number
-of threads and processes of one machine may share a file; network file systems cannot hold one. Options, after ``?``:
+``open_store("sqlite:///runs.db")`` is relative to the working directory, ``sqlite:////var/runs.db`` absolute. Any
+number of threads and processes of one machine may share a file; network file systems cannot hold one. Options stand
+after ``?``:
 
 - ``durability``: ``full`` (the default: an append is acknowledged after an fsync) or ``os`` (after the operating system
   has it: survives a killed process, not a power failure);

@@ -23,7 +23,9 @@ backend = _SqliteBackend()
 
 def _settings(url: StoreUrl) -> Settings:
     if not url.location or "\0" in url.location:
-        raise InvalidArgument(f"{url.text!r} names no file: sqlite:///runs.db, or sqlite:////var/runs.db for /var/runs.db")
+        raise InvalidArgument(
+            f"{url.text!r} names no file: sqlite:///runs.db, or sqlite:////var/runs.db for /var/runs.db"
+        )
     settings = Settings(
         path=url.location,
         durable=url.choice("durability", ("full", "os")) == "full",

@@ -31,8 +31,8 @@ def translated(error: sqlite3.Error, path: str) -> StoreUnavailable:
     code = _primary(error)
     if code in _DAMAGED:
         return StoreCorrupt(
-            f"{path} is damaged, or not an SQLite file ({error}): restore it from a backup, or recover what can be read "
-            "with the sqlite3 shell's .recover"
+            f"{path} is damaged, or not an SQLite file ({error}): restore it from a backup, or recover what can be "
+            "read with the sqlite3 shell's .recover"
         )
     hint = _HINTS.get(code)
     return StoreUnavailable(f"{path}: {hint} ({error})" if hint else f"{path}: {error}")

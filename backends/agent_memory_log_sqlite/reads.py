@@ -17,7 +17,7 @@ from agent_memory_log.backend import decode_cursor, encode_cursor
 from agent_memory_log.errors import CursorOutOfRange, DecodeError, RunDeleted
 from agent_memory_log.events import Event, from_microseconds
 from agent_memory_log.jsonvalue import JsonValue, decode_json
-from agent_memory_log.payloads import EventType, Redaction
+from agent_memory_log.payloads import EventType
 from agent_memory_log.registry import decode_payload
 from agent_memory_log.snapshot import Snapshot, redactions_in
 from agent_memory_log.store import RunInfo, RunPage
@@ -160,8 +160,8 @@ def follow_on(
 ) -> tuple[list[Event], RunRow]:
     """The next events of a follower, and the run's row at the read.
 
-    Raises ``RunDeleted`` when the run was deleted since it had ``deletions``, ``CursorOutOfRange`` at a follower's first
-    call.
+    Raises ``RunDeleted`` when the run was deleted since it had ``deletions``, ``CursorOutOfRange`` at a follower's
+    first call.
     """
     with transaction(connection):
         found = find_run(connection, agent, run)

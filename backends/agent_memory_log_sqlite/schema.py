@@ -44,7 +44,9 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def _migrations() -> list[str]:
-    files = [file for file in resources.files(__package__).joinpath("migrations").iterdir() if file.name.endswith(".sql")]
+    files = [
+        file for file in resources.files("agent_memory_log_sqlite").joinpath("migrations").iterdir() if file.name.endswith(".sql")
+    ]
     return [file.read_text("utf-8") for file in sorted(files, key=lambda file: file.name)]
 
 
@@ -113,7 +115,9 @@ def _prepare(connection: sqlite3.Connection, settings: Settings) -> None:
         connection.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
     (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if journal != "wal":
-        raise StoreUnavailable(f"{settings.path} is where SQLite cannot use write-ahead logging: put it on a local disk")
+        raise StoreUnavailable(
+            f"{settings.path} is where SQLite cannot use write-ahead logging: put it on a local disk"
+        )
     if version < SCHEMA_VERSION:
         _migrate(connection, settings.path)
 

@@ -21,7 +21,9 @@ class Worker(Generic[_Job]):
     for the one who waits; ``at_end`` is called on the thread when the last job is done.
     """
 
-    def __init__(self, name: str, carry_out: Callable[[list[_Job]], list[object]], most: int, at_end: Callable[[], object]) -> None:
+    def __init__(
+        self, name: str, carry_out: Callable[[list[_Job]], list[object]], most: int, at_end: Callable[[], object]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[tuple[asyncio.Future[Any], _Job] | None] = SimpleQueue()
         self._carry_out = carry_out
@@ -94,6 +96,6 @@ def call_each(jobs: list[Callable[[], _T]]) -> list[object]:
     for job in jobs:
         try:
             outcomes.append(job())
-        except Exception as error:  # noqa: BLE001, PERF203  # it is raised where the job is awaited
+        except Exception as error:  # noqa: BLE001  # it is raised where the job is awaited
             outcomes.append(cast("object", error))
     return outcomes

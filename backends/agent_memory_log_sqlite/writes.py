@@ -28,17 +28,14 @@ _Row = tuple[int, int, str, str, int, str | None, str]
 _MOST_KNOWN_RUNS = 10_000
 
 _COLUMNS = "events (id, run, event_id, type, timestamp, labels, data)"
-_INSERT = f"INSERT INTO {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT = f"INSERT INTO {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  # made of constants, as are the next
 _ROWS_A_STATEMENT = 50
 # Many rows in one statement cost 0.8 of one each, measured; 50 stay far below SQLite's limit on parameters.
-_INSERT_MANY = f"INSERT INTO {_COLUMNS} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * _ROWS_A_STATEMENT)}"
+_INSERT_MANY = f"INSERT INTO {_COLUMNS} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * _ROWS_A_STATEMENT)}"  # noqa: S608
 
 # The run must not have been deleted since its version was remembered; the primary key refuses a version that is stale,
 # and the index on event ids one that is known.
-_INSERT_NEXT = (
-    f"INSERT INTO {_COLUMNS} "
-    "SELECT ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base = ?"
-)
+_INSERT_NEXT = f"INSERT INTO {_COLUMNS} SELECT ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base = ?"  # noqa: S608
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
@@ -269,7 +266,7 @@ class Writer:
             raise translated(error, self._path) from error
         if busy:
             raise StoreUnavailable(
-                f"{self._path}: another connection was reading, and what it sees could not be removed: compact again later"
+                f"{self._path}: another connection was reading, so that not all could be removed: compact again later"
             )
         return CompactResult(before, self._size())
 

@@ -1,0 +1,58 @@
+"""Every public name is there for a reader: exported, documented, importable from the place the docs say."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+MODULES = (
+    "agent_memory_log",
+    "agent_memory_log.backend",
+    "agent_memory_log.conformance",
+    "agent_memory_log.errors",
+    "agent_memory_log.jsonl",
+    "agent_memory_log.transcript",
+    "agent_memory_log_inmem",
+    "agent_memory_log_sqlite",
+)
+
+
+def _exported(module: ModuleType) -> list[str]:
+    names = getattr(module, "__all__", None)
+    if names is not None:
+        return list(names)
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_public_names_are_documented(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__
+    exported = _exported(module)
+    assert exported
+    for public in exported:
+        value = getattr(module, public)
+        if not (inspect.isclass(value) or inspect.isfunction(value)):
+            continue
+        assert inspect.getdoc(value), f"{name}.{public}"
+        for method, member in inspect.getmembers(value, inspect.isfunction) if inspect.isclass(value) else ():
+            if not method.startswith("_") and (member.__module__ or "").startswith("agent_memory_log"):
+                assert inspect.getdoc(member) or method.startswith("test_"), f"{name}.{public}.{method}"
+
+
+def test_the_core_imports_no_driver_and_no_command_line() -> None:
+    code = (
+        "import sys, agent_memory_log, agent_memory_log.transcript, agent_memory_log.jsonl; "
+        "print(sorted({'sqlite3', 'pymongo', 'motor', 'typer', 'rich', 'pydantic', 'pytest'} & set(sys.modules)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "[]"

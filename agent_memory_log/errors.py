@@ -67,13 +67,16 @@ class InvalidEvent(AgentMemoryLogError):
 
 
 class DecodeError(AgentMemoryLogError):
-    """A map, a line or a stored row is not what it says it is; the message names event type, field and what was found."""
+    """A map, a line or a stored row is not what it says it is; the message names event type, field and finding."""
 
     code = "decode_error"
 
 
 class VersionConflict(AgentMemoryLogError):
-    """``expected_version`` is not the run's version; nothing was stored. Load what is new after ``actual`` and decide again."""
+    """``expected_version`` is not the run's version; nothing was stored.
+
+    Load what is new and decide again; ``actual`` is the run's version.
+    """
 
     code = "version_conflict"
 
@@ -84,7 +87,10 @@ class VersionConflict(AgentMemoryLogError):
 
 
 class EventConflict(AgentMemoryLogError):
-    """An event with this ``event_id`` and another body is already there, at ``seq`` (0: in the same batch); nothing was stored."""
+    """An event with this ``event_id`` and another body is already there; nothing was stored.
+
+    ``seq`` is its place in the run (0: in the same batch).
+    """
 
     code = "event_conflict"
 
@@ -124,7 +130,7 @@ class RunExpired(AgentMemoryLogError):
 
 
 class StoreUnavailable(AgentMemoryLogError):
-    """The file, disk or server behind the store refused; what was acknowledged before is intact, and a retry is safe."""
+    """The file, disk or server behind the store refused; what was acknowledged is intact, and a retry is safe."""
 
     code = "store_unavailable"
 

@@ -17,7 +17,7 @@ from typing import Self, TypeVar, cast
 import msgspec
 
 from agent_memory_log.errors import DecodeError, InvalidEvent
-from agent_memory_log.fields import describe
+from agent_memory_log.fields import describe, read_int64
 from agent_memory_log.jsonvalue import JsonValue, encode_canonical
 from agent_memory_log.payloads import EventData, Redacted, UnknownPayload
 from agent_memory_log.registry import payload_from_map
@@ -39,18 +39,28 @@ class Event(msgspec.Struct, frozen=True):
     type: str
     timestamp: datetime
     data: EventData
-    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    # msgspec knows dict, and would have to call dict[str, str].
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
     event_id: str = ""
     seq: int = 0
 
     def to_map(self) -> dict[str, JsonValue]:
         """The event as a new map ``{type, timestamp, data, labels, event_id, seq}``.
 
-        ``timestamp`` is RFC 3339 text in UTC, ``data`` always there; empty ``labels`` and an ``event_id`` or ``seq`` not
-        yet assigned are left out.
+        ``timestamp`` is RFC 3339 text in UTC, ``data`` always there; empty ``labels`` and an ``event_id`` or ``seq``
+        not yet assigned are left out. Raises ``InvalidEvent`` naming the field.
         """
+        if not isinstance(self.type, str):
+            raise InvalidEvent(f"an event's type must be text, found {describe(self.type)}", field="type")
+        if not isinstance(self.timestamp, datetime) or self.timestamp.utcoffset() is None:
+            raise InvalidEvent(
+                f"{self.type}: timestamp must be a timezone-aware datetime, found {describe(self.timestamp)}",
+                field="timestamp",
+            )
+        if not isinstance(self.labels, Mapping):
+            raise InvalidEvent(f"{self.type}: labels must be a map, found {describe(self.labels)}", field="labels")
         built: dict[str, JsonValue] = {
-            "type": str(self.type),
+            "type": str.__str__(self.type),
             "timestamp": format_timestamp(self.timestamp),
             "data": self.data.to_map(),
         }
@@ -82,16 +92,17 @@ class Event(msgspec.Struct, frozen=True):
         event_id = data.get("event_id")
         if event_id is not None and not isinstance(event_id, str):
             raise DecodeError(f"{event_type}: event_id must be text, found {describe(event_id)}")
-        seq = data.get("seq")
-        if seq is not None and (type(seq) is not int or seq < 0):
+        number = data.get("seq")
+        seq = 0 if number is None else read_int64(number, f"{event_type}: seq")
+        if seq < 0:
             raise DecodeError(f"{event_type}: seq must be an integer from 0, found {describe(seq)}")
         return cls(
             type=event_type,
             timestamp=_read_timestamp(_top(data, "timestamp"), event_type),
             data=payload_from_map(event_type, payload),
             labels=_read_labels(_top(data, "labels"), event_type),
-            event_id=event_id or "",
-            seq=cast("int", seq or 0),
+            event_id=str.__str__(event_id or ""),
+            seq=seq,
         )
 
 
@@ -145,11 +156,15 @@ def decode_event(event: Event, payload_type: type[_Payload]) -> _Payload:
     data = event.data
     if isinstance(data, payload_type):
         return data
-    if isinstance(data, UnknownPayload) and data.type == payload_type.event_type:
-        return payload_type.from_map(data.data)  # registered after the event was read
+    wanted: object = payload_type.event_type  # of UnknownPayload itself it is a property
+    if data.event_type == wanted and (
+        isinstance(data, UnknownPayload) or type(data).__qualname__ == payload_type.__qualname__
+    ):
+        return payload_type.from_map(data.to_map())  # registered, or its module reloaded, after the event was read
+    known = f"a {wanted} " if wanted and isinstance(wanted, str) else ""
     raise DecodeError(
         f"event {event.seq or event.event_id} is a {event.type} ({type(data).__name__}), "
-        f"not a {payload_type.event_type or 'payload'} ({payload_type.__name__})"
+        f"not {known}({payload_type.__name__})"
     )
 
 
@@ -166,11 +181,15 @@ def same_body(one: Event, other: Event) -> bool:
 
 
 def redacted_form(event: Event, reason: str) -> Event:
-    """What stands where ``event`` was once it is redacted: time, id and seq stay; data and labels go."""
+    """What stands where ``event`` was once it is redacted: time, id and seq stay; data and labels go.
+
+    One that was redacted before gets the new reason.
+    """
+    was = event.data.original_type if isinstance(event.data, Redacted) else str.__str__(event.type)
     return Event(
         Redacted.event_type,
         event.timestamp,
-        Redacted(original_type=str(event.type), reason=reason),
+        Redacted(original_type=was, reason=reason),
         {},
         event.event_id,
         event.seq,
@@ -199,7 +218,7 @@ def new_event_id() -> str:
 
 
 _RFC3339 = re.compile(
-    r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d+))?(?:([Zz])|([+-]\d\d:\d\d))",
+    r"(\d{4}-\d\d-\d\d)[Tt]((?:[01]\d|2[0-3]):[0-5]\d:\d\d)(?:\.(\d+))?(?:[Zz]|([+-](?:[01]\d|2[0-3]):[0-5]\d))",
     re.ASCII,
 )
 
@@ -214,7 +233,7 @@ def parse_timestamp(text: str) -> datetime:
     match = _RFC3339.fullmatch(text)
     if match is None:
         raise ValueError("not RFC 3339: a date, T, a time and an offset, as in 2026-11-21T09:30:00.5Z")
-    date, time, fraction, _, offset = match.groups()
+    date, time, fraction, offset = match.groups()
     return datetime.fromisoformat(f"{date}T{time}.{(fraction or '0')[:6]:0<6}{offset or '+00:00'}").astimezone(UTC)
 
 
@@ -241,7 +260,12 @@ def _read_timestamp(value: object, event_type: str) -> datetime:
     if isinstance(value, datetime):
         if value.utcoffset() is None:
             raise DecodeError(f"{event_type}: timestamp has no time zone, found {describe(value)}")
-        return value.astimezone(UTC)
+        try:
+            return from_microseconds(to_microseconds(value))
+        except OverflowError as error:
+            raise DecodeError(
+                f"{event_type}: timestamp {describe(value)}: outside the years 1 to 9999 in UTC"
+            ) from error
     if not isinstance(value, str):
         raise DecodeError(f"{event_type}: timestamp must be RFC 3339 text, found {describe(value)}")
     try:
@@ -258,6 +282,6 @@ def _read_labels(value: object, event_type: str) -> dict[str, str]:
     labels: dict[str, str] = {}
     for key, text in cast("Mapping[object, object]", value).items():
         if not isinstance(key, str) or not isinstance(text, str):
-            raise DecodeError(f"{event_type}: label {key!r} must be text to text, found {describe(text)}")
+            raise DecodeError(f"{event_type}: labels must be text to text, found {describe(key)} to {describe(text)}")
         labels[str.__str__(key)] = str.__str__(text)
     return labels

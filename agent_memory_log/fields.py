@@ -10,9 +10,9 @@ from __future__ import annotations
 import base64
 import binascii
 import types
-from collections.abc import Callable, Mapping
-from functools import lru_cache, cache
-from typing import Annotated, Any, ClassVar, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Annotated, Any, ClassVar, TypeGuard, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -31,8 +31,12 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 _Reader = Callable[[object, str], object]
 
 
-class LooseKeys(msgspec.Struct, frozen=True):
-    """A nested map whose keys others have written in several spellings; all of its fields are always written."""
+class LooseKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A nested map whose keys others have written in several spellings; all of its fields are always written.
+
+    msgspec's own decoder must not take another spelling for a map without the field: it refuses unknown keys, and
+    ``read_struct`` then reads them.
+    """
 
     __loose_keys__: ClassVar[bool] = True
 
@@ -41,6 +45,7 @@ class _Field(msgspec.Struct, frozen=True):
     name: str
     key: str
     required: bool
+    nullable: bool
     read: _Reader
 
 
@@ -58,10 +63,15 @@ def read_struct(cls: type[_Struct], data: object, where: str) -> _Struct:
         value = _find_loose(source, field) if loose else source.get(field.key)
         if value is not None:
             values[field.name] = field.read(value, f"{where} field {field.key!r}")
+        elif field.nullable and field.key in source:
+            values[field.name] = None
         elif field.required:
             found = "null" if field.key in source else "nothing"
             raise DecodeError(f"{where}: required field {field.key!r} is missing, found {found}")
-    return cls(**values)
+    try:
+        return cls(**values)
+    except (TypeError, ValueError) as error:  # from a registered payload's __post_init__
+        raise DecodeError(f"{where}: {error}") from error
 
 
 def _find_loose(source: Mapping[object, object], field: _Field) -> object:
@@ -81,32 +91,67 @@ def fields_of(cls: type[msgspec.Struct]) -> tuple[_Field, ...]:
     """The fields of a struct with their map keys and readers."""
     hints = get_type_hints(cls, include_extras=True)
     return tuple(
-        _Field(field.name, field.encode_name, field.required, _reader(hints[field.name]))
+        _Field(
+            field.name, field.encode_name, field.required, is_nullable(hints[field.name]), _reader(hints[field.name])
+        )
         for field in msgspec.structs.fields(cls)
     )
 
 
 def describe(value: object) -> str:
-    """What was found, for an error message: the type and a short form of the value."""
+    """What was found, for an error message: the type and a short form of the value; never fails."""
     if value is None:
         return "null"
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+    kind = type(value).__name__
+    try:
+        # Only the beginning of a long text is shown, and a repr of all of it could take longer than the work refused.
+        text = repr(value[:_SHOWN]) if isinstance(value, (str, bytes, bytearray)) else repr(value)
+    except Exception:  # noqa: BLE001  # a repr may raise anything: of a huge integer, of deep nesting, a caller's own
+        return f"{kind} that cannot be shown"
+    return f"{kind} {text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '...'}"
+
+
+_SHOWN = 60
+
+
+def is_nullable(hint: object) -> bool:
+    """Whether a field may be None."""
+    return hint is Any or (get_origin(hint) in (Union, types.UnionType) and type(None) in get_args(hint))
+
+
+def without_none(hint: object) -> object:
+    """``X`` for ``X | None``; any other type as it is."""
+    if is_nullable(hint):
+        options = [option for option in get_args(hint) if option is not type(None)]
+        if len(options) == 1:
+            return options[0]
+    return hint
 
 
 def _reader(hint: object) -> _Reader:
-    if get_origin(hint) in (Union, types.UnionType):
-        options = [option for option in get_args(hint) if option is not type(None)]
-        if len(options) == 1:
-            return _reader(options[0])
-    known = _READERS.get(hint)
-    if known is not None:
-        return known
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct) and getattr(hint, "__loose_keys__", False):
+    hint = without_none(hint)
+    for known, read in _READERS:
+        if known == hint:
+            return read
+    if _has_loose_keys(hint):
         return lambda value, where: read_struct(hint, value, where)
-    if get_origin(hint) is Mapping:
-        return _read_map
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is list or (origin is tuple and arguments[1:] == (...,)):
+        read_item = _reader(arguments[0])
+        if origin is list:
+            return lambda value, where: _read_items(value, where, read_item)
+        return lambda value, where: tuple(_read_items(value, where, read_item))
     return lambda value, where: _convert(value, hint, where)
+
+
+def _has_loose_keys(hint: object) -> TypeGuard[type[msgspec.Struct]]:
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct) and getattr(hint, "__loose_keys__", False)
+
+
+def _read_items(value: object, where: str, read_item: _Reader) -> list[object]:
+    if not isinstance(value, (list, tuple)):
+        raise DecodeError(f"{where} must be a list, found {describe(value)}")
+    return [read_item(item, f"{where}[{index}]") for index, item in enumerate(cast("Sequence[object]", value))]
 
 
 def _read_text(value: object, where: str) -> str:
@@ -123,14 +168,15 @@ def _read_bool(value: object, where: str) -> bool:
 
 def _read_int(value: object, where: str) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
-        return int(value)
+        return int.__int__(value)
     # 2.0**63 is the first float past the range; int() of a larger one would invent digits.
     if isinstance(value, float) and value.is_integer() and _INT64_MIN <= value < 2.0**63:
         return int(value)
     raise DecodeError(f"{where} must be an integer, found {describe(value)}")
 
 
-def _read_int64(value: object, where: str) -> int:
+def read_int64(value: object, where: str) -> int:
+    """An integer, or an integral float, within 64 bits; ``where`` begins the message of the ``DecodeError``."""
     number = _read_int(value, where)
     if not _INT64_MIN <= number <= _INT64_MAX:
         raise DecodeError(f"{where} must be an integer within 64 bits, found {describe(value)}")
@@ -139,7 +185,7 @@ def _read_int64(value: object, where: str) -> int:
 
 def _read_bytes(value: object, where: str) -> bytes:
     if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(value)
+        return bytes(cast("bytes", value))
     if isinstance(value, str):
         try:
             # Go's standard decoder skips line breaks and nothing else.
@@ -154,7 +200,7 @@ def _read_json_text(value: object, where: str) -> str:
         text = str.__str__(value)
     elif isinstance(value, (bytes, bytearray, memoryview)):
         try:
-            text = bytes(value).decode()
+            text = bytes(cast("bytes", value)).decode()
         except UnicodeDecodeError as error:
             raise DecodeError(f"{where} must be JSON text, found bytes that are not UTF-8") from error
     else:
@@ -176,23 +222,27 @@ def _read_json(value: object, where: str) -> object:
 
 def _read_map(value: object, where: str) -> object:
     if isinstance(value, Mapping):
-        return _read_json(value, where)
+        return _read_json(cast("object", value), where)
     raise DecodeError(f"{where} must be a map, found {describe(value)}")
 
 
 def _convert(value: object, hint: object, where: str) -> object:
     try:
-        return msgspec.convert(value, type=hint)
-    except msgspec.ValidationError as error:
-        raise DecodeError(f"{where}: {error}") from error
+        converted: object = msgspec.convert(value, type=hint, str_keys=True)
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:  # msgspec's own is a ValueError
+        raise DecodeError(f"{where}: {error}; found {describe(value)}") from error
+    return converted
 
 
-_READERS: dict[object, _Reader] = {
-    str: _read_text,
-    bool: _read_bool,
-    int: _read_int,
-    Int64: _read_int64,
-    JsonText: _read_json_text,
-    bytes: _read_bytes,
-    Any: _read_json,
-}
+# In pairs, because an annotation need not be hashable.
+_READERS: tuple[tuple[object, _Reader], ...] = (
+    (str, _read_text),
+    (bool, _read_bool),
+    (int, _read_int),
+    (Int64, read_int64),
+    (JsonText, _read_json_text),
+    (bytes, _read_bytes),
+    (Any, _read_json),
+    (Mapping[str, Any], _read_map),
+    (dict[str, Any], _read_map),
+)

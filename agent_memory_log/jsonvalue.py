@@ -9,28 +9,45 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Union, cast
 
 import msgspec
 
 if TYPE_CHECKING:
-    JsonValue = Union[None, bool, int, float, str, Sequence["JsonValue"], Mapping[str, "JsonValue"]]
+    JsonValue = Union[None, bool, int, float, str, Sequence["JsonValue"], Mapping[str, "JsonValue"]]  # noqa: UP007  # names itself
 else:
     JsonValue = Any  # msgspec resolves annotations when a struct is defined, and has no recursive unions
 """Any JSON value: null, booleans, integers of any size, finite floats, text, arrays, objects with text keys."""
 
 MAX_DEPTH = 64
-"""How deeply a free-form value may nest: ``[[]]`` is 2. MongoDB stops at 100 levels, of which an event's own maps take some."""
+"""How deeply a free-form value may nest: ``[[]]`` is 2.
+
+MongoDB stops at 100 levels, of which an event's own maps take some.
+"""
 
 MAX_INT_DIGITS = 4300
 """The longest integer, in decimal digits, that Python turns into text by default (``sys.get_int_max_str_digits``)."""
 
 _INT_LIMIT = 10**MAX_INT_DIGITS
 
-encode_json = msgspec.json.Encoder().encode
+
+def plain_form(value: object) -> object:
+    """What msgspec does not write by itself but JSON has: a subclass of a plain type, any map. Else a ``TypeError``."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[object, object]", value))
+    raise TypeError(f"values of type {type(value).__name__} cannot be written as JSON")
+
+
+encode_json = msgspec.json.Encoder(enc_hook=plain_form).encode
 """Compact JSON bytes of a checked value, in the value's own key order."""
 
-encode_canonical = msgspec.json.Encoder(order="sorted").encode
+encode_canonical = msgspec.json.Encoder(enc_hook=plain_form, order="sorted").encode
 """Compact JSON bytes with object keys sorted: equal for equal JSON, and different for 1, 1.0 and true."""
 
 decode_json = msgspec.json.Decoder().decode
@@ -45,49 +62,65 @@ class NotJson(ValueError):
         self.path = path
 
 
-def own_json(value: object) -> JsonValue:
+def own_json(value: object, depth: int = 1) -> JsonValue:
     """Return a copy of ``value`` in plain dicts, lists, text, numbers and booleans that shares nothing mutable with it.
 
     Tuples become lists, subclasses of the plain types become the plain type. Raises ``NotJson`` for anything else.
+    ``depth`` is the level that ``value`` itself stands at.
     """
-    return _own(value, "", 1)
+    return _own(value, "", depth)
+
+
+def own_map(value: Mapping[Any, object]) -> dict[str, JsonValue]:
+    """``own_json`` for what is known to be a map."""
+    return _own_map(value, "", 1)
 
 
 def _own(value: object, path: str, depth: int) -> JsonValue:
-    kind = type(value)
-    if kind is str:
-        check_text(value, path)  # type: ignore[arg-type]  # mypy does not narrow on `type(x) is`
-        return value  # type: ignore[return-value]  # as above
-    if value is None or kind is bool:
-        return value  # type: ignore[return-value]  # as above
-    if isinstance(value, int):
-        if not -_INT_LIMIT < value < _INT_LIMIT:
-            raise NotJson(f"is an integer of more than {MAX_INT_DIGITS} digits", path)
-        return int(value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise NotJson(f"is {float(value)!r}, which JSON cannot write", path)
-        return float(value)
+    if type(value) is str:
+        check_text(value, path)
+        return value
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, (int, float)):
+        return _own_number(value, path)
     if isinstance(value, str):
         text = str.__str__(value)
         check_text(text, path)
         return text
-    if isinstance(value, (Mapping, list, tuple)) and depth > MAX_DEPTH:
-        raise NotJson(f"nests deeper than {MAX_DEPTH} levels", path)
-    if isinstance(value, Mapping):
-        return _own_map(value, path, depth)
-    if isinstance(value, (list, tuple)):
-        return [_own(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
-    raise NotJson(f"is of type {kind.__name__}, which is not JSON", path)
+    if isinstance(value, (Mapping, list, tuple)):
+        if depth > MAX_DEPTH:
+            raise NotJson(f"nests deeper than {MAX_DEPTH} levels", path)
+        if isinstance(value, Mapping):
+            return _own_map(cast("Mapping[object, object]", value), path, depth)
+        items = cast("Sequence[object]", value)
+        return [_own(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(items)]
+    raise NotJson(f"is of type {type(value).__name__}, which is not JSON", path)
+
+
+def _own_number(value: float, path: str) -> float:
+    # The plain types' own methods, because a subclass may have others under these names.
+    if isinstance(value, int):
+        number = int.__int__(value)
+        if not -_INT_LIMIT < number < _INT_LIMIT:
+            raise NotJson(f"is an integer of more than {MAX_INT_DIGITS} digits", path)
+        return number
+    real = float.__float__(value)
+    if not math.isfinite(real):
+        raise NotJson(f"is {real!r}, which JSON cannot write", path)
+    return real
 
 
 def _own_map(value: Mapping[object, object], path: str, depth: int) -> dict[str, JsonValue]:
     owned: dict[str, JsonValue] = {}
     for key, item in value.items():
         if not isinstance(key, str):
-            raise NotJson(f"has the key {key!r}, which is not text", path)
+            raise NotJson(f"has a key of type {type(key).__name__}, which is not text", path)
         text = str.__str__(key)
-        check_text(text, f"{path} (a key)")
+        try:
+            check_text(text, path)
+        except NotJson as error:
+            raise NotJson(f"has a key that {error}", path) from None
         owned[text] = _own(item, f"{path}.{text}", depth + 1)
     return owned
 

@@ -43,11 +43,14 @@ class OpeningStore:
 
 
 def open_store(url: str) -> OpeningStore:
-    """Open the store at ``url``: ``async with open_store(url) as store``, or ``store = await open_store(url)``.
+    """Open the store at ``url``, with ``async with`` or ``await``.
 
-    ``memory:`` is a new, empty store, ``memory:NAME`` one that this process shares by name; ``sqlite:///runs.db`` a file,
-    relative to the working directory, ``sqlite:////var/runs.db`` an absolute one. Installed packages add schemes. Raises
-    ``BackendNotFound``, ``InvalidArgument``, ``StoreUnavailable``, ``SchemaTooNew`` on entering.
+        async with open_store(url) as store: ...
+        store = await open_store(url)
+
+    ``memory:`` is a new, empty store, ``memory:NAME`` one that this process shares by name; ``sqlite:///runs.db`` a
+    file, relative to the working directory, ``sqlite:////var/runs.db`` an absolute one. Installed packages add schemes.
+    Raises ``BackendNotFound``, ``InvalidArgument``, ``StoreUnavailable``, ``SchemaTooNew`` on entering.
     """
     return OpeningStore(url)
 
@@ -63,21 +66,24 @@ def installed_backends() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
+def install_hint(scheme: str, otherwise: str) -> str:
+    """What to install for a URL scheme; ``otherwise`` for one that is not this project's."""
+    extra = _KNOWN_EXTRAS.get(scheme)
+    return f"pip install 'agent-memory-log[{extra}]'" if extra else otherwise
+
+
 def find_backend(url: StoreUrl) -> Backend:
     """The backend that serves the URL's scheme. Raises ``BackendNotFound`` saying what to install."""
     installed = installed_backends()
     entry = installed.get(url.scheme)
     if entry is None:
-        extra = _KNOWN_EXTRAS.get(url.scheme)
-        hint = f"pip install 'agent-memory-log[{extra}]'" if extra else "install the package that provides it"
-        raise BackendNotFound(
-            f"no installed backend serves {url.scheme}: URLs ({hint}); installed: {', '.join(sorted(installed)) or 'none'}"
-        )
+        hint = install_hint(url.scheme, "install the package that provides it")
+        known = ", ".join(sorted(installed)) or "none"
+        raise BackendNotFound(f"no installed backend serves {url.scheme}: URLs ({hint}); installed: {known}")
     try:
         return cast("Backend", entry.load())
-    except ImportError as error:
-        extra = _KNOWN_EXTRAS.get(url.scheme)
-        hint = f"pip install 'agent-memory-log[{extra}]'" if extra else "install what it needs"
+    except (ImportError, AttributeError) as error:
+        hint = install_hint(url.scheme, "install what it needs")
         raise BackendNotFound(
             f"the backend for {url.scheme}: URLs ({entry.value}) cannot be imported: {error}; {hint}"
         ) from error

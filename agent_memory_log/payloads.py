@@ -12,13 +12,16 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import ClassVar, Self
+from functools import cache
+from typing import ClassVar, Literal, Self, cast
 
 import msgspec
+import msgspec.inspect
 
 from agent_memory_log.errors import DecodeError, InvalidEvent
 from agent_memory_log.fields import Int64, JsonText, LooseKeys, describe, is_absent_text, read_struct
-from agent_memory_log.jsonvalue import JsonValue, NotJson, own_json
+from agent_memory_log.jsonvalue import JsonValue, NotJson, encode_json, own_json, own_map, plain_form
+from agent_memory_log.written import check_struct
 
 
 class EventType(enum.StrEnum):
@@ -55,7 +58,7 @@ class EventData(msgspec.Struct, frozen=True, omit_defaults=True):
 
         Raises ``InvalidEvent`` naming the field when a free-form value is not JSON.
         """
-        return _to_map(self)
+        return _to_map(self, self.event_type)
 
     @classmethod
     def from_map(cls, data: Mapping[str, object]) -> Self:
@@ -98,8 +101,8 @@ class ToolCall(EventData, frozen=True):
     - ``tool_call_id``, ``tool_name``: *always*; may be ``""``. Providers reuse ids within a run: calls and results pair
       by position (see ``Reader``).
     - ``parent_tool_call_id``: the call inside which this one was made.
-    - ``payload_json``: the arguments as JSON **text**, byte for byte as the model wrote it, valid JSON or not. Decode it
-      with ``input()``.
+    - ``payload_json``: the arguments as JSON **text**, byte for byte as the model wrote it, valid JSON or not. Decode
+      it with ``input()``.
     - ``queue``: where the call was scheduled.
     - ``expected_children_total``: how many calls it will make itself.
     - ``structured``: what the provider sent that has no field here, keyed by provider.
@@ -131,8 +134,8 @@ class ToolCall(EventData, frozen=True):
 class Bounds(LooseKeys, frozen=True, rename="pascal"):
     """How a tool's result was cut: a nested map that writes every field.
 
-    ``returned`` items of ``total`` (None: not known; 0 is a number), ``truncated``, ``next_cursor`` to ask for more, and
-    ``refinement_hint``, advice on asking for less.
+    ``returned`` items of ``total`` (None: not known; 0 is a number), ``truncated``, ``next_cursor`` to ask for more,
+    and ``refinement_hint``, advice on asking for less.
     """
 
     returned: Int64 = 0
@@ -143,7 +146,7 @@ class Bounds(LooseKeys, frozen=True, rename="pascal"):
 
     def to_map(self) -> dict[str, JsonValue]:
         """A new map with the keys Returned, Total, Truncated, NextCursor, RefinementHint."""
-        return _to_map(self)
+        return _to_map(self, "bounds")
 
     @classmethod
     def from_map(cls, data: Mapping[str, object]) -> Self:
@@ -164,7 +167,7 @@ class ToolTelemetry(LooseKeys, frozen=True, rename="pascal"):
 
     def to_map(self) -> dict[str, JsonValue]:
         """A new map with the keys DurationMs, TokensUsed, Model, Extra."""
-        return _to_map(self)
+        return _to_map(self, "telemetry")
 
     @classmethod
     def from_map(cls, data: Mapping[str, object]) -> Self:
@@ -172,8 +175,9 @@ class ToolTelemetry(LooseKeys, frozen=True, rename="pascal"):
         return read_struct(cls, data, "telemetry")
 
 
-class RetryHint(EventData, frozen=True, omit_defaults=False, rename="pascal"):
-    """How a failed tool call could be put right; inside a ``ToolResult``, or as an event of its own. Writes every field.
+class RetryHint(EventData, frozen=True, omit_defaults=False, rename="pascal", forbid_unknown_fields=True):
+    """How a failed tool call could be put right; inside a ``ToolResult``, or as an event of its own. Writes every
+    field.
 
     - ``reason``: the original uses ``invalid_arguments``, ``missing_fields``, ``malformed_response``, ``timeout``,
       ``rate_limited`` and ``tool_unavailable``; any text survives.
@@ -307,13 +311,18 @@ class UnknownPayload(EventData, frozen=True):
 
     def to_map(self) -> dict[str, JsonValue]:
         """A new map, equal to the one that was read."""
-        return _own_map(self.data)
+        if not isinstance(self.data, Mapping):
+            raise InvalidEvent(f"{self.type}: data must be a map, found {describe(self.data)}", field="data")
+        try:
+            return own_map(self.data)
+        except NotJson as error:
+            raise InvalidEvent(f"{self.type}: data{error.path} {error}", field=f"data{error.path}") from error
 
     @classmethod
     def from_map(cls, data: Mapping[str, object]) -> Self:
         """A map alone does not say its type: use ``of``. Raises ``DecodeError``."""
         raise DecodeError(
-            f"an unknown payload needs its type: use UnknownPayload.of(type, data), not from_map({data!r})"
+            f"an unknown payload needs its type, found only {describe(data)}: use UnknownPayload.of(type, data)"
         )
 
     @classmethod
@@ -322,9 +331,9 @@ class UnknownPayload(EventData, frozen=True):
         if not isinstance(data, Mapping):
             raise DecodeError(f"{event_type}: data must be a map, found {describe(data)}")
         try:
-            return cls(type=event_type, data=own_json(data))  # type: ignore[arg-type]  # own_json keeps maps maps
+            return cls(type=event_type, data=own_map(cast("Mapping[object, object]", data)))
         except NotJson as error:
-            raise DecodeError(f"{event_type} field {error.path.lstrip('.')!r} {error}") from error
+            raise DecodeError(f"{event_type}: data{error.path} {error}") from error
 
 
 _decode_exact = msgspec.json.Decoder(float_hook=Decimal).decode
@@ -340,16 +349,61 @@ def _decode_text(text: str, event_type: str, field: str) -> object:
     return decoded
 
 
-def _to_map(struct: msgspec.Struct) -> dict[str, JsonValue]:
-    built: dict[str, object] = msgspec.to_builtins(struct)
-    return _own_map(built)
-
-
-def _own_map(built: Mapping[str, object]) -> dict[str, JsonValue]:
+def _to_map(struct: msgspec.Struct, name: str) -> dict[str, JsonValue]:
+    owned: dict[str, JsonValue] = {}
+    key = ""
     try:
-        return {key: own_json(value) for key, value in built.items()}
+        check_struct(struct, "data")
+        built: dict[str, object] = msgspec.to_builtins(
+            struct, str_keys=True, enc_hook=plain_form, order=_order(type(struct))
+        )
+        for key, value in built.items():
+            owned[key] = own_json(value)
     except NotJson as error:
-        raise InvalidEvent(f"a payload{error.path} {error}", field=f"data{error.path}") from error
+        names = {field.encode_name: field.name for field in msgspec.structs.fields(struct)}
+        place = error.path if error.path.startswith("data") else f"data.{names.get(key, key)}{error.path}"
+        raise InvalidEvent(f"{name}: {place} {error}", field=place) from error
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidEvent(f"{name} cannot be written: {error}", field="data") from error
+    for key, default in _large_defaults(type(struct)):
+        if key in owned and encode_json(owned[key]) == default:
+            del owned[key]
+    return owned
+
+
+@cache
+def _order(cls: type[msgspec.Struct]) -> Literal["deterministic"] | None:
+    """Sorted where a registered payload holds sets: those come in another order in every process."""
+    pending: list[object] = [msgspec.inspect.type_info(cls)]
+    seen: set[type] = set()
+    while pending:
+        node = pending.pop()
+        if isinstance(node, (msgspec.inspect.SetType, msgspec.inspect.FrozenSetType)):
+            return "deterministic"
+        if isinstance(node, tuple):
+            pending.extend(cast("tuple[object, ...]", node))
+        elif isinstance(node, (msgspec.inspect.Type, msgspec.inspect.Field)):
+            kind = getattr(node, "cls", type(None))
+            if kind not in seen:
+                pending.extend(getattr(node, name) for name in node.__struct_fields__)
+            if isinstance(node, msgspec.inspect.StructType):
+                seen.add(kind)
+    return None
+
+
+@cache
+def _large_defaults(cls: type[msgspec.Struct]) -> tuple[tuple[str, bytes], ...]:
+    """The defaults that equal objects need not be identical to: msgspec leaves out a field by identity alone.
+
+    Equal payloads have equal maps, or a store would take one for another body of the same event.
+    """
+    if not cls.__struct_config__.omit_defaults:
+        return ()
+    return tuple(
+        (field.encode_name, encode_json(field.default))
+        for field in msgspec.structs.fields(cls)
+        if field.default is not msgspec.NODEFAULT and (field.default or isinstance(field.default, float))
+    )
 
 
 def _without_blank_text(built: dict[str, JsonValue], *keys: str) -> dict[str, JsonValue]:

@@ -6,7 +6,8 @@ with ``Snapshot.extend``, so asking again after an extension costs what is new.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -14,6 +15,8 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events import Event
 from agent_memory_log.payloads import EventType, ToolCall, ToolResult
 from agent_memory_log.snapshot import EventList, Snapshot
+
+_Answer = TypeVar("_Answer")
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -51,71 +54,64 @@ class Reader:
 
     def latest(self, event_type: str) -> Event | None:
         """The newest event of a type, by time, then seq; None when there is none."""
-        return self._index().latest.get(event_type)
+        return self._ask(lambda index: index.latest.get(event_type))
 
     def tool_calls(self) -> tuple[Event, ...]:
         """All tool calls, in append order."""
-        return self._at(self._index().answers)
+        return self._at(self._ask(lambda index: list(index.answers)))
 
     def open_tool_calls(self) -> tuple[Event, ...]:
         """The tool calls that no result has answered yet, in append order."""
-        return self._at(self._index().open)
+        return self._at(self._ask(lambda index: list(index.open)))
 
     def result_for(self, call: str | Event) -> Event | None:
         """The result that answered a call, None while it is open or unknown.
 
-        Given a ``tool_call_id``, the latest call with that id is meant; give the call's event to ask about an earlier one.
+        Given a ``tool_call_id``, the latest call with that id is meant; give the call's event to ask about an earlier
+        one.
         """
-        index = self._index()
-        place = self._place_of(call, index)
-        answer = None if place is None else index.answers[place]
+        call_id = call if isinstance(call, str) else _tool_call(call).tool_call_id
+        places = self._ask(lambda index: list(index.calls.get(call_id, ())))
+        if not isinstance(call, str):
+            places = [place for place in places if self.snapshot.log[place].seq == call.seq]
+        answer = self._ask(lambda index: index.answers[places[-1]]) if places else None
         return None if answer is None else self.snapshot.log[answer]
 
     def call_for(self, result: Event) -> Event | None:
         """The call that a tool result answered, None when there was none open with its id."""
         if not isinstance(result.data, ToolResult):
             raise InvalidArgument(f"event {result.seq} is a {result.type}, not a tool_result")
-        place = self._index().questions.get(result.seq)
+        place = self._ask(lambda index: index.questions.get(result.seq))
         return None if place is None else self.snapshot.log[place]
 
     def children_of(self, call: str | Event) -> tuple[Event, ...]:
         """The tool calls made inside a call, in append order.
 
-        Given a ``tool_call_id``, the children of every call with that id; given a call's event, those that came after it
-        and before its id was used again.
+        Given a ``tool_call_id``, the children of every call with that id; given a call's event, those that came after
+        it and before its id was used again.
         """
-        index = self._index()
+        call_id = call if isinstance(call, str) else _tool_call(call).tool_call_id
+        children = self._at(self._ask(lambda index: list(index.children.get(call_id, ()))))
         if isinstance(call, str):
-            return self._at(index.children.get(call, ()))
-        data = _tool_call(call)
-        later = [place for place in index.calls.get(data.tool_call_id, ()) if self.snapshot.log[place].seq > call.seq]
-        end = self.snapshot.log[later[0]].seq if later else self.snapshot.last_seq + 1
-        children = self._at(index.children.get(data.tool_call_id, ()))
+            return children
+        same_id = self._at(self._ask(lambda index: list(index.calls.get(call_id, ()))))
+        end = next((other.seq for other in same_id if other.seq > call.seq), self.snapshot.last_seq + 1)
         return tuple(child for child in children if call.seq < child.seq < end)
 
     def turns(self) -> tuple[Turn, ...]:
         """The turns of the run, in append order; none for an empty snapshot."""
         log = self.snapshot.log
-        starts = self._index().user_messages
+        starts = self._ask(lambda index: list(index.user_messages))
         if not starts:
             return (Turn(None, tuple(log)),) if len(log) else ()
         begins = [0, *starts[1:]]
         ends = [*starts[1:], len(log)]
         return tuple(Turn(log[start], log[begin:end]) for start, begin, end in zip(starts, begins, ends, strict=True))
 
-    def _index(self) -> _Index:
-        return self.snapshot.derive(_Index)
+    def _ask(self, question: Callable[[_Index], _Answer]) -> _Answer:
+        return self.snapshot.derive(_Index, question)
 
-    def _place_of(self, call: str | Event, index: _Index) -> int | None:
-        if isinstance(call, str):
-            places = index.calls.get(call, ())
-            return places[-1] if places else None
-        for place in index.calls.get(_tool_call(call).tool_call_id, ()):
-            if self.snapshot.log[place].seq == call.seq:
-                return place
-        return None
-
-    def _at(self, places: Mapping[int, object] | list[int] | tuple[int, ...]) -> tuple[Event, ...]:
+    def _at(self, places: Iterable[int]) -> tuple[Event, ...]:
         log = self.snapshot.log
         return tuple(log[place] for place in places)
 
@@ -136,6 +132,7 @@ class _Index:
         self.answers: dict[int, int | None] = {}
         self.questions: dict[int, int] = {}
         self.open: dict[int, None] = {}
+        self.waiting: dict[str, list[int]] = {}
         self.user_messages: list[int] = []
 
     def add(self, place: int, event: Event) -> None:
@@ -149,12 +146,13 @@ class _Index:
                 self.children.setdefault(data.parent_tool_call_id, []).append(place)
             self.answers[place] = None
             self.open[place] = None
+            self.waiting.setdefault(data.tool_call_id, []).append(place)
         elif isinstance(data, ToolResult):
-            for call in reversed(self.calls.get(data.tool_call_id, ())):
-                if call in self.open:
-                    del self.open[call]
-                    self.answers[call] = place
-                    self.questions[event.seq] = call
-                    break
+            waiting = self.waiting.get(data.tool_call_id)
+            if waiting:
+                call = waiting.pop()
+                del self.open[call]
+                self.answers[call] = place
+                self.questions[event.seq] = call
         elif event.type == EventType.USER_MESSAGE:
             self.user_messages.append(place)

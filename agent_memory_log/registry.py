@@ -6,15 +6,16 @@ store, in the reader, in JSONL and on the command line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeVar, cast
+import enum
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
 from msgspec.structs import astuple
 
 from agent_memory_log.errors import DecodeError, InvalidArgument, InvalidEvent
-from agent_memory_log.fields import describe, fields_of
-from agent_memory_log.jsonvalue import JsonValue, NotJson, check_text, decode_json, encode_json, own_json
+from agent_memory_log.fields import Int64, JsonText, describe, fields_of, is_nullable, without_none
+from agent_memory_log.jsonvalue import NotJson, check_text, decode_json, encode_json, plain_form
 from agent_memory_log.payloads import (
     RESERVED_TYPES,
     Annotation,
@@ -31,34 +32,54 @@ from agent_memory_log.payloads import (
     UnknownPayload,
     UserMessage,
 )
+from agent_memory_log.written import check_struct, checks_of
 
 _Payload = TypeVar("_Payload", bound=EventData)
 
-_SCALARS = frozenset({str, int, bool, bytes, type(None)})
+# The values of a field of that type that are immutable and read back as themselves, every one: an integer is looked at.
+_SAFE: tuple[tuple[object, frozenset[type]], ...] = (
+    (str, frozenset({str})),
+    (JsonText, frozenset({str})),
+    (int, frozenset({int})),
+    (Int64, frozenset({int})),
+    (bool, frozenset({bool})),
+    (bytes, frozenset({bytes})),
+    (Any, frozenset({str, bool, type(None)})),
+)
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 class _Codec:
     """One payload type's way to checked JSON and back."""
 
-    __slots__ = ("decode", "free_form", "integers", "payload_type", "proven")
+    __slots__ = ("decode", "integers", "payload_type", "proven", "safe")
 
     def __init__(self, payload_type: type[EventData]) -> None:
         self.payload_type = payload_type
         self.decode: Callable[[str | bytes], EventData] = msgspec.json.Decoder(payload_type).decode
-        # Combinations of field types, all immutable, that were read back once and so will be again, integers aside.
+        fields_of(payload_type)
+        checks_of(payload_type)
+        hints = get_type_hints(payload_type, include_extras=True)
+        fields = msgspec.structs.fields(payload_type)
+        # Combinations of value types that were read back once and, being safe, always will be, integers aside.
         self.proven: set[tuple[type, ...]] = set()
-        self.integers = tuple(
-            field.name
-            for field in msgspec.structs.fields(payload_type)
-            if getattr(field.type, "__origin__", field.type) is int
-        )
-        # Values msgspec would write without a look; text, integers and bytes it checks itself.
-        self.free_form = tuple(
-            field.name
-            for field in msgspec.structs.fields(payload_type)
-            if getattr(field.type, "__origin__", field.type) not in (str, int, bool, bytes)
-        )
+        frozen = payload_type.__struct_config__.frozen
+        self.safe = tuple(_safe_types(hints[field.name]) if frozen else frozenset[type]() for field in fields)
+        self.integers = tuple(field.name for field in fields if hints[field.name] in (int, Int64))
+
+    def is_safe(self, shape: tuple[type, ...]) -> bool:
+        """Whether all payloads with values of these types are immutable and read back as themselves."""
+        return all(kind in kinds for kind, kinds in zip(shape, self.safe, strict=True))
+
+
+def _safe_types(hint: object) -> frozenset[type]:
+    for known, kinds in _SAFE:
+        if hint == known:
+            return kinds
+    if is_nullable(hint):
+        kinds = _safe_types(without_none(hint)) if without_none(hint) is not hint else frozenset[type]()
+        return (kinds - {int}) | {type(None)}
+    return frozenset()
 
 
 _by_type: dict[str, _Codec] = {}
@@ -84,6 +105,13 @@ def register_payload(payload_type: type[_Payload]) -> type[_Payload]:
     event_type = payload_type.event_type
     if not isinstance(event_type, str) or not event_type:
         raise InvalidArgument(f"{name} needs a class attribute event_type with the text that stands for it")
+    event_type = str.__str__(event_type)
+    try:
+        check_text(event_type, "")
+    except NotJson as error:
+        raise InvalidArgument(f"the event type {event_type!r} of {name} {error}") from error
+    if payload_type.__struct_config__.array_like:
+        raise InvalidArgument(f"{name} is array_like, but a payload is stored as a map")
     if event_type in RESERVED_TYPES:
         raise InvalidArgument(f"the event type {event_type!r} is reserved for this library")
     known = _by_type.get(event_type)
@@ -94,8 +122,10 @@ def register_payload(payload_type: type[_Payload]) -> type[_Payload]:
         raise InvalidArgument(f"the event type {event_type!r} already stands for {known.payload_type.__qualname__}")
     try:
         codec = _Codec(payload_type)
-    except TypeError as error:
+    except (TypeError, NameError) as error:  # a NameError is an annotation that names nothing
         raise InvalidArgument(f"{name} has a field that JSON text cannot be decoded to: {error}") from error
+    if type(payload_type.event_type) is not str:
+        payload_type.event_type = event_type  # an enum's member has another str(), and not every driver takes one
     _by_type[event_type] = codec
     _by_class[payload_type] = codec
     return payload_type
@@ -116,7 +146,7 @@ def payload_from_map(event_type: str, data: object) -> EventData:
         return UnknownPayload.of(event_type, data)
     if not isinstance(data, Mapping):
         raise DecodeError(f"{event_type}: data must be a map, found {describe(data)}")
-    return codec.payload_type.from_map(data)
+    return codec.payload_type.from_map(cast("Mapping[str, object]", data))
 
 
 def decode_payload(event_type: str, text: str | bytes) -> EventData:
@@ -128,11 +158,11 @@ def decode_payload(event_type: str, text: str | bytes) -> EventData:
     if codec is not None:
         try:
             return codec.decode(text)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             pass  # not as we write it: read it by the lenient rules, which name the field if those fail too
     try:
         data = decode_json(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise DecodeError(f"{event_type}: data is not JSON: {error}") from error
     return payload_from_map(event_type, data)
 
@@ -157,18 +187,18 @@ def encode_payload(data: EventData) -> tuple[bytes, EventData]:
                 return encode_json(data), data
             except UnicodeEncodeError as error:
                 raise _invalid(data, error) from error
-    for name in codec.free_form:
-        value = getattr(data, name)
-        if value is not None:
-            _check_free_form(value, f"data.{name}")
+    try:
+        check_struct(data, "data")
+    except NotJson as error:
+        raise InvalidEvent(f"{data.event_type}: {error.path} {error}", field=error.path) from error
     try:
         text = encode_json(data)
         owned = codec.decode(text)
-    except (msgspec.MsgspecError, UnicodeEncodeError, TypeError, ValueError, OverflowError, RecursionError) as error:
+    except Exception as error:
         raise _invalid(data, error) from error
-    if owned != data:
-        owned = _check_types(data, owned)
-    elif _SCALARS.issuperset(shape):
+    if not _equal(owned, data):
+        _check_forms(data, owned, "data", data.event_type)
+    elif codec.is_safe(shape):
         codec.proven.add(shape)
     return text, owned
 
@@ -183,70 +213,83 @@ def _encode_unregistered(data: EventData) -> tuple[bytes, EventData]:
             f"an UnknownPayload stands for a type that has no payload of its own, found {describe(data.type)}",
             field="type",
         )
-    if not isinstance(data.data, Mapping):
-        raise InvalidEvent(f"{data.type}: data must be a map, found {describe(data.data)}", field="data")
+    event_type = str.__str__(data.type)
     try:
-        owned = cast("Mapping[str, JsonValue]", own_json(data.data))
-        check_text(data.type, "")
+        check_text(event_type, "")
     except NotJson as error:
-        raise InvalidEvent(f"{data.type!r}: data{error.path} {error}", field=f"data{error.path}") from error
-    return encode_json(owned), UnknownPayload(type=data.type, data=owned)
+        raise InvalidEvent(f"the event type {event_type!r} {error}", field="type") from error
+    owned = data.to_map()
+    return encode_json(owned), UnknownPayload(type=event_type, data=owned)
 
 
-def _check_free_form(value: object, field: str) -> None:
-    """Refuse what msgspec would write as something else: NaN as null, a key 1 as ``"1"``, a set as an array."""
-    if isinstance(value, msgspec.Struct):
-        for inner in fields_of(type(value)):
-            inner_value = getattr(value, inner.name)
-            if inner_value is not None:
-                _check_free_form(inner_value, f"{field}.{inner.name}")
-        return
-    if isinstance(value, (Mapping, list, tuple, set, frozenset, float, str)):
-        try:
-            own_json(value)
-        except NotJson as error:
-            raise InvalidEvent(f"{field}{error.path} {error}", field=f"{field}{error.path}") from error
+def _equal(owned: EventData, data: EventData) -> bool:
+    try:
+        return owned == data
+    except Exception:  # noqa: BLE001  # a value of a caller's own class may raise anything when it is compared
+        return False
 
 
-def _check_types(data: EventData, owned: EventData) -> EventData:
-    """Accept what differs only in form (a list for a tuple, an enum for its text); refuse another type, naming it."""
-    for field in msgspec.structs.fields(type(data)):
-        given, read = getattr(data, field.name), getattr(owned, field.name)
-        if given == read:
-            continue
-        same = type(given) is not type(read) and _plain(given) == _plain(read)
-        if isinstance(given, (bytes, bytearray, memoryview)) is not isinstance(read, bytes) or not same:
+def _check_forms(given: msgspec.Struct, read: msgspec.Struct, where: str, event_type: str) -> None:
+    """Accept what differs only in form (a list for a tuple, an enum for its text); refuse anything else, naming it."""
+    for name in read.__struct_fields__:
+        value, back = getattr(given, name), getattr(read, name)
+        place = f"{where}.{name}"
+        if isinstance(back, msgspec.Struct) and type(value) is type(back):
+            _check_forms(value, back, place, event_type)
+        elif not _same(value, back):
             raise InvalidEvent(
-                f"{data.event_type} field {field.name!r} cannot be stored: {describe(given)} would come back as "
-                f"{describe(read)}",
-                field=f"data.{field.name}",
+                f"{event_type}: {place} cannot be stored: {describe(value)} would come back as {describe(back)}",
+                field=place,
             )
-    return owned
 
 
-def _plain(value: object) -> JsonValue:
-    plain: JsonValue = msgspec.to_builtins(value)
-    return own_json(plain)
+def _same(given: object, read: object) -> bool:
+    """Whether a value and what was read back are one value: in equal types, or in another form of the same."""
+    if isinstance(given, enum.Enum) is not isinstance(read, enum.Enum):
+        given = given.value if isinstance(given, enum.Enum) else given
+        read = read.value if isinstance(read, enum.Enum) else read
+    if isinstance(read, Mapping) and isinstance(given, Mapping):
+        given_map = _plain_keys(cast("Mapping[object, object]", given))
+        read_map = _plain_keys(cast("Mapping[object, object]", read))
+        return given_map.keys() == read_map.keys() and all(_same(given_map[key], read_map[key]) for key in read_map)
+    if isinstance(read, (list, tuple)) and isinstance(given, (list, tuple)):
+        given_items, read_items = cast("Sequence[object]", given), cast("Sequence[object]", read)
+        return len(given_items) == len(read_items) and all(map(_same, given_items, read_items))
+    if isinstance(read, msgspec.Struct) and type(given) is type(read):
+        return all(_same(getattr(given, name), getattr(read, name)) for name in read.__struct_fields__)
+    # Numbers may stand for each other where they are equal; a boolean and a number may not, nor text and a date.
+    if isinstance(given, bool) is not isinstance(read, bool):
+        return False
+    return _plain(cast("Any", given)) == _plain(cast("Any", read))
+
+
+def _plain_keys(value: Mapping[object, object]) -> dict[object, object]:
+    return {_plain(key): item for key, item in value.items()}
+
+
+def _plain(value: object) -> object:
+    """A subclass of text or of a number as that itself, because its ``==`` may be another."""
+    return plain_form(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
 
 
 def _invalid(data: EventData, error: Exception) -> InvalidEvent:
     """Name the field that could not be written; the encoder itself only says why."""
-    for field in msgspec.structs.fields(type(data)):
-        value = getattr(data, field.name)
-        where = f"data.{field.name}"
-        if isinstance(value, str):
-            try:
-                check_text(value, "")
-            except NotJson as not_json:
-                return InvalidEvent(f"{data.event_type} field {field.name!r} {not_json}", field=where)
+    place, value, reason = _blame(data, error, "data")
+    return InvalidEvent(f"{data.event_type}: {place} cannot be stored: {reason}; found {describe(value)}", field=place)
+
+
+def _blame(struct: msgspec.Struct, error: Exception, where: str) -> tuple[str, object, Exception]:
+    for field in msgspec.structs.fields(type(struct)):
+        value = getattr(struct, field.name)
+        place = f"{where}.{field.name}"
         try:
-            msgspec.convert(msgspec.to_builtins(value, builtin_types=(bytes,)), type=field.type)
-        except (msgspec.MsgspecError, TypeError, ValueError) as reason:
-            return InvalidEvent(
-                f"{data.event_type} field {field.name!r} cannot be stored: {reason}; found {describe(value)}",
-                field=where,
-            )
-    return InvalidEvent(f"{data.event_type}: cannot be stored: {error}", field="data")
+            if isinstance(value, str):
+                check_text(value, "")
+            read: object = msgspec.json.decode(encode_json(value), type=field.type)
+            _ = read == value
+        except Exception as reason:  # noqa: BLE001  # see encode_payload
+            return _blame(value, reason, place) if isinstance(value, msgspec.Struct) else (place, value, reason)
+    return where, struct, error
 
 
 for _builtin in (

@@ -23,7 +23,8 @@ class AppendResult(msgspec.Struct, frozen=True):
 
     - ``version``: the run's version after it.
     - ``inserted``: how many of the events were new; the others were already there.
-    - ``events``: one for each event given, in that order, with its seq; for one that was already there, the stored event.
+    - ``events``: one for each event given, in that order, with its seq; for one that was already there, the stored
+      event.
     """
 
     version: int
@@ -74,10 +75,10 @@ class Store(Protocol):
         """Append all of ``events`` or none, and return once they are durable.
 
         Events whose ``event_id`` is already in the run with an equal body (type, data, labels) are not stored again; if
-        that is all of them the append succeeds whatever ``expected_version`` says. Otherwise ``expected_version`` must be
-        the run's version. ``meta`` is kept with the run if this append creates it. ``first_seq`` is for imports: the seq
-        the first event gets, where the run holds no events and the number is above its version. Without events, does
-        nothing.
+        that is all of them the append succeeds whatever ``expected_version`` says. Otherwise ``expected_version`` must
+        be the run's version. ``meta`` is kept with the run if this append creates it. ``first_seq`` is for imports: the
+        seq the first event gets, where the run holds no events and the number is above its version. Without events,
+        does nothing.
 
         Raises ``InvalidEvent``, ``EventTooLarge``, ``EventConflict``, ``VersionConflict``, ``RunExpired``.
         """
@@ -118,8 +119,8 @@ class Store(Protocol):
         """The runs that hold events, newest-created first; of one agent, or of all.
 
         Agents whose id begins with ``@`` are the library's own and are left out unless named or asked for with
-        ``include_reserved``. Pass a page's ``cursor`` for the next one. Raises ``CursorOutOfRange`` for a cursor that is
-        none, ``InvalidArgument`` for a limit below 1.
+        ``include_reserved``. Pass a page's ``cursor`` for the next one. Raises ``CursorOutOfRange`` for a cursor that
+        is none, ``InvalidArgument`` for a limit below 1.
         """
         ...
 
@@ -151,7 +152,10 @@ class Store(Protocol):
 
 
 class SyncStore(Protocol):
-    """``Store`` without ``await``; a handle may be used by any number of threads. Each method does what its namesake does."""
+    """``Store`` without ``await``; a handle may be used by any number of threads.
+
+    Each method does what its namesake does.
+    """
 
     def append_events(
         self,

@@ -13,6 +13,7 @@ import pytest
 
 from agent_memory_log import (
     AgentMemoryLogError,
+    DecodeError,
     PlannerNote,
     StoreCorrupt,
     StoreUnavailable,
@@ -178,6 +179,23 @@ async def test_a_stored_row_that_cannot_be_read_is_named(tmp_path: Path) -> None
         with pytest.raises(AgentMemoryLogError, match=r"agent/run: event 7 .*note.*int 5"):
             await store.load_run("agent", "run")
         assert (await store.load_run("agent", "run", after=7)).log[0].seq == 8
+
+
+@pytest.mark.parametrize("column", ["labels", "meta"])
+def test_damaged_labels_and_meta_are_named(tmp_path: Path, column: str) -> None:
+    path = tmp_path / "runs.db"
+    _store_some(path)
+    connection = sqlite3.connect(path)
+    table = "events" if column == "labels" else "runs"
+    connection.execute(f"UPDATE {table} SET {column} = '[1]'")
+    connection.commit()
+    connection.close()
+    with open_sync_store(f"sqlite:///{path}") as store:
+        with pytest.raises(DecodeError, match="agent/run"):
+            store.load_run("agent", "run")
+        if column == "meta":
+            with pytest.raises(DecodeError, match="agent/run.*meta"):
+                store.list_runs()
 
 
 def test_odd_paths(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ A backend is a package with a ``Store`` and a ``SyncStore``, and an object with 
 The in-memory backend is the model to read first.
 """
 
-from agent_memory_log.backend.appends import check_version, new_in_batch, placed, redaction_of
+from agent_memory_log.backend.appends import check_markers, check_version, new_in_batch, placed, redaction_of
 from agent_memory_log.backend.checks import (
     MAX_ID_LENGTH,
     MAX_LABEL_KEY_LENGTH,
@@ -43,6 +43,7 @@ __all__ = [
     "check_ids",
     "check_limit",
     "check_listing",
+    "check_markers",
     "check_meta",
     "check_seqs",
     "check_types",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agent_memory_log.backend.checks import Prepared, prepare
-from agent_memory_log.errors import EventConflict, VersionConflict
+from agent_memory_log.errors import EventConflict, InvalidEvent, VersionConflict
 from agent_memory_log.events import Event, new_event, redacted_form, same_body
 from agent_memory_log.payloads import Redacted, Redaction
 from agent_memory_log.store import AppendResult
@@ -63,18 +63,42 @@ def check_version(
         )
 
 
-def redaction_of(events: Sequence[Event], reason: str) -> tuple[list[Prepared], Prepared] | None:
+def check_markers(new: Sequence[Prepared], start: int, event_at: Callable[[int], Event | None]) -> None:
+    """Check the ``Redaction`` markers in an append of ``new`` behind version ``start``, as an import makes.
+
+    Each event they name must be redacted already, in the run (``event_at`` gives what stands at a seq) or in ``new``, or
+    the marker would mask for a warm reader what a new one still sees. Raises ``InvalidEvent``.
+    """
+    for event in new:
+        if not isinstance(event.data, Redaction):
+            continue
+        for seq in event.data.seqs:
+            named = new[seq - start - 1].data if start < seq <= start + len(new) else None
+            stored = event_at(seq) if named is None else None
+            if not isinstance(stored.data if stored is not None else named, Redacted):
+                raise InvalidEvent(
+                    f"redaction: event {seq} is not a redacted one: events are redacted with redact_events, which appends "
+                    "the marker itself",
+                    field="data.seqs",
+                )
+
+
+def redaction_of(
+    events: Sequence[Event], reason: str, event_at: Callable[[int], Event | None]
+) -> tuple[list[Prepared], Prepared] | None:
     """What takes the place of ``events``, less those already redacted, and the marker to append; None if all are.
 
-    Where a marker is itself redacted, the new one also names what that one named, or a reader that has not seen it
-    would never learn of those. Raises ``InvalidEvent`` when ``reason`` cannot be stored.
+    Where a marker is itself redacted, the new one stands for what that one named too, with the new reason, or a reader
+    that has not seen the old one would never learn of it; ``event_at`` gives what stands at a seq. Raises
+    ``InvalidEvent`` when ``reason`` cannot be stored.
     """
-    fresh = [event for event in events if not isinstance(event.data, Redacted)]
-    if not fresh:
+    masked = {event.seq: event for event in events if not isinstance(event.data, Redacted)}
+    if not masked:
         return None
-    named = {event.seq for event in fresh}
-    for event in fresh:
-        if isinstance(event.data, Redaction):
-            named.update(event.data.seqs)
-    marker = prepare(new_event(Redaction(seqs=tuple(sorted(named)), reason=reason)))
-    return [prepare(redacted_form(event, reason)) for event in fresh], marker
+    for event in list(masked.values()):
+        for seq in event.data.seqs if isinstance(event.data, Redaction) else ():
+            named = event_at(seq)
+            if named is not None:
+                masked.setdefault(seq, named)
+    marker = prepare(new_event(Redaction(seqs=tuple(sorted(masked)), reason=reason)))
+    return [prepare(redacted_form(masked[seq], reason)) for seq in sorted(masked)], marker

@@ -14,6 +14,7 @@ import msgspec
 from agent_memory_log.backend import (
     ChangeSignal,
     Prepared,
+    check_markers,
     check_version,
     decode_cursor,
     encode_cursor,
@@ -64,6 +65,10 @@ class _Run:
         self.events = []
         self.seqs = {}
 
+    def find(self, seq: int) -> Event | None:
+        """The event at ``seq``, None when the run does not hold it."""
+        return self.event(seq) if self.base < seq <= self.version else None
+
     def event(self, seq: int) -> Event:
         """The event at ``seq``, sharing nothing mutable with what is kept."""
         kept = self.events[seq - self.base - 1]
@@ -100,7 +105,7 @@ class MemoryData:
             kept = self._runs.get((agent, run)) or _Run()
             if len(batch) == 1 and expected_version is None and first_seq is None and kept.events:
                 event = batch[0]
-                if event.event_id not in kept.seqs:
+                if event.event_id not in kept.seqs and type(event.data) is not Redaction:
                     # The common case, which would cost twice as much by the general way below.
                     kept.events.append(event)
                     kept.seqs[event.event_id] = seq = kept.base + len(kept.events)
@@ -111,7 +116,11 @@ class MemoryData:
             stored = self._known(kept, batch)
             new = new_in_batch(batch, stored) if stored or len(batch) > 1 else batch
             if new:
-                start = self._start(kept, agent, run, expected_version, meta, first_seq)
+                check_version(f"{agent}/{run}", kept.version, len(kept.events), expected_version, first_seq)
+                start = kept.version if kept.events or first_seq is None else first_seq - 1
+                check_markers(new, start, kept.find)
+                if not kept.events:
+                    self._create(kept, agent, run, meta, start)
                 kept.append(new)
             else:
                 start = kept.version
@@ -120,34 +129,16 @@ class MemoryData:
             self.changed.notify()
         return result
 
-    def _start(
-        self,
-        kept: _Run,
-        agent: str,
-        run: str,
-        expected_version: int | None,
-        meta: Mapping[str, JsonValue] | None,
-        first_seq: int | None,
-    ) -> int:
-        """The version that something is to be appended to. Raises ``VersionConflict``."""
-        check_version(f"{agent}/{run}", kept.version, len(kept.events), expected_version, first_seq)
-        if not kept.events:
-            self._create(kept, agent, run, meta, first_seq)
-        return kept.version
-
     def _known(self, kept: _Run, batch: Sequence[Prepared]) -> dict[str, Event]:
         return {event.event_id: kept.event(kept.seqs[event.event_id]) for event in batch if event.event_id in kept.seqs}
 
-    def _create(
-        self, kept: _Run, agent: str, run: str, meta: Mapping[str, JsonValue] | None, first_seq: int | None
-    ) -> None:
+    def _create(self, kept: _Run, agent: str, run: str, meta: Mapping[str, JsonValue] | None, base: int) -> None:
         self._runs[agent, run] = kept
         self._created += 1
         kept.order = self._created
         kept.created = datetime.now(UTC)
         kept.meta = encode_json(meta or {})
-        if first_seq is not None:
-            kept.base = first_seq - 1
+        kept.base = base
 
     def load(self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
         """See ``Store.load_run``."""
@@ -163,8 +154,7 @@ class MemoryData:
             for seq in range(max(after, kept.base) + 1, kept.version + 1):
                 stored = kept.events[seq - kept.base - 1]
                 if isinstance(stored.data, Redaction):
-                    for named in stored.data.seqs:
-                        redactions.setdefault(named, stored.data.reason)
+                    redactions.update(dict.fromkeys(stored.data.seqs, stored.data.reason))
                 if types is None or stored.type in types:
                     log.append(kept.event(seq))
                     if len(log) == limit:
@@ -231,7 +221,7 @@ class MemoryData:
             for seq in seqs:
                 if not kept.base < seq <= kept.version:
                     raise CursorOutOfRange(f"{agent}/{run} holds no event {seq}, and so none was redacted")
-            redaction = redaction_of([kept.event(seq) for seq in seqs], reason)
+            redaction = redaction_of([kept.event(seq) for seq in seqs], reason, kept.find)
             if redaction is None:
                 return AppendResult(kept.version, 0, ())
             masks, marker = redaction

@@ -16,7 +16,7 @@ import msgspec
 from agent_memory_log.backend import decode_cursor, encode_cursor
 from agent_memory_log.errors import CursorOutOfRange, DecodeError, RunDeleted
 from agent_memory_log.events import Event, from_microseconds
-from agent_memory_log.jsonvalue import JsonValue, decode_json
+from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.payloads import EventType
 from agent_memory_log.registry import decode_payload
 from agent_memory_log.snapshot import Snapshot, redactions_in
@@ -107,7 +107,7 @@ def load(
         log,
         version=found.version,
         last_seq=last_seq,
-        meta=_meta(found.meta),
+        meta=_meta(found.meta, agent, run),
         after=after,
         types=types,
         first_seq=found.base + 1,
@@ -132,6 +132,8 @@ def _of_types(
 
 
 _EPOCH = from_microseconds(0)
+_decode_labels = msgspec.json.Decoder(dict[str, str]).decode
+_decode_meta = msgspec.json.Decoder(dict[str, JsonValue]).decode
 
 
 def decode_rows(rows: Iterable[Row], agent: str, run: str) -> list[Event]:
@@ -145,7 +147,7 @@ def decode_rows(rows: Iterable[Row], agent: str, run: str) -> list[Event]:
                     event_type,
                     _EPOCH + timedelta(0, 0, microseconds),
                     decode_payload(event_type, data),
-                    decode_json(labels) if labels else {},
+                    _decode_labels(labels) if labels else {},
                     event_id,
                     row_id & MAX_SEQ,
                 )
@@ -228,14 +230,16 @@ def list_runs(
     rows = connection.execute(sql, (*arguments, min(limit, MAX_SEQ) + 1)).fetchall()
     page = rows[:limit]
     runs = tuple(
-        RunInfo(name, run, version, from_microseconds(created), version - base, _meta(meta))
+        RunInfo(name, run, version, from_microseconds(created), version - base, _meta(meta, name, run))
         for _, name, run, base, created, meta, version in page
     )
     return RunPage(runs, encode_cursor(page[-1][4], page[-1][0]) if len(rows) > limit else None)
 
 
-def _meta(text: str | None) -> dict[str, JsonValue]:
+def _meta(text: str | None, agent: str, run: str) -> dict[str, JsonValue]:
     if text is None:
         return {}
-    meta: dict[str, JsonValue] = decode_json(text)
-    return meta
+    try:
+        return _decode_meta(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise DecodeError(f"{agent}/{run}: the run's meta cannot be read: {error}") from error

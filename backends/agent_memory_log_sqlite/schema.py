@@ -44,9 +44,8 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def _migrations() -> list[str]:
-    files = [
-        file for file in resources.files("agent_memory_log_sqlite").joinpath("migrations").iterdir() if file.name.endswith(".sql")
-    ]
+    folder = resources.files("agent_memory_log_sqlite").joinpath("migrations")
+    files = [file for file in folder.iterdir() if file.name.endswith(".sql")]
     return [file.read_text("utf-8") for file in sorted(files, key=lambda file: file.name)]
 
 

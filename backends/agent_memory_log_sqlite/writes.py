@@ -13,10 +13,11 @@ from typing import TypeVar
 
 import msgspec
 
-from agent_memory_log.backend import Prepared, check_version, new_in_batch, placed, redaction_of
+from agent_memory_log.backend import Prepared, check_markers, check_version, new_in_batch, placed, redaction_of
 from agent_memory_log.errors import AgentMemoryLogError, CursorOutOfRange, InvalidArgument, StoreUnavailable
 from agent_memory_log.events import Event, to_microseconds
 from agent_memory_log.jsonvalue import JsonValue, encode_json
+from agent_memory_log.payloads import Redaction
 from agent_memory_log.store import AppendResult, CompactResult
 from agent_memory_log_sqlite.failures import translated
 from agent_memory_log_sqlite.reads import MAX_SEQ, SEQ_BITS, Row, RunRow, decode_rows, find_run
@@ -106,6 +107,8 @@ class Writer:
         known = self._known.get((append.agent, append.run))
         if known is None or len(append.batch) != 1 or append.first_seq is not None:
             return None
+        if type(append.batch[0].data) is Redaction:
+            return None
         version = known.version
         if append.expected_version not in {None, version} or version == MAX_SEQ:
             return None
@@ -130,8 +133,10 @@ class Writer:
         if not batch:
             return AppendResult(found.version, 0, ())
         first_seq = append.first_seq
-        fits = append.expected_version in {None, found.version} and (
-            first_seq is None or (not found.event_count and first_seq > found.version)
+        fits = (
+            append.expected_version in {None, found.version}
+            and (first_seq is None or (not found.event_count and first_seq > found.version))
+            and Redaction.event_type not in [event.type for event in batch]
         )
         if fits:
             try:
@@ -147,6 +152,8 @@ class Writer:
         check_version(
             f"{append.agent}/{append.run}", found.version, found.event_count, append.expected_version, first_seq
         )
+        start = found.version if found.event_count or first_seq is None else first_seq - 1
+        check_markers(new, start, lambda seq: self._event(append.agent, append.run, found, seq))
         return placed(self._insert(append, found, new), batch, new, stored)
 
     def _insert(self, append: Append, found: RunRow, batch: Sequence[Prepared]) -> int:
@@ -217,16 +224,13 @@ class Writer:
 
     def _redact(self, agent: str, run: str, seqs: tuple[int, ...], reason: str) -> AppendResult:
         found = find_run(self._connection, agent, run)
-        rows: list[Row] = []
+        events: list[Event] = []
         for seq in seqs:
-            if not found.base < seq <= found.version:
+            event = self._event(agent, run, found, seq)
+            if event is None:
                 raise CursorOutOfRange(f"{agent}/{run} holds no event {seq}, and so none was redacted")
-            rows.extend(
-                self._execute(
-                    "SELECT id, event_id, type, timestamp, labels, data FROM events WHERE id = ?", (found.row_id(seq),)
-                )
-            )
-        redaction = redaction_of(decode_rows(rows, agent, run), reason)
+            events.append(event)
+        redaction = redaction_of(events, reason, lambda seq: self._event(agent, run, found, seq))
         if redaction is None:
             return AppendResult(found.version, 0, ())
         masks, marker = redaction
@@ -240,6 +244,15 @@ class Writer:
         self._execute("UPDATE runs SET redactions = redactions + 1 WHERE id = ?", (found.id,))
         self._remember(agent, run, _Known(found.id, found.base, seq))
         return AppendResult(seq, 1, (marker.placed(seq),))
+
+    def _event(self, agent: str, run: str, found: RunRow, seq: int) -> Event | None:
+        """The event at ``seq``, None when the run does not hold it."""
+        if not found.base < seq <= found.version:
+            return None
+        rows: list[Row] = self._execute(
+            "SELECT id, event_id, type, timestamp, labels, data FROM events WHERE id = ?", (found.row_id(seq),)
+        ).fetchall()
+        return decode_rows(rows, agent, run)[0]
 
     def delete(self, agent: str, run: str) -> None:
         """See ``Store.delete_run``."""

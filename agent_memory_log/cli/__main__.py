@@ -1,0 +1,9 @@
+"""``python -m agent_memory_log.cli``: the same as ``amlog``."""
+
+from __future__ import annotations
+
+import sys
+
+from agent_memory_log.cli import main
+
+sys.exit(main())

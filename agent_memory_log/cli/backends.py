@@ -1,0 +1,70 @@
+"""``amlog backends``: which stores can be opened here."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+import msgspec
+
+from agent_memory_log.cli.options import AsJson
+from agent_memory_log.cli.output import BAD, DIM, GOOD, NAME, Column, Output
+from agent_memory_log.opening import install_hint, installed_backends
+
+_COLUMNS = (Column("scheme", NAME), Column("state"), Column("package", DIM), Column("to use it"))
+_EXAMPLES = {"memory": "memory:", "sqlite": "sqlite:///runs.db"}
+
+
+class _Backend(msgspec.Struct):
+    """What is known of a backend; these names are the keys of its JSON."""
+
+    scheme: str
+    usable: bool
+    package: str
+    version: str
+    target: str
+    error: str
+    hint: str
+
+
+def backends(*, as_json: AsJson = False) -> None:
+    """List the installed backends.
+
+    Whether they can be used, and what to install where not. With --json: a list, each with scheme, usable, package,
+    version, target, error and hint.
+    """
+    found = [_look_at(entry) for _, entry in sorted(installed_backends().items())]
+    output = Output()
+    if as_json:
+        output.json(found)
+        return
+    output.table(
+        _COLUMNS,
+        [
+            (
+                f"{one.scheme}:",
+                (f"{output.tick} ready", GOOD) if one.usable else (f"{output.cross} {one.error}", BAD),
+                f"{one.package} {one.version}",
+                one.hint,
+            )
+            for one in found
+        ],
+    )
+
+
+def _look_at(entry: EntryPoint) -> _Backend:
+    package = entry.dist.name if entry.dist is not None else "?"
+    version = entry.dist.version if entry.dist is not None else "?"
+    try:
+        entry.load()
+    except Exception as error:  # noqa: BLE001  # a third party's package may fail in any way, and the list goes on
+        return _Backend(
+            entry.name,
+            False,
+            package,
+            version,
+            entry.value,
+            f"{type(error).__name__}: {error}",
+            install_hint(entry.name, "install what it needs"),
+        )
+    example = _EXAMPLES.get(entry.name, f"{entry.name}:…")
+    return _Backend(entry.name, True, package, version, entry.value, "", f"--store {example}")

@@ -1,0 +1,133 @@
+"""``amlog import``: other people's transcripts and our own JSONL into a store."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, BinaryIO
+
+import typer
+
+from agent_memory_log.cli.errors import CommandFailed
+from agent_memory_log.cli.names import run_name
+from agent_memory_log.cli.options import AsJson, StoreUrl, open_or_create, reflowed, run_async
+from agent_memory_log.cli.output import DIM, GOOD, Advance, Output, progress
+from agent_memory_log.cli.text import counted
+from agent_memory_log.jsonl import ImportedRun, import_jsonl
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.transcript import ChatLine, import_transcript, read_chat_lines
+
+_OPENAI_CHAT = "openai-chat"
+_RUN_FIELDS = ("run_id", "id", "conversation_id")
+
+File = Annotated[str, typer.Argument(metavar="FILE", help="The file, or - for standard input.", show_default=False)]
+
+
+def openai_chat(
+    file: File,
+    *,
+    agent: Annotated[str, typer.Option("--agent", metavar="NAME", help="The agent the runs belong to.")],
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import OpenAI Chat Completions transcripts.
+
+    The file has one JSON object with messages a line. A line is a run. It is named by its field run, run_id, id or
+    conversation_id, and without one by the file and the line, such as chats-0007; its other fields become the run's
+    meta. Importing again stores nothing twice.
+
+    With --json: runs, each with name, agent, run, version, read and inserted; and the sums read and inserted.
+    """
+    _report(run_async(_import_chats(file, agent, store)), as_json=as_json)
+
+
+def jsonl(file: File, *, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """Import runs that amlog export wrote, with their events, ids and numbering.
+
+    Importing again stores nothing twice. With --json: as for openai-chat.
+    """
+    _report(run_async(_import_jsonl(file, store)), as_json=as_json)
+
+
+async def _import_chats(file: str, agent: str, url: str | None) -> list[ImportedRun]:
+    results: list[ImportedRun] = []
+    stem = "stdin" if file == "-" else Path(file).stem
+    with _lines(file) as lines:
+        async with open_or_create(url) as store:
+            for chat in read_chat_lines(lines):
+                run, meta = _name_and_meta(chat, stem)
+                try:
+                    result = await import_transcript(store, agent, run, chat.messages, _OPENAI_CHAT, meta=meta)
+                except Exception as error:
+                    error.add_note(f"line {chat.line}")
+                    raise
+                results.append(ImportedRun(agent, run, result.version, len(result.events), result.inserted))
+    return results
+
+
+async def _import_jsonl(file: str, url: str | None) -> list[ImportedRun]:
+    with _lines(file) as lines:
+        async with open_or_create(url) as store:
+            return await import_jsonl(store, lines)
+
+
+def _name_and_meta(chat: ChatLine, stem: str) -> tuple[str, dict[str, JsonValue]]:
+    if chat.run is not None:
+        return chat.run, chat.extra
+    for field in _RUN_FIELDS:
+        value = chat.extra.get(field)
+        if (isinstance(value, str) and value) or type(value) is int:
+            return str(value), {key: kept for key, kept in chat.extra.items() if key != field}
+    return f"{stem}-{chat.line:04}", chat.extra
+
+
+@contextmanager
+def _lines(file: str) -> Generator[Iterable[bytes]]:
+    """A file's lines, with a progress bar for how far they were read."""
+    if file == "-":
+        with progress("importing") as advance:
+            yield _counted(sys.stdin.buffer, advance)
+        return
+    path = Path(file)
+    with path.open("rb") as opened, progress(f"importing {path.name}", path.stat().st_size or None) as advance:
+        yield _counted(opened, advance)
+
+
+def _counted(opened: BinaryIO, advance: Advance) -> Iterator[bytes]:
+    for line in opened:
+        yield line
+        advance(len(line))
+
+
+def _report(results: list[ImportedRun], *, as_json: bool) -> None:
+    if not results:
+        raise CommandFailed("nothing to import: there are no runs in it")
+    read, inserted = sum(one.read for one in results), sum(one.inserted for one in results)
+    output = Output()
+    if as_json:
+        listed = [
+            {
+                "name": run_name(one.agent, one.run),
+                "agent": one.agent,
+                "run": one.run,
+                "version": one.version,
+                "read": one.read,
+                "inserted": one.inserted,
+            }
+            for one in results
+        ]
+        output.json({"runs": listed, "read": read, "inserted": inserted})
+        return
+    what = run_name(results[0].agent, results[0].run) if len(results) == 1 else counted(len(results), "run")
+    if not inserted:
+        output.line((f"{output.tick} ", GOOD), f"nothing new: {what} with {counted(read, 'event')} already there")
+        return
+    already = f"   {read - inserted:,} already there" if inserted < read else ""
+    output.line((f"{output.tick} ", GOOD), f"imported {counted(inserted, 'event')} into {what}", (already, DIM))
+
+
+import_app = typer.Typer(no_args_is_help=True, help="Put runs into a store.")
+import_app.command(_OPENAI_CHAT, help=reflowed(openai_chat))(openai_chat)
+import_app.command("jsonl", help=reflowed(jsonl))(jsonl)

@@ -1,0 +1,77 @@
+"""How a run is named on the command line: ``AGENT/RUN``, or ``RUN`` where that is unique over the agents.
+
+In each part ``/`` and ``%`` are percent-encoded, and so is what a terminal or a shell would not take as text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from urllib.parse import quote, unquote
+
+from agent_memory_log.cli.errors import CommandFailed, UsageProblem
+from agent_memory_log.cli.text import one_line
+from agent_memory_log.store import RunInfo, Store
+
+_PAGE = 500
+_SHOWN_CANDIDATES = 5
+_encoded = re.compile(r"[/%\x00-\x20\x7f-\xa0\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+
+
+def run_name(agent: str, run: str) -> str:
+    """The name by which ``parse_name`` and every command know a run; printable, and safe to show."""
+    return f"{_encode(agent)}/{_encode(run)}"
+
+
+def _encode(part: str) -> str:
+    return _encoded.sub(lambda match: quote(match[0], safe=""), part)
+
+
+def parse_name(name: str) -> tuple[str | None, str]:
+    """The agent (None: not said) and the run of a name. Raises ``UsageProblem`` when it is none."""
+    parts = name.split("/")
+    if len(parts) > 2 or not all(parts):  # noqa: PLR2004  # AGENT/RUN has two
+        raise UsageProblem(
+            f"{one_line(name)!r} does not name a run: give AGENT/RUN or RUN; in a part, write %2F for / and %25 for %"
+        )
+    try:
+        decoded = [unquote(part, errors="strict") for part in parts]
+    except UnicodeDecodeError as error:
+        raise UsageProblem(f"{one_line(name)!r} does not name a run: {error.object!r} is not UTF-8") from error
+    return (None if len(decoded) == 1 else decoded[0]), decoded[-1]
+
+
+async def each_run(store: Store, agent: str | None = None, *, reserved: bool = False) -> AsyncIterator[RunInfo]:
+    """Every run of an agent, or of all; with the library's own where ``reserved``."""
+    cursor: str | None = None
+    while True:
+        page = await store.list_runs(agent, limit=_PAGE, cursor=cursor, include_reserved=reserved)
+        for info in page.runs:
+            yield info
+        if page.cursor is None:
+            return
+        cursor = page.cursor
+
+
+async def resolve(store: Store, name: str) -> tuple[str, str]:
+    """The agent and run that ``name`` stands for; a full name need not exist. Raises ``CommandFailed``."""
+    agent, run = parse_name(name)
+    if agent is not None:
+        return agent, run
+    agents = [info.agent async for info in each_run(store) if info.run == run]
+    if len(agents) == 1:
+        return agents[0], run
+    if not agents:
+        raise CommandFailed(f"no run {_encode(run)!r}: see amlog runs")
+    candidates = ", ".join(run_name(one, run) for one in agents[:_SHOWN_CANDIDATES])
+    more = f" and {len(agents) - _SHOWN_CANDIDATES} more" if len(agents) > _SHOWN_CANDIDATES else ""
+    raise CommandFailed(f"{len(agents)} agents have a run {_encode(run)!r}: name one of {candidates}{more}")
+
+
+async def existing_run(store: Store, name: str) -> RunInfo:
+    """The run that ``name`` stands for, which holds events. Raises ``CommandFailed``."""
+    agent, run = await resolve(store, name)
+    async for info in each_run(store, agent):
+        if info.run == run:
+            return info
+    raise CommandFailed(f"no run {run_name(agent, run)}: see amlog runs")

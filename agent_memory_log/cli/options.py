@@ -1,0 +1,92 @@
+"""The options and arguments that several commands share, and what opens the store they name."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from agent_memory_log.backend import StoreUrl as BackendUrl
+from agent_memory_log.cli.errors import CommandFailed, UsageProblem
+from agent_memory_log.cli.text import one_line
+from agent_memory_log.opening import OpeningStore, open_store
+
+_Result = TypeVar("_Result")
+
+StoreUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        envvar="AMLOG_STORE",
+        metavar="URL",
+        help="The store, such as sqlite:///runs.db.",
+        show_default=False,
+    ),
+]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, with keys that stay.")]
+
+RunName = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        help="AGENT/RUN, or RUN alone where only one agent has it; / and % inside a part are written %2F and %25.",
+        show_default=False,
+    ),
+]
+
+AgentName = Annotated[
+    str | None, typer.Option("--agent", metavar="NAME", help="Only the runs of this agent.", show_default=False)
+]
+
+Reserved = Annotated[bool, typer.Option("--all", help="Also the library's own agents, which begin with @.")]
+
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def store_url(url: str | None) -> str:
+    """The URL that was given. Raises ``UsageProblem`` saying what to give."""
+    if not url:
+        raise UsageProblem("no store: give --store URL or set AMLOG_STORE, as in AMLOG_STORE=sqlite:///runs.db")
+    return url
+
+
+def open_existing(url: str | None) -> OpeningStore:
+    """Open the store that was given, to look at what is there. Raises ``CommandFailed`` where there is no file.
+
+    Opening an SQLite file creates it, and a mistyped name should be an error and not an empty store.
+    """
+    parsed = BackendUrl.parse(store_url(url))
+    if parsed.scheme == "sqlite" and parsed.location and not Path(parsed.location).exists():
+        raise CommandFailed(f"{parsed.location}: no such file; amlog import creates one")
+    return open_store(parsed.text)
+
+
+def open_or_create(url: str | None) -> OpeningStore:
+    """Open the store that was given, to put something in."""
+    return open_store(store_url(url))
+
+
+def run_async(coroutine: Coroutine[object, object, _Result]) -> _Result:
+    """Run a command's coroutine to its end; an interrupt cancels it, and is raised when it has cleaned up."""
+    return asyncio.run(coroutine)
+
+
+def confirmed(question: str, *, yes: bool) -> None:
+    """Ask before something is lost. Raises ``typer.Abort`` for no, ``UsageProblem`` where there is nobody to ask."""
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise UsageProblem(f"{question} Give --yes to say so, as there is no terminal to ask on")
+    if not typer.confirm(one_line(question), err=True):
+        raise typer.Abort
+
+
+def reflowed(command: Callable[..., None]) -> str:
+    """A command's help with its paragraphs on one line each: where they break is for the terminal to say."""
+    return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n"))

@@ -1,0 +1,99 @@
+"""Text for people: what came out of a log made harmless, and durations, sizes and counts in short.
+
+Nothing here knows about terminals. Text in a log was written by models, users and tools: a control character in it
+could move the cursor, a bidirectional override could make a line read as another, so both are shown escaped.
+"""
+
+# ruff: noqa: PLR2004  # units of time and size, and the widths of escapes, are clearest as numbers
+
+from __future__ import annotations
+
+import re
+
+_UNSAFE = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f"
+_unsafe = re.compile(f"[{_UNSAFE}]")
+_unsafe_or_layout = re.compile(f"[{_UNSAFE}\t\n]")
+_SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+
+
+def safe(text: str) -> str:
+    """``text`` with control characters and bidirectional overrides escaped; line ends stay, tabs become spaces."""
+    text = text.replace("\r\n", "\n")
+    return _unsafe.sub(_escape, text.expandtabs(4) if "\t" in text else text)
+
+
+def one_line(text: str) -> str:
+    """``safe`` text on one line, losing nothing: line ends and tabs are escaped too."""
+    return _unsafe_or_layout.sub(_escape, text)
+
+
+def safe_json(text: str) -> str:
+    """JSON text with what could disturb a terminal escaped: the same value, as it can only stand in strings."""
+    return _unsafe.sub(lambda match: _json_escape(match[0]), text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match[0]
+    if char in _SHORT:
+        return _SHORT[char]
+    code = ord(char)
+    return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+
+
+def _json_escape(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def duration(nanoseconds: int) -> str:
+    """A length of time in short: ``850ns``, ``12ms``, ``3.4s``, ``2m 05s``, ``1h 20m``, ``3d 4h``."""
+    sign = "-" if nanoseconds < 0 else ""
+    return sign + _positive_duration(abs(nanoseconds))
+
+
+def _positive_duration(nanoseconds: int) -> str:
+    if nanoseconds < 1_000:
+        return f"{nanoseconds}ns"
+    if nanoseconds < 1_000_000:
+        return f"{nanoseconds // 1_000}µs"
+    if nanoseconds < 1_000_000_000:
+        return f"{nanoseconds // 1_000_000}ms"
+    if nanoseconds < 59_950_000_000:
+        return f"{nanoseconds / 1_000_000_000:.1f}s"
+    seconds = round(nanoseconds / 1_000_000_000)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{days}d {hours}h"
+    return f"{hours}h {minutes:02d}m" if hours else f"{minutes}m {seconds:02d}s"
+
+
+def size(count: int) -> str:
+    """A number of bytes in short: ``812 B``, ``1.5 KB``, ``20.0 MB``; a KB has 1,000 bytes."""
+    if count < 1_000:
+        return f"{count} B"
+    value = float(count)
+    for unit in ("KB", "MB", "GB"):
+        value /= 1_000
+        if value < 999.95:  # above it the number would be written as 1000.0
+            return f"{value:.1f} {unit}"
+    return f"{value / 1_000:.1f} TB"
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 event``, ``2,686 events``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def ranges(numbers: list[int]) -> str:
+    """Ascending numbers with runs drawn together: ``2, 5-7``."""
+    parts: list[str] = []
+    start = 0
+    for at in range(1, len(numbers) + 1):
+        if at < len(numbers) and numbers[at] == numbers[at - 1] + 1:
+            continue
+        first, last = numbers[start], numbers[at - 1]
+        parts.append(str(first) if first == last else f"{first}-{last}")
+        start = at
+    return ", ".join(parts)

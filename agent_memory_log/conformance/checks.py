@@ -1,0 +1,90 @@
+"""What several modules of the suite compare and collect.
+
+Comparisons are exact: to Python 1, 1.0 and True are equal, to a reader of JSON they are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from datetime import timedelta
+from typing import cast
+
+import msgspec
+
+from agent_memory_log.events import Event
+from agent_memory_log.jsonvalue import JsonValue, encode_canonical
+from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import RunInfo, Store
+
+
+def exact(value: JsonValue) -> bytes:
+    """A JSON value as text that differs wherever the value does."""
+    return encode_canonical(value)
+
+
+def check_stored(stored: Event, given: Event, seq: int) -> None:
+    """``stored`` is ``given``, unchanged, at ``seq``."""
+    assert stored.seq == seq
+    assert stored.event_id == given.event_id
+    assert stored.type == given.type
+    assert stored.timestamp == given.timestamp
+    assert stored.timestamp.utcoffset() == timedelta(0)
+    assert dict(stored.labels) == dict(given.labels)
+    assert type(stored.data) is type(given.data)
+    assert exact(stored.data.to_map()) == exact(given.data.to_map())
+
+
+def check_run(snapshot: Snapshot, given: Iterable[Event], *, first_seq: int = 1) -> None:
+    """The snapshot holds the events given, in that order and no others, from ``first_seq`` on."""
+    events = list(given)
+    assert len(snapshot.log) == len(events)
+    for seq, (stored, event) in enumerate(zip(snapshot.log, events, strict=True), first_seq):
+        check_stored(stored, event, seq)
+
+
+def check_same(one: Snapshot, other: Snapshot) -> None:
+    """Two snapshots are equal, in both orders and to the last digit."""
+    assert one == other
+    assert exact([event.to_map() for event in one.log]) == exact([event.to_map() for event in other.log])
+    assert exact([event.to_map() for event in one.events]) == exact([event.to_map() for event in other.events])
+    assert exact(one.meta) == exact(other.meta)
+
+
+def seqs_of(events: Iterable[Event]) -> list[int]:
+    """The seqs of events, in their order."""
+    return [event.seq for event in events]
+
+
+async def take(events: AsyncGenerator[Event], count: int) -> list[Event]:
+    """The next ``count`` events of a follower."""
+    return [await anext(events) for _ in range(count)]
+
+
+async def all_runs(
+    store: Store, agent: str | None = None, *, limit: int = 50, include_reserved: bool = False
+) -> list[RunInfo]:
+    """The runs of every page of ``list_runs``."""
+    page = await store.list_runs(agent, limit=limit, include_reserved=include_reserved)
+    runs = [*page.runs]
+    while page.cursor is not None:
+        page = await store.list_runs(agent, limit=limit, cursor=page.cursor, include_reserved=include_reserved)
+        runs += page.runs
+        assert len(runs) <= 1000, "the pages do not come to an end"
+    return runs
+
+
+def scribble(value: object) -> None:
+    """Change everything in a value that can be changed, as careless callers do."""
+    if isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            scribble(getattr(value, name))
+    elif isinstance(value, dict):
+        changeable = cast("dict[str, object]", value)
+        for inner in changeable.values():
+            scribble(inner)
+        changeable["scribbled"] = "yes"
+    elif isinstance(value, list):
+        items = cast("list[object]", value)
+        for inner in items:
+            scribble(inner)
+        items.append("scribbled")

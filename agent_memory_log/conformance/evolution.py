@@ -1,0 +1,75 @@
+"""Promise 13, as far as events show it: types that only another program knows survive, registered ones come back typed.
+
+That data of a newer schema is refused is for the backend's own tests.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from agent_memory_log.conformance.checks import check_run, seqs_of
+from agent_memory_log.conformance.harness import Handles, Suite, contract
+from agent_memory_log.conformance.samples import AGENT, RUN, VALUES, later, said, unknown_event
+from agent_memory_log.events import decode_event, new_event
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.payloads import EventData, UnknownPayload
+from agent_memory_log.registry import register_payload
+
+
+@register_payload
+class ConformanceHandoff(EventData, frozen=True):
+    """A payload such as an application registers, with fields no built-in one has."""
+
+    event_type = "conformance.handoff"
+
+    to_agent: str
+    due: datetime | None = None
+    priority: float = 0.0
+    tags: list[str] = []  # noqa: RUF012  # msgspec copies an empty default for each struct
+    context: dict[str, JsonValue] = {}  # noqa: RUF012  # as above
+
+
+class Evolution(Suite):
+    """Tests of event types that are not built in."""
+
+    @contract
+    async def test_13_an_unknown_type_comes_back_unchanged(self, open_handle: Handles) -> None:
+        store, other = await open_handle(), await open_handle()
+        maps: list[dict[str, JsonValue]] = [
+            {},
+            {"message": "like a known one", "payload": "{}", "type": "x", "data": None, "seq": 9},
+            {name: value for name, value in VALUES.items() if name != "as deep as it may be"},
+        ]
+        given = [
+            unknown_event(),
+            *(new_event(UnknownPayload(type="model_request", data=one), timestamp=later(1)) for one in maps),
+            new_event(UnknownPayload(type="Type\x00 of \U0001f9ff $later.%", data={"a": 1}), timestamp=later(2)),
+        ]
+        await store.append_events(AGENT, RUN, *given)
+        check_run(await other.load_run(AGENT, RUN), given)
+        assert (await other.append_events(AGENT, RUN, *given)).inserted == 0
+
+    @contract
+    async def test_13_an_unknown_type_can_be_selected_and_redacted(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await store.append_events(AGENT, RUN, said("one"), unknown_event(), said("three"))
+        assert seqs_of((await store.load_run(AGENT, RUN, types=["conformance.newer"])).log) == [2]
+        await store.redact_events(AGENT, RUN, [2])
+        masked = (await store.load_run(AGENT, RUN)).log[1]
+        assert masked.data.to_map()["original_type"] == "conformance.newer"
+
+    @contract
+    async def test_13_a_registered_payload_comes_back_typed(self, open_handle: Handles) -> None:
+        store, other = await open_handle(), await open_handle()
+        payload = ConformanceHandoff(
+            to_agent="billing \x00",
+            due=datetime(2026, 1, 1, 1, 2, 3, 4, tzinfo=UTC),
+            priority=0.1,
+            tags=["a", ""],
+            context={"": [1.0, 1, 2**70], "a.b": None},
+        )
+        given = [new_event(payload), new_event(ConformanceHandoff(to_agent=""))]
+        await store.append_events(AGENT, RUN, *given)
+        snapshot = await other.load_run(AGENT, RUN, types=["conformance.handoff"])
+        check_run(snapshot, given)
+        assert decode_event(snapshot.log[0], ConformanceHandoff) == payload

@@ -1,0 +1,145 @@
+"""Promise 6, second half: a snapshot extended by what is new equals a new read, whatever happened between."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_memory_log.conformance.checks import check_same
+from agent_memory_log.conformance.harness import Handles, Suite, contract
+from agent_memory_log.conformance.samples import AGENT, RUN, later, noted, rich_event, said
+from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
+from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import Store
+
+_FILTERS: tuple[tuple[str, ...] | None, ...] = (None, ("user_message",), ("user_message", "redaction"), ("none",))
+
+
+class Extending(Suite):
+    """Tests of ``Snapshot.extend`` with what the store returns."""
+
+    @contract
+    async def test_6_extended_by_what_is_new_equals_a_new_read(self, open_handle: Handles) -> None:
+        store, other = await open_handle(), await open_handle()
+        warm = await _read(store)
+        minutes = iter((5, 3, 9, 1, 4, 4, 8, 2, 2))
+        for size in (2, 1, 0, 3):
+            for place in range(size):
+                text, time = f"{size}/{place}", later(next(minutes))
+                event = noted(text, timestamp=time) if place % 2 else said(text, timestamp=time)
+                await other.append_events(AGENT, RUN, event, meta={"a": 1})
+            warm = await _extended(store, warm)
+
+    @contract
+    async def test_6_extended_after_a_redaction_masks_what_is_named(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await store.append_events(AGENT, RUN, said("one"), noted("two"), rich_event(), said("four"))
+        warm = await _read(store)
+        await store.redact_events(AGENT, RUN, [1, 3], reason="asked")
+        warm = await _extended(store, warm)
+        await store.append_events(AGENT, RUN, said("six"), noted("seven"))
+        await store.redact_events(AGENT, RUN, [2, 6], reason="asked again")
+        warm = await _extended(store, warm)
+        await store.redact_events(AGENT, RUN, [5], reason="asked")
+        await _extended(store, warm)
+
+    @contract
+    async def test_6_extended_over_a_redacted_redaction_masks_what_it_named(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await store.append_events(AGENT, RUN, said("one"), said("two"))
+        warm = await _read(store)
+        await store.redact_events(AGENT, RUN, [1], reason="first")
+        halfway = await _extended(store, warm)
+        await store.redact_events(AGENT, RUN, [3], reason="second")
+        await _extended(store, warm)
+        await _extended(store, halfway)
+
+    @contract
+    async def test_6_extended_after_a_deletion_forgets_what_was_before(self, open_handle: Handles) -> None:
+        store, other = await open_handle(), await open_handle()
+        await store.append_events(AGENT, RUN, said("one"), noted("two"), said("three"), meta={"a": 1})
+        warm = await _read(store)
+        await other.delete_run(AGENT, RUN)
+        emptied = await _extended(store, warm)
+        await other.append_events(AGENT, RUN, said("four"), noted("five"), meta={"b": 2})
+        await _extended(store, emptied)
+        await _extended(store, warm)
+
+    @contract
+    async def test_6_pages_put_together_equal_one_read(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        for place in range(9):
+            event = noted(str(place)) if place % 3 else said(str(place), timestamp=later(-place))
+            await store.append_events(AGENT, RUN, event)
+        await store.redact_events(AGENT, RUN, [2, 4], reason="asked")
+        for types in (*_FILTERS, ("redacted",)):
+            for limit in (1, 2, 4, 20):
+                grown = await store.load_run(AGENT, RUN, types=types, limit=limit)
+                grown = await _to_the_end(store, grown, limit)
+                check_same(grown, await store.load_run(AGENT, RUN, types=types))
+
+    @contract
+    async def test_6_a_redaction_between_two_pages_masks_the_first(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await store.append_events(AGENT, RUN, *(said(str(place)) for place in range(6)))
+        for seq, types in ((1, None), (2, ("user_message",))):
+            grown = await store.load_run(AGENT, RUN, types=types, limit=3)
+            await store.redact_events(AGENT, RUN, [seq], reason="asked")
+            grown = await _to_the_end(store, grown, 2)
+            check_same(grown, await store.load_run(AGENT, RUN, types=types))
+
+    @contract
+    async def test_6_extending_leaves_the_snapshot_itself_alone(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await store.append_events(AGENT, RUN, said("one", timestamp=later(5)), said("two", timestamp=later(6)))
+        warm = await store.load_run(AGENT, RUN)
+        log, events = list(warm.log), list(warm.events)
+        await store.append_events(AGENT, RUN, said("three", timestamp=later(1)))
+        await store.redact_events(AGENT, RUN, [1])
+        for _ in range(2):
+            warm.extend(await store.load_run(AGENT, RUN, after=warm.last_seq))
+            assert (list(warm.log), list(warm.events), warm.version) == (log, events, 2)
+
+    @contract
+    async def test_6_extend_refuses_a_gap_another_filter_and_another_run(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        for run in (RUN, "other"):
+            await store.append_events(AGENT, run, said("one"), noted("two"), said("three"))
+        warm = await store.load_run(AGENT, RUN, limit=1)
+        for after in (0, 2, 3):
+            with pytest.raises(CursorOutOfRange):
+                warm.extend(await store.load_run(AGENT, RUN, after=after))
+        with pytest.raises(InvalidArgument):
+            warm.extend(await store.load_run(AGENT, RUN, after=1, types=["user_message"]))
+        with pytest.raises(InvalidArgument):
+            warm.extend(await store.load_run(AGENT, "other", after=1))
+
+
+async def _read(store: Store) -> dict[tuple[str, ...] | None, Snapshot]:
+    return {types: await store.load_run(AGENT, RUN, types=types) for types in _FILTERS}
+
+
+async def _extended(
+    store: Store, warm: dict[tuple[str, ...] | None, Snapshot]
+) -> dict[tuple[str, ...] | None, Snapshot]:
+    """Extend each snapshot, at once and page by page, and check it against a new read."""
+    grown: dict[tuple[str, ...] | None, Snapshot] = {}
+    for types, snapshot in warm.items():
+        fresh = await store.load_run(AGENT, RUN, types=types)
+        newer = await store.load_run(AGENT, RUN, after=snapshot.last_seq, types=types)
+        grown[types] = snapshot.extend(newer)
+        check_same(grown[types], fresh)
+        check_same(await _to_the_end(store, snapshot, 1), fresh)
+    return grown
+
+
+async def _to_the_end(store: Store, snapshot: Snapshot, limit: int) -> Snapshot:
+    """Extend a snapshot page by page, until there is nothing new."""
+    while True:
+        newer = await store.load_run(
+            snapshot.agent, snapshot.run, after=snapshot.last_seq, types=snapshot.types, limit=limit
+        )
+        ended = newer.last_seq >= newer.version
+        assert ended or newer.last_seq > snapshot.last_seq, "the pages do not come to an end"
+        snapshot = snapshot.extend(newer)
+        if ended:
+            return snapshot

@@ -1,0 +1,115 @@
+"""Promise 11, first half: ids are non-empty text up to 512 characters, compared exactly, and never read as a query."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from agent_memory_log.conformance.checks import all_runs, check_run
+from agent_memory_log.conformance.harness import Handles, Suite, contract
+from agent_memory_log.conformance.samples import AGENT, IDS, RUN, said
+from agent_memory_log.errors import InvalidEvent
+from agent_memory_log.events import Event
+from agent_memory_log.payloads import UserMessage
+
+_WRONG: list[Any] = ["", "a" * 513, "\U0001f9ff" * 513, "lone \ud800", None, 1, b"bytes", ["a"]]
+
+
+class Ids(Suite):
+    """Tests of agent, run and event ids."""
+
+    @contract
+    async def test_11_run_ids_are_compared_exactly(self, open_handle: Handles) -> None:
+        store, other = await open_handle(), await open_handle()
+        given = {run: said(f"in {run!r}", event_id=run) for run in IDS}
+        for run, event in given.items():
+            assert (await store.append_events(AGENT, run, event)).version == 1
+        for run, event in given.items():
+            snapshot = await other.load_run(AGENT, run)
+            check_run(snapshot, [event])
+            assert snapshot.run == run
+        assert [info.run for info in await all_runs(other)] == list(reversed(IDS))
+
+    @contract
+    async def test_11_agent_ids_are_compared_exactly(self, open_handle: Handles) -> None:
+        store, other = await open_handle(), await open_handle()
+        given = {agent: said(f"of {agent!r}") for agent in IDS}
+        for agent, event in given.items():
+            assert (await store.append_events(agent, RUN, event)).version == 1
+        for agent, event in given.items():
+            snapshot = await other.load_run(agent, RUN)
+            check_run(snapshot, [event])
+            assert snapshot.agent == agent
+            assert [(info.agent, info.run) for info in await all_runs(other, agent)] == [(agent, RUN)]
+
+    @contract
+    async def test_11_event_ids_are_compared_exactly(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        given = [said(f"event {event_id!r}", event_id=event_id) for event_id in IDS]
+        for event in given:
+            assert (await store.append_events(AGENT, RUN, event)).inserted == 1
+        check_run(await store.load_run(AGENT, RUN), given)
+        assert (await store.append_events(AGENT, RUN, *given)).inserted == 0
+
+    @contract
+    async def test_11_agent_and_run_do_not_run_together(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        names = [("a", "bc"), ("ab", "c"), ("a/b", "c"), ("a", "b/c"), ("a\x00b", "c"), ("a", "b\x00c"), ("c", "a/b")]
+        for agent, run in names:
+            assert (await store.append_events(agent, run, said(f"{agent}/{run}"))).version == 1
+        await store.delete_run("a", "b/c")
+        assert [(info.agent, info.run) for info in reversed(await all_runs(store))] == [
+            name for name in names if name != ("a", "b/c")
+        ]
+
+    @contract
+    async def test_11_erasing_one_run_touches_no_other_id(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        for run in IDS:
+            await store.append_events(AGENT, run, said("x"))
+        for run in ("%", "_", "*", "a", "$", "[]", "e\u0301"):
+            await store.delete_run(AGENT, run)
+            await store.redact_events(AGENT, "a%", [1])
+            assert (await store.load_run(AGENT, run)).events == []
+        assert len(await all_runs(store)) == len(IDS) - 7
+
+    @contract
+    async def test_11_wrong_run_and_agent_ids_are_refused_everywhere(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        names = [("agent", wrong, RUN) for wrong in _WRONG] + [("run", AGENT, wrong) for wrong in _WRONG]
+        for field, agent, run in names:
+            calls: list[Callable[[], Awaitable[object]]] = [
+                partial(store.append_events, agent, run, said("x")),
+                partial(store.load_run, agent, run),
+                partial(store.redact_events, agent, run, [1]),
+                partial(store.delete_run, agent, run),
+            ]
+            for call in calls:
+                with pytest.raises(InvalidEvent) as caught:
+                    await call()
+                assert caught.value.field == field
+        assert await all_runs(store) == []
+
+    @contract
+    async def test_11_wrong_agent_ids_are_refused_by_list_runs(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await store.append_events(AGENT, RUN, said("x"))
+        for agent in _WRONG:
+            if agent is not None:
+                with pytest.raises(InvalidEvent) as caught:
+                    await store.list_runs(agent)
+                assert caught.value.field == "agent"
+
+    @contract
+    async def test_11_wrong_event_ids_are_refused(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        message = UserMessage(message="x")
+        for event_id in _WRONG[1:]:
+            event = Event(message.event_type, said("").timestamp, message, {}, event_id)
+            with pytest.raises(InvalidEvent) as caught:
+                await store.append_events(AGENT, RUN, said("good"), event)
+            assert caught.value.field == "event_id"
+        assert (await store.load_run(AGENT, RUN)).version == 0

@@ -1,0 +1,95 @@
+"""Promise 7: what callers passed in, and what they got back, can be changed by them without touching the store."""
+
+from __future__ import annotations
+
+from agent_memory_log.conformance.checks import check_run, exact, scribble, take
+from agent_memory_log.conformance.harness import Handles, Suite, contract
+from agent_memory_log.conformance.samples import AGENT, RUN, rich_event, unknown_event
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.store import Store
+
+
+class Isolation(Suite):
+    """Tests with careless callers."""
+
+    @contract
+    async def test_7_events_passed_in_can_be_changed(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        given = [rich_event(), unknown_event()]
+        result = await store.append_events(AGENT, RUN, *given, meta=_meta())
+        scribble(given)
+        await _check(store)
+        for stored, event in zip(result.events, (rich_event(), unknown_event()), strict=True):
+            assert exact(stored.data.to_map()) == exact(event.data.to_map()), "the result shares what was passed in"
+
+    @contract
+    async def test_7_meta_passed_in_can_be_changed(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        meta = _meta()
+        await store.append_events(AGENT, RUN, rich_event(), unknown_event(), meta=meta)
+        scribble(meta)
+        await _check(store)
+
+    @contract
+    async def test_7_what_append_returned_can_be_changed(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        result = await store.append_events(AGENT, RUN, rich_event(), unknown_event(), meta=_meta())
+        scribble(result)
+        for event in result.events:
+            scribble(event)
+        await _check(store)
+
+    @contract
+    async def test_7_what_a_repeated_append_returned_can_be_changed(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await store.append_events(AGENT, RUN, rich_event(), unknown_event(), meta=_meta())
+        for _ in range(2):
+            result = await store.append_events(AGENT, RUN, rich_event(), unknown_event())
+            assert result.inserted == 0
+            for event in result.events:
+                scribble(event)
+        await _check(store)
+
+    @contract
+    async def test_7_what_load_returned_can_be_changed(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await store.append_events(AGENT, RUN, rich_event(), unknown_event(), meta=_meta())
+        snapshots = [await store.load_run(AGENT, RUN) for _ in range(2)]
+        for event in snapshots[0].log:
+            scribble(event)
+        scribble(snapshots[0].meta)
+        check_run(snapshots[1], [rich_event(), unknown_event()])
+        await _check(store)
+
+    @contract
+    async def test_7_what_list_runs_returned_can_be_changed(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await store.append_events(AGENT, RUN, rich_event(), unknown_event(), meta=_meta())
+        for info in (await store.list_runs()).runs:
+            scribble(info.meta)
+        await _check(store)
+
+    @contract
+    async def test_7_what_follow_delivered_can_be_changed(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await store.append_events(AGENT, RUN, rich_event(), unknown_event(), meta=_meta())
+        events = store.follow(AGENT, RUN)
+        for event in await take(events, 2):
+            scribble(event)
+        await events.aclose()
+        await _check(store)
+
+
+def _meta() -> dict[str, JsonValue]:
+    return {"session": "s-1", "nested": {"list": [{}]}}
+
+
+async def _check(store: Store) -> None:
+    """The run is as it was appended, whichever way it is read."""
+    given = [rich_event(), unknown_event()]
+    snapshot = await store.load_run(AGENT, RUN)
+    check_run(snapshot, given)
+    assert exact(snapshot.meta) == exact(_meta())
+    assert [exact(info.meta) for info in (await store.list_runs()).runs] == [exact(_meta())]
+    again = await store.append_events(AGENT, RUN, *given)
+    assert again.inserted == 0

@@ -1,0 +1,140 @@
+"""``list_runs``: which runs it lists, in what order, page by page."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from agent_memory_log.conformance.checks import all_runs
+from agent_memory_log.conformance.harness import Handles, Suite, contract
+from agent_memory_log.conformance.samples import AGENT, RUN, said
+from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
+from agent_memory_log.store import RunInfo, Store
+
+
+class Listing(Suite):
+    """Tests of ``list_runs``."""
+
+    @contract
+    async def test_15_an_empty_store_lists_nothing(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await store.load_run(AGENT, RUN)
+        page = await store.list_runs()
+        assert (page.runs, page.cursor) == ((), None)
+
+    @contract
+    async def test_15_a_run_is_described(self, open_handle: Handles) -> None:
+        store, other = await open_handle(), await open_handle()
+        await store.append_events(AGENT, RUN, said("one"), said("two"), meta={"a": [1.0]})
+        (info,) = (await other.list_runs()).runs
+        assert (info.agent, info.run, info.version, info.event_count) == (AGENT, RUN, 2, 2)
+        assert info.meta == {"a": [1.0]}
+        assert info.created.utcoffset() == timedelta(0)
+        await other.redact_events(AGENT, RUN, [1])
+        await store.append_events(AGENT, RUN, said("four"))
+        (later,) = (await other.list_runs()).runs
+        assert (later.version, later.event_count, later.created, later.meta) == (4, 4, info.created, info.meta)
+
+    @contract
+    async def test_15_the_count_and_version_of_a_run_that_does_not_begin_at_1(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await store.append_events(AGENT, RUN, said("one"), said("two"))
+        await store.delete_run(AGENT, RUN)
+        await store.append_events(AGENT, RUN, said("three"))
+        await store.append_events(AGENT, "imported", said("one"), said("two"), first_seq=8)
+        assert [(info.version, info.event_count) for info in await all_runs(store)] == [(9, 2), (3, 1)]
+
+    @contract
+    async def test_15_runs_are_listed_newest_created_first(self, open_handle: Handles) -> None:
+        store, other = await open_handle(), await open_handle()
+        runs = ["m", "b", "z", "a", "k"]
+        for place, run in enumerate(runs):
+            await (store, other)[place % 2].append_events(f"agent-{place % 3}", run, said(run))
+        await store.append_events("agent-0", "m", said("the oldest run gets the newest event"))
+        for handle in (store, other):
+            assert _names(await all_runs(handle)) == list(reversed(runs))
+
+    @contract
+    async def test_15_a_run_deleted_and_created_anew_is_the_newest(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        for run in ("a", "b", "c"):
+            await store.append_events(AGENT, run, said(run))
+        await store.delete_run(AGENT, "a")
+        assert _names(await all_runs(store)) == ["c", "b"]
+        await store.append_events(AGENT, "a", said("again"))
+        assert _names(await all_runs(store)) == ["a", "c", "b"]
+
+    @contract
+    async def test_15_pages_lose_and_repeat_nothing(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        runs = [f"run-{number}" for number in range(10)]
+        for run in runs:
+            await store.append_events(AGENT, run, said(run))
+        for limit in (1, 3, 5, 9, 10, 11, 1000):
+            assert _names(await all_runs(store, limit=limit)) == list(reversed(runs))
+            page = await store.list_runs(limit=limit)
+            assert len(page.runs) == min(limit, 10)
+            assert (page.cursor is None) == (limit >= 10)
+
+    @contract
+    async def test_15_pages_are_not_disturbed_by_what_happens_between(self, open_handle: Handles) -> None:
+        store, other = await open_handle(), await open_handle()
+        for number in range(9):
+            await store.append_events(AGENT, str(number), said("x"))
+        names: list[str] = []
+        cursor: str | None = None
+        for round_ in range(3):
+            page = await store.list_runs(limit=3, cursor=cursor)
+            names += _names(page.runs)
+            cursor = page.cursor
+            await other.append_events(AGENT, f"new {round_}", said("x"))
+            await other.append_events(AGENT, "0", said("more"))
+            if round_ == 0:
+                await other.delete_run(AGENT, "8")
+                await other.delete_run(AGENT, "4")
+        assert names == ["8", "7", "6", "5", "3", "2", "1", "0"]
+
+    @contract
+    async def test_15_the_runs_of_one_agent(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        for number in range(8):
+            await store.append_events(f"agent-{number % 2}", str(number), said("x"))
+        for limit in (1, 2, 50):
+            assert _names(await all_runs(store, "agent-1", limit=limit)) == ["7", "5", "3", "1"]
+        assert await all_runs(store, "agent-2") == []
+
+    @contract
+    async def test_15_the_librarys_own_runs_are_left_out_unless_asked_for(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        for agent in ("a", "@b", "c@", "@d", "e"):
+            await store.append_events(agent, agent, said("x"))
+        for limit in (1, 2, 50):
+            assert _names(await all_runs(store, limit=limit)) == ["e", "c@", "a"]
+            assert _names(await all_runs(store, limit=limit, include_reserved=True)) == ["e", "@d", "c@", "@b", "a"]
+        assert _names(await all_runs(store, "@b")) == ["@b"]
+
+    @contract
+    async def test_15_a_cursor_that_is_none_is_refused(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await _two_runs(store)
+        for cursor in ("", "x", "nonsense", "0", "-1", "eyJ9", "\u00e9", "\ud800", "' OR 1=1 --"):
+            with pytest.raises(CursorOutOfRange):
+                await store.list_runs(cursor=cursor)
+
+    @contract
+    async def test_15_a_limit_below_1_is_refused(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await _two_runs(store)
+        for limit in (0, -1, True, 1.0, "1", None):
+            with pytest.raises(InvalidArgument):
+                await store.list_runs(limit=limit)  # type: ignore[arg-type]  # that is the point
+
+
+async def _two_runs(store: Store) -> None:
+    for run in ("a", "b"):
+        await store.append_events(AGENT, run, said(run))
+
+
+def _names(runs: list[RunInfo] | tuple[RunInfo, ...]) -> list[str]:
+    return [info.run for info in runs]

@@ -1,0 +1,207 @@
+"""Promises 10 and 11, second half: what cannot be stored is refused, the field named and nothing written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import pytest
+
+from agent_memory_log.backend import MAX_LABEL_KEY_LENGTH, MAX_LABELS
+from agent_memory_log.conformance.checks import all_runs
+from agent_memory_log.conformance.harness import Handles, Suite, contract
+from agent_memory_log.conformance.samples import AGENT, NOON, RUN, nested, said
+from agent_memory_log.errors import InvalidEvent
+from agent_memory_log.events import Event, new_event
+from agent_memory_log.jsonvalue import MAX_DEPTH, MAX_INT_DIGITS, JsonValue
+from agent_memory_log.payloads import (
+    Bounds,
+    EventData,
+    PlannerNote,
+    RetryHint,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolTelemetry,
+    UnknownPayload,
+    UserMessage,
+)
+
+_LONE = "lone \udc00 surrogate"
+
+
+class Refusals(Suite):
+    """Tests of what must not be stored."""
+
+    @contract
+    async def test_10_lone_surrogates_in_payloads_are_refused(self, open_handle: Handles) -> None:
+        hint = RetryHint(message=_LONE)
+        await _refused(
+            open_handle,
+            ("data.message", lambda: said(_LONE)),
+            ("data.structured", lambda: said("", structured=_LONE)),
+            ("data.structured.a[1].b", lambda: said("", structured={"a": [0, {"b": _LONE}]})),
+            ("data.structured.a", lambda: said("", structured={"a": {_LONE: 1}})),
+            ("data.note", lambda: new_event(PlannerNote(note=_LONE))),
+            ("data.tool_name", lambda: new_event(ToolCall(tool_call_id="", tool_name=_LONE))),
+            ("data.payload_json", lambda: new_event(ToolCall(tool_call_id="", tool_name="", payload_json=_LONE))),
+            ("data.server_data", lambda: _result(server_data=_LONE)),
+            ("data.retry_hint", lambda: _result(retry_hint=hint)),
+            ("data.bounds", lambda: _result(bounds=Bounds(next_cursor=_LONE))),
+            ("data.telemetry", lambda: _result(telemetry=ToolTelemetry(extra={"a": [_LONE]}))),
+            ("data.missing_fields", lambda: new_event(RetryHint(missing_fields=("a", _LONE)))),
+            ("data.a", lambda: new_event(UnknownPayload(type="conformance.newer", data={"a": _LONE}))),
+            ("data", lambda: new_event(UnknownPayload(type="conformance.newer", data={_LONE: 1}))),
+        )
+
+    @contract
+    async def test_10_numbers_json_cannot_write_are_refused(self, open_handle: Handles) -> None:
+        cases: list[tuple[str, Callable[[], Event]]] = []
+        for number in (float("nan"), float("inf"), float("-inf")):
+            as_map: dict[str, JsonValue] = {"a": [number]}
+            cases += [
+                ("data.structured", partial(said, "", structured=number)),
+                ("data.structured.a[0]", partial(said, "", structured=as_map)),
+                ("data.telemetry", partial(_result, telemetry=ToolTelemetry(extra=as_map))),
+                ("data.prior_input", partial(new_event, RetryHint(prior_input=as_map))),
+                ("data.a", partial(new_event, UnknownPayload(type="conformance.newer", data=as_map))),
+            ]
+        cases.append(("data.structured", lambda: said("", structured=10**MAX_INT_DIGITS)))
+        await _refused(open_handle, *cases)
+
+    @contract
+    async def test_10_nesting_deeper_than_stated_is_refused(self, open_handle: Handles) -> None:
+        await _refused(
+            open_handle,
+            ("data.structured", lambda: said("", structured=nested(MAX_DEPTH + 1))),
+            ("data.structured", lambda: said("", structured=nested(5000))),
+            ("data.example_input", lambda: new_event(RetryHint(example_input={"a": nested(MAX_DEPTH)}))),
+            ("data", lambda: new_event(UnknownPayload(type="conformance.newer", data={"a": nested(MAX_DEPTH)}))),
+        )
+
+    @contract
+    async def test_10_wrong_types_in_payload_fields_are_refused(self, open_handle: Handles) -> None:
+        anything: list[Any] = [3, None, b"bytes", ["text"], 1.5, True]
+        await _refused(
+            open_handle,
+            *(("data.message", partial(new_event, UserMessage(message=wrong))) for wrong in anything),
+            *(
+                ("data.expected_children_total", partial(_call, expected_children_total=wrong))
+                for wrong in ("3", 1.5, True, None, 2**63, -(2**63) - 1)
+            ),
+            *(("data.structured", partial(said, "", structured=wrong)) for wrong in _not_json()),
+            ("data.final", lambda: _thinking(final=1)),
+            ("data.redacted", lambda: _thinking(redacted="text")),
+            ("data.bounds", lambda: _result(bounds={"Returned": 1, "Total": "many"})),
+            ("data.bounds", lambda: _result(bounds=Bounds(total="many"))),  # type: ignore[arg-type]  # that is the point
+            ("data.telemetry", lambda: _result(telemetry=ToolTelemetry(extra=[1]))),  # type: ignore[arg-type]  # that is the point
+        )
+
+    @contract
+    async def test_10_what_is_no_event_is_refused(self, open_handle: Handles) -> None:
+        message: Any = UserMessage(message="x")
+        no_payload: Any = {"message": "x"}
+        no_time: Any = "2026-01-01T00:00:00Z"
+        no_map: Any = [1]
+
+        class Unregistered(EventData, frozen=True):
+            event_type = "conformance.unregistered"
+
+        await _refused(
+            open_handle,
+            ("", lambda: message),
+            ("", lambda: no_payload),
+            ("data", lambda: Event("user_message", NOON, no_payload)),
+            ("data", lambda: Event("conformance.unregistered", NOON, Unregistered())),
+            ("data", lambda: Event("x", NOON, UnknownPayload(type="x", data=no_map))),
+            ("type", lambda: Event("planner_note", NOON, message)),
+            ("type", lambda: Event("planner_note", NOON, UnknownPayload(type="planner_note", data={}))),
+            ("type", lambda: Event("", NOON, UnknownPayload(type="", data={}))),
+            ("timestamp", lambda: Event("user_message", no_time, message)),
+        )
+
+    @contract
+    async def test_10_times_without_a_place_in_utc_are_refused(self, open_handle: Handles) -> None:
+        message = UserMessage(message="x")
+        first = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
+        last = datetime(9999, 12, 31, 23, 59, tzinfo=timezone(-timedelta(hours=1)))
+        naive = datetime(2026, 1, 1, tzinfo=UTC).replace(tzinfo=None)
+        await _refused(
+            open_handle,
+            *(("timestamp", partial(Event, "user_message", time, message)) for time in (naive, first, last)),
+        )
+
+    @contract
+    async def test_11_labels_are_text_to_text_within_limits(self, open_handle: Handles) -> None:
+        wrong: list[Any] = [{"a": 1}, {"a": None}, {1: "a"}, {"a": b"b"}, [("a", "b")], "ab"]
+        message = UserMessage(message="x")
+        await _refused(
+            open_handle,
+            *(("labels", partial(Event, "user_message", NOON, message, one)) for one in wrong),
+            ("labels.a", lambda: said("", labels={"a": _LONE})),
+            ("labels", lambda: said("", labels={_LONE: "a"})),
+            ("labels", lambda: said("", labels={str(number): "" for number in range(MAX_LABELS + 1)})),
+            ("labels", lambda: said("", labels={"k" * (MAX_LABEL_KEY_LENGTH + 1): ""})),
+        )
+
+    @contract
+    async def test_10_a_meta_that_is_not_json_is_refused(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        wrong: list[tuple[str, Any]] = [
+            ("meta.a", {"a": _LONE}),
+            ("meta", {_LONE: 1}),
+            ("meta.a[0]", {"a": [float("nan")]}),
+            ("meta", {"a": nested(MAX_DEPTH)}),
+            ("meta", {1: "a"}),
+            ("meta", [1]),
+            *(("meta.a", {"a": value}) for value in _not_json()),
+        ]
+        for field, meta in wrong:
+            with pytest.raises(InvalidEvent) as caught:
+                await store.append_events(AGENT, RUN, said("x"), meta=meta)
+            assert caught.value.field.startswith(field)
+        assert (await store.load_run(AGENT, RUN)).version == 0
+
+    @contract
+    async def test_10_a_reason_that_is_no_text_is_refused(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        await store.append_events(AGENT, RUN, said("one"))
+        wrong: list[Any] = [_LONE, 3, None, b"x"]
+        for reason in wrong:
+            with pytest.raises(InvalidEvent) as caught:
+                await store.redact_events(AGENT, RUN, [1], reason=reason)
+            assert "reason" in caught.value.field
+        snapshot = await store.load_run(AGENT, RUN)
+        assert [event.type for event in snapshot.log] == ["user_message"]
+
+
+async def _refused(open_handle: Handles, *cases: tuple[str, Callable[[], Event]]) -> None:
+    """Each event is refused with the field named, in a new run and in one that holds events, and nothing changes."""
+    store = await open_handle()
+    await store.append_events(AGENT, RUN, said("there"))
+    for field, make in cases:
+        for run in (RUN, "new"):
+            with pytest.raises(InvalidEvent) as caught:
+                await store.append_events(AGENT, run, make(), meta={"a": 1})
+            assert caught.value.field.startswith(field), f"{caught.value} names {caught.value.field!r}, not {field!r}"
+    assert [(info.run, info.version) for info in await all_runs(store)] == [(RUN, 1)]
+    assert (await store.load_run(AGENT, "new")).version == 0
+
+
+def _not_json() -> list[Any]:
+    return [b"bytes", {1: "a"}, {"a": {1, 2}}, [object()], [Decimal(1)], NOON, {None: 1}, [1j]]
+
+
+def _result(**fields: Any) -> Event:  # noqa: ANN401  # wrong types are the point
+    return new_event(ToolResult(tool_call_id="", tool_name="", **fields))
+
+
+def _call(**fields: Any) -> Event:  # noqa: ANN401  # wrong types are the point
+    return new_event(ToolCall(tool_call_id="", tool_name="", **fields))
+
+
+def _thinking(**fields: Any) -> Event:  # noqa: ANN401  # wrong types are the point
+    return new_event(Thinking(**fields))

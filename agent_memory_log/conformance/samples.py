@@ -1,0 +1,253 @@
+"""The events and values the tests store. Those that try the limits of content are here too, named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta, timezone
+
+from agent_memory_log.events import Event, new_event
+from agent_memory_log.jsonvalue import MAX_DEPTH, JsonValue
+from agent_memory_log.payloads import (
+    Annotation,
+    AssistantMessage,
+    Bounds,
+    PlannerNote,
+    RetryHint,
+    SystemMessage,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolTelemetry,
+    UnknownPayload,
+    UserMessage,
+)
+
+AGENT = "agent"
+RUN = "run"
+
+NOON = datetime(2021, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
+
+
+def said(
+    text: str,
+    *,
+    event_id: str | None = None,
+    timestamp: datetime | None = None,
+    labels: Mapping[str, str] | None = None,
+    structured: JsonValue = None,
+) -> Event:
+    """A user message."""
+    return new_event(
+        UserMessage(message=text, structured=structured), timestamp=timestamp, labels=labels, event_id=event_id
+    )
+
+
+def noted(text: str, *, event_id: str | None = None, timestamp: datetime | None = None) -> Event:
+    """A planner note."""
+    return new_event(PlannerNote(note=text), timestamp=timestamp, event_id=event_id)
+
+
+def later(minutes: int) -> datetime:
+    """A time so many minutes after noon, or before it."""
+    return NOON + timedelta(minutes=minutes)
+
+
+def rich_event() -> Event:
+    """An event with everything in it that a caller could change; equal each time."""
+    return new_event(
+        ToolResult(
+            tool_call_id="tc-1",
+            tool_name="orders.find",
+            result_json='{"order": 7}',
+            bounds=Bounds(returned=1, total=0, next_cursor="n"),
+            telemetry=ToolTelemetry(model="m", extra={"steps": [1, {"deep": []}]}),
+            retry_hint=RetryHint(
+                reason="timeout", missing_fields=("a",), example_input={"a": [1]}, prior_input={"b": {}}
+            ),
+            structured={"list": [{"inner": {}}], "map": {"key": [1]}},
+        ),
+        timestamp=NOON,
+        labels={"role": "tool"},
+        event_id="rich",
+    )
+
+
+def unknown_event() -> Event:
+    """An event of a type this release does not know; equal each time."""
+    return new_event(
+        UnknownPayload(type="conformance.newer", data={"list": [{"x": None}], "": "empty", "Type": {"a": [1.0, 1]}}),
+        timestamp=NOON,
+        labels={"from": "later"},
+        event_id="unknown",
+    )
+
+
+def every_payload() -> list[Event]:
+    """An event of each built-in type with all fields set, and one with as few as it may have."""
+    hint = RetryHint(
+        reason="rate_limited",
+        tool="t",
+        restrict_to_tool=True,
+        missing_fields=("a", "b"),
+        example_input={"a": 1},
+        prior_input={},
+        clarifying_question="which?",
+        message="again",
+    )
+    payloads = [
+        UserMessage(message="hello", structured={"content": None}),
+        UserMessage(),
+        AssistantMessage(message="", structured=[]),
+        AssistantMessage(structured=False),
+        SystemMessage(message="be brief", structured=0),
+        ToolCall(
+            tool_call_id="tc-1",
+            tool_name="find",
+            parent_tool_call_id="tc-0",
+            payload_json='{"q": 1.0}',
+            queue="fast",
+            expected_children_total=2**63 - 1,
+            structured={"openai": {"type": "function"}},
+        ),
+        ToolCall(tool_call_id="", tool_name=""),
+        ToolResult(
+            tool_call_id="tc-1",
+            tool_name="find",
+            parent_tool_call_id="tc-0",
+            result_json="[1]",
+            server_data='{"secret": 1}',
+            preview="one",
+            bounds=Bounds(returned=1, total=0, truncated=True, next_cursor="", refinement_hint="less"),
+            duration_ns=-(2**63),
+            telemetry=ToolTelemetry(duration_ms=3, tokens_used=4, model="m", extra={}),
+            retry_hint=hint,
+            error_message="too slow",
+            structured="",
+        ),
+        ToolResult(tool_call_id="", tool_name="", bounds=Bounds(), telemetry=ToolTelemetry(), retry_hint=RetryHint()),
+        PlannerNote(note=""),
+        Thinking(text="hm", signature="sig==", redacted=bytes(range(256)), content_index=3, final=True),
+        Thinking(),
+        hint,
+        RetryHint(),
+        Annotation(message="seen"),
+        Annotation(),
+    ]
+    return [new_event(payload, timestamp=later(place)) for place, payload in enumerate(payloads)]
+
+
+TEXTS: dict[str, str] = {
+    "empty": "",
+    "white space": " \t\r\n ",
+    "a NUL alone": "\x00",
+    "NUL in the middle": "before\x00after",
+    "all ASCII": "".join(map(chr, range(128))),
+    "astral": "\U0001f9ff \U00010000 \U0010ffff",
+    "combining": "e\u0301 \u00e9 \u212b \ufb01",
+    "right to left": "\u202eabc\u202c \u05d0\u0627",
+    "noncharacters": "\ufffe \uffff \ufdd0 \ufeff",
+    "line separators": "\u2028 \u2029 \x85 \x0b",
+    "quotes": 'it\'s "quoted" `here` \\ -- ; DROP TABLE events',
+    "placeholders": "%s %(a)s ? :name $1 {0} ${HOME}",
+    "JSON in text": '{"a": "\\u0000\\ud800", "b": [1.0]}',
+    "a number": "1e400",
+    "null": "null",
+}
+"""Texts that have come back changed from some store."""
+
+
+def nested(depth: int) -> JsonValue:
+    """Lists and maps in turn, so many levels deep."""
+    value: JsonValue = [] if depth % 2 else {}
+    for level in range(depth - 1, 0, -1):
+        value = [value] if level % 2 else {"a": value}
+    return value
+
+
+VALUES: dict[str, JsonValue] = {
+    "false": False,
+    "zero": 0,
+    "empty text": "",
+    "empty list": [],
+    "empty map": {},
+    "one of each one": [1, 1.0, True, "1", [1], {"1": 1}],
+    "zeros": [0, 0.0, -0.0, False, None],
+    "64 bits": [2**63 - 1, -(2**63), 2**63, 2**64 - 1],
+    "beyond 64 bits": [2**64, -(2**63) - 1, 10**40, -(10**400)],
+    "beyond a float": [2**53 + 1, 9007199254740993],
+    "floats": [0.1, 1e22, 1.5e300, 5e-324, 1.7976931348623157e308, -2.5, 123456789.12345678],
+    "keys": {"": 1, "$set": 2, "a.b": 3, ".": 4, "$": 5, "\x00": 6, "\U0001f9ff": 7, "_id": 8, " ": 9, "__proto__": 10},
+    "keys that differ little": {"a": 1, "A": 2, "a ": 3, "e\u0301": 4, "\u00e9": 5},
+    "keys inside keys": {"$or": [{"a.b": {"$c": {"": {}}}}]},
+    "BSON and JSON dialects": {
+        "$oid": "0" * 24,
+        "$date": 0,
+        "$numberLong": "1",
+        "$binary": {"base64": "", "subType": "0"},
+    },
+    "texts": list(TEXTS.values()),
+    "as deep as it may be": nested(MAX_DEPTH),
+    "many items": list(range(10_000)),
+    "nulls": [None, {"a": None}],
+}
+"""JSON values that have come back changed from some store."""
+
+TIMES: dict[str, datetime] = {
+    "the first": datetime(1, 1, 1, tzinfo=UTC),
+    "the last": datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    "the epoch": datetime(1970, 1, 1, tzinfo=UTC),
+    "before the epoch": datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC),
+    "one microsecond": datetime(2026, 1, 1, 0, 0, 0, 1, tzinfo=UTC),
+    "most microseconds": datetime(2026, 1, 1, 0, 0, 0, 999999, tzinfo=UTC),
+    "odd microseconds": datetime(2038, 1, 19, 3, 14, 8, 123457, tzinfo=UTC),
+    "a leap day": datetime(2024, 2, 29, 23, 59, 59, 999, tzinfo=UTC),
+    "half an hour east": datetime(2026, 5, 1, 1, 2, 3, 4, tzinfo=timezone(timedelta(hours=5, minutes=30))),
+    "an odd offset": datetime(1900, 5, 1, 1, 2, 3, 4, tzinfo=timezone(-timedelta(hours=2, minutes=3, seconds=4))),
+}
+"""Times that have come back changed from some store."""
+
+IDS = (
+    "a",
+    "A",
+    "a ",
+    " a",
+    "a\t",
+    "a\n",
+    "a\x00",
+    "a\x00b",
+    "e\u0301",
+    "\u00e9",
+    "\uff41",
+    "\u00df",
+    "ss",
+    "\u0131",
+    "i",
+    "I",
+    "\U0001f9ff",
+    "%",
+    "_",
+    "*",
+    "?",
+    "a%",
+    "$",
+    "$a",
+    "a.b",
+    "a/b",
+    "a%2Fb",
+    "../a",
+    "a'b",
+    'a"b',
+    "a\\b",
+    "a;b --",
+    "{}",
+    "[]",
+    "null",
+    "0",
+    "00",
+    "0.0",
+    " ",
+    "a" * 511,
+    "a" * 512,
+    "\U0001f9ff" * 512,
+)
+"""Ids that some store has taken for one another, or for something else than text."""

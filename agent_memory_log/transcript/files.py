@@ -1,0 +1,82 @@
+"""Files of chat transcripts, one JSON object with ``messages`` a line, and their way into a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple, cast
+
+from agent_memory_log.errors import DecodeError
+from agent_memory_log.events import Event
+from agent_memory_log.fields import describe
+from agent_memory_log.importing import RunImport, decode_line
+from agent_memory_log.jsonvalue import JsonValue, encode_json
+from agent_memory_log.store import AppendResult, Store
+from agent_memory_log.transcript.providers import parse
+
+
+class ChatLine(NamedTuple):
+    """A conversation read from a line of a file.
+
+    - ``line``: the line's number, from 1.
+    - ``run``: the text of its ``run`` field, None when it has none.
+    - ``messages``: its ``messages``, all of them maps.
+    - ``extra``: its other fields; they make the run's ``meta``.
+    """
+
+    line: int
+    run: str | None
+    messages: list[dict[str, JsonValue]]
+    extra: dict[str, JsonValue]
+
+
+def read_chat_lines(lines: Iterable[bytes | str]) -> Iterator[ChatLine]:
+    """Read conversations, one JSON object with ``messages`` a line; empty lines are passed over.
+
+    Lines are read as they are asked for. Raises ``DecodeError`` naming the line.
+
+        for line, run, messages, extra in read_chat_lines(open("runs.jsonl", "rb")): ...
+    """
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        found = decode_line(text, number)
+        messages = found.pop("messages", None)
+        if not isinstance(messages, list):
+            raise DecodeError(f"line {number}: messages must be a list, found {describe(messages)}")
+        for index, message in enumerate(messages):
+            if not isinstance(message, dict):
+                raise DecodeError(f"line {number}: messages[{index}] must be a map, found {describe(message)}")
+        name = found.get("run")
+        run = name if isinstance(name, str) and name else None
+        if run is not None:
+            del found["run"]
+        yield ChatLine(number, run, cast("list[dict[str, JsonValue]]", messages), found)
+
+
+async def import_transcript(
+    store: Store,
+    agent: str,
+    run: str,
+    messages: Iterable[Mapping[str, JsonValue]],
+    provider: str,
+    *,
+    meta: Mapping[str, JsonValue] | None = None,
+) -> AppendResult:
+    """Append a provider's ``messages`` to a run, in batches, so that a conversation may be of any length.
+
+    Importing again stores nothing, importing once the conversation has grown what is new, and an import that was
+    interrupted goes on when it is repeated. ``meta`` is kept with the run if this creates it. The result is as of one
+    append of all the events.
+
+    Raises what ``parse`` and ``append_events`` raise; ``EventConflict`` means the run holds another conversation.
+    """
+    importing = RunImport(store, agent, run, meta=meta)
+    stored: list[Event] = []
+    for index, event in enumerate(parse(messages, provider, source=run), 1):
+        importing.add(event, size=len(encode_json(event.data)), where=f"event {index} of the transcript")
+        if importing.full:
+            stored += await importing.flush()
+    stored += await importing.flush()
+    if not stored:
+        return await store.append_events(agent, run)
+    return AppendResult(importing.version, importing.inserted, tuple(stored))

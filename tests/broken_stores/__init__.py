@@ -1,0 +1,36 @@
+"""Stores that each break one promise: the proof that the contract suite can fail.
+
+Each class is an in-memory store with one defect, and names the tests that must catch it. A module holds the defects of
+one part of the contract; ``base.py`` has what they are made from.
+"""
+
+from tests.broken_stores import (  # the modules register their defects
+    appending,
+    erasing,
+    following,
+    handles,
+    identifying,
+    isolating,
+    listing,
+    loading,
+    losing,
+    refusing,
+    repeating,
+)
+from tests.broken_stores.base import DEFECTS, Defect
+
+__all__ = [
+    "DEFECTS",
+    "Defect",
+    "appending",
+    "erasing",
+    "following",
+    "handles",
+    "identifying",
+    "isolating",
+    "listing",
+    "loading",
+    "losing",
+    "refusing",
+    "repeating",
+]

@@ -1,0 +1,179 @@
+"""What a broken store is made from: the in-memory store with a hook before and after each operation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from agent_memory_log import AppendResult, Event, JsonValue, RunPage, Snapshot
+from agent_memory_log.conformance import OpenHandle
+from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
+from agent_memory_log_inmem.data import MemoryData
+
+
+class Defect(msgspec.Struct, frozen=True):
+    """A broken store, and the names of the tests that must fail on it."""
+
+    store: type[MemoryStore | SyncMemoryStore]
+    caught_by: tuple[str, ...]
+
+    def open_handle(self) -> OpenHandle:
+        """What the fixture of the same name gives, on new data."""
+        data = SharedData()
+        return lambda: self.store(data)
+
+
+DEFECTS: list[Defect] = []
+
+_Store = TypeVar("_Store", bound=type[MemoryStore | SyncMemoryStore])
+
+
+def caught_by(*tests: str) -> Callable[[_Store], _Store]:
+    """Register a broken store with the tests that must fail on it."""
+
+    def register(store: _Store) -> _Store:
+        DEFECTS.append(Defect(store, tests))
+        return store
+
+    return register
+
+
+class SharedData(MemoryData):
+    """Data with notes beside it, for defects that span handles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.notes: dict[object, Any] = {}
+
+
+class Append(msgspec.Struct):
+    """The arguments of ``append_events``."""
+
+    agent: str
+    run: str
+    events: tuple[Event, ...]
+    expected_version: int | None = None
+    meta: Mapping[str, JsonValue] | None = None
+    first_seq: int | None = None
+
+
+class Load(msgspec.Struct):
+    """The arguments of ``load_run``."""
+
+    agent: str
+    run: str
+    after: int = 0
+    types: Iterable[str] | None = None
+    limit: int | None = None
+
+
+class Listing(msgspec.Struct):
+    """The arguments of ``list_runs``."""
+
+    agent: str | None
+    limit: int = 50
+    cursor: str | None = None
+    include_reserved: bool = False
+
+
+class BrokenStore(MemoryStore):
+    """A store that is sound until a subclass overrides ``appending``, ``loading`` or ``listing``, or a method."""
+
+    async def append_events(
+        self,
+        agent: str,
+        run: str,
+        *events: Event,
+        expected_version: int | None = None,
+        meta: Mapping[str, JsonValue] | None = None,
+        first_seq: int | None = None,
+    ) -> AppendResult:
+        return await self.appending(Append(agent, run, events, expected_version, meta, first_seq))
+
+    async def appending(self, append: Append) -> AppendResult:
+        return await MemoryStore.append_events(
+            self,
+            append.agent,
+            append.run,
+            *append.events,
+            expected_version=append.expected_version,
+            meta=append.meta,
+            first_seq=append.first_seq,
+        )
+
+    async def load_run(
+        self,
+        agent: str,
+        run: str,
+        *,
+        after: int = 0,
+        types: Iterable[str] | None = None,
+        limit: int | None = None,
+    ) -> Snapshot:
+        return await self.loading(Load(agent, run, after, types, limit))
+
+    async def loading(self, load: Load) -> Snapshot:
+        return await MemoryStore.load_run(
+            self, load.agent, load.run, after=load.after, types=load.types, limit=load.limit
+        )
+
+    async def list_runs(
+        self,
+        agent: str | None = None,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        include_reserved: bool = False,
+    ) -> RunPage:
+        return await self.listing(Listing(agent, limit, cursor, include_reserved))
+
+    async def listing(self, listing: Listing) -> RunPage:
+        return await MemoryStore.list_runs(
+            self,
+            listing.agent,
+            limit=listing.limit,
+            cursor=listing.cursor,
+            include_reserved=listing.include_reserved,
+        )
+
+    @property
+    def notes(self) -> dict[object, Any]:
+        """What all handles on the data share."""
+        assert isinstance(self._data, SharedData)
+        return self._data.notes
+
+    async def read(self, agent: str, run: str) -> Snapshot:
+        """The run as it is."""
+        return await MemoryStore.load_run(self, agent, run)
+
+    def followed(self, agent: str, run: str, after: int = 0) -> AsyncGenerator[Event]:
+        """The run's events as they should be delivered."""
+        return MemoryStore.follow(self, agent, run, after=after)
+
+
+def remade(
+    snapshot: Snapshot, log: Iterable[Event] | None = None, *, kind: type[Snapshot] = Snapshot, **changes: Any
+) -> Snapshot:
+    """A snapshot with some of it changed."""
+    fields: dict[str, Any] = {
+        name: getattr(snapshot, name)
+        for name in ("version", "last_seq", "meta", "after", "types", "first_seq", "redactions")
+    }
+    kept = snapshot.log if log is None else log
+    return kind(snapshot.agent, snapshot.run, list(kept), **{**fields, **changes})
+
+
+def with_data(event: Event, change: Callable[[Any], Any]) -> Event:
+    """An event with every value of its data passed through ``change``, the innermost first."""
+    built = event.to_map()
+    return Event.from_map({**built, "data": _changed(built["data"], change)})
+
+
+def _changed(value: JsonValue, change: Callable[[Any], Any]) -> Any:
+    if isinstance(value, dict):
+        return change({key: _changed(inner, change) for key, inner in value.items()})
+    if isinstance(value, list):
+        return change([_changed(inner, change) for inner in value])
+    return change(value)

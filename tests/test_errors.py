@@ -1,0 +1,99 @@
+"""The tree of errors: as it is drawn, with stable codes, and whole after a trip to another process."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+
+import pytest
+
+import agent_memory_log
+from agent_memory_log import errors
+from agent_memory_log.errors import AgentMemoryLogError
+
+ALL: list[type[AgentMemoryLogError]] = [
+    AgentMemoryLogError,
+    *(
+        kind
+        for kind in vars(errors).values()
+        if isinstance(kind, type) and issubclass(kind, AgentMemoryLogError) and kind is not AgentMemoryLogError
+    ),
+]
+
+CODES = {
+    "AgentMemoryLogError": "agent_memory_log_error",
+    "BackendNotFound": "backend_not_found",
+    "CursorOutOfRange": "cursor_out_of_range",
+    "DecodeError": "decode_error",
+    "EventConflict": "event_conflict",
+    "EventTooLarge": "event_too_large",
+    "InvalidArgument": "invalid_argument",
+    "InvalidEvent": "invalid_event",
+    "RunDeleted": "run_deleted",
+    "RunExpired": "run_expired",
+    "SchemaTooNew": "schema_too_new",
+    "StoreClosed": "store_closed",
+    "StoreCorrupt": "store_corrupt",
+    "StoreUnavailable": "store_unavailable",
+    "VersionConflict": "version_conflict",
+}
+"""The codes that have been published: others match on them."""
+
+EXAMPLES: list[AgentMemoryLogError] = [
+    errors.InvalidEvent("m", field="labels.a"),
+    errors.VersionConflict("m", expected=1, actual=2),
+    errors.EventConflict("m", event_id="e", seq=3),
+    errors.EventTooLarge("m", size=4, limit=5),
+    errors.SchemaTooNew("m", found=6, known=7),
+    *(kind("m") for kind in ALL if "__init__" not in vars(kind)),
+]
+
+
+def drawn() -> set[tuple[str, str]]:
+    """Each class of the docstring's drawing with the class above it."""
+    found: set[tuple[str, str]] = set()
+    above = ["AgentMemoryLogError"]
+    for line in (errors.__doc__ or "").splitlines():
+        match = re.match(r"    ([│ ]*)[├└]── (\w+)", line)
+        if match:
+            depth = len(match[1]) // 4 + 1
+            above = [*above[:depth], match[2]]
+            found.add((match[2], above[depth - 1]))
+    return found
+
+
+def test_the_tree_is_as_drawn() -> None:
+    assert drawn() == {(kind.__name__, kind.__bases__[0].__name__) for kind in ALL if kind is not AgentMemoryLogError}
+    assert all(len(kind.__bases__) == 1 for kind in ALL)
+
+
+def test_codes_are_those_that_were_published() -> None:
+    assert {kind.__name__: kind.code for kind in ALL} == CODES
+    assert len(set(CODES.values())) == len(ALL)
+    assert all("code" in vars(kind) for kind in ALL)
+
+
+def test_every_error_is_exported_and_described() -> None:
+    for kind in ALL:
+        assert getattr(agent_memory_log, kind.__name__) is kind
+        assert kind.__name__ in agent_memory_log.__all__
+        assert kind.__doc__
+
+
+def test_every_error_has_an_example() -> None:
+    assert {type(error) for error in EXAMPLES} == set(ALL)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_errors_cross_processes_whole(error: AgentMemoryLogError, protocol: int) -> None:
+    error.__cause__ = ValueError("the driver's own, which may not pickle")
+    error.add_note("a note")
+    for twin in (pickle.loads(pickle.dumps(error, protocol)), copy.copy(error)):
+        assert type(twin) is type(error)
+        assert str(twin) == str(error) == "m"
+        assert twin.args == error.args
+        assert vars(twin) == vars(error)
+        assert twin.code == error.code
+        assert twin.__cause__ is None

@@ -1,0 +1,229 @@
+"""Opening by URL: what is answered to schemes nobody serves, to bad options, and how a third party adds a scheme."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent_memory_log import (
+    BackendNotFound,
+    InvalidArgument,
+    Store,
+    StoreClosed,
+    UserMessage,
+    new_event,
+    open_store,
+    open_sync_store,
+)
+from agent_memory_log.backend import StoreUrl
+from agent_memory_log.opening import installed_backends
+from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
+
+
+async def _open(url: str, how: str) -> None:
+    if how == "await":
+        await open_store(url)
+    elif how == "with":
+        async with open_store(url):
+            pass
+    else:
+        open_sync_store(url)
+
+
+async def _refused(url: str, error: type[Exception], *said: str) -> None:
+    for attempt in ("await", "with", "sync"):
+        with pytest.raises(error) as caught:
+            await _open(url, attempt)
+        for text in said:
+            assert text in str(caught.value)
+
+
+async def test_an_unknown_scheme_says_what_is_installed() -> None:
+    await _refused("postgres://host/db", BackendNotFound, "postgres:", "install", "memory", "sqlite")
+
+
+@pytest.mark.parametrize("url", ["mongodb://host/db", "mongodb+srv://host/db"])
+async def test_a_scheme_of_this_project_says_which_extra(url: str) -> None:
+    if StoreUrl.parse(url).scheme in installed_backends():
+        pytest.skip("this release serves it")
+    await _refused(url, BackendNotFound, "pip install 'agent-memory-log[mongo]'")
+
+
+@pytest.mark.parametrize("url", ["", "runs.db", "/tmp/runs.db", "./a:b", "C:\\runs.db", ":memory:", "1abc:x", "a b:x"])
+async def test_what_is_no_url_says_so(url: str) -> None:
+    await _refused(url, InvalidArgument, "is not a store URL", "sqlite:///")
+
+
+@pytest.mark.parametrize("url", [5, None, b"memory:", Path("runs.db")])
+async def test_what_is_no_text_says_so(url: str) -> None:
+    await _refused(url, InvalidArgument, "is not a store URL")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("memory:?nope=1", "no option 'nope'"),
+        ("memory:?nope", "no option 'nope'"),
+        ("memory:?max_event_bytes=1&max_event_bytes=2", "given twice"),
+        ("memory:?max_event_bytes=x", "must be an integer from 1"),
+        ("memory:?max_event_bytes=0", "must be an integer from 1"),
+        ("memory:?max_event_bytes=-1", "must be an integer from 1"),
+        ("memory:?max_event_bytes=1.5", "must be an integer from 1"),
+        ("memory:?max_event_bytes=" + "9" * 5000, "must be an integer from 1"),
+        ("memory:a#b", "%23"),
+        ("memory:a\nb", "percent-encode"),
+        ("memory://[half", "is not a store URL"),
+    ],
+)
+async def test_bad_options_are_named(url: str, said: str) -> None:
+    await _refused(url, InvalidArgument, said)
+
+
+@pytest.mark.parametrize(
+    ("url", "location"),
+    [
+        ("memory:", ""),
+        ("memory:a/b", "a/b"),
+        ("memory:a%23%3F%20b", "a#? b"),
+        ("sqlite:///runs.db", "runs.db"),
+        ("sqlite:////var/runs.db", "/var/runs.db"),
+        ("sqlite:runs.db", "runs.db"),
+        ("SQLITE:///Runs.db?x=1", "Runs.db"),
+        ("mongodb+srv://user:p%40ss@host:27/db", "user:p@ss@host:27/db"),
+    ],
+)
+def test_urls_are_taken_apart(url: str, location: str) -> None:
+    parsed = StoreUrl.parse(url)
+    assert parsed.location == location
+    assert parsed.scheme == url.partition(":")[0].lower()
+    assert parsed.text == url
+
+
+def test_options_are_taken_by_name() -> None:
+    url = StoreUrl.parse("x1:a?mode=fast&size=7")
+    assert url.choice("mode", ("safe", "fast")) == "fast"
+    assert url.choice("other", ("safe", "fast")) == "safe"
+    assert url.number("size", 1) == 7
+    assert url.number("depth", 3) == 3
+    url.finish()
+    with pytest.raises(InvalidArgument, match="must be safe or fast, found 'odd'"):
+        StoreUrl.parse("x1:a?mode=odd").choice("mode", ("safe", "fast"))
+
+
+async def test_memory_is_private_without_a_name_and_shared_with_one() -> None:
+    event = new_event(UserMessage(message="hi"), event_id="e-1")
+    async with open_store("memory:") as one, open_store("memory:") as other:
+        await one.append_events("agent", "run", event)
+        assert len((await other.load_run("agent", "run")).log) == 0
+    async with open_store("memory:test-opening") as one, open_store("memory:test-opening") as other:
+        await one.append_events("agent", "run", event)
+        assert len((await other.load_run("agent", "run")).log) == 1
+    with open_sync_store("memory:test-opening") as later, open_sync_store("memory:test-opening-2") as elsewhere:
+        assert len(later.load_run("agent", "run").log) == 1
+        assert len(elsewhere.load_run("agent", "run").log) == 0
+
+
+async def test_awaited_or_entered() -> None:
+    store = await open_store("memory:")
+    assert isinstance(store, MemoryStore)
+    await store.append_events("agent", "run", new_event(UserMessage()))
+    await store.aclose()
+    await store.aclose()
+    with pytest.raises(StoreClosed):
+        await store.load_run("agent", "run")
+    async with open_store("memory:") as entered:
+        assert isinstance(entered, MemoryStore)
+    with pytest.raises(StoreClosed):
+        await entered.load_run("agent", "run")
+    async with await open_store("memory:") as awaited:
+        await awaited.load_run("agent", "run")
+    with open_sync_store("memory:") as sync:
+        assert isinstance(sync, SyncMemoryStore)
+    with pytest.raises(StoreClosed):
+        sync.load_run("agent", "run")
+
+
+async def test_the_store_is_closed_when_the_block_fails() -> None:
+    opened: list[Store] = []
+
+    async def fail() -> None:
+        async with open_store("memory:") as store:
+            opened.append(store)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    with pytest.raises(StoreClosed):
+        await opened[0].load_run("agent", "run")
+
+
+THIRD_PARTY = '''
+"""A backend somebody else wrote, as a package of its own: the in-memory one under another scheme."""
+from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
+
+
+class Backend:
+    async def open_store(self, url):
+        url.choice("colour", ("red", "blue"))
+        url.finish()
+        return MemoryStore()
+
+    def open_sync_store(self, url):
+        url.finish()
+        return SyncMemoryStore()
+
+
+backend = Backend()
+'''
+
+
+@pytest.fixture
+def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A distribution installed beside ours, with real metadata."""
+    info = tmp_path / "third_party_log-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: third-party-log\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[agent_memory_log.backends]\n"
+        "thirdparty = third_party_log_backend:backend\n"
+        "lacks-driver = third_party_log_driverless:backend\n"
+        "lacks-object = third_party_log_backend:missing\n"
+        "mongodb = third_party_log_driverless:backend\n"
+    )
+    (tmp_path / "third_party_log_backend.py").write_text(THIRD_PARTY)
+    (tmp_path / "third_party_log_driverless.py").write_text("import a_driver_that_is_not_there\n")
+    monkeypatch.syspath_prepend(tmp_path)  # pyright: ignore[reportUnknownMemberType]  # pytest leaves it untyped
+    importlib.invalidate_caches()
+    yield
+    for name in ("third_party_log_backend", "third_party_log_driverless"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("third_party")
+async def test_a_third_partys_scheme() -> None:
+    assert "thirdparty" in installed_backends()
+    assert {"memory", "sqlite"} <= set(installed_backends())
+    async with open_store("thirdparty://anywhere?colour=blue") as store:
+        await store.append_events("agent", "run", new_event(UserMessage()))
+        assert (await store.load_run("agent", "run")).version == 1
+    with open_sync_store("thirdparty:") as sync:
+        assert sync.load_run("agent", "run").version == 0
+    with pytest.raises(InvalidArgument, match="must be red or blue"):
+        await open_store("thirdparty:?colour=green")
+
+
+@pytest.mark.usefixtures("third_party")
+async def test_a_missing_driver_says_what_to_install() -> None:
+    await _refused(
+        "lacks-driver:x", BackendNotFound, "third_party_log_driverless", "a_driver_that_is_not_there", "install"
+    )
+    await _refused("lacks-object:x", BackendNotFound, "third_party_log_backend:missing", "install")
+
+
+@pytest.mark.usefixtures("third_party")
+async def test_a_missing_driver_of_this_project_says_which_extra() -> None:
+    await _refused("mongodb://host/db", BackendNotFound, "pip install 'agent-memory-log[mongo]'")

@@ -1,0 +1,294 @@
+"""What a planner asks: which call a result answers, what is open, what is inside what, and where the turns are."""
+
+# pyright: reportPrivateUsage=false
+# The lock can only be seen inside.
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_memory_log import (
+    Event,
+    EventData,
+    EventType,
+    InvalidArgument,
+    PlannerNote,
+    Reader,
+    Redacted,
+    Snapshot,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+)
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def log(*payloads: EventData, first: int = 1, seconds: list[int] | None = None, **options: Any) -> Snapshot:
+    times = seconds or list(range(first, first + len(payloads)))
+    events = [
+        Event(data.event_type, START + timedelta(seconds=second), data, {}, f"e-{seq}", seq)
+        for seq, (data, second) in enumerate(zip(payloads, times, strict=True), first)
+    ]
+    return Snapshot("agent", "run", events, version=first + len(payloads) - 1, after=first - 1, **options)
+
+
+def call(call_id: str, parent: str = "") -> ToolCall:
+    return ToolCall(tool_call_id=call_id, tool_name="t", parent_tool_call_id=parent)
+
+
+def result(call_id: str) -> ToolResult:
+    return ToolResult(tool_call_id=call_id, tool_name="t")
+
+
+def user(text: str = "") -> UserMessage:
+    return UserMessage(message=text)
+
+
+def seqs(events: Any) -> list[int]:
+    return [event.seq for event in events]
+
+
+def seq(event: Event | None) -> int | None:
+    return None if event is None else event.seq
+
+
+def test_a_result_answers_the_latest_open_call_with_its_id() -> None:
+    reader = Reader(log(call("a"), call("a"), result("a"), call("a"), result("a"), result("a"), result("a")))
+    events = reader.snapshot.log
+    assert [seq(reader.result_for(events[place])) for place in (0, 1, 3)] == [6, 3, 5]
+    assert [seq(reader.call_for(events[place])) for place in (2, 4, 5, 6)] == [2, 4, 1, None]
+    assert seq(reader.result_for("a")) == 5
+    assert reader.open_tool_calls() == ()
+    assert seqs(reader.tool_calls()) == [1, 2, 4]
+
+
+def test_open_calls_stay_in_append_order() -> None:
+    reader = Reader(
+        log(call("a"), call("b"), call("a"), result("b"), result("x"), call(""), seconds=[9, 8, 7, 6, 5, 4])
+    )
+    assert seqs(reader.open_tool_calls()) == [1, 3, 6]
+    assert reader.result_for("a") is None
+    assert reader.result_for("nothing") is None
+    assert reader.call_for(reader.snapshot.log[4]) is None
+
+
+def test_a_result_before_its_call_answers_nothing() -> None:
+    reader = Reader(log(result("a"), call("a")))
+    assert seqs(reader.open_tool_calls()) == [2]
+    assert reader.call_for(reader.snapshot.log[0]) is None
+
+
+def test_pairing_follows_append_order_whatever_the_clocks_say() -> None:
+    reader = Reader(log(call("a"), result("a"), call("a"), seconds=[9, 1, 0]))
+    assert seq(reader.result_for(reader.snapshot.log[0])) == 2
+    assert seqs(reader.open_tool_calls()) == [3]
+
+
+def test_a_redacted_call_is_no_call() -> None:
+    reader = Reader(log(call("a"), Redacted(original_type="tool_call"), result("a"), result("a")))
+    assert seq(reader.result_for("a")) == 3
+    assert reader.call_for(reader.snapshot.log[3]) is None
+
+
+def test_questions_about_other_events_are_refused() -> None:
+    snapshot = log(user(), call("a"), result("a"))
+    reader = Reader(snapshot)
+    with pytest.raises(InvalidArgument, match="event 1 is a user_message, not a tool_call"):
+        reader.result_for(snapshot.log[0])
+    with pytest.raises(InvalidArgument, match="event 3 is a tool_result, not a tool_call"):
+        reader.children_of(snapshot.log[2])
+    with pytest.raises(InvalidArgument, match="event 2 is a tool_call, not a tool_result"):
+        reader.call_for(snapshot.log[1])
+    elsewhere = log(call("a"), first=9).log[0]
+    assert reader.result_for(elsewhere) is None
+    assert reader.children_of(elsewhere) == ()
+
+
+def test_children_of_a_call_whose_id_is_used_again() -> None:
+    snapshot = log(
+        call("x", "a"), call("a"), call("b", "a"), call("c", "b"), call("a"), call("d", "a"), call("e", "a"), call("a")
+    )
+    reader = Reader(snapshot)
+    assert seqs(reader.children_of("a")) == [1, 3, 6, 7]
+    assert seqs(reader.children_of(snapshot.log[1])) == [3]
+    assert seqs(reader.children_of(snapshot.log[4])) == [6, 7]
+    assert reader.children_of(snapshot.log[7]) == ()
+    assert seqs(reader.children_of("b")) == [4]
+    assert reader.children_of("nothing") == ()
+
+
+def test_turns() -> None:
+    note = PlannerNote(note="")
+    cases: list[tuple[list[EventData], list[tuple[int | None, list[int]]]]] = [
+        ([], []),
+        ([note, call("a")], [(None, [1, 2])]),
+        ([user()], [(1, [1])]),
+        ([note, user(), note], [(2, [1, 2, 3])]),
+        ([user(), user(), note, user()], [(1, [1]), (2, [2, 3]), (4, [4])]),
+        ([note, user(), call("a"), user(), result("a")], [(2, [1, 2, 3]), (4, [4, 5])]),
+    ]
+    for payloads, expected in cases:
+        turns = Reader(log(*payloads)).turns()
+        assert [(seq(turn.user_message), seqs(turn.events)) for turn in turns] == expected
+
+
+def test_turns_are_in_append_order() -> None:
+    turns = Reader(log(user(), PlannerNote(note=""), user(), seconds=[5, 4, 3])).turns()
+    assert [seqs(turn.events) for turn in turns] == [[1, 2], [3]]
+
+
+def test_latest_is_by_time_then_seq() -> None:
+    reader = Reader(log(user("a"), user("b"), user("c"), user("d"), seconds=[1, 7, 7, 3]))
+    assert seq(reader.latest(EventType.USER_MESSAGE)) == 3
+    assert seq(reader.latest("user_message")) == 3
+    assert reader.latest("later") is None
+    assert seqs(reader.events()) == [1, 4, 2, 3]
+    assert seqs(reader.filter_by_type(EventType.USER_MESSAGE)) == [1, 4, 2, 3]
+    assert reader.filter_by_type("later") == ()
+
+
+def test_filter_by_labels() -> None:
+    labels: list[dict[str, str]] = [{}, {"role": "user"}, {"role": "user", "x": "1"}, {"role": "tool"}]
+    events = [
+        Event("user_message", START - timedelta(seconds=n), user(), one, str(n), n) for n, one in enumerate(labels, 1)
+    ]
+    reader = Reader(Snapshot("agent", "run", events, version=4))
+    assert seqs(reader.filter_by_labels({"role": "user"})) == [3, 2]
+    assert seqs(reader.filter_by_labels({"x": "1", "role": "user"})) == [3]
+    assert seqs(reader.filter_by_labels({})) == [4, 3, 2, 1]
+    assert reader.filter_by_labels({"role": ""}) == ()
+
+
+_PAYLOADS = st.one_of(
+    st.builds(call, st.sampled_from(["", "a", "b"]), st.sampled_from(["", "a", "b"])),
+    st.builds(result, st.sampled_from(["", "a", "b"])),
+    st.just(user()),
+    st.just(PlannerNote(note="")),
+)
+
+
+def answers(reader: Reader) -> list[Any]:
+    """Everything a reader can be asked, answered."""
+    calls = reader.tool_calls()
+    results = reader.filter_by_type(EventType.TOOL_RESULT)
+    return [
+        calls,
+        reader.open_tool_calls(),
+        [reader.result_for(one) for one in calls],
+        [reader.children_of(one) for one in calls],
+        [reader.call_for(one) for one in results],
+        [(reader.result_for(name), reader.children_of(name)) for name in ("", "a", "b", "c")],
+        [(turn.user_message, turn.events) for turn in reader.turns()],
+        [reader.latest(kind) for kind in EventType],
+    ]
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.tuples(_PAYLOADS, st.integers(0, 9)), max_size=14),
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4), st.booleans()), max_size=12),
+)
+def test_a_grown_index_is_a_fresh_one(events: list[tuple[EventData, int]], steps: list[tuple[int, int, bool]]) -> None:
+    """Snapshots are extended in any order, from any earlier one, and asked in any order, older ones too."""
+    whole = log(*(data for data, _ in events), seconds=[second for _, second in events])
+    known = [Snapshot("agent", "run")]
+    for pick, count, ask in steps:
+        base = known[pick % len(known)]
+        newer = whole.log[base.last_seq : base.last_seq + count]
+        grown = base.extend(Snapshot("agent", "run", newer, version=base.last_seq + len(newer), after=base.last_seq))
+        known.append(grown)
+        if ask:
+            asked = known[(pick * 7 + count) % len(known)]
+            assert answers(Reader(asked)) == answers(Reader(fresh(asked)))
+    for one in (*known, *reversed(known)):
+        assert answers(Reader(one)) == answers(Reader(fresh(one)))
+
+
+def fresh(one: Snapshot) -> Snapshot:
+    return Snapshot(one.agent, one.run, list(one.log), version=one.version)
+
+
+def test_an_older_reader_stays_right_after_a_newer_one_has_asked() -> None:
+    older = log(user(), call("a"))
+    newer = older.extend(log(result("a"), user(), call("a"), first=3))
+    middle = Reader(older)
+    assert seqs(Reader(newer).open_tool_calls()) == [5]
+    assert seqs(middle.open_tool_calls()) == [2]
+    assert middle.result_for("a") is None
+    assert len(middle.turns()) == 1
+    assert len(Reader(newer).turns()) == 2
+
+
+def test_asking_again_costs_only_what_is_new() -> None:
+    class Counter:
+        """Counts the events it is given."""
+
+        added: list[int] = []  # noqa: RUF012  # shared by all of them on purpose
+
+        def add(self, place: int, _event: Event, /) -> None:
+            self.added.append(place)
+
+    grown = log(*(user() for _ in range(100)))
+    for _ in range(3):
+        grown.derive(Counter, len_of)
+    assert Counter.added == list(range(100))
+    older = grown
+    for number in range(101, 104):
+        grown = grown.extend(log(user(), first=number))
+        grown.derive(Counter, len_of)
+    assert Counter.added == list(range(103))
+    for _ in range(3):
+        older.derive(Counter, len_of)
+    assert Counter.added == [*range(103), *range(100)]
+
+
+def test_questions_are_asked_under_the_lock_of_what_is_shared() -> None:
+    class Nothing:
+        """Derives nothing."""
+
+        def add(self, _place: int, _event: Event, /) -> None:
+            return None
+
+    older = log(user())
+    newer = older.extend(log(user(), first=2))
+    for one in (older, newer, older):
+        assert one.derive(Nothing, lambda _: older._view.tape.lock.locked())
+        assert not older._view.tape.lock.locked()
+
+
+def len_of(_derived: object) -> None:
+    return None
+
+
+def test_readers_in_many_threads() -> None:
+    payloads: list[EventData] = []
+    for number in range(120):
+        payloads += [user(), call(str(number % 7)), call("x", str(number % 7)), result(str(number % 5))]
+    grown = [log()]
+    for place, payload in enumerate(payloads, 1):
+        grown.append(grown[-1].extend(log(payload, first=place)))
+    picked = grown[::23]
+    expected = [answers(Reader(fresh(one))) for one in picked]
+    failures: list[int] = []
+    barrier = threading.Barrier(4)
+
+    def ask(offset: int) -> None:
+        barrier.wait()
+        for step in range(len(picked) * 2):
+            place = (step * (offset + 1) + offset) % len(picked)
+            if answers(Reader(picked[place])) != expected[place]:
+                failures.append(place)
+
+    threads = [threading.Thread(target=ask, args=(offset,)) for offset in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []

@@ -78,7 +78,7 @@ def _signature(param: Any) -> str:  # noqa: ANN401  # as above
 
 
 def _meaning(param: Any) -> str:  # noqa: ANN401  # as above
-    text = param.help.replace("|", "\\|")
+    text = str(param.help).replace("|", "\\|")
     if param.param_type_name == "option" and param.required:
         text += " Required."
     if param.envvar:

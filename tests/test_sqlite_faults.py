@@ -194,7 +194,7 @@ def test_damaged_labels_and_meta_are_named(tmp_path: Path, column: str) -> None:
         with pytest.raises(DecodeError, match="agent/run"):
             store.load_run("agent", "run")
         if column == "meta":
-            with pytest.raises(DecodeError, match="agent/run.*meta"):
+            with pytest.raises(DecodeError, match=r"agent/run.*meta"):
                 store.list_runs()
 
 

@@ -66,8 +66,8 @@ def check_version(
 def check_markers(new: Sequence[Prepared], start: int, event_at: Callable[[int], Event | None]) -> None:
     """Check the ``Redaction`` markers in an append of ``new`` behind version ``start``, as an import makes.
 
-    Each event they name must be redacted already, in the run (``event_at`` gives what stands at a seq) or in ``new``, or
-    the marker would mask for a warm reader what a new one still sees. Raises ``InvalidEvent``.
+    Each event they name must be redacted already, in the run (``event_at`` gives what stands at a seq) or in ``new``,
+    or the marker would mask for a warm reader what a new one still sees. Raises ``InvalidEvent``.
     """
     for event in new:
         if not isinstance(event.data, Redaction):
@@ -77,8 +77,8 @@ def check_markers(new: Sequence[Prepared], start: int, event_at: Callable[[int],
             stored = event_at(seq) if named is None else None
             if not isinstance(stored.data if stored is not None else named, Redacted):
                 raise InvalidEvent(
-                    f"redaction: event {seq} is not a redacted one: events are redacted with redact_events, which appends "
-                    "the marker itself",
+                    f"redaction: event {seq} is not a redacted one: events are redacted with redact_events, which "
+                    "appends the marker itself",
                     field="data.seqs",
                 )
 

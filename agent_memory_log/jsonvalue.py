@@ -68,61 +68,83 @@ def own_json(value: object, depth: int = 1) -> JsonValue:
     Tuples become lists, subclasses of the plain types become the plain type. Raises ``NotJson`` for anything else.
     ``depth`` is the level that ``value`` itself stands at.
     """
-    return _own(value, "", depth)
+    return _own(value, depth)
 
 
 def own_map(value: Mapping[Any, object]) -> dict[str, JsonValue]:
     """``own_json`` for what is known to be a map."""
-    return _own_map(value, "", 1)
+    return _own_map(value, 1)
 
 
-def _own(value: object, path: str, depth: int) -> JsonValue:
+def _own(value: object, depth: int) -> JsonValue:
     if type(value) is str:
-        check_text(value, path)
+        if not value.isascii():
+            check_text(value, "")
         return value
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
-        return _own_number(value, path)
+        return _own_number(value)
     if isinstance(value, str):
-        text = str.__str__(value)
-        check_text(text, path)
+        text = str.__str__(value)  # the plain type's own method, because a subclass may have another under its name
+        check_text(text, "")
         return text
-    if isinstance(value, (Mapping, list, tuple)):
+    if isinstance(value, (list, tuple, Mapping)):
         if depth > MAX_DEPTH:
-            raise NotJson(f"nests deeper than {MAX_DEPTH} levels", path)
+            raise NotJson(f"nests deeper than {MAX_DEPTH} levels", "")
         if isinstance(value, Mapping):
-            return _own_map(cast("Mapping[object, object]", value), path, depth)
-        items = cast("Sequence[object]", value)
-        return [_own(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(items)]
-    raise NotJson(f"is of type {type(value).__name__}, which is not JSON", path)
+            return _own_map(cast("Mapping[object, object]", value), depth)
+        return _own_list(cast("Sequence[object]", value), depth)
+    raise NotJson(f"is of type {type(value).__name__}, which is not JSON", "")
 
 
-def _own_number(value: float, path: str) -> float:
-    # The plain types' own methods, because a subclass may have others under these names.
+def _own_number(value: float) -> float:
     if isinstance(value, int):
-        number = int.__int__(value)
+        number = int.__int__(value)  # see _own
         if not -_INT_LIMIT < number < _INT_LIMIT:
-            raise NotJson(f"is an integer of more than {MAX_INT_DIGITS} digits", path)
+            raise NotJson(f"is an integer of more than {MAX_INT_DIGITS} digits", "")
         return number
     real = float.__float__(value)
     if not math.isfinite(real):
-        raise NotJson(f"is {real!r}, which JSON cannot write", path)
+        raise NotJson(f"is {real!r}, which JSON cannot write", "")
     return real
 
 
-def _own_map(value: Mapping[object, object], path: str, depth: int) -> dict[str, JsonValue]:
+# Where in the value an error is gets said on its way out, so that a value without any pays nothing for it.
+
+
+def _own_list(value: Sequence[object], depth: int) -> list[JsonValue]:
+    owned: list[JsonValue] = []
+    try:
+        for item in value:
+            owned.append(_own(item, depth + 1))  # noqa: PERF401  # its length says where an error is
+    except NotJson as error:
+        error.path = f"[{len(owned)}]{error.path}"
+        raise
+    return owned
+
+
+def _own_map(value: Mapping[object, object], depth: int) -> dict[str, JsonValue]:
     owned: dict[str, JsonValue] = {}
     for key, item in value.items():
         if not isinstance(key, str):
-            raise NotJson(f"has a key of type {type(key).__name__}, which is not text", path)
+            raise NotJson(f"has a key of type {type(key).__name__}, which is not text", "")
         text = str.__str__(key)
+        if not text.isascii():
+            _check_key(text)
         try:
-            check_text(text, path)
+            owned[text] = _own(item, depth + 1)
         except NotJson as error:
-            raise NotJson(f"has a key that {error}", path) from None
-        owned[text] = _own(item, f"{path}.{text}", depth + 1)
+            error.path = f".{text}{error.path}"
+            raise
     return owned
+
+
+def _check_key(text: str) -> None:
+    try:
+        check_text(text, "")
+    except NotJson as error:
+        raise NotJson(f"has a key that {error}", "") from None
 
 
 def check_text(text: str, path: str) -> None:

@@ -352,11 +352,10 @@ def _decode_text(text: str, event_type: str, field: str) -> object:
 def _to_map(struct: msgspec.Struct, name: str) -> dict[str, JsonValue]:
     owned: dict[str, JsonValue] = {}
     key = ""
+    order, defaults = _plan(type(struct))
     try:
         check_struct(struct, "data")
-        built: dict[str, object] = msgspec.to_builtins(
-            struct, str_keys=True, enc_hook=plain_form, order=_order(type(struct))
-        )
+        built: dict[str, object] = msgspec.to_builtins(struct, str_keys=True, enc_hook=plain_form, order=order)
         for key, value in built.items():
             owned[key] = own_json(value)
     except NotJson as error:
@@ -365,13 +364,17 @@ def _to_map(struct: msgspec.Struct, name: str) -> dict[str, JsonValue]:
         raise InvalidEvent(f"{name}: {place} {error}", field=place) from error
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEvent(f"{name} cannot be written: {error}", field="data") from error
-    for key, default in _large_defaults(type(struct)):
+    for key, default in defaults:
         if key in owned and encode_json(owned[key]) == default:
             del owned[key]
     return owned
 
 
 @cache
+def _plan(cls: type[msgspec.Struct]) -> tuple[Literal["deterministic"] | None, tuple[tuple[str, bytes], ...]]:
+    return _order(cls), _large_defaults(cls)
+
+
 def _order(cls: type[msgspec.Struct]) -> Literal["deterministic"] | None:
     """Sorted where a registered payload holds sets: those come in another order in every process."""
     pending: list[object] = [msgspec.inspect.type_info(cls)]
@@ -391,7 +394,6 @@ def _order(cls: type[msgspec.Struct]) -> Literal["deterministic"] | None:
     return None
 
 
-@cache
 def _large_defaults(cls: type[msgspec.Struct]) -> tuple[tuple[str, bytes], ...]:
     """The defaults that equal objects need not be identical to: msgspec leaves out a field by identity alone.
 

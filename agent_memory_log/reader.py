@@ -13,7 +13,7 @@ import msgspec
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events import Event
-from agent_memory_log.payloads import EventType, ToolCall, ToolResult
+from agent_memory_log.payloads import EventType, Redacted, ToolCall, ToolResult
 from agent_memory_log.snapshot import EventList, Snapshot
 
 _Answer = TypeVar("_Answer")
@@ -22,7 +22,8 @@ _Answer = TypeVar("_Answer")
 class Turn(msgspec.Struct, frozen=True):
     """A user message and everything up to the next one, in append order.
 
-    What stands before the first user message belongs to the first turn; ``user_message`` is None in a run without any.
+    What stands before the first user message belongs to the first turn; ``user_message`` is None in a run without any,
+    and the ``Redacted`` in its place where it was redacted: a turn stays a turn.
     """
 
     user_message: Event | None
@@ -154,5 +155,7 @@ class _Index:
                 del self.open[call]
                 self.answers[call] = place
                 self.questions[event.seq] = call
-        elif event.type == EventType.USER_MESSAGE:
+        elif event.type == EventType.USER_MESSAGE or (
+            isinstance(data, Redacted) and data.original_type == EventType.USER_MESSAGE
+        ):
             self.user_messages.append(place)

@@ -91,6 +91,12 @@ def test_pairing_follows_append_order_whatever_the_clocks_say() -> None:
     assert seqs(reader.open_tool_calls()) == [3]
 
 
+def test_a_redacted_user_message_still_begins_a_turn() -> None:
+    turns = Reader(log(user(), call("b"), Redacted(original_type="user_message"), call("c"))).turns()
+    assert [len(turn.events) for turn in turns] == [2, 2]
+    assert turns[1].user_message == turns[1].events[0]
+
+
 def test_a_redacted_call_is_no_call() -> None:
     reader = Reader(log(call("a"), Redacted(original_type="tool_call"), result("a"), result("a")))
     assert seq(reader.result_for("a")) == 3

@@ -173,4 +173,4 @@ class StoresAgree(RuleBasedStateMachine):
 
 
 TestStoresAgree = StoresAgree.TestCase
-TestStoresAgree.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestStoresAgree.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

@@ -30,13 +30,11 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     """A checked event, sharing nothing mutable with the one it was made from.
 
     ``text`` is the payload's JSON, ``data`` an equal payload, ``immutable`` says that nothing in it can change,
-    ``labels`` is None when there are none, ``microseconds`` the timestamp since 1970 in UTC, ``size`` the bytes of text
-    and labels.
+    ``labels`` is None when there are none, ``timestamp`` in UTC, ``size`` the bytes of text and labels.
     """
 
     type: str
     timestamp: datetime
-    microseconds: int
     data: EventData
     immutable: bool
     text: bytes
@@ -52,16 +50,16 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
 
 def prepare_batch(events: Sequence[Event], max_event_bytes: int, max_batch_bytes: int) -> list[Prepared]:
     """Check the events of an append, each by itself and the size of all. Raises ``InvalidEvent``, ``EventTooLarge``."""
+    if len(events) == 1:
+        return [prepare(events[0], max_event_bytes)]
     batch = [prepare(event, max_event_bytes) for event in events]
-    if len(batch) > 1:
-        total = sum([event.size for event in batch])
-        if total > max_batch_bytes:
-            raise EventTooLarge(
-                f"the batch has {total:,} bytes in {len(batch)} events; the limit is {max_batch_bytes:,}: "
-                "append it in parts",
-                size=total,
-                limit=max_batch_bytes,
-            )
+    total = sum([event.size for event in batch])
+    if total > max_batch_bytes:
+        raise EventTooLarge(
+            f"the batch has {total:,} bytes in {len(batch)} events; the limit is {max_batch_bytes:,}: append it in parts",
+            size=total,
+            limit=max_batch_bytes,
+        )
     return batch
 
 
@@ -87,9 +85,8 @@ def prepare(event: Event, max_bytes: int = sys.maxsize) -> Prepared:
         elif type(event_id) is not str or len(event_id) > MAX_ID_LENGTH or not event_id.isascii():
             event_id = _check_id(event_id, "event_id")
         timestamp = event.timestamp
-        microseconds = to_microseconds(timestamp)
         if timestamp.tzinfo is not UTC or type(timestamp) is not datetime:
-            timestamp = from_microseconds(microseconds)
+            timestamp = from_microseconds(to_microseconds(timestamp))
         size = len(text)
         if owned_labels:
             size += sum(len(key.encode()) + len(value.encode()) for key, value in owned_labels.items())
@@ -99,9 +96,7 @@ def prepare(event: Event, max_bytes: int = sys.maxsize) -> Prepared:
                 size=size,
                 limit=max_bytes,
             )
-        return Prepared(
-            data.event_type, timestamp, microseconds, data, data is payload, text, owned_labels, event_id, size
-        )
+        return Prepared(data.event_type, timestamp, data, data is payload, text, owned_labels, event_id, size)
     except OverflowError as error:
         raise InvalidEvent(
             f"{event.type}: timestamp is outside the years 1 to 9999 in UTC", field="timestamp"

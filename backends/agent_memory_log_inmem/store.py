@@ -46,7 +46,8 @@ class SyncMemoryStore(SyncHandle):
         first_seq: int | None = None,
     ) -> AppendResult:
         """See ``Store.append_events``."""
-        self._check_open()
+        if self._unusable is not None:
+            self._check_open()
         check_ids(agent, run)
         if expected_version is not None or first_seq is not None:
             check_append(expected_version, first_seq)

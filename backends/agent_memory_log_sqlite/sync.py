@@ -63,10 +63,12 @@ class SyncSqliteStore(SyncHandle):
         first_seq: int | None = None,
     ) -> AppendResult:
         """See ``Store.append_events``."""
-        self._check_open()
+        if self._unusable is not None:
+            self._check_open()
         append = checked_append(self._settings, agent, run, events, expected_version, meta, first_seq)
         with self._writing:
-            self._check_open()
+            if self._unusable is not None:
+                self._check_open()
             result = self._writer.append(append)
         if result.inserted:
             self._changed.notify()

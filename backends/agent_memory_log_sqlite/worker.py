@@ -30,7 +30,8 @@ class Worker(Generic[_Job]):
         self._most = most
         self._at_end = at_end
         self._ended = self._loop.create_future()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
     async def do(self, job: _Job) -> Any:  # noqa: ANN401  # the job's type says what it gives; callers annotate it
         """Queue ``job`` and wait for its outcome. A cancelled wait does not undo the job."""
@@ -42,6 +43,7 @@ class Worker(Generic[_Job]):
         """Let the jobs queued so far finish, and end the thread."""
         self._queue.put(None)
         await asyncio.shield(self._ended)
+        self._thread.join()  # it said so in its last line
 
     def _run(self) -> None:
         ended = False

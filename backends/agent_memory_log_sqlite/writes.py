@@ -316,7 +316,7 @@ def _row(event: Prepared, run_id: int, seq: int) -> _Row:
         run_id,
         event.event_id,
         event.type,
-        event.microseconds,
+        to_microseconds(event.timestamp),
         encode_json(event.labels).decode() if event.labels else None,
         event.text.decode(),
     )

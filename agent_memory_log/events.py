@@ -25,7 +25,7 @@ from agent_memory_log.registry import payload_from_map
 _Payload = TypeVar("_Payload", bound=EventData)
 
 
-class Event(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One thing that happened in a run.
 
     - ``type``: the event type; always the payload's ``event_type``.

@@ -44,7 +44,7 @@ RESERVED_TYPES = frozenset({"model_request", "injected_context", "compaction", "
 """Types kept for later parts of this library; ``register_payload`` refuses them."""
 
 
-class EventData(msgspec.Struct, frozen=True, omit_defaults=True):
+class EventData(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The base of every payload.
 
     A payload of your own is a subclass with an ``event_type``, registered with ``register_payload``; its fields may be
@@ -52,6 +52,9 @@ class EventData(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     event_type: ClassVar[str] = ""
+
+    __verbatim__: ClassVar[str | None] = None
+    """The field whose JSON text a store may keep beside the payload's JSON, rather than escaped inside it."""
 
     def to_map(self) -> dict[str, JsonValue]:
         """The payload as a new map with the keys of the wire contract, sharing nothing with the payload.
@@ -109,6 +112,7 @@ class ToolCall(EventData, frozen=True):
     """
 
     event_type = EventType.TOOL_CALL.value
+    __verbatim__ = "payload_json"
 
     tool_call_id: str
     tool_name: str
@@ -215,6 +219,7 @@ class ToolResult(EventData, frozen=True):
     """
 
     event_type = EventType.TOOL_RESULT.value
+    __verbatim__ = "result_json"
 
     tool_call_id: str
     tool_name: str

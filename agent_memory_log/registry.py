@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from agent_memory_log.errors import DecodeError, InvalidArgument, InvalidEvent
 from agent_memory_log.fields import Int64, JsonText, describe, fields_of, is_nullable, without_none
@@ -52,7 +52,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 class _Codec:
     """One payload type's way to checked JSON and back."""
 
-    __slots__ = ("decode", "integers", "payload_type", "proven", "safe")
+    __slots__ = ("decode", "integers", "payload_type", "proven", "safe", "verbatim")
 
     def __init__(self, payload_type: type[EventData]) -> None:
         self.payload_type = payload_type
@@ -65,7 +65,12 @@ class _Codec:
         self.proven: set[tuple[type, ...]] = set()
         frozen = payload_type.__struct_config__.frozen
         self.safe = tuple(_safe_types(hints[field.name]) if frozen else frozenset[type]() for field in fields)
+        self.verbatim = payload_type.__verbatim__
         self.integers = tuple(field.name for field in fields if hints[field.name] in (int, Int64))
+
+    def without_verbatim(self, data: EventData) -> EventData:
+        """The payload less its JSON text."""
+        return replace(data, **{self.verbatim or "": ""})
 
     def is_safe(self, shape: tuple[type, ...]) -> bool:
         """Whether all payloads with values of these types are immutable and read back as themselves."""
@@ -167,43 +172,80 @@ def decode_payload(event_type: str, text: str | bytes) -> EventData:
     return payload_from_map(event_type, data)
 
 
+def decode_parts(event_type: str, text: str | bytes, verbatim: str | None) -> EventData:
+    """The payload whose parts ``encode_parts`` gave. Raises ``DecodeError``."""
+    payload = decode_payload(event_type, text)
+    if verbatim is None:
+        return payload
+    field = payload.__verbatim__
+    if field is None or type(verbatim) is not str:
+        raise DecodeError(f"{event_type}: has no field for the text kept beside its data, found {describe(verbatim)}")
+    return replace(payload, **{field: verbatim})
+
+
 def encode_payload(data: EventData) -> tuple[bytes, EventData]:
     """The payload's checked JSON, and an equal payload that shares nothing mutable with ``data``.
 
-    That is ``data`` itself when nothing in it is mutable. Otherwise it is read back from the JSON, which is also the
-    check: what was just written decodes to what was given, so it will decode again later. Raises ``InvalidEvent``
-    naming the field.
+    Raises ``InvalidEvent`` naming the field.
+    """
+    text, verbatim, owned = encode_parts(data)
+    return (text if verbatim is None else encode_json(owned)), owned
+
+
+def encode_parts(data: EventData) -> tuple[bytes, str | None, EventData]:
+    """``encode_payload`` in parts: the JSON less the payload's JSON text, and that text as it is (None: it has none).
+
+    JSON text inside JSON is all escapes: kept beside it, it is smaller, and an exact copy.
+
+    The equal payload is ``data`` itself when nothing in it is mutable. Otherwise it is read back from the JSON, which
+    is also the check: what was just written decodes to what was given, so it will decode again later. Raises
+    ``InvalidEvent`` naming the field.
     """
     codec = _by_class.get(type(data))
-    if codec is None:
-        return _encode_unregistered(data)
-    shape = tuple(map(type, astuple(data)))
-    if shape in codec.proven:
+    if codec is not None and tuple(map(type, astuple(data))) in codec.proven:
         for name in codec.integers:
             if not _INT64_MIN <= getattr(data, name) <= _INT64_MAX:
                 break
         else:
             try:
-                return encode_json(data), data
+                return _in_parts(data, codec)
             except UnicodeEncodeError as error:
                 raise _invalid(data, error) from error
+    if codec is None:
+        unknown = _own_unregistered(data)
+        return encode_json(unknown.data), None, unknown
+    return _in_parts(_read_back(data, codec), codec)
+
+
+def _in_parts(data: EventData, codec: _Codec) -> tuple[bytes, str | None, EventData]:
+    verbatim: str = getattr(data, codec.verbatim) if codec.verbatim else ""
+    if not verbatim:
+        return encode_json(data), None, data
+    if not verbatim.isascii():
+        verbatim.encode()
+    return encode_json(codec.without_verbatim(data)), verbatim, data
+
+
+def _read_back(data: EventData, codec: _Codec) -> EventData:
+    """An equal payload, sharing nothing mutable with ``data``, after a look at each of its values."""
     try:
         check_struct(data, "data")
     except NotJson as error:
         raise InvalidEvent(f"{data.event_type}: {error.path} {error}", field=error.path) from error
     try:
-        text = encode_json(data)
-        owned = codec.decode(text)
+        owned = codec.decode(encode_json(data))
     except Exception as error:
         raise _invalid(data, error) from error
     if not _equal(owned, data):
         _check_forms(data, owned, "data", data.event_type)
-    elif codec.is_safe(shape):
+        return owned
+    shape = tuple(map(type, astuple(data)))
+    if codec.is_safe(shape):
         codec.proven.add(shape)
-    return text, owned
+    return owned
 
 
-def _encode_unregistered(data: EventData) -> tuple[bytes, EventData]:
+def _own_unregistered(data: EventData) -> UnknownPayload:
     if not isinstance(data, UnknownPayload):
         raise InvalidEvent(
             f"{describe(data)} is not a registered payload: register its class with register_payload", field="data"
@@ -218,8 +260,7 @@ def _encode_unregistered(data: EventData) -> tuple[bytes, EventData]:
         check_text(event_type, "")
     except NotJson as error:
         raise InvalidEvent(f"the event type {event_type!r} {error}", field="type") from error
-    owned = data.to_map()
-    return encode_json(owned), UnknownPayload(type=event_type, data=owned)
+    return UnknownPayload(type=event_type, data=data.to_map())
 
 
 def _equal(owned: EventData, data: EventData) -> bool:

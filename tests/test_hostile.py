@@ -32,7 +32,7 @@ from agent_memory_log import (
 from agent_memory_log.backend import prepare
 from agent_memory_log.events import same_body
 from agent_memory_log.jsonvalue import encode_canonical
-from agent_memory_log.registry import decode_payload, encode_payload, payload_from_map, payload_types
+from agent_memory_log.registry import decode_parts, decode_payload, encode_payload, payload_from_map, payload_types
 from tests.strategies import (
     AgreeableObject,
     LyingDict,
@@ -93,7 +93,8 @@ def test_a_prepared_event_is_the_event(event: Event) -> None:
     prepared = prepare(event)
     assert prepared.placed(0) == event
     assert prepared.timestamp.tzinfo is UTC
-    assert decode_payload(prepared.type, prepared.text) == event.data
+    assert decode_parts(prepared.type, prepared.text, prepared.verbatim) == event.data
+    assert prepared.verbatim is None or prepared.verbatim.encode() not in prepared.text or len(prepared.verbatim) < 40
 
 
 _FIELDS: list[tuple[type[EventData], str]] = [

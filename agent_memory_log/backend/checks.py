@@ -14,7 +14,7 @@ from agent_memory_log.events import Event, from_microseconds, new_event_id, to_m
 from agent_memory_log.fields import describe
 from agent_memory_log.jsonvalue import JsonValue, NotJson, check_text, own_map
 from agent_memory_log.payloads import EventData
-from agent_memory_log.registry import encode_payload
+from agent_memory_log.registry import encode_parts
 
 MAX_ID_LENGTH = 512
 """The longest agent, run or event id, in characters."""
@@ -29,8 +29,9 @@ MAX_LABEL_KEY_LENGTH = 128
 class Prepared(msgspec.Struct, frozen=True, gc=False):
     """A checked event, sharing nothing mutable with the one it was made from.
 
-    ``text`` is the payload's JSON, ``data`` an equal payload, ``immutable`` says that nothing in it can change,
-    ``labels`` is None when there are none, ``timestamp`` in UTC, ``size`` the bytes of text and labels.
+    ``text`` is the payload's JSON without its JSON text, which is ``verbatim`` (None: it has none); ``decode_parts``
+    makes a payload of the two. ``data`` is an equal payload, ``immutable`` says that nothing in it can change,
+    ``labels`` is None when there are none, ``timestamp`` in UTC, ``size`` the bytes of all that.
     """
 
     type: str
@@ -38,6 +39,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     data: EventData
     immutable: bool
     text: bytes
+    verbatim: str | None
     labels: dict[str, str] | None
     event_id: str
     size: int
@@ -56,7 +58,8 @@ def prepare_batch(events: Sequence[Event], max_event_bytes: int, max_batch_bytes
     total = sum([event.size for event in batch])
     if total > max_batch_bytes:
         raise EventTooLarge(
-            f"the batch has {total:,} bytes in {len(batch)} events; the limit is {max_batch_bytes:,}: append it in parts",
+            f"the batch has {total:,} bytes in {len(batch)} events; the limit is {max_batch_bytes:,}: append it in "
+            "parts",
             size=total,
             limit=max_batch_bytes,
         )
@@ -75,7 +78,7 @@ def prepare(event: Event, max_bytes: int = sys.maxsize) -> Prepared:
                 f"the event's type is {describe(event.type)} but its payload is a {payload.event_type!r}",
                 field="type",
             )
-        text, data = encode_payload(payload)
+        text, verbatim, data = encode_parts(payload)
         labels = event.labels
         # type() before isinstance(): asking an abstract class takes as long as the rest of this function's own lines.
         owned_labels = None if type(event.labels) is dict and not labels else _own_labels(labels)
@@ -88,6 +91,8 @@ def prepare(event: Event, max_bytes: int = sys.maxsize) -> Prepared:
         if timestamp.tzinfo is not UTC or type(timestamp) is not datetime:
             timestamp = from_microseconds(to_microseconds(timestamp))
         size = len(text)
+        if verbatim is not None:
+            size += len(verbatim) if verbatim.isascii() else len(verbatim.encode())
         if owned_labels:
             size += sum(len(key.encode()) + len(value.encode()) for key, value in owned_labels.items())
         if size > max_bytes:
@@ -96,7 +101,7 @@ def prepare(event: Event, max_bytes: int = sys.maxsize) -> Prepared:
                 size=size,
                 limit=max_bytes,
             )
-        return Prepared(data.event_type, timestamp, data, data is payload, text, owned_labels, event_id, size)
+        return Prepared(data.event_type, timestamp, data, data is payload, text, verbatim, owned_labels, event_id, size)
     except OverflowError as error:
         raise InvalidEvent(
             f"{event.type}: timestamp is outside the years 1 to 9999 in UTC", field="timestamp"

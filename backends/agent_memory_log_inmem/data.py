@@ -27,7 +27,7 @@ from agent_memory_log.errors import CursorOutOfRange, RunDeleted
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_json
 from agent_memory_log.payloads import Redaction
-from agent_memory_log.registry import decode_payload
+from agent_memory_log.registry import decode_parts
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, RunInfo, RunPage
 
@@ -73,7 +73,9 @@ class _Run:
         """The event at ``seq``, sharing nothing mutable with what is kept."""
         kept = self.events[seq - self.base - 1]
         event = kept.placed(seq)
-        return event if kept.immutable else msgspec.structs.replace(event, data=decode_payload(kept.type, kept.text))
+        if kept.immutable:
+            return event
+        return msgspec.structs.replace(event, data=decode_parts(kept.type, kept.text, kept.verbatim))
 
 
 class MemoryData:

@@ -35,6 +35,7 @@ class SyncMemoryStore(SyncHandle):
         super().__init__()
         self._data = MemoryData() if data is None else data
         self._max_event_bytes = max_event_bytes
+        self._max_batch_bytes = max_event_bytes * _BATCH_EVENTS
 
     def append_events(
         self,
@@ -51,7 +52,7 @@ class SyncMemoryStore(SyncHandle):
         check_ids(agent, run)
         if expected_version is not None or first_seq is not None:
             check_append(expected_version, first_seq)
-        batch = prepare_batch(events, self._max_event_bytes, self._max_event_bytes * _BATCH_EVENTS)
+        batch = prepare_batch(events, self._max_event_bytes, self._max_batch_bytes)
         owned_meta = None if meta is None else check_meta(meta)
         return self._data.append(agent, run, batch, expected_version, owned_meta, first_seq)
 

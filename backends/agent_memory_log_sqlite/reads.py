@@ -7,8 +7,7 @@ thread at a time uses the connection.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Iterable
 from datetime import timedelta
 
 import msgspec
@@ -18,7 +17,7 @@ from agent_memory_log.errors import CursorOutOfRange, DecodeError, RunDeleted
 from agent_memory_log.events import Event, from_microseconds
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.payloads import EventType
-from agent_memory_log.registry import decode_payload
+from agent_memory_log.registry import decode_parts
 from agent_memory_log.snapshot import Snapshot, redactions_in
 from agent_memory_log.store import RunInfo, RunPage
 from agent_memory_log_sqlite.failures import is_busy
@@ -30,16 +29,16 @@ _UNINDEXED = ("assistant_message", "thinking", "tool_call", "tool_result")
 # The condition of the index, word for word, or SQLite does not see that it may use it.
 _INDEXED_ONLY = " AND ".join(f"type <> '{one}'" for one in _UNINDEXED)
 
-_COLUMNS = "id, event_id, type, timestamp, labels, data"
+COLUMNS = "id, event_id, type, timestamp, labels, data, verbatim"
 _VERSION = f"(SELECT id & {MAX_SEQ} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1)"  # noqa: E501, S608
 _RUN = f"SELECT id, base, deletions, redactions, meta, coalesce({_VERSION}, base) FROM runs WHERE agent = ? AND run = ?"  # noqa: S608
-_EVENTS = f"SELECT {_COLUMNS} FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"  # noqa: S608
+_EVENTS = f"SELECT {COLUMNS} FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"  # noqa: S608
 
 _NO_LIMIT = -1
 _FOLLOW_BATCH = 64
 
-Row = tuple[int, str, str, int, str | None, str]
-"""A row of ``_COLUMNS``, as a file that nobody damaged gives it."""
+Row = tuple[int, str, str, int, str | None, str, str | None]
+"""A row of ``COLUMNS``, as a file that nobody damaged gives it."""
 
 
 class RunRow(msgspec.Struct, frozen=True, gc=False):
@@ -62,15 +61,20 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
         return self.id << SEQ_BITS | seq
 
 
-@contextmanager
-def transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """One consistent view for several queries."""
-    connection.execute("BEGIN")
-    try:
-        yield
-    finally:
-        if connection.in_transaction:
-            connection.execute("COMMIT")
+class _OneView:
+    """A read transaction: several queries see the file at one instant."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("BEGIN")
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("COMMIT")
 
 
 def find_run(connection: sqlite3.Connection, agent: str, run: str) -> RunRow:
@@ -83,7 +87,7 @@ def load(
     connection: sqlite3.Connection, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None
 ) -> Snapshot:
     """See ``Store.load_run``."""
-    with transaction(connection):
+    with _OneView(connection):
         found = find_run(connection, agent, run)
         if after > found.version:
             raise CursorOutOfRange(
@@ -97,7 +101,7 @@ def load(
             rows = _of_types(connection, found.id, bounds, types, count)
         last_seq = rows[-1][0] & MAX_SEQ if len(rows) == count else found.version
         markers: list[Row] = []
-        if types is not None and EventType.REDACTION not in types:
+        if types is not None and found.redactions and EventType.REDACTION not in types:
             end = found.row_id(last_seq)
             markers = _of_types(connection, found.id, (bounds[0], end), {EventType.REDACTION.value}, _NO_LIMIT)
     log = decode_rows(rows, agent, run)
@@ -126,7 +130,7 @@ def _of_types(
     else:
         where = f"run = ? AND {_INDEXED_ONLY} AND id > ? AND id <= ?"
         arguments = (run_id, *bounds)
-    sql = f"SELECT {_COLUMNS} FROM events WHERE {where} AND type IN ({marks}) ORDER BY id LIMIT ?"  # noqa: S608
+    sql = f"SELECT {COLUMNS} FROM events WHERE {where} AND type IN ({marks}) ORDER BY id LIMIT ?"  # noqa: S608
     rows: list[Row] = connection.execute(sql, (*arguments, *wanted, count)).fetchall()
     return rows
 
@@ -137,16 +141,16 @@ _decode_meta = msgspec.json.Decoder(dict[str, JsonValue]).decode
 
 
 def decode_rows(rows: Iterable[Row], agent: str, run: str) -> list[Event]:
-    """Rows of ``_COLUMNS`` as events. Raises ``DecodeError`` naming run and seq."""
+    """Rows of ``COLUMNS`` as events. Raises ``DecodeError`` naming run and seq."""
     events: list[Event] = []
     append = events.append
-    for row_id, event_id, event_type, microseconds, labels, data in rows:
+    for row_id, event_id, event_type, microseconds, labels, data, verbatim in rows:
         try:
             append(
                 Event(
                     event_type,
                     _EPOCH + timedelta(0, 0, microseconds),
-                    decode_payload(event_type, data),
+                    decode_parts(event_type, data, verbatim),
                     _decode_labels(labels) if labels else {},
                     event_id,
                     row_id & MAX_SEQ,
@@ -165,7 +169,7 @@ def follow_on(
     Raises ``RunDeleted`` when the run was deleted since it had ``deletions``, ``CursorOutOfRange`` at a follower's
     first call.
     """
-    with transaction(connection):
+    with _OneView(connection):
         found = find_run(connection, agent, run)
         if deletions is None and after > found.version:
             raise CursorOutOfRange(f"{agent}/{run} is at version {found.version}; seq {after} is beyond it")

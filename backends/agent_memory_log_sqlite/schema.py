@@ -26,10 +26,10 @@ DEFAULT_MAX_EVENT_BYTES = 64 * 1024 * 1024
 _SMALLEST_FILE = 512
 # SQLite takes a file of a single byte for an empty one, and would write a new database over what is left of yours.
 
-_PAGE_SIZE = 8192
-# Measured on mean events of 550 bytes: 4 KiB pages leave up to a quarter of themselves empty, 16 KiB ones double the
-# bytes each commit writes to the write-ahead log.
-_CHECKPOINT_PAGES = 256
+_PAGE_SIZE = 4096
+# Measured: with 8 KiB pages single appends cost an eighth more, as each writes a whole page of the table and of the index
+# to the write-ahead log.
+_CHECKPOINT_PAGES = 512
 # 2 MiB: small enough to stay in the processor's cache, which made single appends 10 % faster than SQLite's default.
 
 

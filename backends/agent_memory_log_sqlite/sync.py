@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TypeVar
@@ -24,7 +25,7 @@ from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, CompactResult, RunPage
 from agent_memory_log_sqlite import reads
-from agent_memory_log_sqlite.failures import translating
+from agent_memory_log_sqlite.failures import translated
 from agent_memory_log_sqlite.schema import Settings, connect
 from agent_memory_log_sqlite.writes import Append, Writer
 
@@ -155,9 +156,12 @@ class SyncSqliteStore(SyncHandle):
 
     def _read(self, work: Callable[[], _T]) -> _T:
         self._check_open()
-        with self._reading, translating(self._settings.path):
+        with self._reading:
             self._check_open()
-            return work()
+            try:
+                return work()
+            except sqlite3.Error as error:
+                raise translated(error, self._settings.path) from error
 
     def _write(self, work: Callable[[], _T]) -> _T:
         self._check_open()

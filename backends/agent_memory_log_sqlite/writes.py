@@ -20,23 +20,23 @@ from agent_memory_log.jsonvalue import JsonValue, encode_json
 from agent_memory_log.payloads import Redaction
 from agent_memory_log.store import AppendResult, CompactResult
 from agent_memory_log_sqlite.failures import translated
-from agent_memory_log_sqlite.reads import MAX_SEQ, SEQ_BITS, Row, RunRow, decode_rows, find_run
+from agent_memory_log_sqlite.reads import COLUMNS, MAX_SEQ, SEQ_BITS, Row, RunRow, decode_rows, find_run
 
 _T = TypeVar("_T")
 
-_Row = tuple[int, int, str, str, int, str | None, str]
+_Row = tuple[int, int, str, str, int, str | None, str, str | None]
 
 _MOST_KNOWN_RUNS = 10_000
 
-_COLUMNS = "events (id, run, event_id, type, timestamp, labels, data)"
-_INSERT = f"INSERT INTO {_COLUMNS} VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  # made of constants, as are the next
+_INTO = "events (id, run, event_id, type, timestamp, labels, data, verbatim)"
+_INSERT = f"INSERT INTO {_INTO} VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  # made of constants, as are the next
 _ROWS_A_STATEMENT = 50
 # Many rows in one statement cost 0.8 of one each, measured; 50 stay far below SQLite's limit on parameters.
-_INSERT_MANY = f"INSERT INTO {_COLUMNS} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?)'] * _ROWS_A_STATEMENT)}"  # noqa: S608
+_INSERT_MANY = f"INSERT INTO {_INTO} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * _ROWS_A_STATEMENT)}"  # noqa: S608
 
 # The run must not have been deleted since its version was remembered; the primary key refuses a version that is stale,
 # and the index on event ids one that is known.
-_INSERT_NEXT = f"INSERT INTO {_COLUMNS} SELECT ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base = ?"  # noqa: S608
+_INSERT_NEXT = f"INSERT INTO {_INTO} SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base = ?"  # noqa: S608
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
@@ -72,7 +72,7 @@ class Writer:
 
     def append(self, append: Append) -> AppendResult:
         """Carry out one append and make it durable. Raises the errors of ``Store.append_events``."""
-        return self._append_next(append) or self._in_transaction(lambda: self._append(append))
+        return self._append_if_next(append) or self._in_transaction(lambda: self._append(append))
 
     def append_group(self, appends: Sequence[Append]) -> list[AppendResult | AgentMemoryLogError]:
         """Carry out several appends with one commit; the outcome of each, in order."""
@@ -83,7 +83,7 @@ class Writer:
         def carry_out() -> None:
             for append in appends:
                 try:
-                    outcomes.append(self._append_next(append) or self._append(append))
+                    outcomes.append(self._append_if_next(append) or self._append(append))
                 except StoreUnavailable:
                     raise
                 except AgentMemoryLogError as error:
@@ -102,17 +102,21 @@ class Writer:
         except AgentMemoryLogError as error:
             return error
 
-    def _append_next(self, append: Append) -> AppendResult | None:
-        """Append one event at the remembered version in one statement; None when that is not possible."""
-        known = self._known.get((append.agent, append.run))
-        if known is None or len(append.batch) != 1 or append.first_seq is not None:
+    def _append_if_next(self, append: Append) -> AppendResult | None:
+        if len(append.batch) != 1 or append.first_seq is not None:
             return None
-        if type(append.batch[0].data) is Redaction:
+        return self.append_next(append.agent, append.run, append.batch[0], append.expected_version)
+
+    def append_next(self, agent: str, run: str, event: Prepared, expected_version: int | None) -> AppendResult | None:
+        """Append one event at the remembered version in one statement; None, and nothing done, when it cannot be."""
+        known = self._known.get((agent, run))
+        if known is None:
             return None
         version = known.version
-        if append.expected_version not in {None, version} or version == MAX_SEQ:
+        if (expected_version is not None and expected_version != version) or version == MAX_SEQ:
             return None
-        event = append.batch[0]
+        if type(event.data) is Redaction:
+            return None
         run_id = known.run_id
         seq = version + 1
         try:
@@ -212,7 +216,7 @@ class Writer:
         for event in append.batch:
             rows.extend(
                 self._execute(
-                    "SELECT id, event_id, type, timestamp, labels, data FROM events WHERE run = ? AND event_id = ?",
+                    f"SELECT {COLUMNS} FROM events WHERE run = ? AND event_id = ?",
                     (found.id, event.event_id),
                 )
             )
@@ -236,7 +240,7 @@ class Writer:
         masks, marker = redaction
         for mask in masks:
             self._execute(
-                "UPDATE events SET type = ?, labels = NULL, data = ? WHERE run = ? AND event_id = ?",
+                "UPDATE events SET type = ?, labels = NULL, data = ?, verbatim = NULL WHERE run = ? AND event_id = ?",
                 (mask.type, mask.text.decode(), found.id, mask.event_id),
             )
         seq = found.version + 1
@@ -249,9 +253,7 @@ class Writer:
         """The event at ``seq``, None when the run does not hold it."""
         if not found.base < seq <= found.version:
             return None
-        rows: list[Row] = self._execute(
-            "SELECT id, event_id, type, timestamp, labels, data FROM events WHERE id = ?", (found.row_id(seq),)
-        ).fetchall()
+        rows: list[Row] = self._execute(f"SELECT {COLUMNS} FROM events WHERE id = ?", (found.row_id(seq),)).fetchall()
         return decode_rows(rows, agent, run)[0]
 
     def delete(self, agent: str, run: str) -> None:
@@ -319,4 +321,5 @@ def _row(event: Prepared, run_id: int, seq: int) -> _Row:
         to_microseconds(event.timestamp),
         encode_json(event.labels).decode() if event.labels else None,
         event.text.decode(),
+        event.verbatim,
     )

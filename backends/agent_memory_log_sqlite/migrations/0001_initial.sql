@@ -23,7 +23,8 @@ CREATE TABLE events (
     type      TEXT    NOT NULL,
     timestamp INTEGER NOT NULL,              -- microseconds since 1970 (UTC)
     labels    TEXT,                          -- JSON; NULL for none
-    data      TEXT    NOT NULL               -- JSON
+    data      TEXT    NOT NULL,              -- JSON, without a tool call's payload and a tool result's result_json
+    verbatim  TEXT                           -- that one, byte for byte; NULL for none
 );
 
 CREATE UNIQUE INDEX events_by_event_id ON events (run, event_id);
@@ -37,6 +38,6 @@ CREATE INDEX events_by_type ON events (run, type)
 CREATE VIEW log AS
     SELECT runs.agent, runs.run, events.id & 4294967295 AS seq, events.type,
            strftime('%Y-%m-%dT%H:%M:%S', events.timestamp / 1000000, 'unixepoch') AS time,
-           events.event_id, events.labels, events.data
+           events.event_id, events.labels, events.data, events.verbatim
     FROM events JOIN runs ON runs.id = events.run
     ORDER BY events.id;

@@ -25,7 +25,7 @@ _INTRODUCTION = """\
 
 `pip install 'agent-memory-log[cli]'` installs it; `python -m agent_memory_log.cli` is the same.
 
-- **Store**: `--store URL`, or `AMLOG_STORE` in the environment. There is no default.
+- **Store**: `--store URL`, before the command or after it, or `AMLOG_STORE` in the environment. There is no default.
 - **Runs** are named `AGENT/RUN`, or `RUN` alone where only one agent has it. Inside a part, `/` is written `%2F` and
   `%` is written `%25`; the names that commands print can be given back to them as they are.
 - **Output** is laid out and coloured on a terminal (`NO_COLOR` is honoured). Anywhere else it is plain, whole and one

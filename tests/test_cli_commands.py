@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -372,3 +373,10 @@ class TestStore:
     def test_a_file_of_another_kind(self, amlog: Amlog) -> None:
         amlog.error("runs", "--store", f"sqlite:///{amlog.file('x.db', 'not a database' * 100)}")
         amlog.error("runs", "--store", f"sqlite:///{amlog.folder}")
+
+
+def test_the_store_may_be_named_before_the_command(samples: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMLOG_STORE", "sqlite:///nowhere.db")
+    before = samples.ok("--store", samples.url, "stats", "--json")
+    assert before.json == samples.ok("stats", "--store", samples.url, "--json").json
+    assert os.environ["AMLOG_STORE"] == "sqlite:///nowhere.db"

@@ -5,6 +5,7 @@ To add a command: a module with its function, and its line in ``COMMANDS``.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from importlib.metadata import version
@@ -20,7 +21,7 @@ from agent_memory_log.cli.demo import demo
 from agent_memory_log.cli.errors import OutputClosed
 from agent_memory_log.cli.export import export
 from agent_memory_log.cli.importing import import_app
-from agent_memory_log.cli.options import reflowed
+from agent_memory_log.cli.options import StoreUrl, reflowed
 from agent_memory_log.cli.output import Output
 from agent_memory_log.cli.redact import redact
 from agent_memory_log.cli.runs import runs
@@ -70,6 +71,13 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
+def _restore(name: str, value: str | None) -> None:
+    if value is None:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = value
+
+
 def build_app(*, rich_help: bool) -> typer.Typer:
     """The application; ``rich_help`` draws help for a terminal."""
     app = typer.Typer(
@@ -82,7 +90,9 @@ def build_app(*, rich_help: bool) -> typer.Typer:
     )
 
     def amlog(
+        ctx: typer.Context,
         *,
+        store: StoreUrl = None,
         _debug: Annotated[
             bool, typer.Option("--debug", help="Show the traceback of an error, as AMLOG_DEBUG=1 does.")
         ] = False,
@@ -95,6 +105,11 @@ def build_app(*, rich_help: bool) -> typer.Typer:
         Name the store once with AMLOG_STORE, or each time with --store: sqlite:///runs.db is a file. Run amlog demo to
         see it work.
         """
+        if store:
+            # As if it stood in the environment, where every command looks, until this one ends.
+            saved = os.environ.get("AMLOG_STORE")
+            os.environ["AMLOG_STORE"] = store
+            ctx.call_on_close(lambda: _restore("AMLOG_STORE", saved))
 
     app.callback(help=reflowed(amlog))(amlog)
     for name, (panel, command) in COMMANDS.items():

@@ -27,8 +27,8 @@ _SMALLEST_FILE = 512
 # SQLite takes a file of a single byte for an empty one, and would write a new database over what is left of yours.
 
 _PAGE_SIZE = 4096
-# Measured: with 8 KiB pages single appends cost an eighth more, as each writes a whole page of the table and of the index
-# to the write-ahead log.
+# Measured: with 8 KiB pages single appends cost an eighth more, as each writes a whole page of the table and of the
+# index to the write-ahead log.
 _CHECKPOINT_PAGES = 512
 # 2 MiB: small enough to stay in the processor's cache, which made single appends 10 % faster than SQLite's default.
 

@@ -34,6 +34,9 @@ _ROWS_A_STATEMENT = 50
 # Many rows in one statement cost 0.8 of one each, measured; 50 stay far below SQLite's limit on parameters.
 _INSERT_MANY = f"INSERT INTO {_INTO} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * _ROWS_A_STATEMENT)}"  # noqa: S608
 
+_BY_ID = f"SELECT {COLUMNS} FROM events WHERE id = ?"  # noqa: S608
+_BY_EVENT_ID = f"SELECT {COLUMNS} FROM events WHERE run = ? AND event_id = ?"  # noqa: S608
+
 # The run must not have been deleted since its version was remembered; the primary key refuses a version that is stale,
 # and the index on event ids one that is known.
 _INSERT_NEXT = f"INSERT INTO {_INTO} SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base = ?"  # noqa: S608
@@ -214,12 +217,7 @@ class Writer:
         """The stored events whose ids are in the batch, by id."""
         rows: list[Row] = []
         for event in append.batch:
-            rows.extend(
-                self._execute(
-                    f"SELECT {COLUMNS} FROM events WHERE run = ? AND event_id = ?",
-                    (found.id, event.event_id),
-                )
-            )
+            rows.extend(self._execute(_BY_EVENT_ID, (found.id, event.event_id)))
         return {event.event_id: event for event in decode_rows(rows, append.agent, append.run)}
 
     def redact(self, agent: str, run: str, seqs: tuple[int, ...], reason: str) -> AppendResult:
@@ -253,7 +251,7 @@ class Writer:
         """The event at ``seq``, None when the run does not hold it."""
         if not found.base < seq <= found.version:
             return None
-        rows: list[Row] = self._execute(f"SELECT {COLUMNS} FROM events WHERE id = ?", (found.row_id(seq),)).fetchall()
+        rows: list[Row] = self._execute(_BY_ID, (found.row_id(seq),)).fetchall()
         return decode_rows(rows, agent, run)[0]
 
     def delete(self, agent: str, run: str) -> None:

@@ -10,6 +10,8 @@ import importlib
 import os
 import sys
 import threading
+import warnings
+from collections.abc import Callable
 
 from agent_memory_log import Event, PlannerNote, ToolResult, new_event, open_store, open_sync_store
 
@@ -133,6 +135,58 @@ def fill_disk(url: str) -> None:
                 stored += 1
         except Exception as error:
             acknowledge(f"{type(error).__name__} {stored} {error.__cause__!r}")
+
+
+def _in_child(work: Callable[[], object]) -> str:
+    """Fork; the class of what ``work()`` raised in the child, or ``nothing``."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads is what is tested
+        child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os.write(writing, b"nothing")
+        except BaseException as error:
+            os.write(writing, type(error).__name__.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        return said.read()
+
+
+def use_inherited(url: str) -> None:
+    """Use a handle in a forked child, and then here."""
+    with open_sync_store(url) as store:
+        store.append_events("agent", "run", *numbered("parent", 0))
+        acknowledge(_in_child(lambda: store.append_events("agent", "run", *numbered("child", 0))))
+        acknowledge(_in_child(lambda: store.load_run("agent", "run")))
+        acknowledge(_in_child(store.close))
+        store.append_events("agent", "run", *numbered("parent", 1))
+        acknowledge(str(store.load_run("agent", "run").version))
+
+
+def make_ids_in_a_child() -> None:
+    """Print an event id made here, and a hundred made in a forked child."""
+    acknowledge(new_event(PlannerNote(note="parent")).event_id)
+    _in_child(lambda: acknowledge("\n".join(new_event(PlannerNote(note="child")).event_id for _ in range(100))))
+
+
+def open_own_in_a_child(url: str) -> None:
+    """Fork while an asynchronous handle is open, and open another one in the child."""
+
+    def child() -> None:
+        with open_sync_store(url) as own:
+            own.append_events("agent", "run", *numbered("child", 0))
+
+    async def main() -> None:
+        async with open_store(url) as store:
+            await store.append_events("agent", "run", *numbered("parent", 0))
+            acknowledge(await asyncio.to_thread(_in_child, child))
+            acknowledge(str((await store.load_run("agent", "run")).version))
+
+    asyncio.run(main())
 
 
 def append_as_nobody(url: str) -> None:

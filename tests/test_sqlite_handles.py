@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -22,6 +21,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log_sqlite import SqliteStore
+from tests import processes
 
 
 def _note(text: str) -> PlannerNote:
@@ -29,67 +29,23 @@ def _note(text: str) -> PlannerNote:
 
 
 @pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'runs.db'}"
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory:" if getattr(request, "param", "sqlite") == "memory" else f"sqlite:///{tmp_path / 'runs.db'}"
 
 
-def _in_child(work: object) -> str:
-    """Fork; what ``work()`` raised in the child, by class name."""
-    assert callable(work)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os.write(writing, b"nothing")
-        except BaseException as error:
-            os.write(writing, type(error).__name__.encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    os.close(writing)
-    said = os.read(reading, 200).decode()
-    os.close(reading)
-    return said
+@pytest.mark.parametrize("url", ["sqlite", "memory"], indirect=True)
+def test_an_inherited_handle_is_refused_in_the_child_and_works_in_the_parent(url: str) -> None:
+    assert processes.run("use_inherited", url).split() == ["StoreClosed", "StoreClosed", "nothing", "2"]
 
 
-@pytest.mark.parametrize("scheme", ["sqlite", "memory"])
-def test_an_inherited_handle_is_refused_in_the_child_and_works_in_the_parent(url: str, scheme: str) -> None:
-    with open_sync_store(url if scheme == "sqlite" else "memory:") as store:
-        store.append_events("agent", "run", new_event(_note("before")))
-        assert _in_child(lambda: store.append_events("agent", "run", new_event(_note("child")))) == "StoreClosed"
-        assert _in_child(lambda: store.load_run("agent", "run")) == "StoreClosed"
-        assert _in_child(store.close) == "nothing"
-        store.append_events("agent", "run", new_event(_note("after")))
-        assert store.load_run("agent", "run").version == 2
-
-
-def test_event_ids_made_after_a_fork_are_new(url: str) -> None:
-    parent = new_event(_note("parent")).event_id
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writing, "\n".join(new_event(_note("child")).event_id for _ in range(100)).encode())
-        os._exit(0)
-    os.waitpid(child, 0)
-    os.close(writing)
-    made = os.read(reading, 65_536).decode().split("\n")
-    os.close(reading)
+def test_event_ids_made_after_a_fork_are_new() -> None:
+    parent, *made = processes.run("make_ids_in_a_child").split()
     assert len(set(made)) == 100
-    assert not {one[:12] for one in made} & {parent[:12]}
-    with open_sync_store(url) as store:
-        store.append_events("agent", "run", *(new_event(_note("x"), event_id=one) for one in made))
+    assert parent[:12] not in {one[:12] for one in made}
 
 
-async def test_a_child_forked_from_an_async_program_may_open_its_own(url: str) -> None:
-    async with open_store(url) as store:
-        await store.append_events("agent", "run", new_event(_note("parent")))
-
-        def child() -> None:
-            with open_sync_store(url) as own:
-                own.append_events("agent", "run", new_event(_note("child")))
-
-        assert await asyncio.to_thread(_in_child, child) == "nothing"
-        assert (await store.load_run("agent", "run")).version == 2
+def test_a_child_forked_from_an_async_program_may_open_its_own(url: str) -> None:
+    assert processes.run("open_own_in_a_child", url).split() == ["nothing", "2"]
 
 
 async def test_waiting_appends_share_a_commit_and_each_gets_its_own_outcome(url: str) -> None:

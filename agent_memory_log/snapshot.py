@@ -137,6 +137,8 @@ class _View:
         with tape.lock:
             known, shared = tape.derived.get(kind, (0, None))
             if known <= self.length:
+                # Out of reach until it is whole again: an interrupt may come between any two lines.
+                tape.derived.pop(kind, None)
                 derived: _Derived = kind() if shared is None else shared
                 for place in range(known, self.length):
                     derived.add(place, tape.by_seq[place])

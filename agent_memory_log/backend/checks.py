@@ -238,6 +238,10 @@ def check_types(types: Iterable[str] | None) -> frozenset[str] | None:
     for one in wanted:
         if not isinstance(one, str):
             raise InvalidArgument(f"an event type must be text, found {describe(one)}")
+        try:
+            check_text(one, "")
+        except NotJson as error:
+            raise InvalidArgument(f"an event type {error}") from error
     return frozenset(str.__str__(one) for one in wanted)
 
 

@@ -18,7 +18,10 @@ _OTHER_LOOP = "this store handle belongs to another event loop: open one on this
 
 
 class Handle:
-    """A handle's state: subclasses call ``_check_open()`` first in every method and set ``_unusable`` on closing."""
+    """A handle's state: subclasses call ``_check_open()`` before they touch their data, ``_mark_closed()`` on closing.
+
+    Those whose driver must not be inherited by a forked child override ``hold_still``, ``go_on`` and ``disown``.
+    """
 
     _unusable: str | None = None
     """Why the handle cannot be used any more; None while it can."""
@@ -30,8 +33,14 @@ class Handle:
         if self._unusable is not None:
             raise StoreClosed(self._unusable)
 
+    def hold_still(self) -> None:
+        """Before a fork: wait until no thread is inside the driver, and keep them out until ``go_on`` or ``disown``."""
+
+    def go_on(self) -> None:
+        """After a fork, in the parent: undo ``hold_still``."""
+
     def disown(self) -> None:
-        """Refuse any further use, in a process that inherited the handle by a fork."""
+        """After a fork, in the child: refuse any further use, and let go of what the driver holds."""
         self._unusable = self._unusable or _FORKED
 
     def _mark_closed(self) -> bool:
@@ -52,6 +61,9 @@ class AsyncHandle(Handle):
     def _check_open(self) -> None:
         if self._unusable is not None:
             raise StoreClosed(self._unusable)
+        self._check_loop()
+
+    def _check_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
             raise StoreClosed(_OTHER_LOOP)
 
@@ -89,10 +101,25 @@ class SyncHandle(Handle):
 _open_handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
+_held_still: list[Handle] = []
+
+
+def _before_fork() -> None:
     for handle in list(_open_handles):
-        handle.disown()
+        if handle._unusable is None:
+            handle.hold_still()
+            _held_still.append(handle)
+
+
+def _after_fork_in_parent() -> None:
+    while _held_still:
+        _held_still.pop().go_on()
+
+
+def _after_fork_in_child() -> None:
+    while _held_still:
+        _held_still.pop().disown()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta, timezone
 
 from agent_memory_log.backend import MAX_LABEL_KEY_LENGTH, MAX_LABELS
-from agent_memory_log.conformance.checks import check_run, exact
+from agent_memory_log.conformance.checks import check_exact, check_run
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import (
     AGENT,
@@ -155,7 +155,7 @@ async def _round_trip(open_handle: Handles, given: list[Event]) -> None:
     check_run(snapshot, given)
     for stored, loaded in zip(result.events, snapshot.log, strict=True):
         assert stored == loaded
-        assert exact(stored.to_map()) == exact(loaded.to_map())
+        check_exact(stored.to_map(), loaded.to_map(), "the stored event")
     for event in given[:20]:
         await writer.append_events(AGENT, "one by one", event)
     check_run(await reader.load_run(AGENT, "one by one"), given[:20])

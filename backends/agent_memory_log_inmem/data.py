@@ -86,11 +86,13 @@ class MemoryData:
         self._lock = threading.Lock()
         self._runs: dict[tuple[str, str], _Run] = {}
         self._created = 0
+        self._resets = 0
 
     def reset(self) -> None:
         """Forget everything, versions included."""
         with self._lock:
             self._runs.clear()
+            self._resets += 1
         self.changed.notify()
 
     def append(
@@ -184,10 +186,10 @@ class MemoryData:
             kept = self._runs.get((agent, run)) or _Run()
             if deletions is None and after > kept.version:
                 raise CursorOutOfRange(f"{agent}/{run} is at version {kept.version}; seq {after} is beyond it")
-            if deletions is not None and kept.deletions != deletions:
+            if deletions is not None and kept.deletions + self._resets != deletions:
                 raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {after}")
             seq = max(after, kept.base) + 1
-            return (kept.event(seq) if seq <= kept.version else None), kept.deletions
+            return (kept.event(seq) if seq <= kept.version else None), kept.deletions + self._resets
 
     def list(self, agent: str | None, limit: int, cursor: str | None, include_reserved: bool) -> RunPage:
         """See ``Store.list_runs``."""

@@ -208,3 +208,4 @@ class MemoryStore(AsyncHandle):
         """See ``Store.aclose``."""
         if self._mark_closed():
             self._sync.close()
+            self._check_loop()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from agent_memory_log.backend import StoreUrl
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log_sqlite.schema import DEFAULT_BUSY_TIMEOUT_MS, DEFAULT_MAX_EVENT_BYTES, Settings
 from agent_memory_log_sqlite.store import SqliteStore
 from agent_memory_log_sqlite.sync import SyncSqliteStore
+
+_LONGEST_TIMEOUT_MS = 2**31 - 1
+# SQLite takes a larger one for none at all.
 
 
 class _SqliteBackend:
@@ -27,10 +32,10 @@ def _settings(url: StoreUrl) -> Settings:
             f"{url.text!r} names no file: sqlite:///runs.db, or sqlite:////var/runs.db for /var/runs.db"
         )
     settings = Settings(
-        path=url.location,
+        path=str(Path(url.location).absolute()),  # the working directory may change
         durable=url.choice("durability", ("full", "os")) == "full",
         read_only=url.choice("mode", ("rw", "ro")) == "ro",
-        busy_timeout_ms=url.number("busy_timeout_ms", DEFAULT_BUSY_TIMEOUT_MS, minimum=0),
+        busy_timeout_ms=min(url.number("busy_timeout_ms", DEFAULT_BUSY_TIMEOUT_MS, minimum=0), _LONGEST_TIMEOUT_MS),
         max_event_bytes=url.number("max_event_bytes", DEFAULT_MAX_EVENT_BYTES),
     )
     url.finish()

@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from agent_memory_log.errors import StoreCorrupt, StoreUnavailable
+from agent_memory_log.errors import DecodeError, StoreCorrupt, StoreUnavailable
 
 _HINTS = {
     sqlite3.SQLITE_FULL: "the disk is full: free some space and try again; nothing of this write was stored",
-    sqlite3.SQLITE_READONLY: "the file is read-only: open it with ?mode=ro, or make it writable",
+    sqlite3.SQLITE_READONLY: "it is read-only: make it writable, or open it with ?mode=ro, for which SQLite still needs "
+    "to write the -shm file beside it",
     sqlite3.SQLITE_BUSY: "other processes kept it locked for longer than busy_timeout_ms: try again",
     sqlite3.SQLITE_LOCKED: "other processes kept it locked for longer than busy_timeout_ms: try again",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened: check that the folder exists and that this user may write to it",
@@ -26,9 +27,11 @@ def is_busy(error: sqlite3.Error) -> bool:
     return _primary(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-def translated(error: sqlite3.Error, path: str) -> StoreUnavailable:
+def translated(error: sqlite3.Error, path: str) -> StoreUnavailable | DecodeError:
     """The error of this library for SQLite's ``error`` on the file at ``path``; raise it ``from`` the original."""
     code = _primary(error)
+    if str(error).startswith("Could not decode to UTF-8"):
+        return DecodeError(f"{path}: a stored event is not UTF-8 text: {error}")
     if code in _DAMAGED:
         return StoreCorrupt(
             f"{path} is damaged, or not an SQLite file ({error}): restore it from a backup, or recover what can be "

@@ -36,6 +36,7 @@ _EVENTS = f"SELECT {COLUMNS} FROM events WHERE id > ? AND id <= ? ORDER BY id LI
 
 _NO_LIMIT = -1
 _FOLLOW_BATCH = 64
+_FOLLOW_CHARACTERS = 1024 * 1024
 
 Row = tuple[int, str, str, int, str | None, str, str | None]
 """A row of ``COLUMNS``, as a file that nobody damaged gives it."""
@@ -70,6 +71,8 @@ class _OneView:
         self._connection = connection
 
     def __enter__(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")  # a signal's exception came before the last one could be ended
         self._connection.execute("BEGIN")
 
     def __exit__(self, *_: object) -> None:
@@ -156,7 +159,7 @@ def decode_rows(rows: Iterable[Row], agent: str, run: str) -> list[Event]:
                     row_id & MAX_SEQ,
                 )
             )
-        except (DecodeError, msgspec.MsgspecError, TypeError, OverflowError) as error:
+        except Exception as error:  # a registered payload may raise anything of its own
             raise DecodeError(f"{agent}/{run}: event {row_id & MAX_SEQ} cannot be read: {error}") from error
     return events
 
@@ -176,7 +179,13 @@ def follow_on(
         if deletions is not None and found.deletions != deletions:
             raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {after}")
         bounds = (found.row_id(max(after, found.base)), found.row_id(found.version))
-        rows = connection.execute(_EVENTS, (*bounds, _FOLLOW_BATCH)).fetchall()
+        rows: list[Row] = []
+        size = 0
+        for row in connection.execute(_EVENTS, (*bounds, _FOLLOW_BATCH)):
+            rows.append(row)
+            size += len(row[5]) + len(row[6] or "")
+            if size > _FOLLOW_CHARACTERS:
+                break
     return decode_rows(rows, agent, run), found
 
 
@@ -189,14 +198,16 @@ class Watch:
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Watch through ``connection``, which must not be one that writes: it does not see its own writes."""
         self._connection = connection
+        self._times_busy = 0
 
     def version(self) -> int:
-        """A number that is another one after each write."""
+        """A number that is another one after each write, and each time the file is locked."""
         try:
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         except sqlite3.OperationalError as error:
             if is_busy(error):
-                return -1
+                self._times_busy += 1
+                return -self._times_busy
             raise
         return int(version)
 
@@ -233,10 +244,13 @@ def list_runs(
     )
     rows = connection.execute(sql, (*arguments, min(limit, MAX_SEQ) + 1)).fetchall()
     page = rows[:limit]
-    runs = tuple(
-        RunInfo(name, run, version, from_microseconds(created), version - base, _meta(meta, name, run))
-        for _, name, run, base, created, meta, version in page
-    )
+    try:
+        runs = tuple(
+            RunInfo(name, run, version, from_microseconds(created), version - base, _meta(meta, name, run))
+            for _, name, run, base, created, meta, version in page
+        )
+    except (OverflowError, TypeError) as error:
+        raise DecodeError(f"a run's row cannot be read: {error}") from error
     return RunPage(runs, encode_cursor(page[-1][4], page[-1][0]) if len(rows) > limit else None)
 
 

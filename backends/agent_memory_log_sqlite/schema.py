@@ -6,6 +6,7 @@ file's ``user_version``. ``tests/golden`` keeps a file of every released schema.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from importlib import resources
@@ -34,7 +35,7 @@ _CHECKPOINT_PAGES = 512
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How to open a file; the options of the URL."""
+    """How to open a file, whose ``path`` is absolute; the options of the URL."""
 
     path: str
     durable: bool = True
@@ -60,11 +61,10 @@ def connect(settings: Settings) -> sqlite3.Connection:
     """
     if sqlite3.sqlite_version_info < (3, 35):
         raise StoreUnavailable(f"SQLite 3.35 or newer is needed; this Python has {sqlite3.sqlite_version}")
-    path = Path(settings.path)
-    if path.is_dir():
-        raise StoreUnavailable(f"{settings.path} is a folder: name a file in it")
-    if path.is_file() and 0 < path.stat().st_size < _SMALLEST_FILE:
-        raise StoreCorrupt(f"{settings.path} is too short for an SQLite file; it was left as it is")
+    try:
+        _look_at(settings.path)
+    except OSError as error:
+        raise StoreUnavailable(f"{settings.path}: {error.strerror}") from error
     deadline = time.monotonic() + settings.busy_timeout_ms / 1000
     while True:
         try:
@@ -76,10 +76,36 @@ def connect(settings: Settings) -> sqlite3.Connection:
         time.sleep(0.005)
 
 
+def connect_all(settings: Settings, count: int) -> list[sqlite3.Connection]:
+    """Open ``count`` connections, or none. Raises as ``connect`` does."""
+    connections: list[sqlite3.Connection] = []
+    try:
+        while len(connections) < count:
+            connections.append(connect(settings))
+    except BaseException:
+        close_all(connections)
+        raise
+    return connections
+
+
+def close_all(connections: list[sqlite3.Connection]) -> None:
+    """Close connections."""
+    for connection in connections:
+        connection.close()
+
+
+def _look_at(name: str) -> None:
+    path = Path(name)
+    if path.is_dir():
+        raise StoreUnavailable(f"{name} is a folder: name a file in it")
+    if path.is_file() and 0 < path.stat().st_size < _SMALLEST_FILE:
+        raise StoreCorrupt(f"{name} is too short for an SQLite file; it was left as it is")
+
+
 def _connect(settings: Settings) -> sqlite3.Connection:
     mode = "ro" if settings.read_only else "rwc"
     connection = sqlite3.connect(
-        f"file:{quote(settings.path)}?mode={mode}",
+        f"file://{quote(os.fsencode(settings.path))}?mode={mode}",
         uri=True,
         timeout=settings.busy_timeout_ms / 1000,
         isolation_level=None,
@@ -95,10 +121,8 @@ def _connect(settings: Settings) -> sqlite3.Connection:
 
 def _prepare(connection: sqlite3.Connection, settings: Settings) -> None:
     connection.execute("BEGIN")  # one view of the file, which another process may be creating
-    try:
-        version = _recognise(connection, settings.path)
-    finally:
-        connection.execute("COMMIT")
+    version = _recognise(connection, settings.path)
+    connection.execute("COMMIT")
     connection.execute(f"PRAGMA synchronous = {'FULL' if settings.durable else 'NORMAL'}")
     connection.execute("PRAGMA fullfsync = 1")
     connection.execute("PRAGMA checkpoint_fullfsync = 1")
@@ -138,18 +162,15 @@ def _recognise(connection: sqlite3.Connection, path: str) -> int:
 
 
 def _migrate(connection: sqlite3.Connection, path: str) -> None:
+    # Whatever goes wrong closes the connection, and that rolls back.
     connection.execute("BEGIN IMMEDIATE")
-    try:
-        version = _recognise(connection, path)  # again: another process may have been first
-        for script in _migrations()[version:]:
-            for statement in _statements(script):
-                connection.execute(statement)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
+    version = _recognise(connection, path)  # again: another process may have been first
+    for script in _migrations()[version:]:
+        for statement in _statements(script):
+            connection.execute(statement)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute("COMMIT")
 
 
 def _statements(script: str) -> list[str]:
@@ -161,4 +182,5 @@ def _statements(script: str) -> list[str]:
         if sqlite3.complete_statement(pending):
             statements.append(pending)
             pending = ""
+    assert not pending.strip(), "a migration ends without a semicolon"  # noqa: S101  # a fault of ours, not of a caller
     return statements

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from typing import Self, TypeVar
 
@@ -24,8 +25,8 @@ from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, CompactResult, RunPage
 from agent_memory_log_sqlite import reads
 from agent_memory_log_sqlite.failures import translated, translating
-from agent_memory_log_sqlite.schema import Settings, connect
-from agent_memory_log_sqlite.sync import POLL_SECONDS, checked_append
+from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
+from agent_memory_log_sqlite.sync import POLL_SECONDS, checked_append, hold
 from agent_memory_log_sqlite.worker import Worker, call_each
 from agent_memory_log_sqlite.writes import Append, Writer
 
@@ -50,6 +51,10 @@ class SqliteStore(AsyncHandle):
         self._changed = ChangeSignal()
         self._waiting: dict[object, int] = {}
         self._poller: asyncio.Task[None] | None = None
+        self._closing: asyncio.Future[None] | None = None
+        self._held: list[threading.Lock] = []
+        self._watching = threading.Lock()
+        self._write_connection = write_connection
         self._read_connection = read_connection
         self._watch_connection = watch_connection
         self._watch = reads.Watch(watch_connection)
@@ -62,7 +67,12 @@ class SqliteStore(AsyncHandle):
     @classmethod
     async def open(cls, settings: Settings) -> Self:
         """Open the file. Raises ``StoreUnavailable``, ``StoreCorrupt``, ``SchemaTooNew``."""
-        writes, reading, watch = await asyncio.to_thread(lambda: [connect(settings) for _ in range(3)])
+        opening = asyncio.ensure_future(asyncio.to_thread(connect_all, settings, 3))
+        try:
+            writes, reading, watch = await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unwanted)
+            raise
         watch.execute("PRAGMA busy_timeout = 0")  # it is used on the event loop's own thread, where nothing may wait
         return cls(settings, writes, reading, watch)
 
@@ -125,11 +135,11 @@ class SqliteStore(AsyncHandle):
 
     def _version(self) -> int:
         self._check_open()
-        with translating(self._settings.path):
+        with self._watching, translating(self._settings.path):
             return self._watch.version()
 
     def _stands(self, agent: str, run: str, found: reads.RunRow) -> bool:
-        with translating(self._settings.path):
+        with self._watching, translating(self._settings.path):
             return self._watch.stands(agent, run, found)
 
     async def _wait(self, seen: int, version: int) -> None:
@@ -185,15 +195,45 @@ class SqliteStore(AsyncHandle):
         return await self._write(self._writer.compact)
 
     async def aclose(self) -> None:
-        """See ``Store.aclose``. Appends already waiting are carried out first."""
-        if not self._mark_closed():
-            return
-        self._changed.notify()
-        if self._poller is not None:
-            self._poller.cancel()
-        self._watch_connection.close()
-        await self._reads.aclose()
-        await self._writes.aclose()
+        """See ``Store.aclose``. Appends already waiting are carried out first; a cancelled wait does not stop it.
+
+        On another event loop, lets go of everything without waiting, and then raises ``StoreClosed``.
+        """
+        if self._closing is None:
+            if not self._mark_closed():
+                return
+            self._changed.notify()
+            if self._poller is not None:
+                self._poller.cancel()
+            with self._watching:
+                self._watch_connection.close()
+            self._reads.end()
+            self._writes.end()
+            self._check_loop()
+            self._closing = asyncio.ensure_future(self._ended())
+        self._check_loop()
+        await asyncio.shield(self._closing)
+
+    async def _ended(self) -> None:
+        await self._reads.ended()
+        await self._writes.ended()
+
+    def hold_still(self) -> None:
+        """See ``Handle.hold_still``."""
+        self._held = hold((self._writes.working, self._reads.working, self._watching))
+
+    def go_on(self) -> None:
+        """See ``Handle.go_on``."""
+        for lock in self._held:
+            lock.release()
+
+    def disown(self) -> None:
+        """See ``Handle.disown``."""
+        was_open = self._unusable is None
+        super().disown()
+        if was_open and len(self._held) == 3:  # noqa: PLR2004  # all of them
+            close_all([self._watch_connection, self._read_connection, self._write_connection])
+        self.go_on()
 
     async def _read(self, work: Callable[[], _T]) -> _T:
         self._check_open()
@@ -222,3 +262,9 @@ class SqliteStore(AsyncHandle):
             outcomes.extend(call_each([job]))
         outcomes.extend(self._writer.append_group(appends))
         return outcomes
+
+
+def _close_unwanted(opened: asyncio.Future[list[sqlite3.Connection]]) -> None:
+    """Close what was opened for a caller who no longer waits."""
+    if not opened.cancelled() and opened.exception() is None:
+        close_all(opened.result())

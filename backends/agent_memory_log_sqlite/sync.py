@@ -26,7 +26,7 @@ from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, CompactResult, RunPage
 from agent_memory_log_sqlite import reads
 from agent_memory_log_sqlite.failures import translated
-from agent_memory_log_sqlite.schema import Settings, connect
+from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
 from agent_memory_log_sqlite.writes import Append, Writer
 
 _T = TypeVar("_T")
@@ -46,12 +46,12 @@ class SyncSqliteStore(SyncHandle):
         super().__init__()
         self._settings = settings
         self._changed = ChangeSignal()
+        self._held: list[threading.Lock] = []
         # Reads have a connection of their own: they see only what is committed, and do not wait for an fsync.
         self._writing = threading.Lock()
         self._reading = threading.Lock()
-        self._write_connection = connect(settings)
+        self._write_connection, self._read_connection = connect_all(settings, 2)
         self._writer = Writer(self._write_connection, settings.path)
-        self._read_connection = connect(settings)
         self._watch = reads.Watch(self._read_connection)
 
     def append_events(
@@ -151,8 +151,24 @@ class SyncSqliteStore(SyncHandle):
             return
         self._changed.notify()
         with self._writing, self._reading:
-            self._read_connection.close()
-            self._write_connection.close()
+            close_all([self._read_connection, self._write_connection])
+
+    def hold_still(self) -> None:
+        """See ``Handle.hold_still``."""
+        self._held = hold((self._writing, self._reading))
+
+    def go_on(self) -> None:
+        """See ``Handle.go_on``."""
+        for lock in self._held:
+            lock.release()
+
+    def disown(self) -> None:
+        """See ``Handle.disown``."""
+        was_open = self._unusable is None
+        super().disown()
+        if was_open and len(self._held) == 2:  # noqa: PLR2004  # both
+            close_all([self._read_connection, self._write_connection])
+        self.go_on()
 
     def _read(self, work: Callable[[], _T]) -> _T:
         self._check_open()
@@ -170,6 +186,20 @@ class SyncSqliteStore(SyncHandle):
             done = work()
         self._changed.notify()
         return done
+
+
+FORK_PATIENCE_SECONDS = 10.0
+"""How long a fork waits for a thread that is writing. One that still is keeps the child from closing what it has."""
+
+
+def hold(locks: Iterable[threading.Lock]) -> list[threading.Lock]:
+    """Acquire locks before a fork; those that could be.
+
+    A forked child shares the parent's file locks in its memory, but not in the kernel's: were it to open the same file
+    while it still has the parent's connections, SQLite would take none for it, and both would write as if alone. So the
+    child closes them, which it can if no other thread is inside SQLite at that moment.
+    """
+    return [lock for lock in locks if lock.acquire(timeout=FORK_PATIENCE_SECONDS)]
 
 
 def checked_append(

@@ -29,6 +29,8 @@ class Worker(Generic[_Job]):
         self._carry_out = carry_out
         self._most = most
         self._at_end = at_end
+        self.working = threading.Lock()
+        """Held while the thread carries out jobs."""
         self._ended = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -39,9 +41,12 @@ class Worker(Generic[_Job]):
         self._queue.put((future, job))
         return await future
 
-    async def aclose(self) -> None:
-        """Let the jobs queued so far finish, and end the thread."""
+    def end(self) -> None:
+        """Let the thread end once the jobs queued so far are done."""
         self._queue.put(None)
+
+    async def ended(self) -> None:
+        """Wait until it has. Raises what ``at_end`` raised."""
         await asyncio.shield(self._ended)
         self._thread.join()  # it said so in its last line
 
@@ -70,7 +75,8 @@ class Worker(Generic[_Job]):
 
     def _finish(self, waiting: list[tuple[asyncio.Future[Any], _Job]]) -> None:
         try:
-            outcomes = self._carry_out([job for _, job in waiting])
+            with self.working:
+                outcomes = self._carry_out([job for _, job in waiting])
         except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to those who wait
             outcomes = [error] * len(waiting)
         self._call(_settle, [(future, outcome) for (future, _), outcome in zip(waiting, outcomes, strict=True)])

@@ -14,12 +14,18 @@ from typing import TypeVar
 import msgspec
 
 from agent_memory_log.backend import Prepared, check_markers, check_version, new_in_batch, placed, redaction_of
-from agent_memory_log.errors import AgentMemoryLogError, CursorOutOfRange, InvalidArgument, StoreUnavailable
+from agent_memory_log.errors import (
+    AgentMemoryLogError,
+    CursorOutOfRange,
+    InvalidArgument,
+    StoreCorrupt,
+    StoreUnavailable,
+)
 from agent_memory_log.events import Event, to_microseconds
 from agent_memory_log.jsonvalue import JsonValue, encode_json
 from agent_memory_log.payloads import Redaction
 from agent_memory_log.store import AppendResult, CompactResult
-from agent_memory_log_sqlite.failures import translated
+from agent_memory_log_sqlite.failures import is_busy, translated
 from agent_memory_log_sqlite.reads import COLUMNS, MAX_SEQ, SEQ_BITS, Row, RunRow, decode_rows, find_run
 
 _T = TypeVar("_T")
@@ -36,6 +42,8 @@ _INSERT_MANY = f"INSERT INTO {_INTO} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?
 
 _BY_ID = f"SELECT {COLUMNS} FROM events WHERE id = ?"  # noqa: S608
 _BY_EVENT_ID = f"SELECT {COLUMNS} FROM events WHERE run = ? AND event_id = ?"  # noqa: S608
+
+_LATEST_CREATED = "SELECT max(created) FROM runs WHERE created IS NOT NULL AND substr(agent, 1, 1) <> '@'"
 
 # The run must not have been deleted since its version was remembered; the primary key refuses a version that is stale,
 # and the index on event ids one that is known.
@@ -75,13 +83,14 @@ class Writer:
 
     def append(self, append: Append) -> AppendResult:
         """Carry out one append and make it durable. Raises the errors of ``Store.append_events``."""
+        self._end_what_was_interrupted()
         return self._append_if_next(append) or self._in_transaction(lambda: self._append(append))
 
-    def append_group(self, appends: Sequence[Append]) -> list[AppendResult | AgentMemoryLogError]:
+    def append_group(self, appends: Sequence[Append]) -> list[AppendResult | Exception]:
         """Carry out several appends with one commit; the outcome of each, in order."""
         if len(appends) == 1:
             return [self._outcome(appends[0])]
-        outcomes: list[AppendResult | AgentMemoryLogError] = []
+        outcomes: list[AppendResult | Exception] = []
 
         def carry_out() -> None:
             for append in appends:
@@ -94,15 +103,17 @@ class Writer:
 
         try:
             self._in_transaction(carry_out)
-        except StoreUnavailable:
-            # One append may be what the disk has no room for: the others need not fail with it.
+        except Exception as error:  # noqa: BLE001  # each append meets it again, alone
+            if isinstance(error.__cause__, sqlite3.Error) and is_busy(error.__cause__):
+                return [_as_new(error) for _ in appends]
+            # One of them may be what the disk has no room for, or broken: the others need not fail with it.
             return [self._outcome(append) for append in appends]
         return outcomes
 
-    def _outcome(self, append: Append) -> AppendResult | AgentMemoryLogError:
+    def _outcome(self, append: Append) -> AppendResult | Exception:
         try:
             return self.append(append)
-        except AgentMemoryLogError as error:
+        except Exception as error:  # noqa: BLE001  # it is raised where the append is awaited
             return error
 
     def _append_if_next(self, append: Append) -> AppendResult | None:
@@ -199,7 +210,9 @@ class Writer:
 
     def _create(self, append: Append, found: RunRow, base: int) -> int:
         """Write the row of a run that holds no events; its id."""
-        created = to_microseconds(datetime.now(UTC))
+        # Later than any other run's, whatever the clock says, so that the newest-created run is the newest.
+        (latest,) = self._execute(_LATEST_CREATED).fetchone()
+        created = max(to_microseconds(datetime.now(UTC)), (latest or 0) + 1)
         meta = encode_json(append.meta).decode() if append.meta else None
         if found.id:
             self._execute(
@@ -252,6 +265,8 @@ class Writer:
         if not found.base < seq <= found.version:
             return None
         rows: list[Row] = self._execute(_BY_ID, (found.row_id(seq),)).fetchall()
+        if not rows:
+            raise StoreCorrupt(f"{self._path}: {agent}/{run} has no event {seq}, though it has later ones")
         return decode_rows(rows, agent, run)[0]
 
     def delete(self, agent: str, run: str) -> None:
@@ -289,25 +304,41 @@ class Writer:
 
     def _in_transaction(self, work: Callable[[], _T]) -> _T:
         """Do ``work`` in a write transaction; when it raises, nothing of it was written."""
+        self._end_what_was_interrupted()
         try:
-            self._execute("BEGIN IMMEDIATE")
             try:
+                self._execute("BEGIN IMMEDIATE")
                 done = work()
                 self._execute("COMMIT")
             except BaseException:
-                # What was remembered inside the transaction has not happened.
-                self._known.clear()
-                if self._connection.in_transaction:
-                    self._execute("ROLLBACK")
+                self._roll_back()
                 raise
         except sqlite3.Error as error:
             raise translated(error, self._path) from error
         return done
 
+    def _end_what_was_interrupted(self) -> None:
+        """Roll back what a signal's exception left open between two lines."""
+        if self._connection.in_transaction:
+            self._roll_back()
+
+    def _roll_back(self) -> None:
+        # What was remembered inside the transaction has not happened.
+        self._known.clear()
+        if self._connection.in_transaction:
+            self._execute("ROLLBACK")
+
     def _remember(self, agent: str, run: str, known: _Known) -> None:
-        if len(self._known) >= _MOST_KNOWN_RUNS:
+        if len(self._known) >= _MOST_KNOWN_RUNS and (agent, run) not in self._known:
             del self._known[next(iter(self._known))]
         self._known[agent, run] = known
+
+
+def _as_new(error: Exception) -> Exception:
+    """The same error as an object of its own, for one of several who wait."""
+    copied = type(error)(*error.args)
+    copied.__cause__ = error.__cause__
+    return copied
 
 
 def _row(event: Prepared, run_id: int, seq: int) -> _Row:

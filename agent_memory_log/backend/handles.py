@@ -29,6 +29,10 @@ class Handle:
     def __init__(self) -> None:
         _open_handles.add(self)
 
+    def is_open(self) -> bool:
+        """Whether the handle can still be used."""
+        return self._unusable is None
+
     def _check_open(self) -> None:
         if self._unusable is not None:
             raise StoreClosed(self._unusable)
@@ -106,7 +110,7 @@ _held_still: list[Handle] = []
 
 def _before_fork() -> None:
     for handle in list(_open_handles):
-        if handle._unusable is None:
+        if handle.is_open():
             handle.hold_still()
             _held_still.append(handle)
 

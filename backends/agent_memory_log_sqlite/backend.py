@@ -31,6 +31,8 @@ def _settings(url: StoreUrl) -> Settings:
         raise InvalidArgument(
             f"{url.text!r} names no file: sqlite:///runs.db, or sqlite:////var/runs.db for /var/runs.db"
         )
+    if url.location == ":memory:":
+        raise InvalidArgument(f"{url.text!r}: a store in memory is memory: (and ./:memory: a file of that name)")
     settings = Settings(
         path=str(Path(url.location).absolute()),  # the working directory may change
         durable=url.choice("durability", ("full", "os")) == "full",

@@ -10,8 +10,8 @@ from agent_memory_log.errors import DecodeError, StoreCorrupt, StoreUnavailable
 
 _HINTS = {
     sqlite3.SQLITE_FULL: "the disk is full: free some space and try again; nothing of this write was stored",
-    sqlite3.SQLITE_READONLY: "it is read-only: make it writable, or open it with ?mode=ro, for which SQLite still needs "
-    "to write the -shm file beside it",
+    sqlite3.SQLITE_READONLY: "it is read-only: make it writable, or open it with ?mode=ro, for which SQLite must still "
+    "be able to write the -shm file beside it",
     sqlite3.SQLITE_BUSY: "other processes kept it locked for longer than busy_timeout_ms: try again",
     sqlite3.SQLITE_LOCKED: "other processes kept it locked for longer than busy_timeout_ms: try again",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened: check that the folder exists and that this user may write to it",

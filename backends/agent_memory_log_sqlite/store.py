@@ -15,6 +15,7 @@ from agent_memory_log.backend import (
     check_ids,
     check_limit,
     check_listing,
+    check_meta,
     check_seqs,
     check_types,
 )
@@ -26,7 +27,7 @@ from agent_memory_log.store import AppendResult, CompactResult, RunPage
 from agent_memory_log_sqlite import reads
 from agent_memory_log_sqlite.failures import translated, translating
 from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
-from agent_memory_log_sqlite.sync import POLL_SECONDS, checked_append, hold
+from agent_memory_log_sqlite.sync import POLL_SECONDS, checked_batch, hold
 from agent_memory_log_sqlite.worker import Worker, call_each
 from agent_memory_log_sqlite.writes import Append, Writer
 
@@ -90,8 +91,9 @@ class SqliteStore(AsyncHandle):
         A cancelled call may or may not have stored its events; append them again to know.
         """
         self._check_open()
-        append = checked_append(self._settings, agent, run, events, expected_version, meta, first_seq)
-        result: AppendResult = await self._writes.do(append)
+        batch = checked_batch(self._settings, agent, run, events, expected_version, first_seq)
+        owned_meta = None if meta is None else check_meta(meta)
+        result: AppendResult = await self._writes.do(Append(agent, run, batch, expected_version, owned_meta, first_seq))
         if result.inserted:
             self._changed.notify()
         return result

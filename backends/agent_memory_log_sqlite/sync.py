@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from agent_memory_log.backend import (
     ChangeSignal,
+    Prepared,
     SyncHandle,
     check_after,
     check_append,
@@ -66,11 +67,16 @@ class SyncSqliteStore(SyncHandle):
         """See ``Store.append_events``."""
         if self._unusable is not None:
             self._check_open()
-        append = checked_append(self._settings, agent, run, events, expected_version, meta, first_seq)
+        batch = checked_batch(self._settings, agent, run, events, expected_version, first_seq)
+        owned_meta = None if meta is None else check_meta(meta)
         with self._writing:
             if self._unusable is not None:
                 self._check_open()
-            result = self._writer.append(append)
+            result = None
+            if len(batch) == 1 and first_seq is None:
+                result = self._writer.append_one(agent, run, batch[0], expected_version)
+            if result is None:
+                result = self._writer.append(Append(agent, run, batch, expected_version, owned_meta, first_seq))
         if result.inserted:
             self._changed.notify()
         return result
@@ -202,18 +208,16 @@ def hold(locks: Iterable[threading.Lock]) -> list[threading.Lock]:
     return [lock for lock in locks if lock.acquire(timeout=FORK_PATIENCE_SECONDS)]
 
 
-def checked_append(
+def checked_batch(
     settings: Settings,
     agent: str,
     run: str,
     events: tuple[Event, ...],
     expected_version: int | None,
-    meta: Mapping[str, JsonValue] | None,
     first_seq: int | None,
-) -> Append:
+) -> list[Prepared]:
     """Check an append before anything is written. Raises ``InvalidEvent``, ``InvalidArgument``, ``EventTooLarge``."""
     check_ids(agent, run)
     if expected_version is not None or first_seq is not None:
         check_append(expected_version, first_seq)
-    batch = prepare_batch(events, settings.max_event_bytes, settings.max_event_bytes * BATCH_EVENTS)
-    return Append(agent, run, batch, expected_version, None if meta is None else check_meta(meta), first_seq)
+    return prepare_batch(events, settings.max_event_bytes, settings.max_event_bytes * BATCH_EVENTS)

@@ -82,9 +82,14 @@ class Writer:
         self._known: dict[tuple[str, str], _Known] = {}
 
     def append(self, append: Append) -> AppendResult:
-        """Carry out one append and make it durable. Raises the errors of ``Store.append_events``."""
-        self._end_what_was_interrupted()
-        return self._append_if_next(append) or self._in_transaction(lambda: self._append(append))
+        """Carry out one append in a transaction of its own. Raises the errors of ``Store.append_events``."""
+        return self._in_transaction(lambda: self._append(append))
+
+    def append_one(self, agent: str, run: str, event: Prepared, expected_version: int | None) -> AppendResult | None:
+        """Append one event in one statement and make it durable; None, and nothing done, when ``append`` must do it."""
+        if self._connection.in_transaction:
+            self._end_what_was_interrupted()
+        return self._append_next(agent, run, event, expected_version)
 
     def append_group(self, appends: Sequence[Append]) -> list[AppendResult | Exception]:
         """Carry out several appends with one commit; the outcome of each, in order."""
@@ -112,16 +117,17 @@ class Writer:
 
     def _outcome(self, append: Append) -> AppendResult | Exception:
         try:
-            return self.append(append)
+            self._end_what_was_interrupted()
+            return self._append_if_next(append) or self.append(append)
         except Exception as error:  # noqa: BLE001  # it is raised where the append is awaited
             return error
 
     def _append_if_next(self, append: Append) -> AppendResult | None:
         if len(append.batch) != 1 or append.first_seq is not None:
             return None
-        return self.append_next(append.agent, append.run, append.batch[0], append.expected_version)
+        return self._append_next(append.agent, append.run, append.batch[0], append.expected_version)
 
-    def append_next(self, agent: str, run: str, event: Prepared, expected_version: int | None) -> AppendResult | None:
+    def _append_next(self, agent: str, run: str, event: Prepared, expected_version: int | None) -> AppendResult | None:
         """Append one event at the remembered version in one statement; None, and nothing done, when it cannot be."""
         known = self._known.get((agent, run))
         if known is None:

@@ -130,7 +130,10 @@ class RunExpired(AgentMemoryLogError):
 
 
 class StoreUnavailable(AgentMemoryLogError):
-    """The file, disk or server behind the store refused; what was acknowledged is intact, and a retry is safe."""
+    """The file, disk or server behind the store refused; what was acknowledged before is intact.
+
+    The message says why. Where the cause passes, as a full disk or a lock does, appending the same again is safe.
+    """
 
     code = "store_unavailable"
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
+from rich.bar import Bar
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
@@ -16,6 +18,9 @@ from benchmarks import core, sqlite
 from benchmarks.measure import Ratio
 
 _TMPFS = Path("/dev/shm")  # noqa: S108  # memory-backed, so that an fsync costs nothing and the rest shows
+
+_LONGEST_BAR = 8.0
+_SVG_WIDTH = 150
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -79,18 +84,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11, help="counted rounds of each comparison (default 11)")
     parser.add_argument("--only", default="", help="only the rows whose name holds this text")
     parser.add_argument("--disk", type=Path, default=Path(tempfile.gettempdir()), help="a folder on a real disk")
+    parser.add_argument("--svg", type=Path, help="also draw the table into this file")
     options = parser.parse_args()
     fast = _TMPFS if _TMPFS.is_dir() else options.disk
-    console = Console()
-    table = Table(title=f"Ratios of medians over {options.rounds} interleaved rounds; smaller is better")
-    for heading, justify in (("what", "left"), ("against", "left"), ("ours", "right"), ("ratio", "right")):
-        table.add_column(heading, justify="left" if justify == "left" else "right")
-    table.add_column("middle half", justify="right")
-    table.add_column("target", justify="right")
+    console = Console(record=options.svg is not None, width=_SVG_WIDTH if options.svg is not None else None)
+    table = _empty_table(options.rounds)
     chosen = [row for row in rows(fast, options.disk) if options.only in row.name]
     counted = [figure for figure in figures(options.disk) if options.only in figure.name]
     with Progress(
-        TextColumn("{task.description:45}"), BarColumn(), MofNCompleteColumn(), console=console, transient=True
+        TextColumn("{task.description:45}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        transient=True,
     ) as progress:
         task = progress.add_task("", total=len(chosen) * options.rounds + len(counted))
         for row in chosen:
@@ -101,18 +107,36 @@ def main() -> None:
             progress.update(task, description=figure.name)
             number = figure.measure()
             text = "not measured: no strace" if number is None else f"{number:.3g} {figure.unit}"
-            table.add_row(figure.name, "", text, "", "", _verdict(number, figure.target))
+            table.add_row(figure.name, "", text, "", "", "", _verdict(number, figure.target))
             progress.advance(task)
     console.print(table)
+    if options.svg is not None:
+        drawn = console.export_svg(title="python -m benchmarks")
+        # A picture in a repository fetches nothing: the reader's own monospaced font will do.
+        options.svg.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))
 
 
-def _cells(row: Row, found: Ratio) -> tuple[str, ...]:
+def _empty_table(rounds: int) -> Table:
+    table = Table(title=f"Ratios of medians over {rounds} interleaved rounds; smaller is better")
+    table.add_column("what")
+    table.add_column("against")
+    table.add_column("ours", justify="right")
+    table.add_column("ratio", justify="right")
+    table.add_column(f"0 to {_LONGEST_BAR:g}")
+    table.add_column("middle half", justify="right")
+    table.add_column("target", justify="right")
+    return table
+
+
+def _cells(row: Row, found: Ratio) -> tuple[RenderableType, ...]:
     judged = found.ours * 1e6 if row.microseconds else found.ratio
+    met = row.target is None or judged <= row.target
     return (
         row.name,
         row.against,
         f"{found.ours * 1e6:,.1f} µs",
         f"{found.ratio:.2f}",
+        Bar(_LONGEST_BAR, 0, min(found.ratio, _LONGEST_BAR), width=24, color="green" if met else "yellow"),
         f"{found.low:.2f}-{found.high:.2f}",
         _verdict(judged, row.target) + (" µs" if row.microseconds else ""),
     )
@@ -123,7 +147,7 @@ def _verdict(number: float | None, target: float | None) -> str:
         return "-"
     if number is None:
         return f"{target:g}"
-    return f"[green]✓[/] {target:g}" if number <= target else f"[red]✗[/] {target:g}"
+    return f"[green]✓[/] {target:g}" if number <= target else f"[yellow]✗[/] {target:g}"
 
 
 if __name__ == "__main__":

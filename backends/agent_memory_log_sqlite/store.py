@@ -107,7 +107,7 @@ class SqliteStore(AsyncHandle):
         types: Iterable[str] | None = None,
         limit: int | None = None,
     ) -> Snapshot:
-        """See ``Store.load_run``. ``types`` costs the whole run where it names one of the four commonest types."""
+        """See ``Store.load_run``. Where ``types`` names one of the commonest, it walks the run from ``after`` on."""
         check_ids(agent, run)
         check_after(after)
         check_limit(limit)
@@ -209,16 +209,20 @@ class SqliteStore(AsyncHandle):
                 self._poller.cancel()
             with self._watching:
                 self._watch_connection.close()
-            self._reads.end()
-            self._writes.end()
+            if asyncio.get_running_loop() is not self._loop:
+                self._reads.end()
+                self._writes.end()
             self._check_loop()
-            self._closing = asyncio.ensure_future(self._ended())
+            self._closing = asyncio.ensure_future(self._release())
         self._check_loop()
         await asyncio.shield(self._closing)
 
-    async def _ended(self) -> None:
-        await self._reads.ended()
-        await self._writes.ended()
+    async def _release(self) -> None:
+        # One after the other: the last connection to close takes the write-ahead log back into the file, and two that
+        # close at the same time are neither of them the last.
+        for worker in (self._reads, self._writes):
+            worker.end()
+            await worker.ended()
 
     def hold_still(self) -> None:
         """See ``Handle.hold_still``."""

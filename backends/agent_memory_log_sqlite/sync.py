@@ -90,7 +90,7 @@ class SyncSqliteStore(SyncHandle):
         types: Iterable[str] | None = None,
         limit: int | None = None,
     ) -> Snapshot:
-        """See ``Store.load_run``. ``types`` costs the whole run where it names one of the four commonest types."""
+        """See ``Store.load_run``. Where ``types`` names one of the commonest, it walks the run from ``after`` on."""
         check_ids(agent, run)
         check_after(after)
         check_limit(limit)

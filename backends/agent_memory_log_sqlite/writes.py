@@ -300,7 +300,7 @@ class Writer:
             raise translated(error, self._path) from error
         if busy:
             raise StoreUnavailable(
-                f"{self._path}: another connection was reading, so that not all could be removed: compact again later"
+                f"{self._path}: another connection was at work, so that not all could be removed: compact again later"
             )
         return CompactResult(before, self._size())
 

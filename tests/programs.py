@@ -8,12 +8,16 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import signal
+import sqlite3
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable
 
-from agent_memory_log import Event, PlannerNote, ToolResult, new_event, open_store, open_sync_store
+from agent_memory_log import Event, PlannerNote, Store, ToolResult, new_event, open_store, open_sync_store
+from agent_memory_log_sqlite import SyncSqliteStore
 
 
 def numbered(writer: str, number: int, size: int = 1) -> list[Event]:
@@ -137,8 +141,8 @@ def fill_disk(url: str) -> None:
             acknowledge(f"{type(error).__name__} {stored} {error.__cause__!r}")
 
 
-def _in_child(work: Callable[[], object]) -> str:
-    """Fork; the class of what ``work()`` raised in the child, or ``nothing``."""
+def _begin_child(work: Callable[[], object]) -> Callable[[], str]:
+    """Fork; what gives, once the child has ended, the class of what ``work()`` raised in it, or ``nothing``."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads is what is tested
@@ -150,10 +154,19 @@ def _in_child(work: Callable[[], object]) -> str:
         except BaseException as error:
             os.write(writing, type(error).__name__.encode())
         os._exit(0)
-    os.waitpid(child, 0)
     os.close(writing)
-    with os.fdopen(reading) as said:
-        return said.read()
+
+    def wait() -> str:
+        os.waitpid(child, 0)
+        with os.fdopen(reading) as said:
+            return said.read()
+
+    return wait
+
+
+def _in_child(work: Callable[[], object]) -> str:
+    """Fork and wait; the class of what ``work()`` raised in the child, or ``nothing``."""
+    return _begin_child(work)()
 
 
 def use_inherited(url: str) -> None:
@@ -187,6 +200,119 @@ def open_own_in_a_child(url: str) -> None:
             acknowledge(str((await store.load_run("agent", "run")).version))
 
     asyncio.run(main())
+
+
+def outlive_the_parent(url: str) -> None:
+    """Open a handle in a child, close the parent's, and only then write through the child's, after another one."""
+    (child_opened, tell_opened), (parent_closed, tell_closed) = os.pipe(), os.pipe()
+
+    def child() -> None:
+        with open_sync_store(url) as own:
+            own.append_events("agent", "run", *numbered("child", 0))
+            os.write(tell_opened, b"x")
+            os.read(parent_closed, 1)
+            for number in range(1, 6):
+                own.append_events("agent", "run", *numbered("child", number))
+
+    with open_sync_store(url) as store:
+        store.append_events("agent", "run", *numbered("parent", 0))
+        wait = _begin_child(child)
+        os.close(tell_opened)  # so that a child that ended early is not waited for
+        os.read(child_opened, 1)
+    with open_sync_store(url) as another:
+        another.append_events("agent", "run", *numbered("parent", 1))
+    os.write(tell_closed, b"x")
+    acknowledge(wait())
+
+
+def outlive_the_parent_async(url: str) -> None:
+    """The same through the asynchronous surface."""
+    (child_opened, tell_opened), (parent_closed, tell_closed) = os.pipe(), os.pipe()
+
+    async def child() -> None:
+        async with open_store(url) as own:
+            await own.append_events("agent", "run", *numbered("child", 0))
+            os.write(tell_opened, b"x")
+            await asyncio.to_thread(os.read, parent_closed, 1)
+            for number in range(1, 6):
+                await own.append_events("agent", "run", *numbered("child", number))
+
+    async def main() -> None:
+        async with open_store(url) as store:
+            await store.append_events("agent", "run", *numbered("parent", 0))
+            wait = await asyncio.to_thread(_begin_child, lambda: asyncio.run(child()))
+            os.close(tell_opened)  # so that a child that ended early is not waited for
+            await asyncio.to_thread(os.read, child_opened, 1)
+        async with open_store(url) as another:
+            await another.append_events("agent", "run", *numbered("parent", 1))
+        os.write(tell_closed, b"x")
+        acknowledge(await asyncio.to_thread(wait))
+
+    asyncio.run(main())
+
+
+def be_interrupted(url: str, size: str) -> None:
+    """Have a signal's handler raise while an append waits for the lock; then append here and from another handle."""
+
+    class Interrupted(Exception):
+        pass
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    signal.signal(signal.SIGALRM, interrupt)
+    holder = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False)
+    begun = threading.Event()
+
+    def begin(sql: str) -> None:
+        if sql.startswith(("BEGIN", "INSERT")):
+            begun.set()
+
+    def interrupt_and_release() -> None:
+        begun.wait()
+        time.sleep(0.1)  # nothing says that SQLite has begun to wait; a signal before that would interrupt less
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
+        holder.execute("ROLLBACK")
+
+    with open_sync_store(url) as store:
+        assert isinstance(store, SyncSqliteStore)
+        store.append_events("agent", "run", *numbered("before", 0))
+        holder.execute("BEGIN IMMEDIATE")
+        thread = threading.Thread(target=interrupt_and_release)
+        thread.start()
+        store._write_connection.set_trace_callback(begin)
+        try:
+            store.append_events("agent", "run", *numbered("interrupted", 0, int(size)))
+        except Interrupted:
+            acknowledge("Interrupted")
+        store._write_connection.set_trace_callback(None)
+        thread.join()
+        acknowledge(str(store.append_events("agent", "run", *numbered("after", 0)).version))
+        with open_sync_store(f"{url}?busy_timeout_ms=100") as other:
+            acknowledge(str(other.append_events("agent", "run", *numbered("other", 0)).version))
+
+
+def end_the_loop_first(url: str) -> None:
+    """Close an event loop while a handle on it is open and an append is on its way."""
+
+    left_behind: list[object] = []
+
+    async def leave_open() -> Store:
+        store = await open_store(url)
+        left_behind.append(asyncio.create_task(store.append_events("agent", "run", *numbered("w", 0, 5000))))
+        await asyncio.sleep(0)
+        return store
+
+    loop = asyncio.new_event_loop()
+    left_behind.append(loop.run_until_complete(leave_open()))
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    with open_sync_store(url) as another:
+        while not another.load_run("agent", "run", limit=1).version:
+            time.sleep(0.001)  # until the append that nobody waits for is stored
+    acknowledge("ended")
 
 
 def append_as_nobody(url: str) -> None:

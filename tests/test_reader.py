@@ -26,6 +26,7 @@ from agent_memory_log import (
     ToolResult,
     UserMessage,
 )
+from agent_memory_log.reader import _Index
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -298,3 +299,28 @@ def test_readers_in_many_threads() -> None:
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+@pytest.mark.parametrize("place", [1, 2, 3])
+def test_an_interrupt_while_the_index_grows_leaves_the_answers_right(
+    monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    first = log(call("a"))
+    assert seqs(Reader(first).tool_calls()) == [1]
+    grown = first.extend(log(call("b"), call("c"), result("a"), first=2))
+    add = _Index.add
+
+    def interrupted(self: _Index, at: int, event: Event) -> None:
+        add(self, at, event)
+        if at == place:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Index, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Reader(grown).tool_calls()
+    monkeypatch.setattr(_Index, "add", add)
+    assert seqs(Reader(grown).tool_calls()) == [1, 2, 3]
+    assert seqs(Reader(grown).open_tool_calls()) == [2, 3]
+    last = grown.extend(log(result("b"), result("b"), first=5))
+    assert seqs(Reader(last).open_tool_calls()) == [3]
+    assert seqs(Reader(first).open_tool_calls()) == [1]

@@ -14,6 +14,7 @@ import pytest
 from agent_memory_log import (
     AgentMemoryLogError,
     DecodeError,
+    InvalidArgument,
     PlannerNote,
     StoreCorrupt,
     StoreUnavailable,
@@ -23,7 +24,7 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
-from agent_memory_log_sqlite import SqliteStore
+from agent_memory_log_sqlite import SqliteStore, SyncSqliteStore
 from tests import processes
 
 
@@ -205,3 +206,121 @@ def test_odd_paths(tmp_path: Path) -> None:
         with open_sync_store(f"sqlite:///{escaped}") as store:
             store.append_events("agent", "run", new_event(UserMessage(message="hello")))
         assert path.exists()
+
+
+def _damage(path: Path, statement: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("pragma", ["user_version = 3", "application_id = 77"])
+def test_another_programs_database_without_tables_is_left_alone(tmp_path: Path, pragma: str) -> None:
+    path = tmp_path / "other.db"
+    _damage(path, f"PRAGMA {pragma}")
+    before = path.read_bytes()
+    with pytest.raises(StoreCorrupt, match="another program"):
+        open_sync_store(f"sqlite:///{path}")
+    assert path.read_bytes() == before
+
+
+def test_an_empty_file_cannot_be_opened_to_be_read_only(tmp_path: Path) -> None:
+    path = tmp_path / "empty.db"
+    path.touch()
+    with pytest.raises(StoreUnavailable, match="open it once without"):
+        open_sync_store(f"sqlite:///{path}?mode=ro")
+
+
+@pytest.mark.parametrize("created", ["9223372036854775807", "'x'"], ids=["beyond all years", "text"])
+def test_a_damaged_time_of_creation_is_a_typed_error(tmp_path: Path, created: str) -> None:
+    path = tmp_path / "runs.db"
+    _store_some(path)
+    _damage(path, f"UPDATE runs SET created = {created}")
+    with open_sync_store(f"sqlite:///{path}") as store, pytest.raises(DecodeError):
+        store.list_runs()
+
+
+def test_stored_text_that_is_not_utf_8_is_a_typed_error(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    _store_some(path)
+    _damage(path, "UPDATE events SET data = CAST(x'7bff7d' AS TEXT) WHERE id & 4294967295 = 7")
+    with open_sync_store(f"sqlite:///{path}") as store:
+        with pytest.raises(DecodeError, match=re.escape(str(path))):
+            store.load_run("agent", "run")
+        assert store.load_run("agent", "run", after=7).log[0].seq == 8
+
+
+def test_redacting_an_event_that_is_missing_is_a_typed_error(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    _store_some(path)
+    _damage(path, "DELETE FROM events WHERE id & 4294967295 = 7")
+    with open_sync_store(f"sqlite:///{path}") as store:
+        with pytest.raises(StoreCorrupt, match="agent/run has no event 7"):
+            store.redact_events("agent", "run", [6, 7])
+        assert store.load_run("agent", "run", after=5, limit=1).log[0].data == _note("5"), "none was redacted"
+
+
+@pytest.mark.parametrize("url", ["sqlite", "memory"])
+def test_types_that_are_not_text_in_any_encoding_are_refused(tmp_path: Path, url: str) -> None:
+    with open_sync_store("memory:" if url == "memory" else f"sqlite:///{tmp_path / 'runs.db'}") as store:
+        store.append_events("agent", "run", new_event(_note()))
+        with pytest.raises(InvalidArgument, match="event type"):
+            store.load_run("agent", "run", types=["planner_note", "\ud800"])
+        for odd in ("'", "\0", '"', "a\0b", ""):
+            assert len(store.load_run("agent", "run", types=[odd]).log) == 0
+
+
+async def test_a_name_that_is_too_long_is_a_typed_error(tmp_path: Path) -> None:
+    for path in (tmp_path / ("x" * 300), tmp_path / ("x" * 300) / "runs.db"):
+        with pytest.raises(StoreUnavailable, match="too long"):
+            open_sync_store(f"sqlite:///{path}")
+        with pytest.raises(StoreUnavailable, match="too long"):
+            await open_store(f"sqlite:///{path}")
+
+
+def test_a_name_that_is_not_utf_8_is_opened(tmp_path: Path) -> None:
+    name = os.fsdecode(b"odd-\xff.db")
+    try:
+        (tmp_path / f"{name}-probe").touch()
+    except OSError:
+        pytest.skip("this file system takes no such names")
+    with open_sync_store(f"sqlite:///{tmp_path / name}") as store:
+        store.append_events("agent", "run", new_event(_note()))
+    assert (tmp_path / name).stat().st_size > 0
+
+
+def test_slashes_more_than_needed_do_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    with open_sync_store(f"sqlite:////{path}") as store:
+        store.append_events("agent", "run", new_event(_note()))
+    with open_sync_store(f"sqlite:///{path}") as store:
+        assert store.load_run("agent", "run").version == 1
+
+
+def test_sqlites_own_name_for_memory_is_refused_with_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidArgument, match="memory:"):
+        open_sync_store("sqlite:///:memory:")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_relative_path_stays_where_it_was_when_the_working_directory_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(tmp_path)
+    with open_sync_store("sqlite:///runs.db") as store:
+        assert isinstance(store, SyncSqliteStore)
+        store.append_events("agent", "run", new_event(_note("x" * 5000)))
+        monkeypatch.chdir(elsewhere)
+        assert store.compact().after == (tmp_path / "runs.db").stat().st_size > 5000
+    assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.parametrize("milliseconds", [3_000_000_000, 10**18 - 1])
+def test_a_patience_longer_than_sqlite_knows_is_the_longest_it_knows(tmp_path: Path, milliseconds: int) -> None:
+    with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}?busy_timeout_ms={milliseconds}") as store:
+        assert isinstance(store, SyncSqliteStore)
+        assert store._write_connection.execute("PRAGMA busy_timeout").fetchone() == (2**31 - 1,)

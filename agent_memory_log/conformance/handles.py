@@ -79,6 +79,20 @@ class HandleLife(Suite):
             check_run(await store.load_run(AGENT, RUN), [given])
 
     @contract
+    async def test_14_closing_on_another_event_loop_is_told(self, open_handle: Handles) -> None:
+        """A synchronous handle belongs to no loop: it is closed."""
+        store, other = await open_handle(), await open_handle()
+        given = said("one")
+        await store.append_events(AGENT, RUN, given)
+        if isinstance(store, ThreadedStore):
+            await on_another_loop(store.aclose)
+        else:
+            with pytest.raises(StoreClosed):
+                await on_another_loop(store.aclose)
+        await store.aclose()
+        check_run(await other.load_run(AGENT, RUN), [given])
+
+    @contract
     async def test_14_a_handle_inherited_by_a_fork_is_told(self, open_handle: Handles) -> None:
         if not hasattr(os, "fork"):
             pytest.skip("this system has no fork")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import pytest
@@ -10,7 +11,8 @@ from agent_memory_log.conformance.checks import check_run, check_stored, seqs_of
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, later, noted, said
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
-from agent_memory_log.events import Event
+from agent_memory_log.events import Event, new_event
+from agent_memory_log.payloads import PlannerNote, Thinking, ToolCall, ToolResult, UserMessage
 from agent_memory_log.store import Store
 
 _KINDS = "unnuuunnnu"
@@ -125,6 +127,25 @@ class Loading(Suite):
             whole = seqs_of((await store.load_run(AGENT, RUN, types=types)).log)
             for limit in (1, 2, 3, 4, 10, 11):
                 assert await _paged(store, types, limit) == whole
+
+    @contract
+    async def test_6_every_set_of_types_selects_what_a_filter_would(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        payloads = (
+            UserMessage(message="u"),
+            ToolCall("c", "t"),
+            Thinking(text="h"),
+            ToolResult("c", "t"),
+            PlannerNote(note="n"),
+        )
+        kinds = [payload.event_type for payload in payloads] * 2
+        await store.append_events(AGENT, RUN, *(new_event(payload) for payload in payloads * 2))
+        for count in range(len(payloads) + 1):
+            for types in itertools.combinations(kinds[: len(payloads)], count):
+                wanted = [seq for seq, kind in enumerate(kinds, 1) if kind in types]
+                for limit in (None, 1, 3):
+                    snapshot = await store.load_run(AGENT, RUN, types=types, limit=limit)
+                    assert seqs_of(snapshot.log) == wanted[:limit], (types, limit)
 
     @contract
     async def test_6_a_selection_has_the_run_as_its_only_bounds(self, open_handle: Handles) -> None:

@@ -60,6 +60,13 @@ class WorksOnAnyEventLoop(BrokenStore):
         super()._check_open()
 
 
+@caught_by("test_14_closing_on_another_event_loop_is_told")
+class ClosesOnAnyEventLoop(BrokenStore):
+    def _check_loop(self) -> None:
+        if self._unusable is None:
+            super()._check_loop()
+
+
 @caught_by("test_14_a_handle_inherited_by_a_fork_is_told")
 class WorksAfterAFork(BrokenStore):
     def _check_open(self) -> None:

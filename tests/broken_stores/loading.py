@@ -92,6 +92,14 @@ class TakesNoTypesForAll(BrokenStore):
         return remade(await super().loading(msgspec.structs.replace(load, types=wanted)), types=types)
 
 
+@caught_by("test_6_every_set_of_types_selects_what_a_filter_would")
+class SelectsRareTypesOnlyByThemselves(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        types = None if load.types is None else frozenset(load.types)
+        asked = types - {"planner_note"} if types is not None and "tool_call" in types else types
+        return remade(await super().loading(msgspec.structs.replace(load, types=asked)), types=types)
+
+
 @caught_by("test_6_limit_stops_the_read", "test_6_limit_counts_what_is_returned")
 class IgnoresLimit(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:

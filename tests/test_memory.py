@@ -1,0 +1,35 @@
+"""The in-memory store where it has more than the contract: forgetting everything."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_memory_log import PlannerNote, RunDeleted, new_event, open_store, open_sync_store
+from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
+
+_THREE = [new_event(PlannerNote(note=str(number))) for number in range(3)]
+
+
+async def test_a_follower_is_told_when_everything_is_forgotten() -> None:
+    async with open_store("memory:") as store:
+        assert isinstance(store, MemoryStore)
+        await store.append_events("agent", "run", *_THREE[:2])
+        follower = store.follow("agent", "run")
+        assert [(await anext(follower)).seq for _ in range(2)] == [1, 2]
+        await store.reset()
+        await store.append_events("agent", "run", *_THREE)
+        with pytest.raises(RunDeleted):
+            await anext(follower)
+        assert (await anext(store.follow("agent", "run"))).seq == 1
+
+
+def test_a_synchronous_follower_is_told_when_everything_is_forgotten() -> None:
+    with open_sync_store("memory:") as store:
+        assert isinstance(store, SyncMemoryStore)
+        store.append_events("agent", "run", *_THREE[:2])
+        follower = store.follow("agent", "run")
+        assert [next(follower).seq for _ in range(2)] == [1, 2]
+        store.reset()
+        store.append_events("agent", "run", *_THREE)
+        with pytest.raises(RunDeleted):
+            next(follower)

@@ -426,3 +426,31 @@ def test_a_signal_that_raises_while_a_call_waits_for_the_lock_leaves_the_handle_
     assert [event.event_id for event in log[-2:]] == ["after-0-0", "other-0-0"]
     assert [log[int(seq) - 1].event_id for seq in (ours, others)] == ["after-0-0", "other-0-0"]
     assert len(log) - 3 in {0, int(size)}, "the interrupted append is stored whole, or not at all"
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_what_an_interrupt_left_open_is_undone_by_the_next_call(url: str, size: int) -> None:
+    with _open_sync(url) as store, open_sync_store(f"{url}?busy_timeout_ms=100") as other:
+        store.append_events("agent", "run", _note("kept"))
+        store._write_connection.execute("BEGIN IMMEDIATE")
+        store._write_connection.execute("DELETE FROM events")
+        store._read_connection.execute("BEGIN")
+        store._read_connection.execute("SELECT count(*) FROM events").fetchone()
+        assert store.append_events("agent", "run", *(_note() for _ in range(size))).version == size + 1
+        assert len(store.load_run("agent", "run").log) == size + 1
+        assert other.append_events("agent", "run", _note()).version == size + 2
+
+
+def test_an_interrupted_write_is_rolled_back_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _open_sync(url) as store, open_sync_store(f"{url}?busy_timeout_ms=100") as other:
+        insert_rows = store._writer._insert_rows
+
+        def interrupted(*arguments: Any) -> None:
+            insert_rows(*arguments)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(store._writer, "_insert_rows", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.append_events("agent", "run", _note(), _note())
+        assert other.append_events("agent", "run", _note()).version == 1
+        assert other.load_run("agent", "run").version == 1

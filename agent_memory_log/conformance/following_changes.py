@@ -48,8 +48,9 @@ class FollowingChanges(Suite):
     async def test_9_a_waiting_follower_ends_when_the_run_is_deleted(self, open_handle: Handles) -> None:
         store, other = await open_handle(), await open_handle()
         for handle in (store, other):
-            after = (await store.append_events(AGENT, RUN, said("one"))).version
-            async with aclosing(store.follow(AGENT, RUN, after=after)) as events:
+            version = (await store.append_events(AGENT, RUN, said("one"))).version
+            async with aclosing(store.follow(AGENT, RUN, after=version - 1)) as events:
+                await take(events, 1)  # it has seen the run, and so can tell that it was deleted
                 waiting = asyncio.create_task(anext(events))
                 await settle()
                 await handle.delete_run(AGENT, RUN)

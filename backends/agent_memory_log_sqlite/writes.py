@@ -93,8 +93,8 @@ class Writer:
 
     def append_group(self, appends: Sequence[Append]) -> list[AppendResult | Exception]:
         """Carry out several appends with one commit; the outcome of each, in order."""
-        if len(appends) == 1:
-            return [self._outcome(appends[0])]
+        if len(appends) < 2:  # noqa: PLR2004  # nothing to share a commit with
+            return [self._outcome(append) for append in appends]
         outcomes: list[AppendResult | Exception] = []
 
         def carry_out() -> None:

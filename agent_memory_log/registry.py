@@ -21,6 +21,7 @@ from agent_memory_log.payloads import (
     Annotation,
     AssistantMessage,
     EventData,
+    ModelRequest,
     PlannerNote,
     Redacted,
     Redaction,
@@ -52,7 +53,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 class _Codec:
     """One payload type's way to checked JSON and back."""
 
-    __slots__ = ("decode", "integers", "payload_type", "proven", "safe", "verbatim")
+    __slots__ = ("decode", "integers", "payload_type", "proven", "safe", "verbatim", "verbatim_key")
 
     def __init__(self, payload_type: type[EventData]) -> None:
         self.payload_type = payload_type
@@ -66,6 +67,7 @@ class _Codec:
         frozen = payload_type.__struct_config__.frozen
         self.safe = tuple(_safe_types(hints[field.name]) if frozen else frozenset[type]() for field in fields)
         self.verbatim = payload_type.__verbatim__
+        self.verbatim_key = next((field.encode_name for field in fields if field.name == self.verbatim), None)
         self.integers = tuple(field.name for field in fields if hints[field.name] in (int, Int64))
 
     def without_verbatim(self, data: EventData) -> EventData:
@@ -181,6 +183,27 @@ def decode_parts(event_type: str, text: str | bytes, verbatim: str | None) -> Ev
     if field is None or type(verbatim) is not str:
         raise DecodeError(f"{event_type}: has no field for the text kept beside its data, found {describe(verbatim)}")
     return replace(payload, **{field: verbatim})
+
+
+def decode_map(event_type: str, data: dict[str, Any]) -> EventData:
+    """The payload of a map whose values are as JSON has them, as a store of documents gives it back.
+
+    It may come to share what is mutable in ``data``. Raises ``DecodeError`` naming the event type, the field and what
+    was found.
+    """
+    codec = _by_type.get(event_type)
+    if codec is not None:
+        try:
+            return msgspec.convert(data, codec.payload_type, str_keys=True)
+        except (msgspec.ValidationError, RecursionError):
+            pass  # not as we write it: see decode_payload
+    return payload_from_map(event_type, data)
+
+
+def verbatim_key(event_type: str) -> str | None:
+    """The key, in the payload's map, of the text that ``encode_parts`` gives beside the JSON; None if it has none."""
+    codec = _by_type.get(event_type)
+    return None if codec is None else codec.verbatim_key
 
 
 def encode_payload(data: EventData) -> tuple[bytes, EventData]:
@@ -345,5 +368,6 @@ for _builtin in (
     Annotation,
     Redacted,
     Redaction,
+    ModelRequest,
 ):
     register_payload(_builtin)

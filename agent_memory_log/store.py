@@ -38,7 +38,7 @@ class RunInfo(msgspec.Struct, frozen=True):
     - ``version``: the seq of its newest event.
     - ``created``: when this store first held it (UTC); a run that was deleted is created anew by its next append.
     - ``event_count``: how many events it holds, redacted ones included.
-    - ``meta``: the map given when it was created.
+    - ``meta``: the map given when it was created; see ``Store.append_events`` for its ``expires_at``.
     """
 
     agent: str
@@ -80,6 +80,10 @@ class Store(Protocol):
         seq the first event gets, where the run holds no events and the number is above its version. Without events,
         does nothing.
 
+        ``meta["expires_at"]``, RFC 3339 text with any offset, is the run's end: from that instant appends, loads,
+        redactions and followers of the run raise ``RunExpired``, and ``list_runs`` leaves it out. Without it a run
+        never expires. ``delete_run``, or ``expire_runs`` where the store ``Expires``, removes it.
+
         Raises ``InvalidEvent``, ``EventTooLarge``, ``EventConflict``, ``VersionConflict``, ``RunExpired``.
         """
         ...
@@ -104,7 +108,7 @@ class Store(Protocol):
         """Every event after seq ``after``, once, in seq order; waits for new ones until it is closed or cancelled.
 
         The run need not exist yet. Raises ``CursorOutOfRange``, ``RunDeleted`` when the run is deleted meanwhile,
-        ``RunExpired``, and ``StoreClosed`` when the handle is closed.
+        ``RunExpired`` at the instant it expires, and ``StoreClosed`` when the handle is closed.
         """
         ...
 
@@ -116,7 +120,7 @@ class Store(Protocol):
         cursor: str | None = None,
         include_reserved: bool = False,
     ) -> RunPage:
-        """The runs that hold events, newest-created first; of one agent, or of all.
+        """The runs that hold events and have not expired, newest-created first; of one agent, or of all.
 
         Agents whose id begins with ``@`` are the library's own and are left out unless named or asked for with
         ``include_reserved``. Pass a page's ``cursor`` for the next one. Raises ``CursorOutOfRange`` for a cursor that
@@ -129,14 +133,14 @@ class Store(Protocol):
 
         Position, time and event id stay; data and labels go, and cannot be read through any handle from then on. Events
         already redacted are left as they are; if that is all of them, nothing is appended. Raises ``CursorOutOfRange``
-        for a seq the run does not hold, and then redacts none.
+        for a seq the run does not hold, and then redacts none; ``RunExpired``.
         """
         ...
 
     async def delete_run(self, agent: str, run: str) -> None:
         """Remove the run's events, ids and meta. Its version stays, and its next event goes on from there.
 
-        Does nothing when the run holds no events.
+        An expired run goes like any other. Does nothing when the run holds no events.
         """
         ...
 
@@ -240,4 +244,34 @@ class CompactsSync(Protocol):
 
     def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""
+        ...
+
+
+class ExpireResult(msgspec.Struct, frozen=True):
+    """What ``expire_runs`` removed, or would remove: ``runs``, and the ``events`` that they held."""
+
+    runs: int
+    events: int
+
+
+@runtime_checkable
+class Expires(Protocol):
+    """A ``Store`` that can find the runs that have expired, and remove them. Found with ``isinstance``."""
+
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        """Remove, as ``delete_run`` does, every run whose ``expires_at`` is at or before ``before``, by default now.
+
+        The library's own runs are among them. A ``dry_run`` counts them and changes nothing. What was removed before an
+        error stays so: call again for the rest. Raises ``InvalidArgument`` for a ``before`` in the future, as those
+        runs have not expired, and for one without a time zone.
+        """
+        ...
+
+
+@runtime_checkable
+class ExpiresSync(Protocol):
+    """A ``SyncStore`` that can find the runs that have expired, and remove them."""
+
+    def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        """See ``Expires.expire_runs``."""
         ...

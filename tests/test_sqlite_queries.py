@@ -24,8 +24,13 @@ CALLS: dict[str, Callable[[SyncSqliteStore], object]] = {
     "append again": lambda store: store.append_events("agent", "run", *store.load_run("agent", "run").log),
     "append many": lambda store: store.append_events("agent", "run", *(new_event(PlannerNote(note="a")) for _ in "ab")),
     "append elsewhere": lambda store: store.append_events("agent", "new", new_event(PlannerNote(note="a"))),
+    "append with an end": lambda store: store.append_events(
+        "agent", "ends", new_event(PlannerNote(note="a")), meta={"expires_at": "9999-12-31T23:59:59Z"}
+    ),
     "redact": lambda store: store.redact_events("agent", "run", [1]),
     "delete": lambda store: store.delete_run("agent", "run"),
+    "expire": lambda store: store.expire_runs(),
+    "expire dry": lambda store: store.expire_runs(dry_run=True),
 }
 
 

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory_log import Reader, SchemaTooNew, open_store, open_sync_store
+from agent_memory_log import (
+    ExpireResult,
+    ExpiresSync,
+    PlannerNote,
+    Reader,
+    SchemaTooNew,
+    new_event,
+    open_store,
+    open_sync_store,
+)
 from agent_memory_log_sqlite import SCHEMA_VERSION
 from agent_memory_log_sqlite.schema import Settings, connect
 
@@ -45,6 +54,46 @@ async def test_a_file_of_every_release_opens_and_goes_on(tmp_path: Path, version
     assert _schema(path) == _schema(_new_file(tmp_path)), "migrations and a new file come to one schema"
 
 
+def test_an_upgrade_ends_no_run_whatever_its_meta_says(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    shutil.copy(GOLDEN / "schema-1.db", path)
+    meta = {"expires_at": "2001-01-01T00:00:00Z"}
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE runs SET meta = ?", (json.dumps(meta),))
+    connection.commit()
+    connection.close()
+    with open_sync_store(f"sqlite:///{path}") as store:
+        assert isinstance(store, ExpiresSync)
+        assert store.expire_runs() == ExpireResult(runs=0, events=0)
+        assert [info.meta for info in store.list_runs().runs] == [meta, meta]
+        for info in store.list_runs().runs:
+            log = store.load_run(info.agent, info.run).log
+            assert store.append_events(info.agent, info.run, *log).inserted == 0
+
+
+def test_what_the_older_release_deletes_and_begins_anew_has_no_end(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    with open_sync_store(f"sqlite:///{path}") as store:
+        note = new_event(PlannerNote(note="a"))
+        store.append_events("agent", "run", note, meta={"expires_at": "9999-12-31T23:59:59Z"})
+        older = sqlite3.connect(path)
+        older.execute("DELETE FROM events")
+        older.execute("UPDATE runs SET base = 1, deletions = deletions + 1, created = NULL, meta = NULL")
+        older.commit()
+        older.close()
+        assert _end(path) is None
+        store.append_events("agent", "run", note, meta={"expires_at": "9000-01-01T00:00:00Z"})
+        assert _end(path) == 221845392000000000
+
+
+def _end(path: Path) -> object:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("SELECT expires_at FROM runs").fetchone()[0]
+    finally:
+        connection.close()
+
+
 def _new_file(tmp_path: Path) -> Path:
     path = tmp_path / "new.db"
     connect(Settings(path=str(path))).close()
@@ -65,7 +114,7 @@ def test_a_file_of_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -
 
 def test_the_file_reads_with_plain_sql(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
-    shutil.copy(GOLDEN / "schema-1.db", path)
+    shutil.copy(GOLDEN / f"schema-{SCHEMA_VERSION}.db", path)
     connection = sqlite3.connect(path)
     rows = connection.execute(
         "SELECT seq, time, json_extract(data, '$.message') FROM log WHERE type = 'user_message' AND run = 'run-1'"

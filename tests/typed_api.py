@@ -16,6 +16,9 @@ from agent_memory_log import (
     CompactsSync,
     Event,
     EventData,
+    ExpireResult,
+    Expires,
+    ExpiresSync,
     InvalidEvent,
     JsonValue,
     Reader,
@@ -101,6 +104,8 @@ async def stores() -> None:
         await store.delete_run("a", "r")
         if isinstance(store, Compacts):
             assert_type(await store.compact(), CompactResult)
+        if isinstance(store, Expires):
+            assert_type(await store.expire_runs(before=event.timestamp, dry_run=True), ExpireResult)
     assert_type(await open_store("memory:"), Store)
 
 
@@ -113,13 +118,17 @@ def sync_stores() -> None:
         assert_type(store.list_runs(), RunPage)
         if isinstance(store, CompactsSync):
             assert_type(store.compact(), CompactResult)
+        if isinstance(store, ExpiresSync):
+            assert_type(store.expire_runs().runs, int)
 
 
 def protocols() -> None:
     """The reference store has the protocols' shape, down to its context managers."""
     store: Store = MemoryStore()
     sync_store: SyncStore = SyncMemoryStore()
-    del store, sync_store
+    expiring: Expires = MemoryStore()
+    expiring_sync: ExpiresSync = SyncMemoryStore()
+    del store, sync_store, expiring, expiring_sync
 
 
 def reading(snapshot: Snapshot, event: Event) -> None:

@@ -1,4 +1,4 @@
-"""What a backend's author builds with: argument checks, the life of a handle, wake-ups for followers, URL options.
+"""What a backend's author builds with: argument checks, runs' ends, handle life, wake-ups for followers, URL options.
 
 A backend is a package with a ``Store`` and a ``SyncStore``, and an object with ``open_store`` and ``open_sync_store``
 (the ``Backend`` protocol) that an entry point in the group ``agent_memory_log.backends`` names after its URL scheme.
@@ -23,6 +23,7 @@ from agent_memory_log.backend.checks import (
     prepare,
     prepare_batch,
 )
+from agent_memory_log.backend.expiry import check_before, check_expiry, expiry_of, now_microseconds, seconds_left
 from agent_memory_log.backend.handles import AsyncHandle, SyncHandle
 from agent_memory_log.backend.paging import decode_cursor, encode_cursor
 from agent_memory_log.backend.signals import ChangeSignal
@@ -40,6 +41,8 @@ __all__ = [
     "SyncHandle",
     "check_after",
     "check_append",
+    "check_before",
+    "check_expiry",
     "check_ids",
     "check_limit",
     "check_listing",
@@ -50,10 +53,13 @@ __all__ = [
     "check_version",
     "decode_cursor",
     "encode_cursor",
+    "expiry_of",
     "is_reserved",
     "new_in_batch",
+    "now_microseconds",
     "placed",
     "prepare",
     "prepare_batch",
     "redaction_of",
+    "seconds_left",
 ]

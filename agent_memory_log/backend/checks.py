@@ -9,6 +9,7 @@ from typing import cast
 
 import msgspec
 
+from agent_memory_log.backend.expiry import expiry_of
 from agent_memory_log.errors import CursorOutOfRange, EventTooLarge, InvalidArgument, InvalidEvent
 from agent_memory_log.events import Event, from_microseconds, new_event_id, to_microseconds
 from agent_memory_log.fields import describe
@@ -192,15 +193,20 @@ def check_append(expected_version: int | None, first_seq: int | None) -> None:
 
 
 def check_meta(meta: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:
-    """A run's meta as a new map that shares nothing with ``meta``. Raises ``InvalidEvent`` naming the field."""
+    """A run's meta as a new map that shares nothing with ``meta``.
+
+    Raises ``InvalidEvent`` naming the field, which is ``meta.expires_at`` for an end that ``expiry_of`` cannot read.
+    """
     if meta is None:
         return {}
     if not isinstance(meta, Mapping):
         raise InvalidEvent(f"meta must be a map, found {describe(meta)}", field="meta")
     try:
-        return own_map(meta)
+        owned = own_map(meta)
     except NotJson as error:
         raise InvalidEvent(f"meta{error.path} {error}", field=f"meta{error.path}") from error
+    expiry_of(owned)
+    return owned
 
 
 def check_after(after: int) -> None:

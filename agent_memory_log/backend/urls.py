@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Protocol, Self
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlsplit
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.store import Store, SyncStore
@@ -13,16 +13,26 @@ from agent_memory_log.store import Store, SyncStore
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")  # one letter alone is a Windows drive
 _DROPPED = re.compile(r"[\x00-\x1f\x7f#]")
 _MAX_DIGITS = 18
+_CREDENTIALS = re.compile(r"\A([^:/@]*:)?(//)?.*@", re.DOTALL)
+_NO_PORT = re.compile(r"\A([^:/?]*://[^/?@\[]*?:)(?!\d+(?:[,/?]|\Z))[^/?]+")
+_SECRET = re.compile(r"([?&;][^=&;]*(?:password|token|secret|properties)[^=&;]*=)[^&;]*", re.IGNORECASE)
 
 
 class StoreUrl:
-    """A store URL taken apart; options that a backend does not take are refused by ``finish``."""
+    """A store URL taken apart; options that a backend does not take are refused by ``finish``.
 
-    def __init__(self, text: str, scheme: str, location: str, options: Mapping[str, str]) -> None:
-        self.text = text
+    ``shown``, which is also its text in messages, is the URL without credentials.
+    """
+
+    def __init__(self, text: str, scheme: str, location: str, options: Sequence[tuple[str, str]]) -> None:
         self.scheme = scheme
         self.location = location
-        self._options = dict(options)
+        self.shown = without_credentials(text)
+        self._text = text
+        self._options = list(options)
+
+    def __repr__(self) -> str:
+        return f"StoreUrl({self.shown!r})"
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -33,51 +43,80 @@ class StoreUrl:
         ``""``.
         """
         scheme = text.partition(":")[0] if isinstance(text, str) else ""
+        shown = without_credentials(text) if isinstance(text, str) else text
         if not _SCHEME.fullmatch(scheme) or ":" not in text:
             raise InvalidArgument(
-                f"{text!r} is not a store URL, which begins with a scheme: sqlite:///{text}, or memory:"
+                f"{shown!r} is not a store URL, which begins with a scheme: sqlite:///{shown}, or memory:"
             )
         # urlsplit drops these without a word, and another file than the one named would be opened.
         if _DROPPED.search(text):
-            raise InvalidArgument(f"{text!r} holds # or a control character: percent-encode it, as in %23")
-        try:
-            parts = urlsplit(text)
-        except ValueError as error:
-            raise InvalidArgument(f"{text!r} is not a store URL: {error}") from error
+            raise InvalidArgument(f"{shown!r} holds # or a control character: percent-encode it, as in %23")
+        parts = _split(text)
+        if parts is None:
+            raise InvalidArgument(f"{shown!r} is not a store URL: what stands between // and / is no host")
         location = parts.netloc + parts.path
         if text[len(parts.scheme) + 1 :].startswith("///"):
             location = parts.path[1:]
-        options: dict[str, str] = {}
-        for name, value in parse_qsl(parts.query, keep_blank_values=True):
-            if name in options:
-                raise InvalidArgument(f"the option {name!r} is given twice in {text!r}")
-            options[name] = value
-        return cls(text, parts.scheme, unquote(location), options)
+        return cls(text, parts.scheme, unquote(location), parse_qsl(parts.query, keep_blank_values=True))
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
         """Take the option ``name``, one of ``allowed``, the first by default. Raises ``InvalidArgument``."""
-        value = self._options.pop(name, allowed[0])
+        value = self.option(name, allowed[0])
         if value not in allowed:
             raise InvalidArgument(
-                f"the option {name!r} of {self.text!r} must be {' or '.join(allowed)}, found {value!r}"
+                f"the option {name!r} of {self.shown!r} must be {' or '.join(allowed)}, found {self._quoted(value)}"
             )
         return value
 
     def number(self, name: str, default: int, minimum: int = 1) -> int:
         """Take the integer option ``name``. Raises ``InvalidArgument``."""
-        value = self._options.pop(name, str(default))
+        value = self.option(name, str(default))
         if not value.isdecimal() or len(value) > _MAX_DIGITS or int(value) < minimum:
             raise InvalidArgument(
-                f"the option {name!r} of {self.text!r} must be an integer from {minimum}, found {value!r}"
+                f"the option {name!r} of {self.shown!r} must be an integer from {minimum}, found {self._quoted(value)}"
             )
         return int(value)
+
+    def option(self, name: str, default: str) -> str:
+        """Take the option ``name``. Raises ``InvalidArgument`` when it is given twice."""
+        values = [value for given, value in self._options if given == name]
+        if len(values) > 1:
+            raise InvalidArgument(f"the option {name!r} is given twice in {self.shown!r}")
+        self._options = [(given, value) for given, value in self._options if given != name]
+        return values[0] if values else default
+
+    def rest(self) -> str:
+        """The URL with its credentials and the options nobody took, for a driver that reads its own; takes them."""
+        left = {name for name, _ in self._options}
+        self._options = []
+        base, _, query = self._text.partition("?")
+        # As they were written: in some options, what separates the parts of a value must not be percent-encoded.
+        options = [option for option in query.split("&") if unquote_plus(option.partition("=")[0]) in left]
+        return f"{base}?{'&'.join(options)}" if options else base
 
     def finish(self) -> None:
         """Refuse the options nobody took. Raises ``InvalidArgument``."""
         if self._options:
-            raise InvalidArgument(
-                f"{self.scheme}: has no option {', '.join(map(repr, self._options))}, in {self.text!r}"
-            )
+            names = ", ".join(self._quoted(name) for name, _ in self._options)
+            raise InvalidArgument(f"{self.scheme}: has no option {names}, in {self.shown!r}")
+
+    def _quoted(self, part: str) -> str:
+        """A part of the URL as messages show it: what looked like an option may be a piece of a password."""
+        return repr(part) if part in self.shown else "***"
+
+
+def _split(text: str) -> SplitResult | None:
+    try:
+        return urlsplit(text)
+    except ValueError:
+        return None  # what it says may quote a part of a password
+
+
+def without_credentials(url: str) -> str:
+    """The URL as it may be shown: ``***`` for user and password, and for options that hold a secret."""
+    # Up to the last @: a password with / or ? in it, which should have been percent-encoded, is no less a password. Nor
+    # is one whose host was forgotten, and which so stands where the port does.
+    return _SECRET.sub(r"\1***", _NO_PORT.sub(r"\1***", _CREDENTIALS.sub(r"\1\2***@", url)))
 
 
 class Backend(Protocol):

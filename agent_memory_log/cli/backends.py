@@ -11,7 +11,12 @@ from agent_memory_log.cli.output import BAD, DIM, GOOD, NAME, Column, Output
 from agent_memory_log.opening import install_hint, installed_backends
 
 _COLUMNS = (Column("scheme", NAME), Column("state"), Column("package", DIM), Column("to use it"))
-_EXAMPLES = {"memory": "memory:", "sqlite": "sqlite:///runs.db"}
+_EXAMPLES = {
+    "memory": "memory:",
+    "sqlite": "sqlite:///runs.db",
+    "mongodb": "mongodb://host/agents",
+    "mongodb+srv": "mongodb+srv://cluster/agents",
+}
 
 
 class _Backend(msgspec.Struct):

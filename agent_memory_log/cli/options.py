@@ -61,10 +61,11 @@ def open_existing(url: str | None) -> OpeningStore:
 
     Opening an SQLite file creates it, and a mistyped name should be an error and not an empty store.
     """
-    parsed = BackendUrl.parse(store_url(url))
+    given = store_url(url)
+    parsed = BackendUrl.parse(given)
     if parsed.scheme == "sqlite" and parsed.location and not Path(parsed.location).exists():
         raise CommandFailed(f"{parsed.location}: no such file; amlog import creates one")
-    return open_store(parsed.text)
+    return open_store(given)
 
 
 def open_or_create(url: str | None) -> OpeningStore:

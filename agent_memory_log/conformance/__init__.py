@@ -26,7 +26,8 @@ A test's name begins with the number of the promise it proves:
 1. atomic appends; 2. durable; 3. gapless seqs, and a version that never goes back; 4. idempotent by event id;
 5. ``expected_version``; 6. order, selection and ``Snapshot.extend``; 7. isolated from what callers change; 8. fresh
 reads; 9. ``follow``; 10. any content, and refusals that name the field; 11. ids and labels; 12. redaction and deletion;
-13. unknown and registered event types; 14. handles; 15. ``list_runs`` and a run's meta.
+13. unknown and registered event types; 14. handles; 15. ``list_runs`` and a run's meta; 16. a run's end, and
+``expire_runs`` where the store ``Expires``.
 
 What cannot be proved through the ``Store`` protocol is for a backend's own tests: what survives a killed process or a
 full disk, several processes, size limits, newer schemas, and that erased text is gone from the disk.
@@ -45,7 +46,10 @@ pytest.register_assert_rewrite(
             "content",
             "deleting",
             "durability",
+            "ends",
             "evolution",
+            "expiring",
+            "expiring_runs",
             "extending",
             "following",
             "following_changes",

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 
 import pytest
 
-from agent_memory_log.conformance.threaded import ThreadedStore
+from agent_memory_log.conformance.threaded import ThreadedStore, threaded
 from agent_memory_log.store import Store, SyncStore
 
 OpenHandle = Callable[[], Awaitable[Store] | Store | SyncStore]
@@ -41,7 +41,7 @@ class Handles:
         if isinstance(opened, Awaitable):
             opened = await opened
         # Both protocols have methods of the same names; only these two differ.
-        store: Store = opened if hasattr(opened, "aclose") else ThreadedStore(opened)  # type: ignore[assignment]  # hasattr does not narrow a union of protocols
+        store: Store = opened if hasattr(opened, "aclose") else threaded(opened)  # type: ignore[assignment]  # hasattr does not narrow a union of protocols
         self._opened.append(store)
         return store
 

@@ -10,6 +10,8 @@ from agent_memory_log.conformance.content import Content
 from agent_memory_log.conformance.deleting import Deleting
 from agent_memory_log.conformance.durability import Durability
 from agent_memory_log.conformance.evolution import Evolution
+from agent_memory_log.conformance.expiring import Expiring
+from agent_memory_log.conformance.expiring_runs import ExpiringRuns
 from agent_memory_log.conformance.extending import Extending
 from agent_memory_log.conformance.following import Following
 from agent_memory_log.conformance.following_changes import FollowingChanges
@@ -48,6 +50,8 @@ class StoreConformance(
     HandleLife,
     Listing,
     Meta,
+    Expiring,
+    ExpiringRuns,
 ):
     """All the tests; subclass it and give the fixture ``open_handle``, as the package's docstring shows.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from datetime import datetime
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self, TypeVar
@@ -15,7 +16,7 @@ from typing import Self, TypeVar
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, RunPage, SyncStore
+from agent_memory_log.store import AppendResult, ExpireResult, ExpiresSync, RunPage, SyncStore
 
 _Result = TypeVar("_Result")
 
@@ -129,6 +130,21 @@ class ThreadedStore:
             worker.stop()
         else:
             self._idle.append(worker)
+
+
+class ThreadedExpiringStore(ThreadedStore):
+    """A ``ThreadedStore`` whose ``raw`` is an ``ExpiresSync`` as well, and so one that ``Expires``."""
+
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        """See ``Expires.expire_runs``."""
+        raw = self.raw
+        assert isinstance(raw, ExpiresSync)
+        return await self._call(lambda: raw.expire_runs(before=before, dry_run=dry_run))
+
+
+def threaded(raw: SyncStore) -> ThreadedStore:
+    """``raw`` as a ``Store``, with what it is capable of."""
+    return ThreadedExpiringStore(raw) if isinstance(raw, ExpiresSync) else ThreadedStore(raw)
 
 
 class _Worker:

@@ -14,14 +14,18 @@ import msgspec
 from agent_memory_log.backend import (
     ChangeSignal,
     Prepared,
+    check_expiry,
     check_markers,
     check_version,
     decode_cursor,
     encode_cursor,
+    expiry_of,
     is_reserved,
     new_in_batch,
+    now_microseconds,
     placed,
     redaction_of,
+    seconds_left,
 )
 from agent_memory_log.errors import CursorOutOfRange, RunDeleted
 from agent_memory_log.events import Event
@@ -29,7 +33,7 @@ from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_json
 from agent_memory_log.payloads import Redaction
 from agent_memory_log.registry import decode_parts
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, RunInfo, RunPage
+from agent_memory_log.store import AppendResult, ExpireResult, RunInfo, RunPage
 
 DEFAULT_MAX_EVENT_BYTES = 64 * 1024 * 1024
 
@@ -37,7 +41,7 @@ DEFAULT_MAX_EVENT_BYTES = 64 * 1024 * 1024
 class _Run:
     """A run's events; ``base`` is the version at its last deletion, so that ``events[0]`` has seq ``base + 1``."""
 
-    __slots__ = ("base", "created", "deletions", "events", "meta", "order", "seqs")
+    __slots__ = ("base", "created", "deletions", "events", "expires_at", "meta", "order", "seqs")
 
     def __init__(self) -> None:
         self.base = 0
@@ -45,6 +49,7 @@ class _Run:
         self.created: datetime | None = None
         self.order = 0
         self.meta = b"{}"
+        self.expires_at: int | None = None
         self.events: list[Prepared] = []
         self.seqs: dict[str, int] = {}
 
@@ -62,6 +67,7 @@ class _Run:
         self.deletions += 1
         self.created = None
         self.meta = b"{}"
+        self.expires_at = None
         self.events = []
         self.seqs = {}
 
@@ -76,6 +82,21 @@ class _Run:
         if kept.immutable:
             return event
         return msgspec.structs.replace(event, data=decode_parts(kept.type, kept.text, kept.verbatim))
+
+
+class Follower:
+    """What a follower has seen of its run: the events up to ``after``, and at the last look its deletions and end."""
+
+    __slots__ = ("after", "deletions", "expires_at")
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+        self.deletions: int | None = None
+        self.expires_at: int | None = None
+
+    def patience(self) -> float | None:
+        """How many seconds to wait for a change before the next look; None: for ever."""
+        return seconds_left(self.expires_at)
 
 
 class MemoryData:
@@ -107,6 +128,8 @@ class MemoryData:
         """See ``Store.append_events``."""
         with self._lock:
             kept = self._runs.get((agent, run)) or _Run()
+            if kept.expires_at is not None and batch:
+                check_expiry(agent, run, kept.expires_at)
             if len(batch) == 1 and expected_version is None and first_seq is None and kept.events:
                 event = batch[0]
                 if event.event_id not in kept.seqs and type(event.data) is not Redaction:
@@ -117,6 +140,8 @@ class MemoryData:
                     return AppendResult(seq, 1, (event.placed(seq),))
             if not batch:
                 return AppendResult(kept.version, 0, ())
+            if not kept.events:
+                check_expiry(agent, run, expiry_of(meta))
             stored = self._known(kept, batch)
             new = new_in_batch(batch, stored) if stored or len(batch) > 1 else batch
             if new:
@@ -142,12 +167,13 @@ class MemoryData:
         kept.order = self._created
         kept.created = datetime.now(UTC)
         kept.meta = encode_json(meta or {})
+        kept.expires_at = expiry_of(meta)
         kept.base = base
 
     def load(self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
         """See ``Store.load_run``."""
         with self._lock:
-            kept = self._runs.get((agent, run)) or _Run()
+            kept = self._unexpired(agent, run)
             if after > kept.version:
                 raise CursorOutOfRange(
                     f"{agent}/{run} is at version {kept.version}; there is nothing after seq {after} yet"
@@ -177,29 +203,40 @@ class MemoryData:
                 redactions=redactions,
             )
 
-    def next_event(self, agent: str, run: str, after: int, deletions: int | None) -> tuple[Event | None, int]:
-        """The event after ``after`` (None: not yet), and how often the run was deleted; for followers.
+    def next_event(self, agent: str, run: str, follower: Follower) -> Event | None:
+        """The next event of a follower, which is moved past it; None: not yet.
 
-        Raises ``RunDeleted`` when that is not ``deletions``, ``CursorOutOfRange`` at the first call of a follower.
+        Raises ``RunExpired``; ``RunDeleted`` when the run was deleted since the last look; ``CursorOutOfRange`` at the
+        first.
         """
         with self._lock:
+            # First what it followed: that may have been deleted because it had expired.
+            check_expiry(agent, run, follower.expires_at)
             kept = self._runs.get((agent, run)) or _Run()
-            if deletions is None and after > kept.version:
-                raise CursorOutOfRange(f"{agent}/{run} is at version {kept.version}; seq {after} is beyond it")
-            if deletions is not None and kept.deletions + self._resets != deletions:
-                raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {after}")
-            seq = max(after, kept.base) + 1
-            return (kept.event(seq) if seq <= kept.version else None), kept.deletions + self._resets
+            deletions = kept.deletions + self._resets
+            if follower.deletions is not None and deletions != follower.deletions:
+                raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {follower.after}")
+            check_expiry(agent, run, kept.expires_at)
+            if follower.deletions is None and follower.after > kept.version:
+                raise CursorOutOfRange(f"{agent}/{run} is at version {kept.version}; seq {follower.after} is beyond it")
+            follower.deletions, follower.expires_at = deletions, kept.expires_at
+            seq = max(follower.after, kept.base) + 1
+            if seq > kept.version:
+                return None
+            follower.after = seq
+            return kept.event(seq)
 
     def list(self, agent: str | None, limit: int, cursor: str | None, include_reserved: bool) -> RunPage:
         """See ``Store.list_runs``."""
         before = decode_cursor(cursor)[1] if cursor is not None else None
+        now = now_microseconds()
         with self._lock:
             found = sorted(
                 (
                     (kept.order, name, kept)
                     for name, kept in self._runs.items()
                     if kept.events
+                    and (kept.expires_at is None or kept.expires_at > now)
                     and (agent is None or name[0] == agent)
                     and (agent is not None or include_reserved or not is_reserved(name[0]))
                     and (before is None or kept.order < before)
@@ -221,7 +258,7 @@ class MemoryData:
     def redact(self, agent: str, run: str, seqs: tuple[int, ...], reason: str) -> AppendResult:
         """See ``Store.redact_events``."""
         with self._lock:
-            kept = self._runs.get((agent, run)) or _Run()
+            kept = self._unexpired(agent, run)
             for seq in seqs:
                 if not kept.base < seq <= kept.version:
                     raise CursorOutOfRange(f"{agent}/{run} holds no event {seq}, and so none was redacted")
@@ -244,6 +281,26 @@ class MemoryData:
                 return
             kept.clear()
         self.changed.notify()
+
+    def expire(self, before: int, *, dry_run: bool) -> ExpireResult:
+        """See ``Expires.expire_runs``; ``before`` in microseconds."""
+        with self._lock:
+            expired = [
+                kept for kept in self._runs.values() if kept.expires_at is not None and kept.expires_at <= before
+            ]
+            result = ExpireResult(len(expired), sum(len(kept.events) for kept in expired))
+            if dry_run or not expired:
+                return result
+            for kept in expired:
+                kept.clear()
+        self.changed.notify()
+        return result
+
+    def _unexpired(self, agent: str, run: str) -> _Run:
+        """A run to read, empty when there is none. Raises ``RunExpired``."""
+        kept = self._runs.get((agent, run)) or _Run()
+        check_expiry(agent, run, kept.expires_at)
+        return kept
 
 
 def _meta(kept: _Run) -> dict[str, JsonValue]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from datetime import datetime
 
 from agent_memory_log.backend import (
     AsyncHandle,
     SyncHandle,
     check_after,
     check_append,
+    check_before,
     check_ids,
     check_limit,
     check_listing,
@@ -20,8 +22,8 @@ from agent_memory_log.backend import (
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, RunPage
-from agent_memory_log_inmem.data import DEFAULT_MAX_EVENT_BYTES, MemoryData
+from agent_memory_log.store import AppendResult, ExpireResult, RunPage
+from agent_memory_log_inmem.data import DEFAULT_MAX_EVENT_BYTES, Follower, MemoryData
 
 _BATCH_EVENTS = 16
 """A batch may have the bytes of this many events of the largest size."""
@@ -77,15 +79,14 @@ class SyncMemoryStore(SyncHandle):
         self._check_open()
         check_ids(agent, run)
         check_after(after)
-        deletions: int | None = None
+        follower = Follower(after)
         while True:
             self._check_open()
             seen = self._data.changed.count
-            event, deletions = self._data.next_event(agent, run, after, deletions)
+            event = self._data.next_event(agent, run, follower)
             if event is None:
-                self._data.changed.wait(seen, None)
+                self._data.changed.wait(seen, follower.patience())
             else:
-                after = event.seq
                 yield event
 
     def list_runs(
@@ -112,6 +113,11 @@ class SyncMemoryStore(SyncHandle):
         self._check_open()
         check_ids(agent, run)
         self._data.delete(agent, run)
+
+    def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        """See ``Expires.expire_runs``."""
+        self._check_open()
+        return self._data.expire(check_before(before), dry_run=dry_run)
 
     def reset(self) -> None:
         """Empty the data behind this handle, as if every run in it had never been; for tests."""
@@ -166,15 +172,14 @@ class MemoryStore(AsyncHandle):
         self._check_open()
         check_ids(agent, run)
         check_after(after)
-        deletions: int | None = None
+        follower = Follower(after)
         while True:
             self._check_open()
             seen = self._data.changed.count
-            event, deletions = self._data.next_event(agent, run, after, deletions)
+            event = self._data.next_event(agent, run, follower)
             if event is None:
-                await self._data.changed.wait_async(seen, None)
+                await self._data.changed.wait_async(seen, follower.patience())
             else:
-                after = event.seq
                 yield event
 
     async def list_runs(
@@ -198,6 +203,11 @@ class MemoryStore(AsyncHandle):
         """See ``Store.delete_run``."""
         self._check_open()
         self._sync.delete_run(agent, run)
+
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        """See ``Expires.expire_runs``."""
+        self._check_open()
+        return self._sync.expire_runs(before=before, dry_run=dry_run)
 
     async def reset(self) -> None:
         """Empty the data behind this handle, as if every run in it had never been; for tests."""

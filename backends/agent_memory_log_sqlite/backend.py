@@ -29,10 +29,10 @@ backend = _SqliteBackend()
 def _settings(url: StoreUrl) -> Settings:
     if not url.location or "\0" in url.location:
         raise InvalidArgument(
-            f"{url.text!r} names no file: sqlite:///runs.db, or sqlite:////var/runs.db for /var/runs.db"
+            f"{url.shown!r} names no file: sqlite:///runs.db, or sqlite:////var/runs.db for /var/runs.db"
         )
     if url.location == ":memory:":
-        raise InvalidArgument(f"{url.text!r}: a store in memory is memory: (and ./:memory: a file of that name)")
+        raise InvalidArgument(f"{url.shown!r}: a store in memory is memory: (and ./:memory: a file of that name)")
     settings = Settings(
         path=str(Path(url.location).absolute()),  # the working directory may change
         durable=url.choice("durability", ("full", "os")) == "full",

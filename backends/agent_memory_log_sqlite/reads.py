@@ -12,14 +12,14 @@ from datetime import timedelta
 
 import msgspec
 
-from agent_memory_log.backend import decode_cursor, encode_cursor
+from agent_memory_log.backend import check_expiry, decode_cursor, encode_cursor, now_microseconds
 from agent_memory_log.errors import CursorOutOfRange, DecodeError, RunDeleted
 from agent_memory_log.events import Event, from_microseconds
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.payloads import EventType
 from agent_memory_log.registry import decode_parts
 from agent_memory_log.snapshot import Snapshot, redactions_in
-from agent_memory_log.store import RunInfo, RunPage
+from agent_memory_log.store import ExpireResult, RunInfo, RunPage
 from agent_memory_log_sqlite.failures import is_busy
 
 SEQ_BITS = 32
@@ -31,8 +31,10 @@ _INDEXED_ONLY = " AND ".join(f"type <> '{one}'" for one in _UNINDEXED)
 
 COLUMNS = "id, event_id, type, timestamp, labels, data, verbatim"
 _VERSION = f"(SELECT id & {MAX_SEQ} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1)"  # noqa: E501, S608
-_RUN = f"SELECT id, base, deletions, redactions, meta, coalesce({_VERSION}, base) FROM runs WHERE agent = ? AND run = ?"  # noqa: S608
+_RUN = f"SELECT id, base, deletions, redactions, meta, expires_at, coalesce({_VERSION}, base) FROM runs WHERE agent = ? AND run = ?"  # noqa: E501, S608
 _EVENTS = f"SELECT {COLUMNS} FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"  # noqa: S608
+
+_COUNT_EXPIRED = f"SELECT count(*), coalesce(sum(coalesce({_VERSION}, base) - base), 0) FROM runs WHERE expires_at <= ?"  # noqa: S608
 
 _NO_LIMIT = -1
 _FOLLOW_BATCH = 64
@@ -43,13 +45,14 @@ Row = tuple[int, str, str, int, str | None, str, str | None]
 
 
 class RunRow(msgspec.Struct, frozen=True, gc=False):
-    """A run's row, and its version at the read; all zeros and no meta for a run that never was."""
+    """A run's row, and its version at the read; all zeros, no meta and no end for a run that never was."""
 
     id: int = 0
     base: int = 0
     deletions: int = 0
     redactions: int = 0
     meta: str | None = None
+    expires_at: int | None = None
     version: int = 0
 
     @property
@@ -92,6 +95,7 @@ def load(
     """See ``Store.load_run``."""
     with _OneView(connection):
         found = find_run(connection, agent, run)
+        check_expiry(agent, run, found.expires_at)
         if after > found.version:
             raise CursorOutOfRange(
                 f"{agent}/{run} is at version {found.version}; there is nothing after seq {after} yet"
@@ -165,19 +169,23 @@ def decode_rows(rows: Iterable[Row], agent: str, run: str) -> list[Event]:
 
 
 def follow_on(
-    connection: sqlite3.Connection, agent: str, run: str, after: int, deletions: int | None
+    connection: sqlite3.Connection, agent: str, run: str, after: int, last: RunRow | None
 ) -> tuple[list[Event], RunRow]:
-    """The next events of a follower, and the run's row at the read.
+    """The next events of a follower, and the run's row at the read; ``last`` is the row at its read before.
 
-    Raises ``RunDeleted`` when the run was deleted since it had ``deletions``, ``CursorOutOfRange`` at a follower's
+    Raises ``RunExpired``; ``RunDeleted`` when the run was deleted since ``last``; ``CursorOutOfRange`` at a follower's
     first call.
     """
     with _OneView(connection):
         found = find_run(connection, agent, run)
-        if deletions is None and after > found.version:
+        if last is not None:
+            # First what it followed: that may have been deleted because it had expired.
+            check_expiry(agent, run, last.expires_at)
+            if found.deletions != last.deletions:
+                raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {after}")
+        check_expiry(agent, run, found.expires_at)
+        if last is None and after > found.version:
             raise CursorOutOfRange(f"{agent}/{run} is at version {found.version}; seq {after} is beyond it")
-        if deletions is not None and found.deletions != deletions:
-            raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {after}")
         bounds = (found.row_id(max(after, found.base)), found.row_id(found.version))
         rows: list[Row] = []
         size = 0
@@ -228,8 +236,8 @@ def list_runs(
     connection: sqlite3.Connection, agent: str | None, limit: int, cursor: str | None, include_reserved: bool
 ) -> RunPage:
     """See ``Store.list_runs``."""
-    where = ["created IS NOT NULL"]
-    arguments: list[object] = []
+    where = ["created IS NOT NULL", "(expires_at IS NULL OR expires_at > ?)"]
+    arguments: list[object] = [now_microseconds()]
     if agent is not None:
         where.append("agent = ?")
         arguments.append(agent)
@@ -252,6 +260,11 @@ def list_runs(
     except (OverflowError, TypeError) as error:
         raise DecodeError(f"a run's row cannot be read: {error}") from error
     return RunPage(runs, encode_cursor(page[-1][4], page[-1][0]) if len(rows) > limit else None)
+
+
+def count_expired(connection: sqlite3.Connection, before: int) -> ExpireResult:
+    """What ``expire_runs`` would remove; ``before`` in microseconds."""
+    return ExpireResult(*connection.execute(_COUNT_EXPIRED, (before,)).fetchone())
 
 
 def _meta(text: str | None, agent: str, run: str) -> dict[str, JsonValue]:

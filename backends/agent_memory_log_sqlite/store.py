@@ -6,24 +6,28 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Self, TypeVar
 
 from agent_memory_log.backend import (
     AsyncHandle,
     ChangeSignal,
     check_after,
+    check_before,
+    check_expiry,
     check_ids,
     check_limit,
     check_listing,
     check_meta,
     check_seqs,
     check_types,
+    seconds_left,
 )
 from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, CompactResult, RunPage
+from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunPage
 from agent_memory_log_sqlite import reads
 from agent_memory_log_sqlite.failures import translated, translating
 from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
@@ -118,22 +122,23 @@ class SqliteStore(AsyncHandle):
         """See ``Store.follow``."""
         check_ids(agent, run)
         check_after(after)
-        deletions: int | None = None
+        last: reads.RunRow | None = None
         while True:
             seen = self._changed.count
             version = self._version()
             events, found = await self._read(
-                lambda: reads.follow_on(self._read_connection, agent, run, after, deletions)  # noqa: B023  # called at once
+                lambda: reads.follow_on(self._read_connection, agent, run, after, last)  # noqa: B023  # called at once
             )
-            deletions = found.deletions
+            last = found
             for event in events:
                 now = self._version()
                 if now != version and not self._stands(agent, run, found):
                     break  # what was read has been redacted or deleted: read it again
+                check_expiry(agent, run, found.expires_at)
                 version, after = now, event.seq
                 yield event
             if not events:
-                await self._wait(seen, version)
+                await self._wait(seen, version, found.expires_at)
 
     def _version(self) -> int:
         self._check_open()
@@ -144,14 +149,17 @@ class SqliteStore(AsyncHandle):
         with self._watching, translating(self._settings.path):
             return self._watch.stands(agent, run, found)
 
-    async def _wait(self, seen: int, version: int) -> None:
-        """Wait until there may be news: at once for this handle's own writes, by polling for those of others."""
+    async def _wait(self, seen: int, version: int, expires_at: int | None) -> None:
+        """Wait until there may be news, or the run's end.
+
+        At once for this handle's own writes, by polling for those of others.
+        """
         key = object()
         self._waiting[key] = version
         if self._poller is None:
             self._poller = asyncio.create_task(self._poll())
         try:
-            await self._changed.wait_async(seen, None)
+            await self._changed.wait_async(seen, seconds_left(expires_at))
         finally:
             del self._waiting[key]
 
@@ -191,6 +199,16 @@ class SqliteStore(AsyncHandle):
         """See ``Store.delete_run``."""
         check_ids(agent, run)
         await self._write(lambda: self._writer.delete(agent, run))
+
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        """See ``Expires.expire_runs``. Removes in several transactions, between which others write."""
+        until = check_before(before)
+        if dry_run:
+            return await self._read(lambda: reads.count_expired(self._read_connection, until))
+        runs = events = 0
+        while (removed := await self._write(lambda: self._writer.expire_some(until))).runs:
+            runs, events = runs + removed.runs, events + removed.events
+        return ExpireResult(runs, events)
 
     async def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""

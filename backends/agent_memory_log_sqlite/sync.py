@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
+from datetime import datetime
 from typing import TypeVar
 
 from agent_memory_log.backend import (
@@ -13,6 +14,8 @@ from agent_memory_log.backend import (
     SyncHandle,
     check_after,
     check_append,
+    check_before,
+    check_expiry,
     check_ids,
     check_limit,
     check_listing,
@@ -20,11 +23,12 @@ from agent_memory_log.backend import (
     check_seqs,
     check_types,
     prepare_batch,
+    seconds_left,
 )
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, CompactResult, RunPage
+from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunPage
 from agent_memory_log_sqlite import reads
 from agent_memory_log_sqlite.failures import translated
 from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
@@ -101,28 +105,36 @@ class SyncSqliteStore(SyncHandle):
         """See ``Store.follow``."""
         check_ids(agent, run)
         check_after(after)
-        deletions: int | None = None
+        last: reads.RunRow | None = None
         while True:
             seen = self._changed.count
             version = self._read(self._watch.version)
             events, found = self._read(
-                lambda: reads.follow_on(self._read_connection, agent, run, after, deletions)  # noqa: B023  # called at once
+                lambda: reads.follow_on(self._read_connection, agent, run, after, last)  # noqa: B023  # called at once
             )
-            deletions = found.deletions
+            last = found
             for event in events:
                 now = self._read(self._watch.version)
                 if now != version and not self._read(lambda: self._watch.stands(agent, run, found)):  # noqa: B023  # as above
                     break  # what was read has been redacted or deleted: read it again
+                check_expiry(agent, run, found.expires_at)
                 version, after = now, event.seq
                 yield event
             if not events:
-                self._wait(seen, version)
+                self._wait(seen, version, found.expires_at)
 
-    def _wait(self, seen: int, version: int) -> None:
-        """Wait until there may be news: at once for this handle's own writes, by polling for those of others."""
-        while not self._changed.wait(seen, POLL_SECONDS):
+    def _wait(self, seen: int, version: int, expires_at: int | None) -> None:
+        """Wait until there may be news, or the run's end.
+
+        At once for this handle's own writes, by polling for those of others.
+        """
+        left = seconds_left(expires_at)
+        while left is None or left > 0:
+            if self._changed.wait(seen, POLL_SECONDS if left is None else min(POLL_SECONDS, left)):
+                return
             if self._read(self._watch.version) != version:
                 return
+            left = seconds_left(expires_at)
 
     def list_runs(
         self,
@@ -146,6 +158,16 @@ class SyncSqliteStore(SyncHandle):
         """See ``Store.delete_run``."""
         check_ids(agent, run)
         self._write(lambda: self._writer.delete(agent, run))
+
+    def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        """See ``Expires.expire_runs``. Removes in several transactions, between which others write."""
+        until = check_before(before)
+        if dry_run:
+            return self._read(lambda: reads.count_expired(self._read_connection, until))
+        runs = events = 0
+        while (removed := self._write(lambda: self._writer.expire_some(until))).runs:
+            runs, events = runs + removed.runs, events + removed.events
+        return ExpireResult(runs, events)
 
     def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""

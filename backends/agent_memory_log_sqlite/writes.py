@@ -1,4 +1,4 @@
-"""Writing: appends, redaction, deletion and compaction, on the one connection of a handle that writes.
+"""Writing: appends, redaction, deletion, expiry and compaction, on the one connection of a handle that writes.
 
 The caller sees to it that one thread at a time uses the connection.
 """
@@ -13,7 +13,17 @@ from typing import TypeVar
 
 import msgspec
 
-from agent_memory_log.backend import Prepared, check_markers, check_version, new_in_batch, placed, redaction_of
+from agent_memory_log.backend import (
+    Prepared,
+    check_expiry,
+    check_markers,
+    check_version,
+    expiry_of,
+    new_in_batch,
+    now_microseconds,
+    placed,
+    redaction_of,
+)
 from agent_memory_log.errors import (
     AgentMemoryLogError,
     CursorOutOfRange,
@@ -24,7 +34,7 @@ from agent_memory_log.errors import (
 from agent_memory_log.events import Event, to_microseconds
 from agent_memory_log.jsonvalue import JsonValue, encode_json
 from agent_memory_log.payloads import Redaction
-from agent_memory_log.store import AppendResult, CompactResult
+from agent_memory_log.store import AppendResult, CompactResult, ExpireResult
 from agent_memory_log_sqlite.failures import is_busy, translated
 from agent_memory_log_sqlite.reads import COLUMNS, MAX_SEQ, SEQ_BITS, Row, RunRow, decode_rows, find_run
 
@@ -45,6 +55,11 @@ _BY_EVENT_ID = f"SELECT {COLUMNS} FROM events WHERE run = ? AND event_id = ?"  #
 
 _LATEST_CREATED = "SELECT max(created) FROM runs WHERE created IS NOT NULL AND substr(agent, 1, 1) <> '@'"
 
+_EXPIRED = "SELECT agent, run FROM runs WHERE expires_at <= ? ORDER BY expires_at LIMIT ?"
+_RUNS_A_TRANSACTION = 100
+_EVENTS_A_TRANSACTION = 10_000
+# What expire_runs removes at once, but for the run that reaches the number: for about so long others wait to write.
+
 # The run must not have been deleted since its version was remembered; the primary key refuses a version that is stale,
 # and the index on event ids one that is known.
 _INSERT_NEXT = f"INSERT INTO {_INTO} SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base = ?"  # noqa: S608
@@ -64,12 +79,13 @@ class Append(msgspec.Struct, frozen=True, gc=False):
 class _Known:
     """What this handle remembers of a run after its last append."""
 
-    __slots__ = ("base", "run_id", "version")
+    __slots__ = ("base", "expires_at", "run_id", "version")
 
-    def __init__(self, run_id: int, base: int, version: int) -> None:
+    def __init__(self, run_id: int, base: int, version: int, expires_at: int | None) -> None:
         self.run_id = run_id
         self.base = base
         self.version = version
+        self.expires_at = expires_at
 
 
 class Writer:
@@ -135,7 +151,7 @@ class Writer:
         version = known.version
         if (expected_version is not None and expected_version != version) or version == MAX_SEQ:
             return None
-        if type(event.data) is Redaction:
+        if type(event.data) is Redaction or (known.expires_at is not None and known.expires_at <= now_microseconds()):
             return None
         run_id = known.run_id
         seq = version + 1
@@ -156,6 +172,9 @@ class Writer:
         batch = append.batch
         if not batch:
             return AppendResult(found.version, 0, ())
+        if not found.event_count:
+            found = msgspec.structs.replace(found, expires_at=expiry_of(append.meta))
+        check_expiry(append.agent, append.run, found.expires_at)
         first_seq = append.first_seq
         fits = (
             append.expected_version in {None, found.version}
@@ -199,7 +218,7 @@ class Writer:
             self._execute("RELEASE batch")
             raise
         self._execute("RELEASE batch")
-        self._remember(append.agent, append.run, _Known(run_id, base, start + len(batch)))
+        self._remember(append.agent, append.run, _Known(run_id, base, start + len(batch), found.expires_at))
         return start
 
     def _insert_rows(self, batch: Sequence[Prepared], run_id: int, seq: int) -> None:
@@ -215,19 +234,20 @@ class Writer:
             seq += 1
 
     def _create(self, append: Append, found: RunRow, base: int) -> int:
-        """Write the row of a run that holds no events; its id."""
+        """Write the row of a run that holds no events and will end at ``found.expires_at``; its id."""
         # Later than any other run's, whatever the clock says, so that the newest-created run is the newest.
         (latest,) = self._execute(_LATEST_CREATED).fetchone()
         created = max(to_microseconds(datetime.now(UTC)), (latest or 0) + 1)
         meta = encode_json(append.meta).decode() if append.meta else None
         if found.id:
             self._execute(
-                "UPDATE runs SET base = ?, created = ?, meta = ? WHERE id = ?", (base, created, meta, found.id)
+                "UPDATE runs SET base = ?, created = ?, meta = ?, expires_at = ? WHERE id = ?",
+                (base, created, meta, found.expires_at, found.id),
             )
             return found.id
         cursor = self._execute(
-            "INSERT INTO runs (agent, run, base, created, meta) VALUES (?, ?, ?, ?, ?)",
-            (append.agent, append.run, base, created, meta),
+            "INSERT INTO runs (agent, run, base, created, meta, expires_at) VALUES (?, ?, ?, ?, ?, ?)",
+            (append.agent, append.run, base, created, meta, found.expires_at),
         )
         assert cursor.lastrowid is not None  # noqa: S101  # an INSERT that did not raise has one
         return cursor.lastrowid
@@ -245,6 +265,7 @@ class Writer:
 
     def _redact(self, agent: str, run: str, seqs: tuple[int, ...], reason: str) -> AppendResult:
         found = find_run(self._connection, agent, run)
+        check_expiry(agent, run, found.expires_at)
         events: list[Event] = []
         for seq in seqs:
             event = self._event(agent, run, found, seq)
@@ -263,7 +284,7 @@ class Writer:
         seq = found.version + 1
         self._execute(_INSERT, _row(marker, found.id, seq))
         self._execute("UPDATE runs SET redactions = redactions + 1 WHERE id = ?", (found.id,))
-        self._remember(agent, run, _Known(found.id, found.base, seq))
+        self._remember(agent, run, _Known(found.id, found.base, seq, found.expires_at))
         return AppendResult(seq, 1, (marker.placed(seq),))
 
     def _event(self, agent: str, run: str, found: RunRow, seq: int) -> Event | None:
@@ -279,16 +300,35 @@ class Writer:
         """See ``Store.delete_run``."""
         self._in_transaction(lambda: self._delete(agent, run))
 
-    def _delete(self, agent: str, run: str) -> None:
+    def _delete(self, agent: str, run: str) -> int:
+        """Delete a run inside a write transaction; how many events it held."""
         found = find_run(self._connection, agent, run)
-        if not found.event_count:
-            return
+        if not found.event_count and found.expires_at is None:
+            return 0
         self._execute("DELETE FROM events WHERE id > ? AND id <= ?", (found.row_id(0), found.row_id(found.version)))
+        # A trigger takes the run's end away with it, whichever release deletes.
         self._execute(
             "UPDATE runs SET base = ?, deletions = deletions + 1, created = NULL, meta = NULL WHERE id = ?",
             (found.version, found.id),
         )
         self._known.pop((agent, run), None)
+        return found.event_count
+
+    def expire_some(self, before: int) -> ExpireResult:
+        """Remove, in one transaction, as many of the runs that ended by ``before`` as others can wait for; their sum.
+
+        None were removed when there are none left.
+        """
+        return self._in_transaction(lambda: self._expire_some(before))
+
+    def _expire_some(self, before: int) -> ExpireResult:
+        runs = events = 0
+        for agent, run in self._execute(_EXPIRED, (before, _RUNS_A_TRANSACTION)).fetchall():
+            events += self._delete(agent, run)
+            runs += 1
+            if events >= _EVENTS_A_TRANSACTION:
+                break
+        return ExpireResult(runs, events)
 
     def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""

@@ -7,6 +7,7 @@ one part of the contract; ``base.py`` has what they are made from.
 from tests.broken_stores import (  # the modules register their defects
     appending,
     erasing,
+    expiring,
     following,
     handles,
     identifying,
@@ -24,6 +25,7 @@ __all__ = [
     "Defect",
     "appending",
     "erasing",
+    "expiring",
     "following",
     "handles",
     "identifying",

@@ -62,7 +62,9 @@ def main() -> None:
         store.redact_events("support", "run-1", [7], reason="user request")
         store.delete_run("support", "run-2")
         store.append_events("support", "run-2", new_event(PLANNED, timestamp=start, event_id="again"))
-        for run in ("run-1", "run-2"):
+        event = new_event(PLANNED, timestamp=start, event_id="to-end")
+        store.append_events("support", "run-3", event, meta={"expires_at": "9999-12-31T23:59:59.5+01:00"})
+        for run in ("run-1", "run-2", "run-3"):
             snapshot = store.load_run("support", run)
             held.append(
                 {

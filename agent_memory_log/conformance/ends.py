@@ -1,0 +1,86 @@
+"""Runs with an end, for the tests of it.
+
+An end is waited for as a follower is told it. Where a store is so slow that the run ended before it was filled, it is
+filled again with a later end, until the test's ``patience`` is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from agent_memory_log.conformance.checks import take
+from agent_memory_log.conformance.samples import AGENT, RUN, said
+from agent_memory_log.errors import RunExpired
+from agent_memory_log.events import Event, format_timestamp
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.store import Store
+
+FAR_ENDS = (
+    "9999-12-31T23:59:59Z",
+    "9999-12-31T23:59:59.999999999+14:00",
+    "9000-01-01t00:00:00.5z",
+    "9000-01-01T00:00:00-23:59",
+)
+"""Ends that no test sees come, in all spellings."""
+
+PAST_ENDS = ("0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "2021-03-04T14:00:00.123456789+02:00")
+"""Ends that have come."""
+
+_SHORTEST_SECONDS = 0.02
+
+
+class ExpiredRun(msgspec.Struct, frozen=True):
+    """What a run held when it ended, and when that was."""
+
+    events: list[Event]
+    end: datetime
+
+    @property
+    def version(self) -> int:
+        """The run's version."""
+        return self.events[-1].seq
+
+
+async def with_an_end(
+    store: Store, fill: Callable[[dict[str, JsonValue]], Awaitable[None]], *, agent: str = AGENT, run: str = RUN
+) -> datetime:
+    """Have ``fill(meta)`` create the run and do what must be done before it ends; the end, which comes soon after.
+
+    Where ``fill`` raises ``RunExpired``, the run is deleted and ``fill`` called again.
+    """
+    seconds = _SHORTEST_SECONDS
+    while True:
+        end = datetime.now(UTC) + timedelta(seconds=seconds)
+        try:
+            await fill({"expires_at": format_timestamp(end)})
+        except RunExpired:
+            await store.delete_run(agent, run)
+            seconds *= 2
+        else:
+            return end
+
+
+async def until_expired(store: Store, agent: str = AGENT, run: str = RUN) -> None:
+    """Wait until the run has expired."""
+    async with aclosing(store.follow(agent, run)) as events:
+        with pytest.raises(RunExpired):
+            await take(events, 1_000_000)
+
+
+async def expired_run(*handles: Store, agent: str = AGENT, run: str = RUN) -> ExpiredRun:
+    """Make a run that has expired; each of the handles has appended an event to it, in turn."""
+    stored: list[Event] = []
+
+    async def fill(meta: dict[str, JsonValue]) -> None:
+        stored.clear()
+        for handle in handles:
+            stored.extend((await handle.append_events(agent, run, said("one"), meta=meta)).events)
+
+    end = await with_an_end(handles[0], fill, agent=agent, run=run)
+    await until_expired(handles[0], agent, run)
+    return ExpiredRun(stored, end)

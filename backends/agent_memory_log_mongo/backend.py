@@ -1,0 +1,143 @@
+"""Opening: URLs to clients and settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pymongo import AsyncMongoClient, MongoClient
+from pymongo.errors import PyMongoError
+from pymongo.uri_parser import validate_options
+
+from agent_memory_log.backend import StoreUrl
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log_mongo.original import DEFAULT_COLLECTION, OriginalStore, SyncOriginalStore
+from agent_memory_log_mongo.settings import DEFAULT_MAX_EVENT_BYTES, DEFAULT_PREFIX, DEFAULT_TIMEOUT_SECONDS, Settings
+from agent_memory_log_mongo.store import MongoStore
+from agent_memory_log_mongo.sync import SyncMongoStore
+
+_Client = TypeVar("_Client")
+
+_DATABASE = re.compile(r"[^/\\. \"$*<>:|?\0]{1,63}")
+_COLLECTION = re.compile(r"(?!system\.|\.)[^$\0]{1,200}(?<!\.)")
+_APP_NAME = "agent-memory-log"
+
+
+class _MongoBackend:
+    async def open_store(self, url: StoreUrl) -> MongoStore | OriginalStore:
+        original = _original(url)
+        database, settings, text = _read(url)
+        client = _made(AsyncMongoClient[Any], url, text)
+        if original:
+            return await OriginalStore.open(client, database, original, settings, owns_client=True)
+        return await MongoStore.open(client, database, settings, owns_client=True)
+
+    def open_sync_store(self, url: StoreUrl) -> SyncMongoStore | SyncOriginalStore:
+        original = _original(url)
+        database, settings, text = _read(url)
+        client = _made(MongoClient[Any], url, text)
+        try:
+            if original:
+                return SyncOriginalStore(client, database, original, settings, owns_client=True)
+            return SyncMongoStore(client, database, settings, owns_client=True)
+        except BaseException:
+            client.close()
+            raise
+
+
+backend = _MongoBackend()
+"""The entry point for ``mongodb:`` and ``mongodb+srv:`` URLs."""
+
+
+def _original(url: StoreUrl) -> str:
+    """The collection that is in the original's layout; ``""`` for a store in ours."""
+    if url.choice("layout", ("commits", "original")) == "commits":
+        if url.option("collection", ""):
+            raise InvalidArgument(f"the option 'collection' of {url.shown!r} is for layout=original")
+        return ""
+    if url.option("collection_prefix", "") or url.option("max_event_bytes", ""):
+        raise InvalidArgument(
+            f"the options 'collection_prefix' and 'max_event_bytes' are not for layout=original, in {url.shown!r}"
+        )
+    collection = url.option("collection", DEFAULT_COLLECTION)
+    if not _COLLECTION.fullmatch(collection):
+        raise InvalidArgument(f"the option 'collection' of {url.shown!r} is no name of a collection: {collection!r}")
+    return collection
+
+
+def _read(url: StoreUrl) -> tuple[str, Settings, str]:
+    """The database, the settings, and the URL as the driver takes it."""
+    prefix = url.option("collection_prefix", DEFAULT_PREFIX)
+    max_event_bytes = url.number("max_event_bytes", DEFAULT_MAX_EVENT_BYTES)
+    text = url.rest()
+    parts = urlsplit(text)
+    if "@" in parts.path + parts.query or ";" in parts.query:
+        # It is the driver that reads the text, by rules of its own, and what it took for a host it would show.
+        raise InvalidArgument(
+            f"{url.shown!r} has an @ or a ; behind its hosts: percent-encode it there, as in %40, and @ : / ? and % in "
+            "user and password"
+        )
+    database = unquote(parts.path[1:])
+    if not _DATABASE.fullmatch(database):
+        raise InvalidArgument(f"{url.shown!r} names no database: {url.scheme}://host/agents")
+    options = _options(url, parts.query)
+    preference = options.get("readpreference", "primary")
+    if preference != "primary":
+        raise InvalidArgument(
+            f"{url.shown!r} asks for readPreference {preference!r}, but a read that sees every acknowledged append "
+            "goes to the primary"
+        )
+    concern = options.get("w", "majority")
+    timeout_ms = float(options.get("timeoutms", "0"))
+    settings = Settings(
+        collection_prefix=prefix,
+        write_concern=int(concern) if concern.isdecimal() else concern,
+        journal=options.get("journal") != "false",
+        read_concern=options.get("readconcernlevel", "majority"),
+        timeout_seconds=timeout_ms / 1000 or DEFAULT_TIMEOUT_SECONDS,
+        max_event_bytes=max_event_bytes,
+    )
+    if "appname" not in options:
+        text += f"{'&' if parts.query else '?'}appname={_APP_NAME}"
+    return database, settings, text
+
+
+def _options(url: StoreUrl, query: str) -> dict[str, str]:
+    """The driver's options, their names in lower case. Raises ``InvalidArgument``, where the driver would only warn."""
+    options: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name.lower() in options:
+            raise InvalidArgument(f"the option {name!r} is given twice in {url.shown!r}")
+        options[name.lower()] = value
+        if _problem(validate_options, {name: value}):
+            raise InvalidArgument(
+                f"the driver does not take the option {name!r} as it is in {url.shown!r}: check its name, its value, "
+                "and that a file it names is there"
+            )
+    return options
+
+
+def _made(make: Callable[..., _Client], url: StoreUrl, text: str) -> _Client:
+    """A client, which does not connect before it is used."""
+    made: list[_Client] = []
+    problem = _problem(lambda: made.append(make(text, connect=False)))
+    if problem:
+        raise InvalidArgument(
+            f"the driver does not take {url.shown!r} ({problem}): check its hosts and options, and that user and "
+            "password are percent-encoded"
+        )
+    return made[0]
+
+
+def _problem(call: Callable[..., object], *arguments: object) -> str:
+    """The class of what a call raises.
+
+    No more of it, and it is not chained: what the driver says of a URL that it cannot read may quote the password.
+    """
+    try:
+        call(*arguments)
+    except (PyMongoError, ValueError, TypeError, OSError) as error:
+        return type(error).__name__
+    return ""

@@ -1,0 +1,189 @@
+"""The run's own document: one for each run, written by the append that creates it, for the list of runs and its end.
+
+Fields: ``_id`` the run's key, ``agent``, ``run``, ``own`` (whether it is one of the library's own streams), ``g`` (how
+often the run was deleted before), ``c`` and ``created`` (when it was created), ``order`` (that, as text that no other
+run has), ``meta`` or ``meta_json``, ``end`` and ``expires_at``, and ``ceiling``: no smaller than the run's version. A
+deleted run's document has ``g`` and the ids alone.
+
+What a run was created with is decided by its first commit; the document is announced before it and mended after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from agent_memory_log.backend import decode_cursor, encode_cursor, is_reserved, now_microseconds
+from agent_memory_log.errors import DecodeError
+from agent_memory_log.events import from_microseconds
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.store import RunInfo, RunPage
+from agent_memory_log_mongo.documents import HEAD_FIELDS, Document, Head, Run, head_of, meta_fields, meta_of
+from agent_memory_log_mongo.place import Place
+from agent_memory_log_mongo.reads import meta_at, undisturbed
+from agent_memory_log_mongo.steps import Steps, ask, find, update
+
+FIRST_CEILING = 1024
+_RUNS_AT_ONCE = 100
+"""For how many runs one query asks for the newest commit."""
+
+_BY_ID = "_id_"
+"""The index that is named where more than ``_id`` is asked for, since not every server chooses it by itself then."""
+
+_OPTIONAL = ("meta", "meta_json", "end", "expires_at")
+_OF_A_LIFE = (*_OPTIONAL, "order", "c", "created", "ceiling")
+
+
+def announce(place: Place, run: Run, head: Head, meta: Mapping[str, JsonValue], count: int) -> Steps[bool]:
+    """Write the run's document before the commit of ``count`` events that creates the run, which so is never unlisted.
+
+    ``head`` is the empty run. Whether another document is there already: of a writer who is creating the run too, who
+    tried to, or whose run was deleted and not yet taken from the list.
+    """
+    ceiling = max(FIRST_CEILING, 2 * (head.version + count))
+    fields = {**_fields(run, head, meta), "ceiling": ceiling}
+    where = {"_id": run.key, "order": None}
+    reply = yield from update(place.runs, where, _change(fields), place.concern, upsert=True, hint=_BY_ID)
+    if head.end is not None:
+        place.remember_ceiling(run.key, ceiling)
+    return bool(reply.get("writeErrors"))
+
+
+def mend(place: Place, run: Run, head: Head, meta: Mapping[str, JsonValue]) -> Steps[None]:
+    """Put what the run was really created with into its document, which another writer had announced."""
+    where = {"_id": run.key, "g": {"$lte": head.deletions}}
+    ceiling = max(FIRST_CEILING, 2 * head.version)
+    change = _change({**_fields(run, head, meta), "ceiling": ceiling})
+    yield from update(place.runs, where, change, place.concern, hint=_BY_ID)
+
+
+def _fields(run: Run, head: Head, meta: Mapping[str, JsonValue]) -> Document:
+    fields: Document = {
+        "agent": run.agent,
+        "run": run.run,
+        "own": is_reserved(run.agent),
+        "g": head.deletions,
+        "c": head.created,
+        "created": from_microseconds(head.created),
+        "order": order_of(head.created, run.cursor_tie),
+        **meta_fields(meta),
+    }
+    if head.end is not None:
+        fields["end"] = head.end
+        fields["expires_at"] = from_microseconds(head.end)
+    return fields
+
+
+def _change(fields: Document) -> Document:
+    return {"$set": fields, "$unset": {name: 1 for name in _OPTIONAL if name not in fields}}
+
+
+def unlist(place: Place, run: Run, deletions: int) -> Steps[None]:
+    """Take a run from the list that was deleted ``deletions`` times, if it was not created anew since."""
+    where = {"_id": run.key, "g": {"$lt": deletions}}
+    change = {"$unset": dict.fromkeys(_OF_A_LIFE, 1)}
+    yield from update(place.runs, where, change, place.concern, hint=_BY_ID)
+
+
+def raise_ceiling(place: Place, run: Run, version: int) -> Steps[None]:
+    """See to it that the run's document has a number no smaller than ``version``, for when its commits are removed.
+
+    It is doubled each time, so that an append seldom pays for it.
+    """
+    known = place.ceiling(run.key)
+    if known is None:
+        found = yield from find(place.runs, {"_id": run.key}, place.level, limit=1, fields={"ceiling": 1})
+        known = int(found[0].get("ceiling", 0)) if found else 0
+    if version > known:
+        known = 2 * version
+        yield from update(place.runs, {"_id": run.key}, {"$max": {"ceiling": known}}, place.concern)
+    place.remember_ceiling(run.key, known)
+
+
+def list_runs(
+    place: Place, agent: str | None, limit: int, cursor: str | None, include_reserved: bool
+) -> Steps[RunPage]:
+    """See ``Store.list_runs``."""
+    before = order_of(*decode_cursor(cursor)) if cursor is not None else None
+    where: Document = {}
+    if agent is not None:
+        where["agent"] = agent
+    elif not include_reserved:
+        where["own"] = False
+    runs: list[RunInfo] = []
+    last: str | None = None
+    while True:
+        # A run's document says only that it may be there: its newest commit says whether it is.
+        bounds = {"$gt": ""} if before is None else {"$gt": "", "$lt": before}
+        wanted = min(limit + 1 - len(runs), _RUNS_AT_ONCE)
+        found = yield from find(place.runs, {**where, "order": bounds}, place.level, sort={"order": -1}, limit=wanted)
+        heads = yield from heads_of(place, [document["_id"] for document in found])
+        for document in found:
+            info = yield from _info(place, document, heads.get(document["_id"]))
+            if info is not None and len(runs) == limit:
+                return RunPage(tuple(runs), encode_cursor(*_numbers(last or "")))
+            before = document["order"]
+            if info is not None:
+                runs.append(info)
+                last = before
+        if len(found) < wanted:
+            return RunPage(tuple(runs), None)
+
+
+def heads_of(place: Place, keys: Sequence[bytes]) -> Steps[dict[bytes, Head]]:
+    """The newest commits of some runs, by key, in one query for each hundred."""
+    heads: dict[bytes, Head] = {}
+    for start in range(0, len(keys), _RUNS_AT_ONCE):
+        first, *others = [_newest(place, key) for key in keys[start : start + _RUNS_AT_ONCE]]
+        unions = [{"$unionWith": {"coll": place.commits, "pipeline": pipeline}} for pipeline in others]
+        reply = yield from ask(
+            {
+                "aggregate": place.commits,
+                "pipeline": [*first, *unions],
+                "cursor": {"batchSize": _RUNS_AT_ONCE + 1},
+                "readConcern": {"level": place.level},
+            }
+        )
+        for document in reply["cursor"]["firstBatch"]:
+            heads[bytes(document["k"])] = head_of(document, "a run")
+    return heads
+
+
+def _newest(place: Place, key: bytes) -> list[Document]:
+    known = place.known(key)
+    return [
+        {"$match": {"k": key, "s": {"$gte": known.place if known is not None else 1}}},
+        {"$sort": {"s": -1}},
+        {"$limit": 1},
+        {"$project": HEAD_FIELDS},
+    ]
+
+
+def _info(place: Place, document: Document, head: Head | None) -> Steps[RunInfo | None]:
+    """A run as it is listed; None when it holds no events, or is over."""
+    if head is None or head.is_empty or head.is_blank:
+        return None
+    if head.end is not None and head.end <= now_microseconds():
+        return None
+    try:
+        run = Run(document["agent"], document["run"], document["_id"])
+        # Of two writers who created the run at once, the other's document may stand, the one who won having died.
+        meta = meta_of(document, run.name) if document["c"] == head.created else None
+        if meta is None:
+            meta = yield from undisturbed(lambda: meta_at(place, run, head))
+        created = from_microseconds(head.created)
+    except (KeyError, TypeError, OverflowError) as error:
+        raise DecodeError(f"a run's document cannot be read: {error!r}") from error
+    return RunInfo(run.agent, run.run, head.version, created, head.version - head.base, meta)
+
+
+def order_of(created: int, tie: int) -> str:
+    """The text by which runs are listed: when they were created, to the microsecond, and a number of their own."""
+    return f"{created:019d}-{tie:014x}"
+
+
+def _numbers(order: str) -> tuple[int, int]:
+    created, _, tie = order.partition("-")
+    try:
+        return int(created), int(tie, 16)
+    except ValueError as error:
+        raise DecodeError(f"a run's document has {order!r} for its order") from error

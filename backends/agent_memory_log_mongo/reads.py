@@ -1,0 +1,320 @@
+"""Reading: what a store is asked, as operations on commits.
+
+Every query is a range of one index behind an equality (see ``schema.py``). A run is read up to the newest commit found
+first, so that a snapshot is the run at one instant; when a deletion comes between two queries, it is read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from functools import partial
+from typing import TypeVar
+
+from agent_memory_log.backend import check_expiry
+from agent_memory_log.errors import CursorOutOfRange, RunDeleted, StoreCorrupt
+from agent_memory_log.events import Event
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.payloads import EventType
+from agent_memory_log.snapshot import Snapshot, redactions_in
+from agent_memory_log_mongo.documents import (
+    HEAD_FIELDS,
+    Document,
+    Head,
+    Run,
+    decode_events,
+    head_of,
+    is_sought,
+    meta_of,
+    type_key,
+)
+from agent_memory_log_mongo.place import SOUGHT_TYPES, Place
+from agent_memory_log_mongo.steps import Count, News, Pause, Settled, Steps, find
+
+_T = TypeVar("_T")
+
+_REDACTION = EventType.REDACTION.value
+_FOLLOW_EVENTS = 64
+_CHUNK = 512
+"""How many events a filtered read with a limit walks at a time."""
+
+
+class Interfered(Exception):  # never leaves this package
+    """A deletion came between two queries: begin again."""
+
+
+def undisturbed(operation: Callable[[], Steps[_T]]) -> Steps[_T]:
+    """Carry out an operation that may have to begin again."""
+    while True:
+        try:
+            return (yield from operation())
+        except Interfered:
+            yield Pause()
+
+
+def find_head(place: Place, run: Run) -> Steps[Head | None]:
+    """The newest commit of a run, None when it has none. Raises ``Interfered``, ``DecodeError``."""
+    known = place.known(run.key)
+    # With what is remembered the range is as short as what is new; without, it is the whole run's, from its far end.
+    floor = known.place if known is not None else 1
+    found = yield from _last(place, run, floor, None, HEAD_FIELDS)
+    if not found and floor > 1:
+        found = yield from _last(place, run, 1, None, HEAD_FIELDS)
+    if not found:
+        return None
+    head = head_of(found[0], run.name)
+    if head.is_blank:
+        place.forget()  # its tombstone was written before it was emptied: the next look finds that
+        raise Interfered
+    place.remember(run.key, head)
+    return head
+
+
+def _last(
+    place: Place, run: Run, low: int, high: int | None, fields: Mapping[str, int] | None = None
+) -> Steps[list[Document]]:
+    """The last commit of a run that begins at the places from ``low`` to ``high``."""
+    bounds = {"$gte": low} if high is None else {"$gte": low, "$lte": high}
+    return find(place.commits, {"k": run.key, "s": bounds}, place.level, sort={"s": -1}, limit=1, fields=fields)
+
+
+def current_head(place: Place, run: Run) -> Steps[Head]:
+    """The newest commit of a run; one of all zeros when it has none. Raises ``RunExpired``, ``Interfered``."""
+    head = yield from latest_head(place, run)
+    check_expiry(run.agent, run.run, head.end)
+    return head
+
+
+def latest_head(place: Place, run: Run) -> Steps[Head]:
+    """``current_head`` of a run whose end may have come."""
+    head = yield from find_head(place, run)
+    if head is None:
+        # It never had a commit, or its end is long past and the server removed them.
+        found = yield from find(place.runs, {"_id": run.key}, place.level, limit=1)
+        head = Head(end=found[0].get("end")) if found else Head()
+    return head
+
+
+def load(place: Place, run: Run, after: int, types: frozenset[str] | None, limit: int | None) -> Steps[Snapshot]:
+    """See ``Store.load_run``."""
+    return undisturbed(lambda: _load(place, run, after, types, limit))
+
+
+def _load(place: Place, run: Run, after: int, types: frozenset[str] | None, limit: int | None) -> Steps[Snapshot]:
+    if after == 0 and types is None and limit is None and place.known(run.key) is None:
+        whole = yield from _whole(place, run)
+        if whole is not None:
+            return whole
+    head = yield from current_head(place, run)
+    if after > head.version:
+        raise CursorOutOfRange(f"{run.name} is at version {head.version}; there is nothing after seq {after} yet")
+    redactions: dict[int, str] | None = None
+    if types is None:
+        first = max(after, head.base)
+        upper = head.version if limit is None else min(head.version, first + limit)
+        log = decode_events((yield from _commits(place, run, head, first, upper)), run.name, first, upper)
+        last_seq = upper if upper > first else head.version
+    else:
+        log, markers, last_seq = yield from _of_types(place, run, head, after, types, limit)
+        redactions = redactions_in(markers)
+    return Snapshot(
+        run.agent,
+        run.run,
+        log,
+        version=head.version,
+        last_seq=last_seq,
+        meta=(yield from meta_at(place, run, head)),
+        after=after,
+        types=types,
+        first_seq=head.base + 1,
+        redactions=redactions,
+    )
+
+
+def _whole(place: Place, run: Run) -> Steps[Snapshot | None]:
+    """All of a run of which nothing is known, in two queries; None where there is more to it than that."""
+    documents = yield from _range(place, run, 1, None)
+    if not documents or not all(document["n"] for document in documents):
+        return None
+    head = head_of(documents[-1], run.name)
+    check_expiry(run.agent, run.run, head.end)
+    _check_chain(documents, head, run, 1)
+    place.remember(run.key, head)
+    meta = meta_of(documents[0], run.name)
+    log = decode_events(documents, run.name, 0)
+    return Snapshot(run.agent, run.run, log, version=head.version, meta=meta, first_seq=head.base + 1)
+
+
+def _commits(place: Place, run: Run, head: Head, after: int, upper: int) -> Steps[list[Document]]:
+    """The commits that hold the events after seq ``after``, which is not before ``head.base``, up to ``upper``."""
+    if after >= upper:
+        return []
+    documents = yield from _range(place, run, after + head.deletions + 1, upper + head.deletions)
+    if not documents or documents[0]["v"] - documents[0]["n"] != after:
+        # The first event stands inside a commit that begins before it.
+        documents = [*(yield from _last(place, run, 1, after + head.deletions)), *documents]
+    if not documents:
+        raise Interfered
+    _check_chain(documents, head, run, documents[0]["s"])
+    if documents[0]["v"] <= after or documents[-1]["v"] < upper:
+        raise Interfered
+    return documents
+
+
+def _range(place: Place, run: Run, low: int, high: int | None) -> Steps[list[Document]]:
+    """The commits that begin at the places from ``low`` to ``high``; None: to the end."""
+    documents: list[Document] = []
+    while high is None or low <= high:
+        bounds = {"$gte": low} if high is None else {"$gte": low, "$lte": high}
+        more = yield from find(place.commits, {"k": run.key, "s": bounds}, place.level, sort={"s": 1})
+        if not more:
+            break
+        documents.extend(more)
+        low = head_of(more[-1], run.name).next_place
+    return documents
+
+
+def _check_chain(documents: Sequence[Document], head: Head, run: Run, at: int) -> None:
+    """Check that commits follow each other from the place ``at``.
+
+    Raises ``Interfered`` when one was deleted, ``StoreCorrupt``.
+    """
+    for document in documents:
+        if document.get("g", 0) != head.deletions or not document["n"]:
+            raise Interfered
+        if document["s"] != at or len(document["events"]) != document["n"]:
+            raise StoreCorrupt(
+                f"{run.name}: what belongs at place {at} of its chain of commits is missing: restore the collection "
+                "from a backup"
+            )
+        at = document["v"] + head.deletions + 1
+
+
+def _of_types(
+    place: Place, run: Run, head: Head, after: int, types: frozenset[str], limit: int | None
+) -> Steps[tuple[list[Event], list[Event], int]]:
+    """The events of some types, the redaction markers in what was examined, and the last seq examined."""
+    wanted = types | {_REDACTION}
+    low = max(after, head.base)
+    found: list[Event] = []
+    while low < head.version:
+        if all(map(is_sought, types)):
+            upper = head.version
+            more = yield from _sought(place, run, head, low, wanted)
+        else:
+            upper = head.version if limit is None else min(head.version, low + max(limit, _CHUNK))
+            commits = yield from _commits(place, run, head, low, upper)
+            more = decode_events(commits, run.name, low, upper, wanted)
+        found.extend(more)
+        low = upper
+        if limit is not None and sum(event.type in types for event in found) >= limit:
+            break
+    log = [event for event in found if event.type in types]
+    last_seq = head.version
+    if limit is not None and len(log) >= limit:
+        log = log[:limit]
+        last_seq = log[-1].seq
+    return log, [event for event in found if event.type == _REDACTION and event.seq <= last_seq], last_seq
+
+
+def _sought(place: Place, run: Run, head: Head, after: int, wanted: frozenset[str]) -> Steps[list[Event]]:
+    """The events after ``after`` of types that reads seek by: one range of the index for each type."""
+    first = yield from _last(place, run, 1, after + head.deletions + 1, {"s": 1})
+    high = head.version + head.deletions
+    commits: dict[int, Document] = {}
+    for event_type in sorted(wanted):
+        low = int(first[0]["s"]) if first else 1
+        while low <= high:
+            # ``k`` says which shard to ask, and is a part of ``t``.
+            where = {"k": run.key, "t": type_key(run.key, event_type), "ts": {"$gte": low, "$lte": high}}
+            more = yield from find(place.commits, where, place.level, sort={"ts": 1}, hint=SOUGHT_TYPES)
+            if not more:
+                break
+            commits.update((document["s"], document) for document in more)
+            low = more[-1]["s"] + 1
+    # A commit that a deletion emptied is in this index no more.
+    if (yield from current_head(place, run)).deletions != head.deletions:
+        raise Interfered
+    chosen = [commits[at] for at in sorted(commits)]
+    return decode_events(chosen, run.name, after, head.version, wanted)
+
+
+def meta_at(place: Place, run: Run, head: Head) -> Steps[dict[str, JsonValue]]:
+    """The meta of a run, from the commit that created it."""
+    if head.is_empty:
+        return {}
+    meta = place.meta(run.key, head.deletions)
+    if meta is None:
+        found = yield from _last(
+            place, run, 1, head.base + head.deletions + 1, {"meta": 1, "meta_json": 1, "n": 1, "b": 1, "g": 1}
+        )
+        if not found or not found[0]["n"] or found[0].get("g", 0) != head.deletions:
+            raise Interfered
+        meta = meta_of(found[0], run.name)
+        place.remember_meta(run.key, head.deletions, meta)
+    return meta
+
+
+def events_at(place: Place, run: Run, head: Head, seqs: Sequence[int]) -> Steps[dict[int, tuple[Event, Document]]]:
+    """The events at ``seqs`` with the commits that hold them, by seq; those the run does not hold are left out."""
+    found: dict[int, tuple[Event, Document]] = {}
+    for seq in sorted(set(seqs)):
+        if seq in found or not head.base < seq <= head.version:
+            continue
+        (commit,) = yield from _commits(place, run, head, seq - 1, seq)
+        # Decoding takes over what is mutable in a document, and whoever changes the commit needs it as it is.
+        for event in decode_events([deepcopy(commit)], run.name, 0):
+            found[event.seq] = (event, commit)
+    return {seq: found[seq] for seq in seqs if seq in found}
+
+
+def find_ids(place: Place, run: Run, ids: Sequence[str]) -> Steps[list[Document]]:
+    """The commits of a run that hold events with these ids."""
+    missing = set(ids)
+    documents: list[Document] = []
+    while missing:
+        where = {"k": run.key, "events.id": {"$in": sorted(missing)}}
+        more = yield from find(place.commits, where, place.level)
+        found = {one["id"] for document in more for one in document["events"]} & missing
+        if not found:
+            break
+        documents.extend(more)
+        missing -= found  # a reply holds 16 MiB at most, and there may be more
+    return documents
+
+
+def follow(place: Place, run: Run, after: int) -> Steps[None]:
+    """See ``Store.follow``: the events are among the requests, for whoever runs this to hand out."""
+    deletions: int | None = None
+    while True:
+        seen: int = yield Count(run.key)
+        head, documents = yield from undisturbed(partial(_follow_on, place, run, after, deletions))
+        if deletions is None:
+            yield Settled()
+        deletions = head.deletions
+        handed_out = False
+        upper = min(head.version, max(after, head.base) + _FOLLOW_EVENTS)
+        for event in decode_events(documents, run.name, after, upper):
+            # Whoever takes events may take his time, and what was redacted or deleted since must not be handed out.
+            if handed_out and (yield from undisturbed(lambda: current_head(place, run))).place != head.place:
+                break
+            after, handed_out = event.seq, True
+            yield event
+        if not handed_out:
+            yield News(run.key, seen, head.end)
+
+
+def _follow_on(place: Place, run: Run, after: int, deletions: int | None) -> Steps[tuple[Head, list[Document]]]:
+    """The newest commit of a run that is followed, and the commits with the follower's next events.
+
+    Raises ``RunDeleted`` when the run was deleted since it had ``deletions``, ``CursorOutOfRange`` at a follower's
+    first call.
+    """
+    head = yield from current_head(place, run)
+    if deletions is None and after > head.version:
+        raise CursorOutOfRange(f"{run.name} is at version {head.version}; seq {after} is beyond it")
+    if deletions is not None and head.deletions != deletions:
+        raise RunDeleted(f"{run.name} was deleted while it was followed, after seq {after}")
+    first = max(after, head.base)
+    commits = yield from _commits(place, run, head, first, min(head.version, first + _FOLLOW_EVENTS))
+    return head, commits

@@ -1,0 +1,212 @@
+"""Taking away: redactions, deletions, and runs whose end has come.
+
+A deletion is a commit too, a tombstone at the next place of the chain, so that it is atomic, and a writer who does not
+know of it yet is refused. The commits before it are emptied then, and stay: were they removed, a writer who knows an
+old version could give its seqs again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import bson
+import msgspec
+from bson.objectid import ObjectId
+from bson.raw_bson import RawBSONDocument
+
+from agent_memory_log.backend import Prepared, now_microseconds, redaction_of
+from agent_memory_log.errors import CursorOutOfRange, EventTooLarge
+from agent_memory_log.payloads import Redaction
+from agent_memory_log.store import AppendResult, ExpireResult
+from agent_memory_log_mongo.documents import (
+    BLANKING,
+    Document,
+    Head,
+    Run,
+    commit_document,
+    event_document,
+    tombstone_document,
+    type_key,
+)
+from agent_memory_log_mongo.listing import FIRST_CEILING, heads_of, raise_ceiling, unlist
+from agent_memory_log_mongo.place import CHAIN, Place
+from agent_memory_log_mongo.reads import Interfered, current_head, events_at, find_head, find_ids, undisturbed
+from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
+from agent_memory_log_mongo.steps import Pause, Steps, find, insert_once, update
+
+REMOVAL_DELAY_SECONDS = 24 * 60 * 60
+"""How long after a run's end the server begins to remove its commits, one by one."""
+
+_MARGIN_MICROSECONDS = 60 * 60 * 1_000_000
+"""How far the clocks of this machine and of the server may be apart."""
+
+_Update = tuple[Document, Document]
+
+
+def redact(place: Place, run: Run, seqs: tuple[int, ...], reason: str) -> Steps[AppendResult]:
+    """See ``Store.redact_events``.
+
+    The marker comes first: should this process die between the two, warm readers have learnt of all that was named, and
+    the call, made again, does the rest.
+    """
+    planned: _Planned | None = None
+    while True:
+        if planned is not None:
+            # The last attempt was refused, or nobody knows: then its marker may be there.
+            found = yield from find_ids(place, run, [planned.marker.event_id])
+            if found:
+                seq = int(found[0]["v"])
+                break
+        head = yield from undisturbed(lambda: current_head(place, run))
+        try:
+            planned = yield from _plan(place, run, head, seqs, reason)
+        except Interfered:
+            yield Pause()
+            continue
+        if planned is None:
+            return AppendResult(head.version, 0, ())
+        if head.end is not None:
+            yield from raise_ceiling(place, run, head.version + 1)
+        document = commit_document(run, ObjectId(), head.next_place, head, [planned.marker])
+        if (yield from insert_once(place.commits, RawBSONDocument(bson.encode(document)), place.concern)):
+            seq = head.version + 1
+            place.remember(run.key, msgspec.structs.replace(head, place=head.next_place, version=seq, count=1))
+            break
+        yield Pause()
+    for where, change in planned.updates:
+        yield from update(place.commits, where, change, place.concern, hint=CHAIN)
+    return AppendResult(seq, 1, (planned.marker.placed(seq),))
+
+
+class _Planned(msgspec.Struct, frozen=True):
+    marker: Prepared
+    updates: list[_Update]
+
+
+def _plan(place: Place, run: Run, head: Head, seqs: Sequence[int], reason: str) -> Steps[_Planned | None]:
+    """What a redaction behind ``head`` comes to; None when all of it is redacted already."""
+    for seq in seqs:
+        if not head.base < seq <= head.version:
+            raise CursorOutOfRange(f"{run.name} holds no event {seq}, and so none was redacted")
+    found = yield from events_at(place, run, head, seqs)
+    # A marker that is redacted hands on what it named.
+    named = [seq for event, _ in found.values() if isinstance(event.data, Redaction) for seq in event.data.seqs]
+    found.update((yield from events_at(place, run, head, named)))
+    events = {seq: event for seq, (event, _) in found.items()}
+    planned = redaction_of([events[seq] for seq in seqs], reason, events.get)
+    if planned is None:
+        return None
+    masks, marker = planned
+    return _Planned(marker, _updates(run, [commit for _, commit in found.values()], masks))
+
+
+def _updates(run: Run, commits: Sequence[Document], masks: Sequence[Prepared]) -> list[_Update]:
+    """The updates that put ``masks`` in place of the events they stand for, one for each commit."""
+    by_id = {mask.event_id: event_document(mask) for mask in masks}
+    updates: dict[int, _Update] = {}
+    for commit in commits:
+        masked = {number: by_id[event["id"]] for number, event in enumerate(commit["events"]) if event["id"] in by_id}
+        if not masked or commit["s"] in updates:
+            continue
+        events = [masked.get(number, event) for number, event in enumerate(commit["events"])]
+        size = len(bson.encode({**commit, "events": events}))
+        if size > MAX_DOCUMENT_BYTES:
+            raise EventTooLarge(
+                f"{run.name}: with this reason, what was appended together up to event {commit['v']} would have "
+                f"{size:,} bytes; MongoDB holds {MAX_DOCUMENT_BYTES:,} in a document: give a shorter reason",
+                size=size,
+                limit=MAX_DOCUMENT_BYTES,
+            )
+        # A commit that a deletion has emptied meanwhile stays empty.
+        where: Document = {"k": run.key, "s": commit["s"], "n": commit["n"]}
+        fields = {f"events.{number}": event for number, event in masked.items()}
+        change: Document = {
+            "$set": {**fields, "ts": commit["s"]},
+            "$addToSet": {"t": type_key(run.key, "redacted")},
+        }
+        updates[commit["s"]] = (where, change)
+    return list(updates.values())
+
+
+def delete(place: Place, run: Run, ended_by: int | None = None) -> Steps[int]:
+    """See ``Store.delete_run``; with ``ended_by``, only if its end was at or before that. How many events it held."""
+    held = 0
+    deletions: int | None = None
+    while True:
+        head = yield from _head_to_delete(place, run)
+        if head is None or (ended_by is not None and not head.is_empty and (head.end is None or head.end > ended_by)):
+            return 0
+        if deletions is not None and head.deletions > deletions:
+            break  # it was this call's tombstone that was stored, or another's at the same time
+        deletions = head.deletions
+        if head.is_empty and head.place:
+            break
+        held = max(held, head.version - head.base)
+        tombstone = tombstone_document(run, ObjectId(), head)
+        stored = yield from insert_once(place.commits, tombstone, place.concern)
+        place.forget_run(run.key)
+        if stored:
+            head = Head(head.next_place, head.version, head.deletions + 1, head.version)
+            break
+        yield Pause()
+    # Also where it was deleted before: whoever did that may not have lived to do the rest.
+    yield from empty_deleted(place, run, head)
+    yield from unlist(place, run, head.deletions)
+    return held
+
+
+def _head_to_delete(place: Place, run: Run) -> Steps[Head | None]:
+    """The newest commit of a run, whether its end has come or not; None for a run that never was.
+
+    Where the server has begun to remove commits it is at a version that the run cannot have been beyond.
+    """
+    head = yield from undisturbed(lambda: find_head(place, run))
+    if head is not None and (
+        head.end is None or now_microseconds() < head.end + REMOVAL_DELAY_SECONDS * 1_000_000 - _MARGIN_MICROSECONDS
+    ):
+        return head
+    found = yield from find(place.runs, {"_id": run.key}, place.level, limit=1)
+    if not found or "end" not in found[0]:
+        return head
+    ceiling = int(found[0].get("ceiling", FIRST_CEILING))
+    if head is not None:
+        return msgspec.structs.replace(head, version=max(head.version, ceiling))
+    return Head(0, ceiling, int(found[0].get("g", 0)), 0, 0, int(found[0]["end"]))
+
+
+def empty_deleted(place: Place, run: Run, head: Head) -> Steps[None]:
+    """Empty the commits of a run before its last deletion."""
+    where = {
+        "k": run.key,
+        "s": {"$lte": head.base + head.deletions},
+        "v": {"$lte": head.base},
+        "n": {"$gt": 0},
+    }
+    yield from update(place.commits, where, BLANKING, place.concern, many=True, hint=CHAIN)
+
+
+def expire(place: Place, before: int, dry_run: bool) -> Steps[ExpireResult]:
+    """See ``Expires.expire_runs``."""
+    runs = events = 0
+    seen: set[bytes] = set()
+    low: int | None = None
+    while True:
+        bounds: Document = {"$lte": before} if low is None else {"$gte": low, "$lte": before}
+        fields = {"agent": 1, "run": 1, "end": 1}
+        found = yield from find(place.runs, {"end": bounds}, place.level, sort={"end": 1}, fields=fields)
+        fresh = [document for document in found if document["_id"] not in seen]
+        if not fresh:
+            return ExpireResult(runs, events)
+        heads = yield from heads_of(place, [document["_id"] for document in fresh])
+        for document in fresh:
+            seen.add(document["_id"])
+            low = int(document["end"])
+            head = heads.get(document["_id"])
+            if head is not None and (head.end is None or head.end > before):
+                continue
+            run = Run(document["agent"], document["run"], document["_id"])
+            held = head.version - head.base if head is not None else 0
+            if not dry_run:
+                held = yield from delete(place, run, before)
+            runs += 1
+            events += held

@@ -1,0 +1,56 @@
+"""The collections' indexes and the schema's version, made by whoever opens a database first.
+
+Each index is for one kind of read or one promise; ``docs/mongodb.md`` lists which. The prefix of all of them but the
+runs' is ``k``, or holds it, so that ``k`` is the shard key.
+"""
+
+from __future__ import annotations
+
+from agent_memory_log.errors import SchemaTooNew, StoreUnavailable
+from agent_memory_log_mongo.documents import Document
+from agent_memory_log_mongo.place import CHAIN, SOUGHT_TYPES, Place
+from agent_memory_log_mongo.removal import REMOVAL_DELAY_SECONDS
+from agent_memory_log_mongo.steps import Steps, ask, find, update
+
+SCHEMA_VERSION = 1
+
+COMMIT_INDEXES: list[Document] = [
+    {"name": CHAIN, "key": {"k": 1, "s": 1}, "unique": True},
+    {"name": "event_ids", "key": {"k": 1, "events.id": 1}, "unique": True},
+    {"name": SOUGHT_TYPES, "key": {"t": 1, "ts": 1}, "sparse": True},
+    {"name": "removal", "key": {"expires_at": 1}, "sparse": True, "expireAfterSeconds": REMOVAL_DELAY_SECONDS},
+]
+RUN_INDEXES: list[Document] = [
+    {"name": "all_runs", "key": {"order": 1}},
+    {"name": "agents_runs", "key": {"agent": 1, "order": 1}},
+    {"name": "users_runs", "key": {"own": 1, "order": 1}},
+    {"name": "ends", "key": {"end": 1}},
+]
+
+
+def prepare(place: Place) -> Steps[None]:
+    """Make the indexes and note the schema, where that was not done. Raises ``SchemaTooNew``."""
+    found = yield from find(place.info, {"_id": "schema"}, place.level, limit=1)
+    version = found[0].get("version") if found else None
+    if version is not None:
+        if not isinstance(version, int):
+            raise StoreUnavailable(f"{place.info}: the schema's version is {version!r}: this is no store of ours")
+        if version > SCHEMA_VERSION:
+            raise SchemaTooNew(
+                f"the collections {place.settings.collection_prefix}* have schema {version}, and this release knows "
+                f"{SCHEMA_VERSION}: upgrade agent-memory-log",
+                found=version,
+                known=SCHEMA_VERSION,
+            )
+        if (yield from _has_indexes(place)):
+            return
+    for collection, indexes in ((place.commits, COMMIT_INDEXES), (place.runs, RUN_INDEXES)):
+        yield from ask({"createIndexes": collection, "indexes": indexes})
+    change = {"$setOnInsert": {"version": SCHEMA_VERSION}}
+    yield from update(place.info, {"_id": "schema"}, change, place.concern, upsert=True)
+
+
+def _has_indexes(place: Place) -> Steps[bool]:
+    """Whether the indexes that promises rest on are there: a restore may have left them out."""
+    reply = yield from ask({"listIndexes": place.commits, "cursor": {"batchSize": 100}})
+    return {index["name"] for index in COMMIT_INDEXES} <= {index["name"] for index in reply["cursor"]["firstBatch"]}

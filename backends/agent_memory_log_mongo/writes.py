@@ -1,0 +1,181 @@
+"""Appending: one document behind the newest commit.
+
+The unique index on ``k`` and ``s`` lets one of several writers through, the one on ``k`` and ``events.id`` keeps an
+event from being stored twice, and whoever is refused looks again. Which of the two refused is not asked: servers differ
+in what they report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import bson
+import msgspec
+from bson.objectid import ObjectId
+from bson.raw_bson import RawBSONDocument
+
+from agent_memory_log.backend import (
+    Prepared,
+    check_expiry,
+    check_markers,
+    check_version,
+    expiry_of,
+    new_in_batch,
+    now_microseconds,
+    placed,
+)
+from agent_memory_log.errors import EventTooLarge
+from agent_memory_log.events import Event
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.payloads import Redaction
+from agent_memory_log.store import AppendResult
+from agent_memory_log_mongo.documents import Head, Run, commit_document, decode_events
+from agent_memory_log_mongo.listing import announce, mend, raise_ceiling
+from agent_memory_log_mongo.place import Place
+from agent_memory_log_mongo.reads import current_head, events_at, find_ids, latest_head, undisturbed
+from agent_memory_log_mongo.removal import empty_deleted
+from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
+from agent_memory_log_mongo.steps import Pause, Steps, insert_once
+
+
+class Append(msgspec.Struct, frozen=True, gc=False):
+    """One call of ``append_events``, checked."""
+
+    run: Run
+    batch: list[Prepared]
+    expected_version: int | None
+    meta: Mapping[str, JsonValue] | None
+    first_seq: int | None
+
+
+class _Attempt(msgspec.Struct, frozen=True, gc=False):
+    """An insert whose outcome may come to light later: behind which version, of what, and what was stored before."""
+
+    start: int
+    new: Sequence[Prepared]
+    stored: Mapping[str, Event]
+
+
+def append(place: Place, wanted: Append) -> Steps[AppendResult]:
+    """See ``Store.append_events``."""
+    if not wanted.batch:
+        head = yield from undisturbed(lambda: latest_head(place, wanted.run))
+        return AppendResult(head.version, 0, ())
+    return (yield from _Appending(place, wanted).steps())
+
+
+class _Appending:
+    """An append under way."""
+
+    def __init__(self, place: Place, wanted: Append) -> None:
+        self._place = place
+        self._wanted = wanted
+        self._run = wanted.run
+        # By the commit's id, so that one whose reply was lost is known again when it is met.
+        self._unknown: dict[ObjectId, _Attempt] = {}
+        self._stored: dict[str, Event] = {}
+
+    def steps(self) -> Steps[AppendResult]:
+        """Insert, and as long as that is refused, look again."""
+        wanted, run = self._wanted, self._run
+        new: Sequence[Prepared] = wanted.batch if len(wanted.batch) == 1 else new_in_batch(wanted.batch, {})
+        head = self._place.known(run.key)
+        if self._place.gives_way(run.key) or (head is not None and (not self._is_expected(head) or _is_over(head))):
+            head = None  # what is remembered may be old, and the run deleted and created anew since
+        refused = 0
+        refused_behind: Head | None = None
+        while True:
+            if head is None:
+                head = yield from undisturbed(lambda: current_head(self._place, run))
+            # Ids are looked up only where they decide; elsewhere the index refuses what is stored already.
+            if self._unknown or head == refused_behind or not self._is_expected(head) or wanted.first_seq is not None:
+                done = yield from self._look_up(head)
+                if done is not None:
+                    return done
+                new = new_in_batch(wanted.batch, self._stored)
+                if not new:
+                    version = max(head.version, *[event.seq for event in self._stored.values()])
+                    return AppendResult(version, 0, tuple(self._stored[event.event_id] for event in wanted.batch))
+            events = head.version - head.base
+            check_version(run.name, head.version, events, wanted.expected_version, wanted.first_seq)
+            done = yield from self._insert(head, new)
+            if done is not None:
+                return done
+            refused += 1
+            self._place.contest(run.key)
+            if refused > 1 and not self._unknown:
+                yield Pause()
+            refused_behind, head = head, None
+
+    def _is_expected(self, head: Head) -> bool:
+        return self._wanted.expected_version is None or self._wanted.expected_version == head.version
+
+    def _insert(self, head: Head, new: Sequence[Prepared]) -> Steps[AppendResult | None]:
+        """Store ``new`` behind ``head``; None when that was refused, or nobody knows whether it was."""
+        place, run, wanted = self._place, self._run, self._wanted
+        creating, behind, meta = head.is_empty, head, wanted.meta or {}
+        if creating:
+            start = head.version if wanted.first_seq is None else wanted.first_seq - 1
+            end, now = expiry_of(meta), now_microseconds()
+            check_expiry(run.agent, run.run, end, now)
+            behind = Head(head.place, start, head.deletions, start, now, end)
+        if any(type(event.data) is Redaction for event in new):
+            yield from self._check_markers(head, new, behind.version)
+        commit_id = ObjectId()
+        document = commit_document(run, commit_id, head.next_place, behind, new, meta if creating else None)
+        encoded = bson.encode(document)
+        _check_size(encoded, new)
+        contested = False
+        if creating:
+            contested = yield from announce(place, run, behind, meta, len(new))
+        elif behind.end is not None:
+            yield from raise_ceiling(place, run, behind.version + len(new))
+        stored = yield from insert_once(place.commits, RawBSONDocument(encoded), place.concern)
+        if stored is None:
+            self._unknown[commit_id] = _Attempt(behind.version, new, self._stored)
+        if not stored:
+            return None
+        after = msgspec.structs.replace(
+            behind, place=head.next_place, version=behind.version + len(new), count=len(new)
+        )
+        place.remember(run.key, after)
+        if contested:
+            yield from mend(place, run, after, meta)
+        return placed(behind.version, wanted.batch, new, self._stored)
+
+    def _look_up(self, head: Head) -> Steps[AppendResult | None]:
+        """Find which of the batch the run already holds; the result, if it was this very call that stored it."""
+        run, wanted = self._run, self._wanted
+        ids = {event.event_id for event in wanted.batch}
+        self._stored = {}
+        documents = yield from find_ids(self._place, run, sorted(ids))
+        if any(document["v"] <= head.base for document in documents):
+            # They belong to a deleted run, and whoever deleted it did not live to empty its commits, or is about to.
+            yield from empty_deleted(self._place, run, head)
+        for document in documents:
+            attempt = self._unknown.get(document["_id"])
+            if attempt is not None:
+                return placed(attempt.start, wanted.batch, attempt.new, attempt.stored)
+            if document["v"] > head.base:
+                events = decode_events([document], run.name, 0)
+                self._stored.update({event.event_id: event for event in events if event.event_id in ids})
+        return None
+
+    def _check_markers(self, head: Head, new: Sequence[Prepared], start: int) -> Steps[None]:
+        named = [seq for event in new if isinstance(event.data, Redaction) for seq in event.data.seqs]
+        found = yield from undisturbed(lambda: events_at(self._place, self._run, head, named))
+        check_markers(new, start, {seq: event for seq, (event, _) in found.items()}.get)
+
+
+def _is_over(head: Head) -> bool:
+    return head.end is not None and head.end <= now_microseconds()
+
+
+def _check_size(encoded: bytes, new: Sequence[Prepared]) -> None:
+    if len(encoded) > MAX_DOCUMENT_BYTES:
+        raise EventTooLarge(
+            f"the append has {len(encoded):,} bytes in {len(new)} events with what goes with them; MongoDB holds "
+            f"{MAX_DOCUMENT_BYTES:,} in a document: append it in parts",
+            size=len(encoded),
+            limit=MAX_DOCUMENT_BYTES,
+        )

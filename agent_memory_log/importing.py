@@ -1,4 +1,4 @@
-"""What importers share: reading lines, event ids derived from a place in a source, appending to one run in batches."""
+"""What importers and copies share: reading lines, event ids derived from a place, appending to one run in batches."""
 
 from __future__ import annotations
 
@@ -59,14 +59,28 @@ class RunImport:
     when it is repeated.
     """
 
-    def __init__(self, store: Store, agent: str, run: str, *, meta: Mapping[str, JsonValue] | None = None) -> None:
-        """``meta`` is kept with the run if this import creates it."""
+    def __init__(
+        self,
+        store: Store,
+        agent: str,
+        run: str,
+        *,
+        meta: Mapping[str, JsonValue] | None = None,
+        exact: bool = False,
+    ) -> None:
+        """``meta`` is kept with the run if this import creates it.
+
+        With ``exact`` an event goes where its seq says or nowhere: a run that is not at the version before it is a
+        ``VersionConflict``.
+        """
         self.agent = agent
         self.run = run
         self.version = 0
         self.inserted = 0
+        self.refused: Event | None = None
         self._store = store
         self._meta = meta
+        self._exact = exact
         self._pending: list[_Item] = []
         self._bytes = 0
         self._begun = False
@@ -94,10 +108,12 @@ class RunImport:
             result = await self._append_once([item.event for item in items])
         except EventConflict as error:
             item = next(item for item in items if item.event.event_id == error.event_id)
+            self.refused = item.event
             redacted = " (it was redacted where this comes from)" if isinstance(item.event.data, Redacted) else ""
             raise EventConflict(f"{item.where}: {error}{redacted}", event_id=error.event_id, seq=error.seq) from error
         except (InvalidEvent, EventTooLarge) as error:
             if len(items) == 1:
+                self.refused = items[0].event
                 raise _placed(error, items[0].where) from error
             # The batch is refused whole, for one event or for its size: halves find the one, or fit.
             half = len(items) // 2
@@ -109,9 +125,10 @@ class RunImport:
     async def _append_once(self, events: Sequence[Event]) -> AppendResult:
         for attempt in range(_ATTEMPTS):
             first_seq = None if self._begun else await self._seq_to_keep(events[0].seq)
+            expected = events[0].seq - 1 if self._exact and first_seq is None else None
             try:
                 result = await self._store.append_events(
-                    self.agent, self.run, *events, meta=self._meta, first_seq=first_seq
+                    self.agent, self.run, *events, expected_version=expected, meta=self._meta, first_seq=first_seq
                 )
             except VersionConflict:
                 if first_seq is None or attempt == _ATTEMPTS - 1:

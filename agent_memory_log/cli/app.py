@@ -16,9 +16,11 @@ from typer.core import TyperGroup
 
 from agent_memory_log.cli.backends import backends
 from agent_memory_log.cli.compact import compact
+from agent_memory_log.cli.copy import copy
 from agent_memory_log.cli.delete import delete
 from agent_memory_log.cli.demo import demo
 from agent_memory_log.cli.errors import OutputClosed
+from agent_memory_log.cli.expire import expire
 from agent_memory_log.cli.export import export
 from agent_memory_log.cli.importing import import_app
 from agent_memory_log.cli.options import StoreUrl, reflowed
@@ -34,6 +36,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., None] | typer.Typer]] = {
     "demo": ("Getting started", demo),
     "import": ("In and out", import_app),
     "export": ("In and out", export),
+    "copy": ("In and out", copy),
     "runs": ("Looking", runs),
     "show": ("Looking", show),
     "tail": ("Looking", tail),
@@ -41,6 +44,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., None] | typer.Typer]] = {
     "verify": ("Looking", verify),
     "delete": ("Changing", delete),
     "redact": ("Changing", redact),
+    "expire": ("Changing", expire),
     "compact": ("Changing", compact),
     "backends": ("Getting started", backends),
 }

@@ -41,15 +41,20 @@ class Check(enum.StrEnum):
     OPEN_CALL = "open_call"
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """Something found in a run, at ``seq``; the names are the keys of its JSON."""
+class Remark(msgspec.Struct, frozen=True):
+    """Something to say about a run, at ``seq``; 0 is the run as a whole. The names are the keys of its JSON."""
 
     severity: Severity
-    check: Check
     agent: str
     run: str
     seq: int
     message: str
+
+
+class Finding(Remark, frozen=True, kw_only=True):
+    """A remark that a check made."""
+
+    check: Check
 
 
 class RunReport(msgspec.Struct, frozen=True):
@@ -88,7 +93,7 @@ class _RunChecks:
         self._markers: list[tuple[int, tuple[int, ...]]] = []
 
     def _find(self, severity: Severity, check: Check, seq: int, message: str) -> None:
-        self._findings.append(Finding(severity, check, self._info.agent, self._info.run, seq, message))
+        self._findings.append(Finding(severity, self._info.agent, self._info.run, seq, message, check=check))
 
     def _place(self, seq: int) -> None:
         if seq > self._next:

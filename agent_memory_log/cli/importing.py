@@ -128,6 +128,12 @@ def _report(results: list[ImportedRun], *, as_json: bool) -> None:
     output.line((f"{output.tick} ", GOOD), f"imported {counted(inserted, 'event')} into {what}", (already, DIM))
 
 
-import_app = typer.Typer(no_args_is_help=True, help="Put runs into a store.")
+_HELP = (
+    "Put runs into a store.\n\n"
+    "Runs that are in another store are copied, with amlog copy SOURCE_URL TARGET_URL; what the Go original keeps in "
+    "MongoDB too, with amlog copy 'mongodb://HOST/DATABASE?layout=original' TARGET_URL."
+)
+
+import_app = typer.Typer(no_args_is_help=True, help=_HELP)
 import_app.command(_OPENAI_CHAT, help=reflowed(openai_chat))(openai_chat)
 import_app.command("jsonl", help=reflowed(jsonl))(jsonl)

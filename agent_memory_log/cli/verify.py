@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import msgspec
 import typer
 
-from agent_memory_log.cli.checks import Finding, Severity, check_run
+from agent_memory_log.cli.checks import Finding, Remark, Severity, check_run
 from agent_memory_log.cli.names import each_run, existing_run, run_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, WARN, Output, Segment, progress
@@ -90,19 +91,20 @@ async def verify_store(store: Store, name: str | None = None) -> Verdict:
     return verdict
 
 
-def write_findings(output: Output, findings: list[Finding]) -> None:
+def write_findings(output: Output, findings: Iterable[Remark]) -> None:
     """Write findings, those of a run together."""
     shown: tuple[str, str] | None = None
     for finding in findings:
         name = run_name(finding.agent, finding.run)
         severity: Segment = (f"{finding.severity:<7}", _STYLES[finding.severity])
+        place = f"#{finding.seq}" if finding.seq else ""
         if not output.terminal:
-            output.line(severity, f"  {name}  #{finding.seq}  {finding.message}")
+            output.line(severity, f"  {name}  {place}  {finding.message}" if place else f"  {name}  {finding.message}")
             continue
         if (finding.agent, finding.run) != shown:
             shown = (finding.agent, finding.run)
             output.line((name, BOLD))
-        output.hanging(["  ", severity, f"  {f'#{finding.seq}':>6}  "], finding.message)
+        output.hanging(["  ", severity, f"  {place:>6}  "], finding.message)
 
 
 def _write_verdict(output: Output, verdict: Verdict) -> None:

@@ -1,0 +1,200 @@
+"""``amlog copy``: runs from one store to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import msgspec
+import typer
+
+from agent_memory_log.backend.urls import StoreUrl, without_credentials
+from agent_memory_log.cli.checks import Remark, Severity
+from agent_memory_log.cli.errors import CommandFailed, UsageProblem
+from agent_memory_log.cli.names import existing_run, run_name
+from agent_memory_log.cli.options import AgentName, AsJson, open_existing, open_or_create, run_async
+from agent_memory_log.cli.output import BAD, DIM, GOOD, Advance, Output, Segment, progress
+from agent_memory_log.cli.text import counted, one_line
+from agent_memory_log.cli.verify import write_findings
+from agent_memory_log.copying import CopiedRun, copy_run, runs_by_age
+from agent_memory_log.store import RunInfo, Store
+
+_PASSES = 2
+"""How often a copy goes over an event: it is stored, and read back."""
+
+
+class Copied(msgspec.Struct):
+    """What ``copy`` did; the names are the keys of its JSON."""
+
+    ok: bool
+    runs: list[dict[str, str | int | bool]]
+    events: int
+    copied: int
+    already_there: int
+    redacted: int
+    failed: int
+    gone: int
+
+
+def copy(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE_URL", help="The store to copy from, such as sqlite:///runs.db.", show_default=False
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Argument(metavar="TARGET_URL", help="The store to copy to; made if need be.", show_default=False),
+    ],
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN",
+            help="AGENT/RUN or RUN, any number of them; every run of the store without any.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    agent: AgentName = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy runs from one store to another.
+
+    Between any two: a file, a server, a third party's. Seqs, ids, times, labels, meta and redactions are kept, the
+    library's own runs included, and each run is read back and compared. Copying again goes on where a copy was
+    interrupted, adds what is new, and redacts what was redacted in the source since. Nothing is stored twice.
+
+    A run of which the target holds something else is left as it is there; the others are copied, and the status is 1. A
+    run that was deleted or has expired in the source meanwhile is only mentioned. Runs that only the target has stay.
+
+    With --json: ok, events, copied, already_there, redacted, failed, gone, and runs, each with name, agent, run,
+    version, events, copied, already_there, redacted, digest (of what both stores hold), problem, the seq it is about
+    and gone.
+    """
+    _check_use(source, target, runs or (), agent)
+    results = run_async(_copy(source, target, runs or (), agent))
+    output = Output()
+    summary = _summary(results)
+    if as_json:
+        output.json(summary)
+    else:
+        write_findings(output, [_remark(one) for one in results if one.problem])
+        _write_summary(output, results, summary)
+    if not summary.ok:
+        output.flush()
+        raise typer.Exit(1)
+
+
+def _check_use(source: str, target: str, names: Sequence[str], agent: str | None) -> None:
+    if names and agent is not None:
+        raise UsageProblem("give either RUNs, or --agent NAME for every run of one agent, or neither for all")
+    for name in names:
+        if "://" in name:  # no name of a run has that, and what says so would show a password
+            raise UsageProblem(f"{one_line(without_credentials(name))!r} is a third URL: give two, and names of runs")
+    if _is_same_store(source, target):
+        raise UsageProblem("SOURCE_URL and TARGET_URL are the same store")
+
+
+async def _copy(source_url: str, target_url: str, names: Sequence[str], agent: str | None) -> list[CopiedRun]:
+    async with open_existing(source_url) as source:
+        infos = await _chosen(source, names, agent)
+        async with open_or_create(target_url) as target:
+            title = f"copying {counted(len(infos), 'run')}"
+            with progress(title, _PASSES * sum(info.event_count for info in infos)) as advance:
+                return [await _copy_one(source, target, info, advance) for info in infos]
+
+
+async def _chosen(source: Store, names: Sequence[str], agent: str | None) -> list[RunInfo]:
+    wanted = {(info.agent, info.run) for info in [await existing_run(source, name) for name in names]}
+    infos = [info for info in await runs_by_age(source, agent) if not names or (info.agent, info.run) in wanted]
+    if not infos:
+        whose = "" if agent is None else f" of the agent {agent!r}"
+        raise CommandFailed(f"nothing to copy: the source holds no runs{whose}")
+    return infos
+
+
+async def _copy_one(source: Store, target: Store, info: RunInfo, advance: Advance) -> CopiedRun:
+    """Copy a run, moving the bar by its share of it, whatever there was to do."""
+    left = _PASSES * info.event_count
+
+    def seen(events: int) -> None:
+        nonlocal left
+        amount = min(events, left)
+        left -= amount
+        advance(amount)
+
+    result = await copy_run(source, target, info.agent, info.run, seen=seen)
+    advance(left)
+    return result
+
+
+def _summary(results: Iterable[CopiedRun]) -> Copied:
+    summary = Copied(ok=True, runs=[], events=0, copied=0, already_there=0, redacted=0, failed=0, gone=0)
+    for one in results:
+        summary.runs.append(
+            {
+                "name": run_name(one.agent, one.run),
+                "agent": one.agent,
+                "run": one.run,
+                "version": one.version,
+                "events": one.events,
+                "copied": one.copied,
+                "already_there": one.already,
+                "redacted": one.redacted,
+                "digest": one.digest,
+                "problem": one.problem,
+                "seq": one.seq,
+                "gone": one.gone,
+            }
+        )
+        summary.events += one.events
+        summary.copied += one.copied
+        summary.already_there += one.already
+        summary.redacted += one.redacted
+        summary.gone += one.gone
+        summary.failed += bool(one.problem) and not one.gone
+    summary.ok = not summary.failed
+    return summary
+
+
+def _remark(one: CopiedRun) -> Remark:
+    severity = Severity.WARNING if one.gone else Severity.ERROR
+    return Remark(severity, one.agent, one.run, one.seq, one.problem)
+
+
+def _write_summary(output: Output, results: Sequence[CopiedRun], summary: Copied) -> None:
+    kept = [one for one in results if not one.gone]
+    what = run_name(kept[0].agent, kept[0].run) if len(kept) == 1 else counted(len(kept), "run")
+    sign: Segment = (f"{output.tick} ", GOOD) if summary.ok else (f"{output.cross} ", BAD)
+    gone = f"   {counted(summary.gone, 'run')} gone from the source" if summary.gone else ""
+    if summary.ok and not summary.copied:
+        there = counted(summary.already_there, "event")
+        output.line(sign, f"nothing new: {what} with {there} already there", (gone, DIM))
+        return
+    already = f"   {summary.already_there:,} already there" if summary.already_there else ""
+    redacted = f"   {summary.redacted:,} redacted" if summary.redacted else ""
+    failed = f"   {counted(summary.failed, 'run')} failed" if summary.failed else ""
+    copied = f"copied {counted(summary.copied, 'event')} of {what}"
+    output.line(sign, copied, (already + redacted + gone, DIM), (failed, BAD))
+
+
+def _is_same_store(one: str, other: str) -> bool:
+    """Whether two URLs name one store, as far as they show it.
+
+    Copying a store onto itself in another guise does no harm: it finds everything there.
+    """
+    first, second = StoreUrl.parse(one), StoreUrl.parse(other)
+    if first.scheme != second.scheme:
+        return False
+    if first.scheme == "sqlite" and first.location and second.location:
+        here, there = Path(first.location), Path(second.location)
+        return here.resolve() == there.resolve() or (here.exists() and there.exists() and here.samefile(there))
+    return _without_user(one) == _without_user(other)
+
+
+def _without_user(url: str) -> tuple[str, str, list[str]]:
+    parts = urlsplit(url)
+    return parts.netloc.rpartition("@")[2].lower(), parts.path, sorted(parts.query.split("&"))

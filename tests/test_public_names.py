@@ -14,6 +14,7 @@ MODULES = (
     "agent_memory_log",
     "agent_memory_log.backend",
     "agent_memory_log.conformance",
+    "agent_memory_log.copying",
     "agent_memory_log.errors",
     "agent_memory_log.jsonl",
     "agent_memory_log.transcript",
@@ -51,7 +52,7 @@ def test_public_names_are_documented(name: str) -> None:
 
 def test_the_core_imports_no_driver_and_no_command_line() -> None:
     code = (
-        "import sys, agent_memory_log, agent_memory_log.transcript, agent_memory_log.jsonl; "
+        "import sys, agent_memory_log, agent_memory_log.transcript, agent_memory_log.jsonl, agent_memory_log.copying; "
         "print(sorted({'sqlite3', 'pymongo', 'motor', 'typer', 'rich', 'pydantic', 'pytest'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -73,7 +73,7 @@ def _read(url: StoreUrl) -> tuple[str, Settings, str]:
     max_event_bytes = url.number("max_event_bytes", DEFAULT_MAX_EVENT_BYTES)
     text = url.rest()
     parts = urlsplit(text)
-    if "@" in parts.path + parts.query or ";" in parts.query:
+    if "@" in prefix + parts.path + parts.query or ";" in parts.query:
         # It is the driver that reads the text, by rules of its own, and what it took for a host it would show.
         raise InvalidArgument(
             f"{url.shown!r} has an @ or a ; behind its hosts: percent-encode it there, as in %40, and @ : / ? and % in "

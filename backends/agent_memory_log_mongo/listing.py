@@ -10,7 +10,7 @@ What a run was created with is decided by its first commit; the document is anno
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from agent_memory_log.backend import decode_cursor, encode_cursor, is_reserved, now_microseconds
 from agent_memory_log.errors import DecodeError
@@ -23,8 +23,8 @@ from agent_memory_log_mongo.reads import meta_at, undisturbed
 from agent_memory_log_mongo.steps import Steps, ask, find, update
 
 FIRST_CEILING = 1024
-_RUNS_AT_ONCE = 100
-"""For how many runs one query asks for the newest commit."""
+RUNS_AT_ONCE = 100
+"""How many runs one query asks for."""
 
 _BY_ID = "_id_"
 """The index that is named where more than ``_id`` is asked for, since not every server chooses it by itself then."""
@@ -114,48 +114,48 @@ def list_runs(
     while True:
         # A run's document says only that it may be there: its newest commit says whether it is.
         bounds = {"$gt": ""} if before is None else {"$gt": "", "$lt": before}
-        wanted = min(limit + 1 - len(runs), _RUNS_AT_ONCE)
-        found = yield from find(place.runs, {**where, "order": bounds}, place.level, sort={"order": -1}, limit=wanted)
-        heads = yield from heads_of(place, [document["_id"] for document in found])
-        for document in found:
-            info = yield from _info(place, document, heads.get(document["_id"]))
+        wanted = min(limit + 1 - len(runs), RUNS_AT_ONCE)
+        found, more = yield from runs_with_heads(place, {**where, "order": bounds}, {"order": -1}, wanted)
+        for document, head in found:
+            info = yield from _info(place, document, head)
             if info is not None and len(runs) == limit:
                 return RunPage(tuple(runs), encode_cursor(*_numbers(last or "")))
             before = document["order"]
             if info is not None:
                 runs.append(info)
                 last = before
-        if len(found) < wanted:
+        if not more:
             return RunPage(tuple(runs), None)
 
 
-def heads_of(place: Place, keys: Sequence[bytes]) -> Steps[dict[bytes, Head]]:
-    """The newest commits of some runs, by key, in one query for each hundred."""
-    heads: dict[bytes, Head] = {}
-    for start in range(0, len(keys), _RUNS_AT_ONCE):
-        first, *others = [_newest(place, key) for key in keys[start : start + _RUNS_AT_ONCE]]
-        unions = [{"$unionWith": {"coll": place.commits, "pipeline": pipeline}} for pipeline in others]
-        reply = yield from ask(
-            {
-                "aggregate": place.commits,
-                "pipeline": [*first, *unions],
-                "cursor": {"batchSize": _RUNS_AT_ONCE + 1},
-                "readConcern": {"level": place.level},
-            }
-        )
-        for document in reply["cursor"]["firstBatch"]:
-            heads[bytes(document["k"])] = head_of(document, "a run")
-    return heads
+def runs_with_heads(
+    place: Place, where: Mapping[str, object], sort: Mapping[str, int], limit: int
+) -> Steps[tuple[list[tuple[Document, Head | None]], bool]]:
+    """The documents of some runs, each with the run's newest commit, None where it has none; in one query.
 
-
-def _newest(place: Place, key: bytes) -> list[Document]:
-    known = place.known(key)
-    return [
-        {"$match": {"k": key, "s": {"$gte": known.place if known is not None else 1}}},
-        {"$sort": {"s": -1}},
-        {"$limit": 1},
-        {"$project": HEAD_FIELDS},
-    ]
+    And whether there may be more: beyond ``limit``, or as one reply holds 16 MiB.
+    """
+    lookup = {
+        "from": place.commits,
+        "localField": "_id",
+        "foreignField": "k",
+        "pipeline": [{"$sort": {"s": -1}}, {"$limit": 1}, {"$project": HEAD_FIELDS}],
+        "as": "heads",
+    }
+    reply = yield from ask(
+        {
+            "aggregate": place.runs,
+            "pipeline": [{"$match": where}, {"$sort": sort}, {"$limit": limit}, {"$lookup": lookup}],
+            "cursor": {"batchSize": limit},
+            "readConcern": {"level": place.level},
+        }
+    )
+    cursor = reply["cursor"]
+    if cursor["id"]:
+        yield from ask({"killCursors": place.runs, "cursors": [cursor["id"]]})
+    documents: list[Document] = cursor["firstBatch"]
+    found = [(one, head_of(one["heads"][0], "a run") if one["heads"] else None) for one in documents]
+    return found, bool(cursor["id"]) or len(found) == limit
 
 
 def _info(place: Place, document: Document, head: Head | None) -> Steps[RunInfo | None]:

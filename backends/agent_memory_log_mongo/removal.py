@@ -28,7 +28,7 @@ from agent_memory_log_mongo.documents import (
     tombstone_document,
     type_key,
 )
-from agent_memory_log_mongo.listing import FIRST_CEILING, heads_of, raise_ceiling, unlist
+from agent_memory_log_mongo.listing import FIRST_CEILING, RUNS_AT_ONCE, raise_ceiling, runs_with_heads, unlist
 from agent_memory_log_mongo.place import CHAIN, Place
 from agent_memory_log_mongo.reads import Interfered, current_head, events_at, find_head, find_ids, undisturbed
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
@@ -188,25 +188,22 @@ def empty_deleted(place: Place, run: Run, head: Head) -> Steps[None]:
 def expire(place: Place, before: int, dry_run: bool) -> Steps[ExpireResult]:
     """See ``Expires.expire_runs``."""
     runs = events = 0
-    seen: set[bytes] = set()
-    low: int | None = None
+    low: Document = {"end": {"$lte": before}}
     while True:
-        bounds: Document = {"$lte": before} if low is None else {"$gte": low, "$lte": before}
-        fields = {"agent": 1, "run": 1, "end": 1}
-        found = yield from find(place.runs, {"end": bounds}, place.level, sort={"end": 1}, fields=fields)
-        fresh = [document for document in found if document["_id"] not in seen]
-        if not fresh:
-            return ExpireResult(runs, events)
-        heads = yield from heads_of(place, [document["_id"] for document in fresh])
-        for document in fresh:
-            seen.add(document["_id"])
-            low = int(document["end"])
-            head = heads.get(document["_id"])
+        found, more = yield from runs_with_heads(place, low, {"end": 1, "_id": 1}, RUNS_AT_ONCE)
+        for document, head in found:
+            # Of those that ended at the same instant, first the rest.
+            low = {"end": document["end"], "_id": {"$gt": document["_id"]}}
             if head is not None and (head.end is None or head.end > before):
-                continue
+                continue  # it was deleted, and perhaps created anew, since its document was written
             run = Run(document["agent"], document["run"], document["_id"])
             held = head.version - head.base if head is not None else 0
             if not dry_run:
                 held = yield from delete(place, run, before)
             runs += 1
             events += held
+        if not more and "_id" not in low:
+            return ExpireResult(runs, events)
+        if not more:
+            # Those that ended at that instant are done.
+            low = {"end": {"$gt": low["end"], "$lte": before}}

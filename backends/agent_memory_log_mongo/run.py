@@ -151,8 +151,7 @@ async def carry_out_async(request: Request, database: AsyncDatabase, clock: Cloc
     """Carry out a command or a pause."""
     while isinstance(request, Command):
         try:
-            with pymongo.timeout(clock.left()):
-                reply = await database.command(request.document, codec_options=CODEC)
+            reply = await _answered(request.document, database, clock.left())
             if not clock.met_in(reply):
                 return reply
         except PyMongoError as error:
@@ -163,3 +162,15 @@ async def carry_out_async(request: Request, database: AsyncDatabase, clock: Cloc
     if isinstance(request, Pause):
         await asyncio.sleep(clock.breathe())
     return None
+
+
+async def _answered(command: Document, database: AsyncDatabase, seconds: float) -> Document:
+    """The reply to a command. A cancellation is never lost, as Python 3.11's ``wait_for``, in the driver, may do."""
+    task = asyncio.current_task()
+    cancels = task.cancelling() if task is not None else 0
+    try:
+        with pymongo.timeout(seconds):
+            return await database.command(command, codec_options=CODEC)
+    finally:
+        if task is not None and task.cancelling() > cancels:
+            raise asyncio.CancelledError

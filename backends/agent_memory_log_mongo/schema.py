@@ -24,7 +24,7 @@ RUN_INDEXES: list[Document] = [
     {"name": "all_runs", "key": {"order": 1}},
     {"name": "agents_runs", "key": {"agent": 1, "order": 1}},
     {"name": "users_runs", "key": {"own": 1, "order": 1}},
-    {"name": "ends", "key": {"end": 1}},
+    {"name": "ends", "key": {"end": 1, "_id": 1}},
 ]
 
 
@@ -44,13 +44,32 @@ def prepare(place: Place) -> Steps[None]:
             )
         if (yield from _has_indexes(place)):
             return
-    for collection, indexes in ((place.commits, COMMIT_INDEXES), (place.runs, RUN_INDEXES)):
+    for collection, indexes in _indexes(place):
         yield from ask({"createIndexes": collection, "indexes": indexes})
     change = {"$setOnInsert": {"version": SCHEMA_VERSION}}
     yield from update(place.info, {"_id": "schema"}, change, place.concern, upsert=True)
 
 
+def _indexes(place: Place) -> list[tuple[str, list[Document]]]:
+    return [(place.commits, COMMIT_INDEXES), (place.runs, RUN_INDEXES)]
+
+
 def _has_indexes(place: Place) -> Steps[bool]:
-    """Whether the indexes that promises rest on are there: a restore may have left them out."""
-    reply = yield from ask({"listIndexes": place.commits, "cursor": {"batchSize": 100}})
-    return {index["name"] for index in COMMIT_INDEXES} <= {index["name"] for index in reply["cursor"]["firstBatch"]}
+    """Whether the collections and their indexes are there: a restore may have left some out."""
+    names = [collection for collection, _ in _indexes(place)]
+    # Asked for first, as no server lists the indexes of a collection that is not there; a reader may do both.
+    there = yield from ask(
+        {
+            "listCollections": 1,
+            "filter": {"name": {"$in": names}},
+            "nameOnly": True,
+            "authorizedCollections": True,
+        }
+    )
+    if len(there["cursor"]["firstBatch"]) < len(names):
+        return False
+    for collection, indexes in _indexes(place):
+        reply = yield from ask({"listIndexes": collection, "cursor": {"batchSize": 100}})
+        if not {index["name"] for index in indexes} <= {index["name"] for index in reply["cursor"]["firstBatch"]}:
+            return False
+    return True

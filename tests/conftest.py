@@ -1,8 +1,47 @@
-"""Settings for the whole suite: Hypothesis times nothing, as a busy machine would then fail for no reason."""
+"""Settings for the whole suite, and the MongoDB server of the tests that need one.
+
+Hypothesis times nothing, as a busy machine would then fail for no reason.
+"""
 
 from __future__ import annotations
 
+import os
+import uuid
+from collections.abc import Generator
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.mongo_server import GivenServer, MongoServer
 
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
+
+
+@pytest.fixture(scope="session")
+def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoServer | GivenServer]:
+    """One server for all tests of a worker, started by the first that asks; ``AMLOG_TEST_MONGO_URI`` names another.
+
+    A test that kills, freezes or restarts its server, or makes it fail or forget, starts a ``MongoServer`` of its own.
+    """
+    given = os.environ.get("AMLOG_TEST_MONGO_URI")
+    if given:
+        yield GivenServer(given)
+        return
+    with MongoServer(tmp_path_factory.mktemp("mongo")) as server:
+        yield server
+
+
+@pytest.fixture
+def mongo_database(mongo_server: MongoServer | GivenServer) -> Generator[str]:
+    """The name of a database of the test's own, dropped after it."""
+    name = f"amlog_test_{uuid.uuid4().hex}"
+    yield name
+    with mongo_server.client() as client:
+        client.drop_database(name)
+
+
+@pytest.fixture
+def mongo_uri(mongo_server: MongoServer | GivenServer, mongo_database: str) -> str:
+    """The URI of that database."""
+    return mongo_server.uri(mongo_database)

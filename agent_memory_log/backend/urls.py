@@ -85,6 +85,19 @@ class StoreUrl:
         self._options = [(given, value) for given, value in self._options if given != name]
         return values[0] if values else default
 
+    def check_hosts(self) -> None:
+        """Refuse an ``@`` or ``;`` behind the hosts, before options are taken. Raises ``InvalidArgument``.
+
+        The first is most likely a password's that was not percent-encoded, of which a driver would take a part for a
+        host, or an option, and show it; the second separates options for some drivers, and here does not.
+        """
+        behind = self._text.partition("//")[2].partition("?")
+        if "@" in behind[0].partition("/")[2] + behind[2] or ";" in behind[2]:
+            raise InvalidArgument(
+                f"{self.shown!r} has an @ or a ; behind its hosts: percent-encode it there, as in %40, and @ : / ? and "
+                "% in user and password"
+            )
+
     def rest(self) -> str:
         """The URL with its credentials and the options nobody took, for a driver that reads its own; takes them."""
         left = {name for name, _ in self._options}

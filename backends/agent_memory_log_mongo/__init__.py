@@ -9,12 +9,25 @@ Of the driver's, ``timeoutMS`` is how long a call may take, waits and retries in
 ``readConcernLevel`` are ``majority`` unless they say otherwise, which gives up promises and warns of it. Or hand in a
 client of your own: ``await MongoStore.open(client, "database")`` with pymongo's ``AsyncMongoClient`` or Motor's
 ``AsyncIOMotorClient``, ``SyncMongoStore(client, "database")`` with pymongo's ``MongoClient``.
+
+``mongodb://host/database?layout=original`` opens what the Go original keeps in MongoDB, to read it (``collection``:
+``agent_memory``).
 """
 
 from agent_memory_log_mongo.backend import backend
+from agent_memory_log_mongo.original import OriginalStore, SyncOriginalStore
 from agent_memory_log_mongo.schema import SCHEMA_VERSION
 from agent_memory_log_mongo.settings import Settings, WeakerPromises
 from agent_memory_log_mongo.store import MongoStore
 from agent_memory_log_mongo.sync import SyncMongoStore
 
-__all__ = ["SCHEMA_VERSION", "MongoStore", "Settings", "SyncMongoStore", "WeakerPromises", "backend"]
+__all__ = [
+    "SCHEMA_VERSION",
+    "MongoStore",
+    "OriginalStore",
+    "Settings",
+    "SyncMongoStore",
+    "SyncOriginalStore",
+    "WeakerPromises",
+    "backend",
+]

@@ -53,6 +53,7 @@ backend = _MongoBackend()
 
 def _original(url: StoreUrl) -> str:
     """The collection that is in the original's layout; ``""`` for a store in ours."""
+    url.check_hosts()
     if url.choice("layout", ("commits", "original")) == "commits":
         if url.option("collection", ""):
             raise InvalidArgument(f"the option 'collection' of {url.shown!r} is for layout=original")
@@ -73,12 +74,6 @@ def _read(url: StoreUrl) -> tuple[str, Settings, str]:
     max_event_bytes = url.number("max_event_bytes", DEFAULT_MAX_EVENT_BYTES)
     text = url.rest()
     parts = urlsplit(text)
-    if "@" in prefix + parts.path + parts.query or ";" in parts.query:
-        # It is the driver that reads the text, by rules of its own, and what it took for a host it would show.
-        raise InvalidArgument(
-            f"{url.shown!r} has an @ or a ; behind its hosts: percent-encode it there, as in %40, and @ : / ? and % in "
-            "user and password"
-        )
     database = unquote(parts.path[1:])
     if not _DATABASE.fullmatch(database):
         raise InvalidArgument(f"{url.shown!r} names no database: {url.scheme}://host/agents")

@@ -3,7 +3,7 @@
 Fields: ``_id`` the run's key, ``agent``, ``run``, ``own`` (whether it is one of the library's own streams), ``g`` (how
 often the run was deleted before), ``c`` and ``created`` (when it was created), ``order`` (that, as text that no other
 run has), ``meta`` or ``meta_json``, ``end`` and ``expires_at``, and ``ceiling``: no smaller than the run's version. A
-deleted run's document has ``g`` and the ids alone.
+deleted run's document has ``g``, ``ceiling`` and the ids alone.
 
 What a run was created with is decided by its first commit; the document is announced before it and mended after it.
 """
@@ -30,7 +30,7 @@ _BY_ID = "_id_"
 """The index that is named where more than ``_id`` is asked for, since not every server chooses it by itself then."""
 
 _OPTIONAL = ("meta", "meta_json", "end", "expires_at")
-_OF_A_LIFE = (*_OPTIONAL, "order", "c", "created", "ceiling")
+_OF_A_LIFE = (*_OPTIONAL, "order", "c", "created")
 
 
 def announce(place: Place, run: Run, head: Head, meta: Mapping[str, JsonValue], count: int) -> Steps[bool]:
@@ -40,19 +40,20 @@ def announce(place: Place, run: Run, head: Head, meta: Mapping[str, JsonValue], 
     tried to, or whose run was deleted and not yet taken from the list.
     """
     ceiling = max(FIRST_CEILING, 2 * (head.version + count))
-    fields = {**_fields(run, head, meta), "ceiling": ceiling}
     where = {"_id": run.key, "order": None}
-    reply = yield from update(place.runs, where, _change(fields), place.concern, upsert=True, hint=_BY_ID)
-    if head.end is not None:
+    change = _change(_fields(run, head, meta), ceiling)
+    reply = yield from update(place.runs, where, change, place.concern, upsert=True, hint=_BY_ID)
+    contested = bool(reply.get("writeErrors"))
+    if head.end is not None and not contested:
         place.remember_ceiling(run.key, ceiling)
-    return bool(reply.get("writeErrors"))
+    return contested
 
 
 def mend(place: Place, run: Run, head: Head, meta: Mapping[str, JsonValue]) -> Steps[None]:
     """Put what the run was really created with into its document, which another writer had announced."""
     where = {"_id": run.key, "g": {"$lte": head.deletions}}
     ceiling = max(FIRST_CEILING, 2 * head.version)
-    change = _change({**_fields(run, head, meta), "ceiling": ceiling})
+    change = _change(_fields(run, head, meta), ceiling)
     yield from update(place.runs, where, change, place.concern, hint=_BY_ID)
 
 
@@ -73,8 +74,10 @@ def _fields(run: Run, head: Head, meta: Mapping[str, JsonValue]) -> Document:
     return fields
 
 
-def _change(fields: Document) -> Document:
-    return {"$set": fields, "$unset": {name: 1 for name in _OPTIONAL if name not in fields}}
+def _change(fields: Document, ceiling: int) -> Document:
+    # A ceiling only rises, whoever else writes and whatever life the run is in: it is remembered elsewhere.
+    unset = {name: 1 for name in _OPTIONAL if name not in fields}
+    return {"$set": fields, "$max": {"ceiling": ceiling}, "$unset": unset}
 
 
 def unlist(place: Place, run: Run, deletions: int) -> Steps[None]:

@@ -11,7 +11,7 @@ from copy import deepcopy
 from functools import partial
 from typing import TypeVar
 
-from agent_memory_log.backend import check_expiry
+from agent_memory_log.backend import check_expiry, now_microseconds
 from agent_memory_log.errors import CursorOutOfRange, RunDeleted, StoreCorrupt
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
@@ -88,11 +88,26 @@ def current_head(place: Place, run: Run) -> Steps[Head]:
 def latest_head(place: Place, run: Run) -> Steps[Head]:
     """``current_head`` of a run whose end may have come."""
     head = yield from find_head(place, run)
-    if head is None:
-        # It never had a commit, or its end is long past and the server removed them.
-        found = yield from find(place.runs, {"_id": run.key}, place.level, limit=1)
-        head = Head(end=found[0].get("end")) if found else Head()
-    return head
+    if head is None or head.is_empty:
+        removed = yield from removed_life(place, run, head)
+        if removed is not None:
+            return removed
+    return head or Head()
+
+
+def removed_life(place: Place, run: Run, head: Head | None) -> Steps[Head | None]:
+    """The end of a run's life, after the tombstone ``head`` if there is one, of which the server removed every commit.
+
+    None where there was no such life. Its version is one that the run cannot have been beyond.
+    """
+    found = yield from find(place.runs, {"_id": run.key}, place.level, limit=1)
+    before = head or Head()
+    # The document of a life that a deletion ended has no end.
+    end = found[0].get("end") if found and found[0].get("g", 0) == before.deletions else None
+    if end is None or end > now_microseconds():
+        return None
+    version = max(int(found[0].get("ceiling", 0)), before.version + 1)
+    return Head(0, version, before.deletions, before.base, 0, int(end))
 
 
 def load(place: Place, run: Run, after: int, types: frozenset[str] | None, limit: int | None) -> Steps[Snapshot]:

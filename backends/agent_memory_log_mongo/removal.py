@@ -28,9 +28,17 @@ from agent_memory_log_mongo.documents import (
     tombstone_document,
     type_key,
 )
-from agent_memory_log_mongo.listing import FIRST_CEILING, RUNS_AT_ONCE, raise_ceiling, runs_with_heads, unlist
+from agent_memory_log_mongo.listing import RUNS_AT_ONCE, raise_ceiling, runs_with_heads, unlist
 from agent_memory_log_mongo.place import CHAIN, Place
-from agent_memory_log_mongo.reads import Interfered, current_head, events_at, find_head, find_ids, undisturbed
+from agent_memory_log_mongo.reads import (
+    Interfered,
+    current_head,
+    events_at,
+    find_head,
+    find_ids,
+    removed_life,
+    undisturbed,
+)
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
 from agent_memory_log_mongo.steps import Pause, Steps, find, insert_once, update
 
@@ -133,7 +141,7 @@ def delete(place: Place, run: Run, ended_by: int | None = None) -> Steps[int]:
     held = 0
     deletions: int | None = None
     while True:
-        head = yield from _head_to_delete(place, run)
+        head, events = yield from _head_to_delete(place, run)
         if head is None or (ended_by is not None and not head.is_empty and (head.end is None or head.end > ended_by)):
             return 0
         if deletions is not None and head.deletions > deletions:
@@ -141,7 +149,7 @@ def delete(place: Place, run: Run, ended_by: int | None = None) -> Steps[int]:
         deletions = head.deletions
         if head.is_empty and head.place:
             break
-        held = max(held, head.version - head.base)
+        held = max(held, events)
         tombstone = tombstone_document(run, ObjectId(), head)
         stored = yield from insert_once(place.commits, tombstone, place.concern)
         place.forget_run(run.key)
@@ -155,23 +163,20 @@ def delete(place: Place, run: Run, ended_by: int | None = None) -> Steps[int]:
     return held
 
 
-def _head_to_delete(place: Place, run: Run) -> Steps[Head | None]:
-    """The newest commit of a run, whether its end has come or not; None for a run that never was.
+def _head_to_delete(place: Place, run: Run) -> Steps[tuple[Head | None, int]]:
+    """The newest commit of a run, whether its end has come or not, None for a run that never was; and how many events.
 
     Where the server has begun to remove commits it is at a version that the run cannot have been beyond.
     """
     head = yield from undisturbed(lambda: find_head(place, run))
-    if head is not None and (
-        head.end is None or now_microseconds() < head.end + REMOVAL_DELAY_SECONDS * 1_000_000 - _MARGIN_MICROSECONDS
-    ):
-        return head
+    if head is None or head.is_empty:
+        return (yield from removed_life(place, run, head)) or head, 0
+    held = head.version - head.base
+    if head.end is None or now_microseconds() < head.end + REMOVAL_DELAY_SECONDS * 1_000_000 - _MARGIN_MICROSECONDS:
+        return head, held
     found = yield from find(place.runs, {"_id": run.key}, place.level, limit=1)
-    if not found or "end" not in found[0]:
-        return head
-    ceiling = int(found[0].get("ceiling", FIRST_CEILING))
-    if head is not None:
-        return msgspec.structs.replace(head, version=max(head.version, ceiling))
-    return Head(0, ceiling, int(found[0].get("g", 0)), 0, 0, int(found[0]["end"]))
+    ceiling = int(found[0].get("ceiling", 0)) if found else 0
+    return msgspec.structs.replace(head, version=max(head.version, ceiling)), held
 
 
 def empty_deleted(place: Place, run: Run, head: Head) -> Steps[None]:
@@ -194,6 +199,8 @@ def expire(place: Place, before: int, dry_run: bool) -> Steps[ExpireResult]:
         for document, head in found:
             # Of those that ended at the same instant, first the rest.
             low = {"end": document["end"], "_id": {"$gt": document["_id"]}}
+            if head is not None and head.is_empty and head.deletions == document.get("g", 0):
+                head = None  # noqa: PLW2901  # what the server has removed of it came after that deletion
             if head is not None and (head.end is None or head.end > before):
                 continue  # it was deleted, and perhaps created anew, since its document was written
             run = Run(document["agent"], document["run"], document["_id"])

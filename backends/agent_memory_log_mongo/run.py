@@ -10,9 +10,10 @@ from typing import Protocol, TypeVar
 
 import pymongo
 from bson.codec_options import CodecOptions
+from bson.errors import BSONError
 from pymongo.errors import PyMongoError, WriteConcernError
 
-from agent_memory_log.errors import StoreUnavailable
+from agent_memory_log.errors import DecodeError, StoreUnavailable
 from agent_memory_log_mongo.documents import Document
 from agent_memory_log_mongo.failures import is_timeout, passes, translated, write_concern_code
 from agent_memory_log_mongo.steps import Command, Failed, Pause, Request, Steps
@@ -96,6 +97,10 @@ class Clock:
         if not passes(error) or (is_timeout(error) and self._until is not None and time.monotonic() >= self._until):
             raise translated(error, self._where) from error
 
+    def unreadable(self, error: BSONError) -> DecodeError:
+        """The error for a reply that the driver cannot read."""
+        return DecodeError(f"{self._where}: what is stored cannot be read: {error}")
+
     def met_in(self, reply: Document) -> bool:
         """Note a write concern error in a reply. Raises what it means when it does not pass."""
         if write_concern_code(reply) is None:
@@ -128,6 +133,8 @@ def carry_out_sync(request: Request, database: SyncDatabase, clock: Clock) -> ob
                 return reply
         except PyMongoError as error:
             clock.met(error)
+        except BSONError as error:
+            raise clock.unreadable(error) from error
         time.sleep(clock.pause())
         if request.once:
             return Failed()
@@ -156,6 +163,8 @@ async def carry_out_async(request: Request, database: AsyncDatabase, clock: Cloc
                 return reply
         except PyMongoError as error:
             clock.met(error)
+        except BSONError as error:
+            raise clock.unreadable(error) from error
         await asyncio.sleep(clock.pause())
         if request.once:
             return Failed()

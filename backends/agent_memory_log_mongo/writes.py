@@ -80,8 +80,11 @@ class _Appending:
         wanted, run = self._wanted, self._run
         new: Sequence[Prepared] = wanted.batch if len(wanted.batch) == 1 else new_in_batch(wanted.batch, {})
         head = self._place.known(run.key)
-        if self._place.gives_way(run.key) or (head is not None and (not self._is_expected(head) or _is_over(head))):
-            head = None  # what is remembered may be old, and the run deleted and created anew since
+        if self._place.gives_way(run.key) or (
+            head is not None and (not self._is_expected(head) or head.is_empty or _is_over(head))
+        ):
+            # What is remembered may be old, the run deleted and created anew since, and of that life nothing be left.
+            head = None
         refused = 0
         refused_behind: Head | None = None
         while True:

@@ -1,0 +1,77 @@
+"""Following a run in the background of a test, and knowing what its stream does from the commands that pass."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from agent_memory_log import Event, Store
+from tests.tcp_proxy import TcpProxy
+from tests.waiting import PATIENCE, until_blocking
+
+
+class Follower:
+    """Follows ``run`` of the agent ``agent`` in a task, from entering it to leaving it; keeps what it is given.
+
+    Before it asks for an event beyond ``stop_at`` it waits until ``go_on`` is called.
+    """
+
+    def __init__(self, store: Store, run: str = "run", *, after: int = 0, stop_at: int | None = None) -> None:
+        self.events: list[Event] = []
+        self._store = store
+        self._run = run
+        self._after = after
+        self._stop_at = stop_at
+        self._may_go_on = asyncio.Event()
+        self._news = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        self.task = asyncio.create_task(self._follow())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+    @property
+    def seqs(self) -> list[int]:
+        """The seqs of the events it was given, in the order in which it was."""
+        return [event.seq for event in self.events]
+
+    def go_on(self) -> None:
+        """Let it ask for what comes after ``stop_at``."""
+        self._may_go_on.set()
+
+    async def until(self, seq: int) -> None:
+        """Wait until it was given the event ``seq``. Raises what it ended with, if it ends before."""
+        async with asyncio.timeout(PATIENCE):
+            while seq not in self.seqs:
+                if self.task.done():
+                    self.task.result()
+                self._news.clear()
+                await self._news.wait()
+
+    async def _follow(self) -> None:
+        try:
+            async for event in self._store.follow("agent", self._run, after=self._after):
+                self.events.append(event)
+                self._news.set()
+                if event.seq == self._stop_at:
+                    await self._may_go_on.wait()
+        finally:
+            self._news.set()
+
+
+async def passing(condition: Callable[[], object]) -> None:
+    """Wait until ``condition()`` is true, of something that threads or the server change."""
+    await asyncio.to_thread(until_blocking, condition)
+
+
+async def stream_is_read(proxy: TcpProxy, times: int) -> None:
+    """Wait until a change stream was asked for news so many times more; each waits for a quarter of a second."""
+    wanted = proxy.seen.count("getMore") + times
+    await passing(lambda: proxy.seen.count("getMore") >= wanted)

@@ -1,0 +1,76 @@
+"""The contract suite on MongoDB, for each kind of client; and clients that were handed in stay their owner's."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from motor.motor_asyncio import AsyncIOMotorClient
+from pymongo import AsyncMongoClient, MongoClient
+from pymongo.errors import InvalidOperation
+
+from agent_memory_log import PlannerNote, StoreClosed, new_event, open_store, open_sync_store
+from agent_memory_log.conformance import OpenHandle, StoreConformance
+from agent_memory_log_mongo import MongoStore, SyncMongoStore
+
+
+class TestMongo(StoreConformance):
+    @pytest.fixture
+    def open_handle(self, mongo_uri: str) -> OpenHandle:
+        return lambda: open_store(mongo_uri)
+
+
+class TestMongoSync(StoreConformance):
+    @pytest.fixture
+    def open_handle(self, mongo_uri: str) -> OpenHandle:
+        return lambda: open_sync_store(mongo_uri)
+
+
+class TestMotor(StoreConformance):
+    @pytest.fixture
+    def open_handle(self, mongo_uri: str, mongo_database: str) -> Generator[OpenHandle]:
+        clients: list[AsyncIOMotorClient[dict[str, Any]]] = []
+
+        async def open_handle() -> MongoStore:
+            clients.append(AsyncIOMotorClient(mongo_uri))
+            return await MongoStore.open(clients[-1], mongo_database)
+
+        yield open_handle
+        for client in clients:
+            client.close()
+
+
+async def test_a_client_that_was_handed_in_is_not_closed(mongo_uri: str, mongo_database: str) -> None:
+    motor: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(mongo_uri)
+    with MongoClient[dict[str, Any]](mongo_uri) as synchronous:
+        async with AsyncMongoClient[dict[str, Any]](mongo_uri) as asynchronous:
+            for client in (asynchronous, motor):
+                for _ in range(2):
+                    async with await MongoStore.open(client, mongo_database) as store:
+                        await store.append_events("agent", "run", new_event(PlannerNote(note="n")))
+                    await client["admin"].command("ping")
+            for version in (5, 6):
+                with SyncMongoStore(synchronous, mongo_database) as sync_store:
+                    result = sync_store.append_events("agent", "run", new_event(PlannerNote(note="n")))
+                    assert result.version == version
+                synchronous["admin"].command("ping")
+    motor.close()
+
+
+async def test_a_client_that_its_owner_closed(mongo_uri: str, mongo_database: str) -> None:
+    motor: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(mongo_uri)
+    asynchronous: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(mongo_uri)
+    synchronous: MongoClient[dict[str, Any]] = MongoClient(mongo_uri)
+    stores = [await MongoStore.open(asynchronous, mongo_database), await MongoStore.open(motor, mongo_database)]
+    sync_store = SyncMongoStore(synchronous, mongo_database)
+    await asynchronous.close()
+    motor.close()
+    synchronous.close()
+    for store in stores:
+        async with store:
+            with pytest.raises(StoreClosed, match="client") as caught:
+                await store.load_run("agent", "run")
+            assert isinstance(caught.value.__cause__, InvalidOperation)
+    with sync_store, pytest.raises(StoreClosed, match="client"):
+        sync_store.load_run("agent", "run")

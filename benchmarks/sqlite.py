@@ -7,29 +7,51 @@ import itertools
 import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 from agent_memory_log import PlannerNote, Snapshot, SyncStore, new_event, open_store, open_sync_store
 from benchmarks import floor, workload
-from benchmarks.measure import Ratio, compare, timed
+from benchmarks.measure import Progress, Ratio, compare, timed
+from benchmarks.scratch import scratch
+from benchmarks.table import Figure, Row
 
 _EVENTS = 2_000
 _TASKS = 100
 
-Progress = Callable[[], None]
+
+def rows(fast: Path, disk: Path) -> list[Row]:
+    """Every comparison."""
+    return [
+        Row("SQLite, one event an append", "raw sqlite3", 2.0, lambda n, p: append_one(fast, n, p)),
+        Row("SQLite, 100 events an append", "raw sqlite3", 1.8, lambda n, p: append_hundred(fast, n, p)),
+        Row("SQLite, load 1,000 events", "raw sqlite3 into structs", 1.4, lambda n, p: load(fast, 1_000, n, p)),
+        Row("SQLite, load 5,000 events", "raw sqlite3 into structs", 1.4, lambda n, p: load(fast, 5_000, n, p)),
+        Row(
+            "SQLite, 10 planner notes of 10,000 events",
+            "an indexed select of 10",
+            3.0,
+            lambda n, p: load_types(fast, "planner_note", n, p),
+        ),
+        Row(
+            "SQLite, 10 tool results of 10,000 events",
+            "an indexed select of 10",
+            None,
+            lambda n, p: load_types(fast, "tool_result", n, p),
+        ),
+        Row("SQLite, async, one task", "our sync append", 3.5, lambda n, p: append_async(fast, n, p)),
+        Row("SQLite, append at 10,000 events", "at 100 events", 1.1, lambda n, p: append_to_long(fast, n, p)),
+        Row("SQLite, a planner's turn at 10,000", "at 100 events", 1.2, lambda n, p: planner_turn(fast, n, p)),
+        Row("SQLite, one event an append, on disk", "raw sqlite3", None, lambda n, p: append_one(disk, n, p)),
+    ]
 
 
-@contextmanager
-def scratch(parent: Path) -> Generator[Path]:
-    """A folder that is gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix="amlog-bench-", dir=parent))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder)
+def figures(disk: Path) -> list[Figure]:
+    """Every plain number."""
+    return [
+        Figure("SQLite, bytes on disk", "bytes an event", 700, lambda: bytes_per_event(disk)),
+        Figure("SQLite, async, 100 tasks, on disk", "fsyncs an event", 0.05, lambda: fsyncs_per_event(disk)),
+    ]
 
 
 def _url(folder: Path) -> str:

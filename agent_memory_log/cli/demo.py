@@ -17,6 +17,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from agent_memory_log.backend.urls import without_credentials
 from agent_memory_log.cli.demo_checks import Proof, Reopened, look_after_kill, prove_whole
 from agent_memory_log.cli.demo_sample import SampleRun, sample_runs
 from agent_memory_log.cli.demo_writer import Acknowledged
@@ -73,7 +74,7 @@ def demo(
     proofs = _Quiet(url, runs).play() if as_json else _Show(output, url, runs).play()
     ok = all(proof.ok for proof in proofs)
     if as_json:
-        output.json({"ok": ok, "store": url, "checks": proofs})
+        output.json({"ok": ok, "store": without_credentials(url), "checks": proofs})
     output.flush()
     if not ok:
         raise typer.Exit(1)
@@ -137,7 +138,7 @@ class _Show(_Quiet):
     def play(self) -> list[Proof]:
         """Play all acts, telling what happens; what was proved."""
         say = self._output.line
-        say(("amlog demo", BOLD), (f"   {self.url}", DIM))
+        say(("amlog demo", BOLD), (f"   {without_credentials(self.url)}", DIM))
         self._begin(f"A process appends {self.total} events of {len(self.runs)} agent runs, one by one")
         with self._bar() as seen:
             killed, proof = self.kill(seen)
@@ -206,7 +207,7 @@ class _Show(_Quiet):
         program = _program()
         say = self._output.line
         say("")
-        say(("Try next", BOLD), (f", after  export AMLOG_STORE={self.url}", DIM))
+        say(("Try next", BOLD), (f", after  export AMLOG_STORE={without_credentials(self.url)}", DIM))
         commands = {
             "runs": "the runs in it",
             f"show {run_name(run.agent, run.run)} --full": "every detail of the run above",

@@ -9,6 +9,7 @@ import re
 from collections.abc import AsyncIterator
 from urllib.parse import quote, unquote
 
+from agent_memory_log.backend.urls import without_credentials
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.text import one_line
 from agent_memory_log.store import RunInfo, Store
@@ -32,7 +33,8 @@ def parse_name(name: str) -> tuple[str | None, str]:
     parts = name.split("/")
     if len(parts) > 2 or not all(parts):  # noqa: PLR2004  # AGENT/RUN has two
         raise UsageProblem(
-            f"{one_line(name)!r} does not name a run: give AGENT/RUN or RUN; in a part, write %2F for / and %25 for %"
+            f"{one_line(without_credentials(name))!r} does not name a run: give AGENT/RUN or RUN; in a part, write %2F "
+            "for / and %25 for %"
         )
     try:
         decoded = [unquote(part, errors="strict") for part in parts]

@@ -44,6 +44,10 @@ def announce(place: Place, run: Run, head: Head, meta: Mapping[str, JsonValue], 
     change = _change(_fields(run, head, meta), ceiling)
     reply = yield from update(place.runs, where, change, place.concern, upsert=True, hint=_BY_ID)
     contested = bool(reply.get("writeErrors"))
+    if contested and head.deletions:
+        # What is there may be from before a deletion, and whoever deleted the run about to take it from the list.
+        older = {"_id": run.key, "g": {"$lt": head.deletions}}
+        yield from update(place.runs, older, change, place.concern, hint=_BY_ID)
     if head.end is not None and not contested:
         place.remember_ceiling(run.key, ceiling)
     return contested

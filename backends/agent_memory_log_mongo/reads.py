@@ -186,6 +186,12 @@ def _range(place: Place, run: Run, low: int, high: int | None) -> Steps[list[Doc
             break
         documents.extend(more)
         low = head_of(more[-1], run.name).next_place
+        if high is None:
+            # Up to what is the newest now: asking for more until there is none might never end while others append.
+            newest = yield from _last(place, run, low, None, HEAD_FIELDS)
+            if not newest:
+                break
+            high = head_of(newest[0], run.name).place
     return documents
 
 

@@ -1,0 +1,100 @@
+"""The MongoDB servers of the benchmark: processes of its own, or the one that ``AMLOG_TEST_MONGO_URI`` names.
+
+Nothing of the driver is imported here, so that its absence can be told.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.scratch import scratch
+
+GIVEN_URI = os.environ.get("AMLOG_TEST_MONGO_URI", "")
+
+_PROGRAM = Path(sys.executable).with_name("secantusd-py")
+_HOST = "127.0.0.1"
+_GLANCE = 0.02
+_PATIENCE = 60
+"""Seconds between two attempts to connect to a server that is starting, and until there are no more."""
+
+
+def lacking() -> str:
+    """What is missing to measure MongoDB, and where it comes from; empty when nothing is."""
+    if importlib.util.find_spec("pymongo") is None:
+        return "there is no pymongo: install agent-memory-log[mongo]"
+    if not GIVEN_URI and not _PROGRAM.exists():
+        return f"there is no {_PROGRAM.name}: install agent-memory-log[dev], or name a server in AMLOG_TEST_MONGO_URI"
+    return ""
+
+
+def described() -> str:
+    """Which server it is."""
+    if GIVEN_URI:
+        return "the server that AMLOG_TEST_MONGO_URI names"
+    return f"SecantusDB {importlib.metadata.version('secantusdb')}, on the same machine"
+
+
+@contextmanager
+def new_server(parent: Path) -> Generator[str]:
+    """The URI of a new server that keeps its data below ``parent``, gone afterwards, or of the one that is given."""
+    if GIVEN_URI:
+        yield GIVEN_URI
+        return
+    with scratch(parent) as folder:
+        port = _free_port()
+        # An empty file of settings: without one the server looks for others, in the home directory too.
+        settings = folder / "secantusd.toml"
+        settings.touch()
+        with (folder / "server.log").open("w") as log:
+            process = subprocess.Popen(
+                [
+                    *(str(_PROGRAM), "--config", str(settings), "--storage-path", str(folder / "data")),
+                    *("--host", _HOST, "--port", str(port)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+            )
+        try:
+            deadline = time.monotonic() + _PATIENCE
+            while not _accepts(port):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"the MongoDB server did not start:\n{(folder / 'server.log').read_text()}")
+                time.sleep(_GLANCE)
+            yield f"mongodb://{_HOST}:{port}/"
+        finally:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def servers(parent: Path) -> Generator[tuple[str, str]]:
+    """Two of them, one for each side; where one is given, twice that."""
+    with new_server(parent) as ours, new_server(parent) as theirs:
+        yield ours, theirs
+
+
+def _free_port() -> int:
+    with socket.socket() as reservation:
+        reservation.bind((_HOST, 0))
+        port = reservation.getsockname()[1]
+    assert isinstance(port, int)
+    return port
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection((_HOST, port), timeout=_PATIENCE).close()
+    except OSError:
+        return False
+    return True

@@ -21,7 +21,6 @@ from agent_memory_log.payloads import (
     Annotation,
     AssistantMessage,
     EventData,
-    ModelRequest,
     PlannerNote,
     Redacted,
     Redaction,
@@ -368,6 +367,5 @@ for _builtin in (
     Annotation,
     Redacted,
     Redaction,
-    ModelRequest,
 ):
     register_payload(_builtin)

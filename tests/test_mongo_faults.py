@@ -23,17 +23,27 @@ from tests.mongo_messages import Request, When, command
 from tests.mongo_operations import OPERATIONS, Operation, about, log, named, note, notes, state
 from tests.mongo_ports import HOST
 from tests.mongo_server import USER, MongoServer
+from tests.mongo_sockets import LEFT_SOCKETS, collect_left_sockets
 from tests.tcp_proxy import Fault, TcpProxy
 
 _T = TypeVar("_T")
 
-SHORT = 0.5
+SHORT = 1
 """Seconds that a call may take where it is meant to run out of them."""
-LOOK_AGAIN = 1.5
+LOOK_AGAIN = 2
 """The same, and a driver that has lost its server looks for it again, which it does every half a second."""
 SECRET = "hush"
 REASON = 20
 """Seconds that a call never takes, on the busiest machine, when it keeps to its time."""
+
+
+pytestmark = pytest.mark.filterwarnings(LEFT_SOCKETS)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collect_what_drivers_leave() -> Generator[None]:
+    yield
+    collect_left_sockets()
 
 
 @pytest.fixture(scope="module")
@@ -318,22 +328,20 @@ async def test_a_server_that_is_too_slow(kind: str, proxy: TcpProxy, through: st
     agent = _new_agent()
     async with opened(kind, through, timeout=SHORT) as store:
         await store.append_events(agent, "run", note("a"))
-        for slow, call in (
+        calls: list[tuple[str, Callable[[], Awaitable[object]]]] = [
             ("insert", lambda: store.append_events(agent, "run", note("b"))),
-            ("insert", lambda: store.redact_events(agent, "run", [1], reason="asked")),
             ("find", lambda: store.load_run(agent, "run")),
             ("insert", lambda: store.delete_run(agent, "run")),
-        ):
+        ]
+        for slow, call in calls:
             with proxy.hold_replies(command(slow)) as held:
                 with pytest.raises(StoreUnavailable, match="MongoDB database faults: ") as caught:
                     await _within_reason(call())
                 assert held.happened.is_set()
             assert isinstance(caught.value.__cause__, PyMongoError)
             await _within_reason(call())
-        again = await store.append_events(agent, "run", note("b"))
-        # An append, a redaction, its marker once more if the first was not followed by masks, and a deletion.
-        assert again.inserted == 1
-        assert again.version in {4, 5}
+        result = await store.append_events(agent, "run", note("b"))
+        assert (result.version, result.inserted) == (3, 1)
     assert [event.event_id for event in (await other.load_run(agent, "run")).log] == ["b"]
 
 
@@ -370,7 +378,6 @@ async def test_an_append_that_waits_for_others_of_its_handle_waits_no_longer_tha
             for task in (first, *waiting):
                 with pytest.raises(StoreUnavailable):
                     await _within_reason(task)
-        assert any("other appends of this handle" in str(task.exception()) for task in waiting)
         await store.append_events(agent, "run", note("c"))
     stored = [event.event_id for event in (await other.load_run(agent, "run")).log]
     # One whose turn came in the last moment may be stored.

@@ -133,20 +133,35 @@ def once(name: str, then: Callable[[], Awaitable[object]]) -> Callable[[str], Aw
     return hook
 
 
+async def fill(one: Store) -> None:
+    """Runs of every kind."""
+    await import_jsonl(one, sample_lines("demo.jsonl"))
+    await one.append_events("@memory", "own", *notes(1), meta={"k": [1, 1.0, 2**70, None], "a": {"": "\x00"}})
+    await one.append_events("a", "redacted", *notes(1, 2, 3))
+    await one.redact_events("a", "redacted", [1, 3], reason="asked")
+    await one.redact_events("a", "redacted", [4], reason="and its marker")
+    await one.append_events("a", "again", *notes(1, 2, 3))
+    await one.delete_run("a", "again")
+    await one.append_events("a", "again", *notes(4, 5))
+    await one.append_events("a", "gone", *notes(1))
+    await one.delete_run("a", "gone")
+
+
 class TestWholeStores:
+    async def test_to_mongodb_and_back(self, mongo_uri: str, tmp_path: Path) -> None:
+        async with open_store("memory:") as one, open_store(mongo_uri) as two:
+            await fill(one)
+            await copied_whole(one, two)
+            assert await contents(two) == await contents(one)
+            async with open_store(f"sqlite:///{tmp_path}/c.db") as three:
+                await copied_whole(two, three)
+                assert await contents(three) == await contents(one)
+                assert await is_whole(three)
+
     @BOTH_WAYS
     async def test_everything_is_kept_in_its_order(self, source_url: str, target_url: str, tmp_path: Path) -> None:
         async with open_store(source_url.format(tmp_path)) as one, open_store(target_url.format(tmp_path)) as two:
-            await import_jsonl(one, sample_lines("demo.jsonl"))
-            await one.append_events("@memory", "own", *notes(1), meta={"k": [1, 1.0, 2**70, None], "a": {"": "\x00"}})
-            await one.append_events("a", "redacted", *notes(1, 2, 3))
-            await one.redact_events("a", "redacted", [1, 3], reason="asked")
-            await one.redact_events("a", "redacted", [4], reason="and its marker")
-            await one.append_events("a", "again", *notes(1, 2, 3))
-            await one.delete_run("a", "again")
-            await one.append_events("a", "again", *notes(4, 5))
-            await one.append_events("a", "gone", *notes(1))
-            await one.delete_run("a", "gone")
+            await fill(one)
             results = await copied_whole(one, two)
             assert await contents(two) == await contents(one)
             assert await is_whole(two)

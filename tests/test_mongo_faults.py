@@ -23,7 +23,6 @@ from tests.mongo_messages import Request, When, command
 from tests.mongo_operations import OPERATIONS, Operation, about, log, named, note, notes, state
 from tests.mongo_ports import HOST
 from tests.mongo_server import USER, MongoServer
-from tests.mongo_sockets import LEFT_SOCKETS, collect_left_sockets
 from tests.tcp_proxy import Fault, TcpProxy
 
 _T = TypeVar("_T")
@@ -35,15 +34,6 @@ LOOK_AGAIN = 2
 SECRET = "hush"
 REASON = 20
 """Seconds that a call never takes, on the busiest machine, when it keeps to its time."""
-
-
-pytestmark = pytest.mark.filterwarnings(LEFT_SOCKETS)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _collect_what_drivers_leave() -> Generator[None]:
-    yield
-    collect_left_sockets()
 
 
 @pytest.fixture(scope="module")
@@ -346,22 +336,25 @@ async def test_a_server_that_is_too_slow(kind: str, proxy: TcpProxy, through: st
 
 
 async def test_a_server_that_does_nothing_at_all(tmp_path: Path) -> None:
-    with MongoServer(tmp_path, sync_on_commit=False) as server:
-        for kind in KINDS:
-            async with opened(kind, server.uri(kind), timeout=SHORT) as store:
-                await store.append_events("agent", "run", note("a"))
-                server.freeze()
-                calls: list[Awaitable[object]] = [
-                    store.append_events("agent", "run", note("b")),
-                    store.load_run("agent", "run"),
-                    anext(store.follow("agent", "run", after=1)),
-                ]
-                for call in calls:
-                    with pytest.raises(StoreUnavailable) as caught:
-                        await _within_reason(call)
-                    assert isinstance(caught.value.__cause__, PyMongoError)
-                server.thaw()
-                assert (await store.append_events("agent", "run", note("b"))).version == 2
+    async def run_out_of_time(call: Awaitable[object]) -> None:
+        with pytest.raises(StoreUnavailable) as caught:
+            await _within_reason(call)
+        assert isinstance(caught.value.__cause__, PyMongoError)
+
+    async with contextlib.AsyncExitStack() as stack:
+        server = stack.enter_context(MongoServer(tmp_path, sync_on_commit=False))
+        stores = [await stack.enter_async_context(opened(kind, server.uri(kind), timeout=LOOK_AGAIN)) for kind in KINDS]
+        for store in stores:
+            await store.append_events("agent", "run", note("a"))
+        server.freeze()
+        async with asyncio.TaskGroup() as trials:
+            for store in stores:
+                trials.create_task(run_out_of_time(store.append_events("agent", "run", note("b"))))
+                trials.create_task(run_out_of_time(store.load_run("agent", "run")))
+                trials.create_task(run_out_of_time(anext(store.follow("agent", "run", after=1))))
+        server.thaw()
+        for store in stores:
+            assert (await store.append_events("agent", "run", note("b"))).version == 2
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -450,6 +450,22 @@ async def test_a_run_stays_listed_though_its_creator_died_and_an_older_deletion_
         await _has_meta(reader, {"life": 2})
 
 
+@pytest.mark.parametrize("kind", ["async", "motor"])
+async def test_a_run_is_listed_though_its_creator_died_right_after_the_first_commit(
+    kind: str, server: MongoServer | GivenServer, database: str, other: Store
+) -> None:
+    if isinstance(server, GivenServer):
+        pytest.skip("a proxy stands before a server of this machine")
+    with TcpProxy(server.port) as proxy:
+        async with opened(kind, server.uri(database, port=proxy.port)) as creator:
+            with proxy.hold_replies(command("insert")) as held:
+                creating = asyncio.create_task(creator.append_events("agent", "run", note("b"), meta={"life": 1}))
+                await passing(held.happened.is_set)
+                creating.cancel()
+                await asyncio.wait([creating])
+                await _has_meta(other, {"life": 1})
+
+
 # What others did not live to finish.
 
 
@@ -551,3 +567,26 @@ async def test_redacting_again_finishes_a_redaction(
         "a0",
         "a2",
     ]
+
+
+def _masks_a_commit(request: Request) -> bool:
+    return request.command == "update" and request.body["update"] == "amlog_commits"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_redaction_that_comes_too_late_leaves_nothing_in_a_deleted_run(
+    kind: str, server: MongoServer | GivenServer, database: str, commits: Collection[Document], other: Store
+) -> None:
+    if isinstance(server, GivenServer):
+        pytest.skip("a proxy stands before a server of this machine")
+    await other.append_events("agent", "run", *notes("a", 3))
+    with TcpProxy(server.port) as proxy:
+        async with opened(kind, server.uri(database, port=proxy.port)) as redactor:
+            with HeldRequest(proxy, _masks_a_commit) as masking:
+                redacting = asyncio.create_task(redactor.redact_events("agent", "run", [2], reason="too late"))
+                await passing(masking.happened.is_set)
+                await other.delete_run("agent", "run")
+            await redacting
+            assert b"too late" not in b"".join(bson.encode(document) for document in commits.find())
+            assert (await redactor.append_events("agent", "run", *notes("a", 3))).inserted == 3
+            await _is_the_same_for_all(redactor, other, ["a0", "a1", "a2"], 7)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
@@ -235,7 +236,8 @@ def _program() -> str:
 def _write(url: str, pause: float, seen: _Seen, *, kill_after: int | None = None) -> _Written:
     """Run a writer process to its end, or until it has acknowledged ``kill_after`` events."""
     process = subprocess.Popen(  # noqa: S603  # our own module, by a list of arguments
-        [sys.executable, "-m", "agent_memory_log.cli.demo_writer", url, str(pause)],
+        [sys.executable, "-m", "agent_memory_log.cli.demo_writer", str(pause)],
+        env={**os.environ, "AMLOG_STORE": url},  # it may hold a password, and arguments are there for all to see
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         start_new_session=True,  # Ctrl-C is for this process, which then ends the writer

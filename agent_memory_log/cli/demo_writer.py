@@ -1,4 +1,6 @@
-"""The process that the demo kills: ``python -m agent_memory_log.cli.demo_writer URL PAUSE``, not for people.
+"""The process that the demo kills: ``python -m agent_memory_log.cli.demo_writer PAUSE``, not for people.
+
+The URL of the store comes in ``AMLOG_STORE``: arguments can be read by every user of the machine.
 
 Appends every event of the samples by itself and prints a line once the store has acknowledged it: where it is, and
 whether it was new. It neither knows nor asks what an earlier writer did.
@@ -43,6 +45,6 @@ def main(url: str, pause: float) -> None:
 
 if __name__ == "__main__":
     try:
-        main(sys.argv[1], float(sys.argv[2]))
+        main(os.environ["AMLOG_STORE"], float(sys.argv[1]))
     except BrokenPipeError:
         sys.exit(1)  # whoever started this has gone, and nobody is to hear of it

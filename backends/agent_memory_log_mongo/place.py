@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import threading
-import time
 import weakref
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_json
+from agent_memory_log_mongo.contention import Contention
 from agent_memory_log_mongo.documents import Document, Head
 from agent_memory_log_mongo.settings import Settings
 
 _MOST_KNOWN_RUNS = 10_000
-
-_CONTESTED_SECONDS = 0.25
-_SHARE_THAT_GIVES_WAY = 0.35
-"""For how long after it was refused a writer looks before some of its appends to the run, and before how many of them.
-
-Whoever won last need not look, and would win again and again: one round trip against two. Were all to look, each append
-would cost two: the share is between the throughput of the one and the fairness of the other.
-"""
 
 _Lock = TypeVar("_Lock")
 
@@ -40,6 +31,7 @@ class Place:
     def __init__(self, settings: Settings) -> None:
         prefix = settings.collection_prefix
         self.settings = settings
+        self.contention = Contention()
         self.commits = f"{prefix}commits"
         self.runs = f"{prefix}runs"
         self.info = f"{prefix}info"
@@ -47,25 +39,9 @@ class Place:
         # A majority acknowledges what it has in its journals, unless a replica set is configured otherwise.
         self.concern: Document = {"w": settings.write_concern, "j": settings.journal}
         self._heads: dict[bytes, Head] = {}
-        self._contested: dict[bytes, float] = {}
         self._ceilings: dict[bytes, int] = {}
         # What a run was created with does not change while it lives: as JSON, so that each reader gets a copy.
         self._metas: dict[tuple[bytes, int], bytes] = {}
-
-    def gives_way(self, key: bytes) -> bool:
-        """Whether an append is to look first, since another writer was at this run a moment ago."""
-        until = self._contested.get(key)
-        if until is None:
-            return False
-        if time.monotonic() >= until:
-            self._contested.pop(key, None)
-            return False
-        return random.random() < _SHARE_THAT_GIVES_WAY  # noqa: S311  # not for secrets
-
-    def contest(self, key: bytes) -> None:
-        """Note that another writer was faster."""
-        _make_room(self._contested)
-        self._contested[key] = time.monotonic() + _CONTESTED_SECONDS
 
     def known(self, key: bytes) -> Head | None:
         """The newest commit of a run that this handle has seen, if it remembers."""

@@ -23,7 +23,6 @@ _T = TypeVar("_T")
 CODEC: CodecOptions[Document] = CodecOptions(tz_aware=False)
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.25
-_BREATH = 0.001
 _LONGEST_WAIT_OF_A_FOLLOWER = 5.0
 """After how many seconds a follower whose server is away looks whether its handle was closed."""
 
@@ -78,9 +77,9 @@ class Clock:
         self._pauses += longest < _LONGEST_PAUSE
         return min(random.uniform(0, longest), self.left())  # noqa: S311  # not for secrets
 
-    def breathe(self) -> float:
-        """How long to wait after another writer was faster, in seconds."""
-        return min(random.uniform(0, _BREATH), self.left())  # noqa: S311  # not for secrets
+    def part(self, seconds: float) -> float:
+        """How long to wait for others, in seconds: some part of ``seconds``, so that they do not meet again."""
+        return min(random.uniform(0, seconds), self.left())  # noqa: S311  # not for secrets
 
     def lasts(self, check: Callable[[], object] | None = None) -> None:
         """From now on there is no end but what ``check``, called before each attempt and each pause, raises."""
@@ -139,7 +138,7 @@ def carry_out_sync(request: Request, database: SyncDatabase, clock: Clock) -> ob
         if request.once:
             return Failed()
     if isinstance(request, Pause):
-        time.sleep(clock.breathe())
+        time.sleep(clock.part(request.seconds))
     return None
 
 
@@ -169,7 +168,7 @@ async def carry_out_async(request: Request, database: AsyncDatabase, clock: Cloc
         if request.once:
             return Failed()
     if isinstance(request, Pause):
-        await asyncio.sleep(clock.breathe())
+        await asyncio.sleep(clock.part(request.seconds))
     return None
 
 

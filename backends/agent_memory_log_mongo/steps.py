@@ -35,7 +35,9 @@ class Command(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pause(msgspec.Struct, frozen=True, gc=False):
-    """Wait for a moment that grows with each pause, up to the operation's time; answered with None."""
+    """Wait for some part of ``seconds``, up to the operation's time; answered with None."""
+
+    seconds: float = 0.001
 
 
 class News(msgspec.Struct, frozen=True, gc=False):

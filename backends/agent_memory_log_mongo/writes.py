@@ -80,12 +80,12 @@ class _Appending:
         wanted, run = self._wanted, self._run
         new: Sequence[Prepared] = wanted.batch if len(wanted.batch) == 1 else new_in_batch(wanted.batch, {})
         head = self._place.known(run.key)
-        if self._place.gives_way(run.key) or (
-            head is not None and (not self._is_expected(head) or head.is_empty or _is_over(head))
-        ):
+        rest = self._place.contention.rest(run.key)
+        if rest:
+            yield Pause(rest)
+        if rest is not None or (head is not None and (not self._is_expected(head) or head.is_empty or _is_over(head))):
             # What is remembered may be old, the run deleted and created anew since, and of that life nothing be left.
             head = None
-        refused = 0
         refused_behind: Head | None = None
         while True:
             if head is None:
@@ -104,10 +104,9 @@ class _Appending:
             done = yield from self._insert(head, new)
             if done is not None:
                 return done
-            refused += 1
-            self._place.contest(run.key)
-            if refused > 1 and not self._unknown:
-                yield Pause()
+            rest = self._place.contention.refused(run.key)
+            if not self._unknown:
+                yield Pause(rest)
             refused_behind, head = head, None
 
     def _is_expected(self, head: Head) -> bool:
@@ -142,6 +141,7 @@ class _Appending:
             behind, place=head.next_place, version=behind.version + len(new), count=len(new)
         )
         place.remember(run.key, after)
+        place.contention.stored(run.key)
         if contested:
             yield from mend(place, run, after, meta)
         return placed(behind.version, wanted.batch, new, self._stored)

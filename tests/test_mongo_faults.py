@@ -14,13 +14,13 @@ from typing import TypeVar
 import pytest
 from pymongo.errors import OperationFailure, PyMongoError, WriteConcernError
 
-from agent_memory_log import Store, StoreUnavailable, VersionConflict, open_store
+from agent_memory_log import Expires, Store, StoreUnavailable, VersionConflict, open_store
 from tests.mongo_cancelling import cancel_at
 from tests.mongo_failpoints import fail_command
 from tests.mongo_followers import passing
 from tests.mongo_kinds import KINDS, opened
 from tests.mongo_messages import Request, When, command
-from tests.mongo_operations import OPERATIONS, Operation, about, log, named, note, notes, state
+from tests.mongo_operations import FAR_OFF, OPERATIONS, Operation, about, log, named, note, notes, state
 from tests.mongo_ports import HOST
 from tests.mongo_server import USER, MongoServer
 from tests.tcp_proxy import Fault, TcpProxy
@@ -355,6 +355,22 @@ async def test_a_server_that_does_nothing_at_all(tmp_path: Path) -> None:
         server.thaw()
         for store in stores:
             assert (await store.append_events("agent", "run", note("b"))).version == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_time_of_a_call_is_that_of_each_run_that_expires(kind: str, server: MongoServer) -> None:
+    """All of them together take longer, as they do where there are many."""
+    name = f"expiring_{kind}"
+    async with opened(kind, server.uri(name), timeout=3) as store:
+        assert isinstance(store, Expires)
+        for number in range(4):
+            await store.append_events("agent", f"run-{number}", note("a"), meta={"expires_at": FAR_OFF})
+        with server.client() as client:
+            for collection in ("amlog_runs", "amlog_commits"):
+                client[name][collection].update_many({}, {"$set": {"end": 0}})
+        with fail_command(server, "insert", block_ms=1000):
+            assert (await store.expire_runs()).runs == 4
+        assert (await store.expire_runs(dry_run=True)).runs == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, cast
 
@@ -18,12 +18,14 @@ from agent_memory_log import (
     AgentMemoryLogError,
     AssistantMessage,
     Bounds,
+    DecodeError,
     Event,
     EventData,
     JsonValue,
     PlannerNote,
     RetryHint,
     Snapshot,
+    StoreCorrupt,
     SyncStore,
     Thinking,
     ToolCall,
@@ -31,6 +33,7 @@ from agent_memory_log import (
     ToolTelemetry,
     UnknownPayload,
     UserMessage,
+    VersionConflict,
     new_event,
     open_sync_store,
     register_payload,
@@ -241,6 +244,54 @@ def test_a_deletion_leaves_seqs_and_nothing_else(
     assert [event.seq for event in _back(uri, run).log] == [7]
     newest = _commits(database, run)[-1]
     assert {name: newest[name] for name in "svngb"} == {"s": 8, "v": 7, "n": 1, "g": 1, "b": 6}
+
+
+DAMAGE: dict[str, Document] = {
+    "no n": {"$unset": {"n": 1}},
+    "n text": {"$set": {"n": "2"}},
+    "no v": {"$unset": {"v": 1}},
+    "v a fraction": {"$set": {"v": 2.5}},
+    "no events": {"$unset": {"events": 1}},
+    "events text": {"$set": {"events": "ab"}},
+    "events null": {"$set": {"events": [None, None]}},
+    "no id": {"$unset": {"events.0.id": 1}},
+    "an id that is none": {"$set": {"events.0.id": 5}},
+    "a type that is none": {"$set": {"events.0.type": 5}},
+    "labels that are none": {"$set": {"events.0.labels": 5}},
+    "g text": {"$set": {"g": "x"}},
+    "a meta that is none": {"$set": {"meta": 5}},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+@pytest.mark.parametrize("newest", [True, False], ids=["the newest", "an older one"])
+def test_a_commit_that_was_damaged_is_an_error_that_says_so(
+    store: SyncStore, database: Database[Document], uri: str, run: str, damage: Document, newest: bool
+) -> None:
+    store.append_events("agent", run, _note(event_id="a"), _note(event_id="b"), meta={"k": 1})
+    if not newest:
+        store.append_events("agent", run, _note(event_id="c"))
+    database["amlog_commits"].update_one({"run": run, "s": 1}, damage)
+    calls: list[Callable[[SyncStore], object]] = [
+        lambda handle: handle.load_run("agent", run),
+        lambda handle: handle.load_run("agent", run, limit=2),
+        lambda handle: handle.load_run("agent", run, types=["planner_note"]),
+        lambda handle: handle.load_run("agent", run, types=["tool_call", "planner_note"]),
+        lambda handle: handle.append_events("agent", run, _note(event_id="b"), expected_version=7),
+        lambda handle: handle.redact_events("agent", run, [1]),
+        lambda handle: next(handle.follow("agent", run)),
+    ]
+    failed = 0
+    for call in calls:
+        with open_sync_store(f"{uri}?timeoutMS=5000") as handle:
+            try:
+                call(handle)
+            except (DecodeError, StoreCorrupt, VersionConflict) as error:
+                assert run in str(error)  # noqa: PT017  # some of the calls need nothing of what is damaged
+                failed += 1
+    assert failed
+    database["amlog_commits"].delete_many({"run": run})
+    database["amlog_runs"].delete_many({"run": run})
 
 
 def test_a_redaction_takes_the_content_from_the_collection(

@@ -17,13 +17,16 @@ from agent_memory_log import (
     AssistantMessage,
     Event,
     EventTooLarge,
+    InvalidArgument,
     JsonValue,
     PlannerNote,
     Redacted,
     Redaction,
     SyncStore,
+    ToolCall,
     ToolResult,
     UserMessage,
+    VersionConflict,
     new_event,
     open_sync_store,
 )
@@ -35,6 +38,7 @@ from tests.mongo_server import GivenServer, MongoServer
 Document = dict[str, Any]
 
 MIB = 1024 * 1024
+END: dict[str, JsonValue] = {"expires_at": "9999-01-01T00:00:00Z"}
 
 
 class Heard(CommandListener):
@@ -165,6 +169,32 @@ def test_an_event_of_just_under_the_default_limit(uri: str, run: str) -> None:
         assert loaded.data == large.data
 
 
+# A run.
+
+
+@pytest.mark.parametrize("first_seq", [2**53 - 1, 2**62, 2**63, 2**70])
+def test_a_seq_beyond_the_last_is_refused(uri: str, run: str, first_seq: int) -> None:
+    """The largest that JSON and queries in JavaScript hold exactly is the last."""
+    with _listening(uri) as (store, heard):
+        with pytest.raises(InvalidArgument, match=r"the last seq is 9,007,199,254,740,991"):
+            store.append_events("agent", run, _note(), _note(), first_seq=first_seq)
+        assert not {"insert", "update"} & set(heard.names)
+        assert store.append_events("agent", run, _note(), first_seq=2**53 - 2, meta=END).version == 2**53 - 2
+        assert store.append_events("agent", run, _note()).version == 2**53 - 1
+        with pytest.raises(InvalidArgument, match="last seq"):
+            store.append_events("agent", run, _note())
+    _nothing_of(uri, f"{run} beyond")
+
+
+def test_a_meta_that_leaves_no_room_for_the_runs_document_is_refused(uri: str, run: str) -> None:
+    """A document that is larger than MongoDB holds, or becomes so in a list of runs, would hide all other runs."""
+    with _listening(uri) as (store, heard):
+        with pytest.raises(EventTooLarge, match="meta has"):
+            store.append_events("agent", run, _note("", "e"), meta={"x": "x" * (MAX_DOCUMENT_BYTES - 16 * 1024)})
+        assert not {"insert", "update"} & set(heard.names)
+    _nothing_of(uri, run)
+
+
 # One document.
 
 
@@ -242,6 +272,19 @@ def test_json_that_grows_in_bson_is_measured_in_bson(uri: str, run: str) -> None
     assert error.size > MAX_DOCUMENT_BYTES > 2 * 1_450_000
 
 
+def test_more_ids_than_a_command_holds_are_looked_up(uri: str, run: str) -> None:
+    events = [_note("", f"{number:0>512}") for number in range(5)]
+    many = [_note("", f"{number:0>512}") for number in range(33_000)]
+    with _listening(uri) as (store, heard):
+        store.append_events("agent", run, *events)
+        heard.names.clear()
+        with pytest.raises(VersionConflict):
+            store.append_events("agent", run, *many, expected_version=1)
+        assert heard.names.count("find") > 2
+        assert store.append_events("agent", run, *reversed(events), expected_version=1).inserted == 0
+    assert _refused_once(uri, f"{run} beyond", many, {}).limit == MAX_DOCUMENT_BYTES
+
+
 # Redactions.
 
 
@@ -267,6 +310,43 @@ def test_a_reason_that_does_not_fit_is_refused_and_nothing_is_redacted(uri: str,
         assert [type(event.data) for event in log] == [Redacted, Redacted] + 5 * [PlannerNote] + [Redaction, Redaction]
         assert isinstance(log[0].data, Redacted)
         assert log[0].data.reason == "fits"
+
+
+def _sizes(uri: str, run: str) -> list[int]:
+    """The sizes of a run's commits."""
+    with MongoClient[Document](uri) as client:
+        found = client.get_default_database()["amlog_commits"].find({"run": run}).sort("s", 1)
+        return [len(bson.encode(commit)) for commit in found]
+
+
+def test_a_redaction_needs_room_for_what_finds_it(uri: str, run: str) -> None:
+    """A tool call is found by no index; what stands in its place is, and takes room for that."""
+    call = new_event(ToolCall(tool_call_id="c", tool_name="n", payload_json="1"), event_id="e-1")
+    with _listening(uri) as (store, heard):
+        store.append_events("agent", f"{run} tried", call)
+        store.redact_events("agent", f"{run} tried", [1], reason="r")
+        room = MAX_DOCUMENT_BYTES - _sizes(uri, f"{run} tried")[0] + len("r tried")
+        store.append_events("agent", run, call)
+        heard.names.clear()
+        with pytest.raises(EventTooLarge, match="shorter reason"):
+            store.redact_events("agent", run, [1], reason="r" * (room + 1))
+        assert not {"insert", "update"} & set(heard.names)
+        assert store.load_run("agent", run).version == 1
+
+
+def test_a_marker_that_does_not_fit_is_refused_and_nothing_is_redacted(uri: str, run: str) -> None:
+    with _listening(uri) as (store, heard):
+        for one in (run, f"{run} tried"):
+            for number in range(20):
+                store.append_events("agent", one, _note("n", f"e-{number:02}"))
+        store.redact_events("agent", f"{run} tried", range(1, 21), reason="r")
+        *masks, marker = _sizes(uri, f"{run} tried")
+        assert max(masks) + len(" tried") < marker
+        heard.names.clear()
+        with pytest.raises(EventTooLarge, match="marker that names 20 events"):
+            store.redact_events("agent", run, range(1, 21), reason="r" * (MAX_DOCUMENT_BYTES - max(masks)))
+        assert not {"insert", "update"} & set(heard.names)
+        assert store.load_run("agent", run).version == 20
 
 
 # Replies.

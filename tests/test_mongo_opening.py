@@ -27,7 +27,15 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
-from agent_memory_log_mongo import SCHEMA_VERSION, MongoStore, Settings, SyncMongoStore, WeakerPromises
+from agent_memory_log_mongo import (
+    SCHEMA_VERSION,
+    MongoStore,
+    OriginalStore,
+    Settings,
+    SyncMongoStore,
+    SyncOriginalStore,
+    WeakerPromises,
+)
 from agent_memory_log_mongo.schema import COMMIT_INDEXES, RUN_INDEXES
 from tests.mongo_ports import HOST, port_of
 from tests.mongo_server import MongoServer, with_database
@@ -463,6 +471,15 @@ async def test_what_cannot_be_is_refused_before_any_connection(listening: tuple[
         ({"timeout_seconds": 0}, "timeout"),
         ({"timeout_seconds": -1.0}, "timeout"),
         ({"timeout_seconds": float("nan")}, "timeout"),
+        ({"timeout_seconds": float("inf")}, "timeout"),
+        ({"timeout_seconds": 2_147_484}, "timeout"),
+        ({"timeout_seconds": "5"}, "timeout"),
+        ({"timeout_seconds": None}, "timeout"),
+        ({"write_concern": 1.5}, "write concern"),
+        ({"write_concern": ["majority"]}, "write concern"),
+        ({"journal": "false"}, "journal"),
+        ({"read_concern": None}, "read concern"),
+        ({"max_event_bytes": "1"}, "max_event_bytes"),
         ({"max_event_bytes": 0}, "max_event_bytes"),
         ({"max_event_bytes": 16 * 1024 * 1024 + 1}, "max_event_bytes"),
     ],
@@ -474,6 +491,33 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], said: str) -
 
 
 # Clients that were handed in.
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "a$b", "a.b", None, 5], ids=repr)
+async def test_what_is_no_name_of_a_database_is_refused(mongo_uri: str, name: Any) -> None:
+    async with AsyncMongoClient[Document](mongo_uri) as client:
+        for kind in (MongoStore, OriginalStore):
+            with pytest.raises(InvalidArgument, match="no name of a database") as caught:
+                await kind.open(client, name)
+            assert caught.value.__cause__ is not None
+    with MongoClient[Document](mongo_uri) as sync_client:
+        for sync_kind in (SyncMongoStore, SyncOriginalStore):
+            with pytest.raises(InvalidArgument, match="no name of a database"):
+                sync_kind(sync_client, name)
+
+
+async def test_a_client_of_the_other_kind_is_refused(mongo_uri: str, mongo_database: str) -> None:
+    wrong: Any
+    async with AsyncMongoClient[Document](mongo_uri) as wrong:
+        for sync_kind in (SyncMongoStore, SyncOriginalStore):
+            with pytest.raises(
+                InvalidArgument, match=f"{sync_kind.__name__} takes pymongo's MongoClient, found a Async"
+            ):
+                sync_kind(wrong, mongo_database)
+    with MongoClient[Document](mongo_uri) as wrong:
+        for kind in (MongoStore, OriginalStore):
+            with pytest.raises(InvalidArgument, match="takes pymongo's AsyncMongoClient, or Motor's"):
+                await kind.open(wrong, mongo_database)
 
 
 async def test_settings_go_with_any_client(mongo_uri: str, mongo_database: str) -> None:

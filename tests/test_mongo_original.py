@@ -233,6 +233,7 @@ async def test_values_of_bson_are_as_the_original_writes_them_in_json(store: Sto
     events = [
         {"type": "user_message", "timestamp": TIME, "data": {"structured": held}},
         {"type": "ours.own", "timestamp": TIME, "data": {**held, "raw": b"\xff\0"}},
+        {"type": "user_message", "timestamp": TIME, "data": {"structured": b"\xff\0"}},
         {
             "type": "tool_call",
             "timestamp": TIME,
@@ -243,11 +244,12 @@ async def test_values_of_bson_are_as_the_original_writes_them_in_json(store: Sto
     ]
     collection.insert_one(run_document("r", events, meta=held))
     snapshot = await store.load_run("a", "r")
-    message, own, call, thought, odd = (event.data for event in snapshot.log)
+    message, own, whole, call, thought, odd = (event.data for event in snapshot.log)
     assert isinstance(message, UserMessage)
     assert message.structured == plain
     assert isinstance(own, UnknownPayload)
     assert own.data == {**plain, "raw": "/wA="}
+    assert whole == UserMessage(structured="/wA=")
     assert call == ToolCall("t", "n", payload_json='{"q":1}')
     assert thought == Thinking(redacted=b"\xff\0")
     assert isinstance(odd, ToolCall)

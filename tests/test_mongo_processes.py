@@ -16,18 +16,25 @@ from typing import Any
 
 import bson
 import pytest
+from pymongo import MongoClient
 from pymongo.collection import Collection
+from pymongo.database import Database
+from pymongo.errors import AutoReconnect
 
 from agent_memory_log import (
     CursorOutOfRange,
     Event,
+    InvalidEvent,
     Redacted,
+    Redaction,
     RunDeleted,
     Store,
     VersionConflict,
+    new_event,
     open_store,
     open_sync_store,
 )
+from agent_memory_log_mongo import SyncMongoStore
 from tests import processes
 from tests.mongo_followers import Follower, passing
 from tests.mongo_held import HeldRequest
@@ -316,6 +323,17 @@ async def test_a_handle_that_remembers_a_deleted_run(kind: str, uri: str, other:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+async def test_a_marker_for_a_run_that_was_deleted_is_refused_at_once(kind: str, uri: str, other: Store) -> None:
+    async with opened(kind, uri) as store:
+        await store.append_events("agent", "run", *notes("a", 3))
+        await store.redact_events("agent", "run", [1])
+        await other.delete_run("agent", "run")
+        with pytest.raises(InvalidEvent, match="event 1 is not a redacted one"):
+            await store.append_events("agent", "run", new_event(Redaction(seqs=(1,), reason="")))
+        assert (await other.load_run("agent", "run")).version == 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_handle_that_remembers_less_than_there_is(kind: str, uri: str, other: Store) -> None:
     async with opened(kind, uri) as store:
         for number in range(5):
@@ -421,6 +439,79 @@ async def test_who_created_a_run_may_have_died_before_its_document_said_so(
         assert (await other.list_runs()).runs == ()
         await other.append_events("agent", "run", note("c"), meta={"by": "the next"})
         await _has_meta(reader, {"by": "the next"})
+
+
+async def test_a_document_that_another_announced_is_mended_though_the_reply_is_lost(
+    server: MongoServer | GivenServer, database: str, commits: Collection[Document], runs: Collection[Document]
+) -> None:
+    if isinstance(server, GivenServer):
+        pytest.skip("a proxy stands before a server of this machine")
+    ends = {"by": "the winner", "expires_at": "2999-01-01T00:00:00Z"}
+    with TcpProxy(server.port) as proxy:
+        async with open_store(server.uri(database, port=proxy.port)) as store:
+            await store.append_events("agent", "run", note("a"), meta={"by": "the dead"})
+            commits.delete_many({})
+        async with open_store(server.uri(database, port=proxy.port)) as store:
+            fault = proxy.drop_reply(command("insert"))
+            assert (await store.append_events("agent", "run", note("b"), meta=ends)).version == 1
+            assert fault.happened.is_set()
+    (document,) = runs.find()
+    assert document["meta"] == ends
+    assert "end" in document, "or nobody would know, when the server has removed its commits, that it was there"
+
+
+async def test_a_run_that_is_deleted_while_it_is_listed_is_left_out(
+    server: MongoServer | GivenServer, database: str, runs: Collection[Document], other: Store
+) -> None:
+    if isinstance(server, GivenServer):
+        pytest.skip("a proxy stands before a server of this machine")
+    await other.append_events("agent", "run", note("a"))
+    await other.append_events("agent", "stays", note("a"))
+    runs.update_one({"run": "run"}, {"$inc": {"c": -1}})  # as if its creator had died before its document said so
+    with TcpProxy(server.port) as proxy:
+        async with open_store(server.uri(database, port=proxy.port)) as store:
+            looking = HeldRequest(proxy, command("find"))
+            listing = asyncio.create_task(store.list_runs())
+            await passing(looking.happened.is_set)
+            await other.delete_run("agent", "run")
+            looking.release()
+            assert [run.run for run in (await listing).runs] == ["stays"]
+
+
+class _LateDatabase(Database[Document]):
+    """A database that is sent the first marker only with the next, and whose sender does not know that."""
+
+    late: Document | None = None
+    sent = 0
+
+    def command(  # type: ignore[override]  # of its overloads, this form alone is called
+        self, command: Any, *arguments: Any, **options: Any
+    ) -> Document:
+        if "insert" in command:
+            _LateDatabase.sent += 1
+            if _LateDatabase.sent == 1:
+                _LateDatabase.late = command
+                raise AutoReconnect("the connection is gone")
+            if _LateDatabase.late is not None:
+                super().command(_LateDatabase.late, *arguments, **options)
+                _LateDatabase.late = None
+        return super().command(command, *arguments, **options)
+
+
+class _LateClient(MongoClient[Document]):
+    def __getitem__(self, name: str) -> Database[Document]:
+        return _LateDatabase(self, name)
+
+
+async def test_a_marker_that_arrives_late_is_the_only_one(uri: str, other: Store) -> None:
+    await other.append_events("agent", "run", *notes("a", 3))
+    with _LateClient(uri) as client, SyncMongoStore(client, client.get_default_database().name) as store:
+        result = store.redact_events("agent", "run", [2], reason="asked")
+    assert _LateDatabase.sent == 2
+    assert (result.version, result.inserted) == (4, 1)
+    log = (await other.load_run("agent", "run")).log
+    assert [type(event.data).__name__ for event in log] == ["PlannerNote", "Redacted", "PlannerNote", "Redaction"]
+    assert log[3].event_id == result.events[0].event_id
 
 
 def _updates_a_runs_document(request: Request) -> bool:

@@ -38,6 +38,7 @@ from agent_memory_log.conformance.ends import FAR_ENDS, until_expired
 from agent_memory_log.events import format_timestamp
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log_mongo import SyncMongoStore
+from agent_memory_log_mongo.listing import FIRST_CEILING
 from agent_memory_log_mongo.removal import REMOVAL_DELAY_SECONDS
 from tests.mongo_server import GivenServer, MongoServer
 
@@ -344,6 +345,22 @@ async def test_a_run_that_ends_again_and_again_never_goes_back(
         _remove(database, "run")
         assert (await store.expire_runs()).runs == 1
     assert (await store.append_events("agent", "run", _note())).version > version
+
+
+async def test_numbers_of_a_run_that_ends_every_day_do_not_run_away(
+    mongo_uri: str, store: Store, database: Database[Document]
+) -> None:
+    """Each life of a few events skips some numbers; were they doubled each time, the last would soon be reached."""
+    assert isinstance(store, Expires)
+    lives = 12
+    for _ in range(lives):
+        async with open_store(mongo_uri) as writer:
+            await writer.append_events("agent", "run", _note(), meta=FAR)
+            await writer.append_events("agent", "run", *_notes(3))
+        _move_end(database, "run")
+        _remove(database, "run")
+        assert (await store.expire_runs()).runs == 1
+    assert (await store.load_run("agent", "run")).version <= lives * 2 * FIRST_CEILING
 
 
 async def test_expiring_goes_on_past_runs_that_are_gone(

@@ -26,16 +26,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC
 from typing import Any, cast
 
+import bson
 import msgspec
 from bson.int64 import Int64
 from bson.objectid import ObjectId
 
 from agent_memory_log.backend import Prepared
-from agent_memory_log.errors import DecodeError
+from agent_memory_log.errors import DecodeError, EventTooLarge
 from agent_memory_log.events import Event, from_microseconds, redacted_form
 from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_json
 from agent_memory_log.payloads import Redacted, Redaction, UnknownPayload
 from agent_memory_log.registry import decode_map, verbatim_key
+from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
 
 Document = dict[str, Any]
 """A document as the driver takes and gives it; what is read from one is checked as it is read."""
@@ -167,6 +169,32 @@ def commit_document(
     return document
 
 
+def encode_commit(document: Document, what: str, instead: str) -> bytes:
+    """A commit as BSON. Raises ``EventTooLarge``, naming ``what`` it is and what to do ``instead``."""
+    encoded = bson.encode(document)
+    if len(encoded) > MAX_DOCUMENT_BYTES:
+        raise EventTooLarge(
+            f"{what} has {len(encoded):,} bytes with what goes with them; MongoDB holds {MAX_DOCUMENT_BYTES:,} in a "
+            f"document: {instead}",
+            size=len(encoded),
+            limit=MAX_DOCUMENT_BYTES,
+        )
+    return encoded
+
+
+def checked(documents: list[Document], where: str) -> list[Document]:
+    """Commits with their events, as they were found, which others may have changed. Raises ``DecodeError``."""
+    for document in documents:
+        try:
+            is_sound = isinstance(document["v"] - document["n"] - document["s"] - document.get("g", 0), int)
+            is_sound = is_sound and type(document["events"]) is list
+        except (KeyError, TypeError) as error:
+            raise DecodeError(f"{where}: a commit is not as this library writes it: {error!r}") from error
+        if not is_sound:
+            raise DecodeError(f"{where}: a commit is not as this library writes it: its numbers or its events are none")
+    return documents
+
+
 def tombstone_document(run: Run, commit_id: ObjectId, head: Head) -> Document:
     """The commit that marks the deletion of a run at ``head``."""
     return {
@@ -260,6 +288,8 @@ def decode_event(document: Document, seq: int) -> Event:
     for name, value in data.items():
         if type(value) is not str:
             data[name] = _plain(value)
+    if type(event_type) is not str or type(document["id"]) is not str or type(labels or {}) is not dict:
+        raise TypeError("its id, type or labels are not as this library writes them")
     stamp = document["timestamp"]
     return Event(
         event_type,
@@ -303,11 +333,13 @@ def decode_events(
         seq = document["v"] - document["n"]
         for one in document["events"]:
             seq += 1
-            if seq <= after or (wanted is not None and one.get("type") not in wanted):
+            if seq <= after:
                 continue
             if upper is not None and seq > upper:
                 break
             try:
+                if wanted is not None and one.get("type") not in wanted:
+                    continue
                 events.append(decode_event(one, int(seq)))
             except Exception as error:  # a registered payload may raise anything of its own
                 raise DecodeError(f"{where}: event {seq} cannot be read: {error}") from error

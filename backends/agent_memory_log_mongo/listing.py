@@ -19,7 +19,7 @@ from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.store import RunInfo, RunPage
 from agent_memory_log_mongo.documents import HEAD_FIELDS, Document, Head, Run, head_of, meta_fields, meta_of
 from agent_memory_log_mongo.place import Place
-from agent_memory_log_mongo.reads import meta_at, undisturbed
+from agent_memory_log_mongo.reads import Interfered, meta_at
 from agent_memory_log_mongo.steps import Steps, ask, find, update
 
 FIRST_CEILING = 1024
@@ -39,7 +39,7 @@ def announce(place: Place, run: Run, head: Head, meta: Mapping[str, JsonValue], 
     ``head`` is the empty run. Whether another document is there already: of a writer who is creating the run too, who
     tried to, or whose run was deleted and not yet taken from the list.
     """
-    ceiling = max(FIRST_CEILING, 2 * (head.version + count))
+    ceiling = _ceiling(head.version + count, head.base)
     where = {"_id": run.key, "order": None}
     change = _change(_fields(run, head, meta), ceiling)
     reply = yield from update(place.runs, where, change, place.concern, upsert=True, hint=_BY_ID)
@@ -56,7 +56,7 @@ def announce(place: Place, run: Run, head: Head, meta: Mapping[str, JsonValue], 
 def mend(place: Place, run: Run, head: Head, meta: Mapping[str, JsonValue]) -> Steps[None]:
     """Put what the run was really created with into its document, which another writer had announced."""
     where = {"_id": run.key, "g": {"$lte": head.deletions}}
-    ceiling = max(FIRST_CEILING, 2 * head.version)
+    ceiling = _ceiling(head.version, head.base)
     change = _change(_fields(run, head, meta), ceiling)
     yield from update(place.runs, where, change, place.concern, hint=_BY_ID)
 
@@ -91,17 +91,26 @@ def unlist(place: Place, run: Run, deletions: int) -> Steps[None]:
     yield from update(place.runs, where, change, place.concern, hint=_BY_ID)
 
 
-def raise_ceiling(place: Place, run: Run, version: int) -> Steps[None]:
+def _ceiling(version: int, base: int) -> int:
+    """The ceiling for a run at ``version`` whose life began behind ``base``: room for as many events as it holds.
+
+    A run that ends again and again goes on from its ceiling: were that twice its version, it would soon be too large.
+    """
+    return base + max(FIRST_CEILING, 2 * (version - base))
+
+
+def raise_ceiling(place: Place, run: Run, version: int, base: int) -> Steps[None]:
     """See to it that the run's document has a number no smaller than ``version``, for when its commits are removed.
 
-    It is doubled each time, so that an append seldom pays for it.
+    ``base`` is the version behind which the run's life began. Its room is doubled each time, so that an append seldom
+    pays for it.
     """
     known = place.ceiling(run.key)
     if known is None:
         found = yield from find(place.runs, {"_id": run.key}, place.level, limit=1, fields={"ceiling": 1})
         known = int(found[0].get("ceiling", 0)) if found else 0
     if version > known:
-        known = 2 * version
+        known = _ceiling(version, base)
         yield from update(place.runs, {"_id": run.key}, {"$max": {"ceiling": known}}, place.concern)
     place.remember_ceiling(run.key, known)
 
@@ -176,7 +185,10 @@ def _info(place: Place, document: Document, head: Head | None) -> Steps[RunInfo 
         # Of two writers who created the run at once, the other's document may stand, the one who won having died.
         meta = meta_of(document, run.name) if document["c"] == head.created else None
         if meta is None:
-            meta = yield from undisturbed(lambda: meta_at(place, run, head))
+            try:
+                meta = yield from meta_at(place, run, head)
+            except Interfered:
+                return None  # it was deleted since its newest commit was found
         created = from_microseconds(head.created)
     except (KeyError, TypeError, OverflowError) as error:
         raise DecodeError(f"a run's document cannot be read: {error!r}") from error

@@ -27,6 +27,7 @@ from agent_memory_log_mongo.run import (
     SyncDatabase,
     carry_out_async,
     carry_out_sync,
+    database_of,
     run_async,
     run_sync,
 )
@@ -84,7 +85,9 @@ class OriginalStore(AsyncHandle):
         super().__init__()
         self._client = client
         self._owns_client = owns_client
-        self._database = _AsyncBytes(cast("AsyncDatabase", client[database]))
+        self._database = _AsyncBytes(
+            cast("AsyncDatabase", database_of(client, database, "OriginalStore", is_sync=False))
+        )
         self._source = reads.Source(collection, settings.read_concern)
         self._seconds = settings.timeout_seconds
         self._name = f"MongoDB database {database}"
@@ -223,7 +226,9 @@ class SyncOriginalStore(SyncHandle):
         settings = settings or Settings()
         self._client = client
         self._owns_client = owns_client
-        self._database = _SyncBytes(cast("SyncDatabase", client[database]))
+        self._database = _SyncBytes(
+            cast("SyncDatabase", database_of(client, database, "SyncOriginalStore", is_sync=True))
+        )
         self._source = reads.Source(collection, settings.read_concern)
         self._seconds = settings.timeout_seconds
         self._name = f"MongoDB database {database}"

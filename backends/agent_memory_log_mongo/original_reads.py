@@ -115,11 +115,13 @@ def _event(item: object, run: str, seq: int, wanted: frozenset[str] | None) -> E
     found = BSON(item.raw).decode(_VALUES)
     data = found.get("data")
     if isinstance(data, dict):
-        # A known payload's own fields may be bytes: base64 of some, JSON text of others. Its reader knows which.
+        # A known payload's own fields may be bytes: base64 of some, JSON text of others. Its reader knows which; but
+        # ``structured`` holds any value.
         raw = found.get("type") in payload_types()
         fields = cast("dict[str, object]", data)
         found["data"] = {
-            name: value if raw and isinstance(value, bytes) else _plain(value) for name, value in fields.items()
+            name: value if raw and name != "structured" and isinstance(value, bytes) else _plain(value)
+            for name, value in fields.items()
         }
     event = Event.from_map(found)
     return msgspec.structs.replace(event, event_id=derived_event_id(_KIND, run, seq), seq=seq)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from agent_memory_log.backend import check_expiry, now_microseconds
 from agent_memory_log.errors import CursorOutOfRange, RunDeleted, StoreCorrupt
@@ -22,6 +22,7 @@ from agent_memory_log_mongo.documents import (
     Document,
     Head,
     Run,
+    checked,
     decode_events,
     head_of,
     is_sought,
@@ -35,6 +36,7 @@ _T = TypeVar("_T")
 
 _REDACTION = EventType.REDACTION.value
 _FOLLOW_EVENTS = 64
+_IDS_AT_ONCE = 2_000
 _CHUNK = 512
 """How many events a filtered read with a limit walks at a time."""
 
@@ -167,7 +169,8 @@ def _commits(place: Place, run: Run, head: Head, after: int, upper: int) -> Step
     documents = yield from _range(place, run, after + head.deletions + 1, upper + head.deletions)
     if not documents or documents[0]["v"] - documents[0]["n"] != after:
         # The first event stands inside a commit that begins before it.
-        documents = [*(yield from _last(place, run, 1, after + head.deletions)), *documents]
+        before = yield from _last(place, run, 1, after + head.deletions)
+        documents = [*checked(before, run.name), *documents]
     if not documents:
         raise Interfered
     _check_chain(documents, head, run, documents[0]["s"])
@@ -184,7 +187,7 @@ def _range(place: Place, run: Run, low: int, high: int | None) -> Steps[list[Doc
         more = yield from find(place.commits, {"k": run.key, "s": bounds}, place.level, sort={"s": 1})
         if not more:
             break
-        documents.extend(more)
+        documents.extend(checked(more, run.name))
         low = head_of(more[-1], run.name).next_place
         if high is None:
             # Up to what is the newest now: asking for more until there is none might never end while others append.
@@ -251,7 +254,7 @@ def _sought(place: Place, run: Run, head: Head, after: int, wanted: frozenset[st
             more = yield from find(place.commits, where, place.level, sort={"ts": 1}, hint=SOUGHT_TYPES)
             if not more:
                 break
-            commits.update((document["s"], document) for document in more)
+            commits.update((document["s"], document) for document in checked(more, run.name))
             low = more[-1]["s"] + 1
     # A commit that a deletion emptied is in this index no more.
     if (yield from current_head(place, run)).deletions != head.deletions:
@@ -266,10 +269,12 @@ def meta_at(place: Place, run: Run, head: Head) -> Steps[dict[str, JsonValue]]:
         return {}
     meta = place.meta(run.key, head.deletions)
     if meta is None:
-        found = yield from _last(
-            place, run, 1, head.base + head.deletions + 1, {"meta": 1, "meta_json": 1, "n": 1, "b": 1, "g": 1}
-        )
-        if not found or not found[0]["n"] or found[0].get("g", 0) != head.deletions:
+        fields = {**HEAD_FIELDS, "meta": 1, "meta_json": 1}
+        found = yield from _last(place, run, 1, head.base + head.deletions + 1, fields)
+        if not found:
+            raise Interfered
+        first = head_of(found[0], run.name)
+        if not first.count or first.deletions != head.deletions:
             raise Interfered
         meta = meta_of(found[0], run.name)
         place.remember_meta(run.key, head.deletions, meta)
@@ -291,17 +296,25 @@ def events_at(place: Place, run: Run, head: Head, seqs: Sequence[int]) -> Steps[
 
 def find_ids(place: Place, run: Run, ids: Sequence[str]) -> Steps[list[Document]]:
     """The commits of a run that hold events with these ids."""
-    missing = set(ids)
+    missing: list[str] = sorted(ids)
     documents: list[Document] = []
     while missing:
-        where = {"k": run.key, "events.id": {"$in": sorted(missing)}}
-        more = yield from find(place.commits, where, place.level)
-        found = {one["id"] for document in more for one in document["events"]} & missing
-        if not found:
-            break
+        # As many as a command holds, however long they are.
+        asked = missing[:_IDS_AT_ONCE]
+        where = {"k": run.key, "events.id": {"$in": asked}}
+        more = checked((yield from find(place.commits, where, place.level)), run.name)
+        found: set[object] = {_id_of(one) for document in more for one in document["events"]}
+        if found.isdisjoint(asked):
+            missing = missing[_IDS_AT_ONCE:]
+            continue
         documents.extend(more)
-        missing -= found  # a reply holds 16 MiB at most, and there may be more
+        # A reply holds 16 MiB at most, and there may be more.
+        missing = [event_id for event_id in missing if event_id not in found]
     return documents
+
+
+def _id_of(event: object) -> object:
+    return cast("Document", event).get("id") if isinstance(event, dict) else None
 
 
 def follow(place: Place, run: Run, after: int) -> Steps[None]:

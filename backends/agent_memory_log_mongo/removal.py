@@ -24,6 +24,7 @@ from agent_memory_log_mongo.documents import (
     Head,
     Run,
     commit_document,
+    encode_commit,
     event_document,
     tombstone_document,
     type_key,
@@ -40,7 +41,7 @@ from agent_memory_log_mongo.reads import (
     undisturbed,
 )
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
-from agent_memory_log_mongo.steps import Pause, Steps, find, insert_once, update
+from agent_memory_log_mongo.steps import Onward, Pause, Steps, find, insert_once, update
 
 REMOVAL_DELAY_SECONDS = 24 * 60 * 60
 """How long after a run's end the server begins to remove its commits, one by one."""
@@ -57,14 +58,15 @@ def redact(place: Place, run: Run, seqs: tuple[int, ...], reason: str) -> Steps[
     The marker comes first: should this process die between the two, warm readers have learnt of all that was named, and
     the call, made again, does the rest.
     """
-    planned: _Planned | None = None
+    attempts: dict[str, _Planned] = {}
+    planned: _Planned | None
     while True:
-        if planned is not None:
-            # The last attempt was refused, or nobody knows: then its marker may be there.
-            found = yield from find_ids(place, run, [planned.marker.event_id])
-            if found:
-                seq = int(found[0]["v"])
-                break
+        # Each attempt was refused, or nobody knows: then its marker may be there by now.
+        found = yield from find_ids(place, run, list(attempts))
+        if found:
+            seq = int(found[0]["v"])
+            planned = attempts[found[0]["events"][0]["id"]]
+            break
         head = yield from undisturbed(lambda: current_head(place, run))
         try:
             planned = yield from _plan(place, run, head, seqs, reason)
@@ -73,10 +75,14 @@ def redact(place: Place, run: Run, seqs: tuple[int, ...], reason: str) -> Steps[
             continue
         if planned is None:
             return AppendResult(head.version, 0, ())
-        if head.end is not None:
-            yield from raise_ceiling(place, run, head.version + 1)
         document = commit_document(run, ObjectId(), head.next_place, head, [planned.marker])
-        if (yield from insert_once(place.commits, RawBSONDocument(bson.encode(document)), place.concern)):
+        encoded = encode_commit(
+            document, f"the marker that names {len(seqs)} events", "name fewer at once, or give a shorter reason"
+        )
+        if head.end is not None:
+            yield from raise_ceiling(place, run, head.version + 1, head.base)
+        attempts[planned.marker.event_id] = planned
+        if (yield from insert_once(place.commits, RawBSONDocument(encoded), place.concern)):
             seq = head.version + 1
             place.remember(run.key, msgspec.structs.replace(head, place=head.next_place, version=seq, count=1))
             break
@@ -117,7 +123,9 @@ def _updates(run: Run, commits: Sequence[Document], masks: Sequence[Prepared]) -
         if not masked or commit["s"] in updates:
             continue
         events = [masked.get(number, event) for number, event in enumerate(commit["events"])]
-        size = len(bson.encode({**commit, "events": events}))
+        key = type_key(run.key, "redacted")
+        sought = [*(one for one in commit.get("t", ()) if one != key), key]
+        size = len(bson.encode({**commit, "events": events, "t": sought, "ts": commit["s"]}))
         if size > MAX_DOCUMENT_BYTES:
             raise EventTooLarge(
                 f"{run.name}: with this reason, what was appended together up to event {commit['v']} would have "
@@ -130,7 +138,7 @@ def _updates(run: Run, commits: Sequence[Document], masks: Sequence[Prepared]) -
         fields = {f"events.{number}": event for number, event in masked.items()}
         change: Document = {
             "$set": {**fields, "ts": commit["s"]},
-            "$addToSet": {"t": type_key(run.key, "redacted")},
+            "$addToSet": {"t": key},
         }
         updates[commit["s"]] = (where, change)
     return list(updates.values())
@@ -191,10 +199,11 @@ def empty_deleted(place: Place, run: Run, head: Head) -> Steps[None]:
 
 
 def expire(place: Place, before: int, dry_run: bool) -> Steps[ExpireResult]:
-    """See ``Expires.expire_runs``."""
+    """See ``Expires.expire_runs``. There may be many runs: each deletion, and each look for some, has a call's time."""
     runs = events = 0
     low: Document = {"end": {"$lte": before}}
     while True:
+        yield Onward()
         found, more = yield from runs_with_heads(place, low, {"end": 1, "_id": 1}, RUNS_AT_ONCE)
         for document, head in found:
             # Of those that ended at the same instant, first the rest.
@@ -206,6 +215,7 @@ def expire(place: Place, before: int, dry_run: bool) -> Steps[ExpireResult]:
             run = Run(document["agent"], document["run"], document["_id"])
             held = head.version - head.base if head is not None else 0
             if not dry_run:
+                yield Onward()
                 held = yield from delete(place, run, before)
             runs += 1
             events += held

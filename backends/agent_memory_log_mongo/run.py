@@ -6,17 +6,18 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import pymongo
 from bson.codec_options import CodecOptions
 from bson.errors import BSONError
-from pymongo.errors import PyMongoError, WriteConcernError
+from pymongo import MongoClient
+from pymongo.errors import InvalidName, PyMongoError, WriteConcernError
 
-from agent_memory_log.errors import DecodeError, StoreUnavailable
+from agent_memory_log.errors import DecodeError, InvalidArgument, StoreUnavailable
 from agent_memory_log_mongo.documents import Document
 from agent_memory_log_mongo.failures import is_timeout, passes, translated, write_concern_code
-from agent_memory_log_mongo.steps import Command, Failed, Pause, Request, Steps
+from agent_memory_log_mongo.steps import Command, Failed, Onward, Pause, Request, Steps
 
 _T = TypeVar("_T")
 
@@ -41,6 +42,17 @@ class AsyncDatabase(Protocol):
     def command(self, command: Document, /, *, codec_options: CodecOptions[Document]) -> Awaitable[Document]:
         """Run a command on the primary."""
         ...
+
+
+def database_of(client: object, name: str, kind: str, *, is_sync: bool) -> Any:  # noqa: ANN401  # of any driver
+    """The database ``name`` of a client that was handed in to a ``kind``. Raises ``InvalidArgument``."""
+    if isinstance(client, MongoClient) is not is_sync:
+        wanted = "pymongo's MongoClient" if is_sync else "pymongo's AsyncMongoClient, or Motor's AsyncIOMotorClient"
+        raise InvalidArgument(f"{kind} takes {wanted}, found a {type(client).__name__}")
+    try:
+        return cast("MongoClient[Document]", client)[name]
+    except (InvalidName, TypeError) as error:
+        raise InvalidArgument(f"{name!r} is no name of a database: {error}") from error
 
 
 class Clock:
@@ -80,6 +92,11 @@ class Clock:
     def part(self, seconds: float) -> float:
         """How long to wait for others, in seconds: some part of ``seconds``, so that they do not meet again."""
         return min(random.uniform(0, seconds), self.left())  # noqa: S311  # not for secrets
+
+    def begin_anew(self) -> None:
+        """Have all of the time again."""
+        self._until = None if self._seconds is None else time.monotonic() + self._seconds
+        self._pauses = 0
 
     def lasts(self, check: Callable[[], object] | None = None) -> None:
         """From now on there is no end but what ``check``, called before each attempt and each pause, raises."""
@@ -139,6 +156,8 @@ def carry_out_sync(request: Request, database: SyncDatabase, clock: Clock) -> ob
             return Failed()
     if isinstance(request, Pause):
         time.sleep(clock.part(request.seconds))
+    if isinstance(request, Onward):
+        clock.begin_anew()
     return None
 
 
@@ -169,6 +188,8 @@ async def carry_out_async(request: Request, database: AsyncDatabase, clock: Cloc
             return Failed()
     if isinstance(request, Pause):
         await asyncio.sleep(clock.part(request.seconds))
+    if isinstance(request, Onward):
+        clock.begin_anew()
     return None
 
 

@@ -12,6 +12,9 @@ from agent_memory_log.errors import InvalidArgument
 DEFAULT_PREFIX = "amlog_"
 DEFAULT_TIMEOUT_SECONDS = 30.0
 DEFAULT_MAX_EVENT_BYTES = 12 * 1024 * 1024
+LONGEST_TIMEOUT_SECONDS = 2_147_483
+"""About 25 days: the most that MongoDB takes for ``maxTimeMS``."""
+
 MAX_DOCUMENT_BYTES = 16 * 1024 * 1024
 """The largest document MongoDB holds (``maxBsonObjectSize``)."""
 
@@ -33,7 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     - ``journal``: whether they acknowledge what they have in their journals, on disk (default true), or in memory.
     - ``read_concern``: ``"majority"`` (the default), ``"linearizable"``, or ``"local"`` / ``"available"``, which can
       show what a failover takes back.
-    - ``timeout_seconds``: how long a call may take, waits and retries included (default 30).
+    - ``timeout_seconds``: how long a call may take, waits and retries included (default 30, at most some 25 days).
     - ``max_event_bytes``: the largest event, as encoded (default 12 MiB; MongoDB's own limit is 16 MiB for all that one
       append stores).
 
@@ -52,16 +55,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidArgument(
                 f"collection_prefix must be letters, digits, _ and -, at most 64, found {self.collection_prefix!r}"
             )
-        if not self.write_concern or self.write_concern is True or str(self.write_concern).startswith("-"):
+        concern = self.write_concern
+        if type(concern) not in {str, int} or not concern or str(concern).startswith("-"):
             raise InvalidArgument(
-                f"the write concern must be 'majority' or a number from 1, found {self.write_concern!r}: an append "
+                f"the write concern must be 'majority' or a number from 1, found {concern!r}: an append "
                 "that no server acknowledges can promise nothing"
             )
+        if not isinstance(self.journal, bool):
+            raise InvalidArgument(f"journal must be true or false, found {self.journal!r}")
         if self.read_concern not in _READ_LEVELS:
             raise InvalidArgument(f"the read concern must be {' or '.join(_READ_LEVELS)}, found {self.read_concern!r}")
-        if not self.timeout_seconds > 0:
-            raise InvalidArgument(f"the timeout must be above 0 seconds, found {self.timeout_seconds!r}")
-        if not 0 < self.max_event_bytes <= MAX_DOCUMENT_BYTES:
+        seconds = self.timeout_seconds
+        if type(seconds) not in {int, float} or not 0 < seconds <= LONGEST_TIMEOUT_SECONDS:
+            raise InvalidArgument(
+                f"the timeout must be above 0 and at most {LONGEST_TIMEOUT_SECONDS:,} seconds, found {seconds!r}"
+            )
+        if type(self.max_event_bytes) is not int or not 0 < self.max_event_bytes <= MAX_DOCUMENT_BYTES:
             raise InvalidArgument(
                 f"max_event_bytes must be from 1 to {MAX_DOCUMENT_BYTES:,}, found {self.max_event_bytes!r}"
             )

@@ -62,11 +62,15 @@ class Settled(msgspec.Struct, frozen=True, gc=False):
     """A follower has read the run once: from now on it waits for the server as long as it must."""
 
 
+class Onward(msgspec.Struct, frozen=True, gc=False):
+    """A part of the operation stands by itself and is done: the next has all of a call's time again."""
+
+
 class Failed(msgspec.Struct, frozen=True, gc=False):
     """A command sent ``once`` may or may not have been carried out."""
 
 
-Request = Command | Pause | News | Count | Settled | Event
+Request = Command | Pause | News | Count | Settled | Onward | Event
 Steps = Generator[Request, Any, _T]
 """An operation: yields requests, is sent their answers, returns a ``_T``."""
 

@@ -17,7 +17,7 @@ from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, ExpireResult, RunPage
 from agent_memory_log_mongo import calls
 from agent_memory_log_mongo.place import Place, Queues
-from agent_memory_log_mongo.run import AsyncDatabase, Clock, carry_out_async, run_async
+from agent_memory_log_mongo.run import AsyncDatabase, Clock, carry_out_async, database_of, run_async
 from agent_memory_log_mongo.schema import prepare
 from agent_memory_log_mongo.settings import Settings
 from agent_memory_log_mongo.steps import Count, News, Request, Settled, Steps
@@ -47,12 +47,13 @@ class MongoStore(AsyncHandle):
         self._client = client
         self._owns_client = owns_client
         self._place = Place(settings)
-        self._database = cast("AsyncDatabase", client[database])
+        opened = database_of(client, database, "MongoStore", is_sync=False)
+        self._database = cast("AsyncDatabase", opened)
         self._name = f"MongoDB database {database}"
         self._queues = Queues(asyncio.Lock)
         self._signals = Signals()
         self._closing: asyncio.Future[None] | None = None
-        collection = cast("AsyncCollection", client[database][self._place.commits])
+        collection = cast("AsyncCollection", opened[self._place.commits])
         self._watcher = TaskWatcher(collection, self._signals)
 
     @classmethod
@@ -61,7 +62,8 @@ class MongoStore(AsyncHandle):
     ) -> Self:
         """Open the store in ``database``; the client stays the caller's unless ``owns_client``.
 
-        Raises ``StoreUnavailable``, ``SchemaTooNew``.
+        Raises ``InvalidArgument`` for a client of another kind or what is no name of a database, ``StoreUnavailable``,
+        ``SchemaTooNew``.
         """
         store = cls(client, database, settings or Settings(), owns_client=owns_client)
         try:
@@ -174,7 +176,7 @@ class MongoStore(AsyncHandle):
         self._signals.notify(key)
 
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        """See ``Expires.expire_runs``."""
+        """See ``Expires.expire_runs``. The timeout is that of each run's removal, and of each look for more."""
         instant = check_before(before)
         result = await self._run(calls.expire(self._place, instant, dry_run))
         self._signals.notify_all()

@@ -17,7 +17,7 @@ from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, ExpireResult, RunPage
 from agent_memory_log_mongo import calls
 from agent_memory_log_mongo.place import Place, Queues
-from agent_memory_log_mongo.run import Clock, SyncDatabase, carry_out_sync, run_sync
+from agent_memory_log_mongo.run import Clock, SyncDatabase, carry_out_sync, database_of, run_sync
 from agent_memory_log_mongo.schema import prepare
 from agent_memory_log_mongo.settings import Settings
 from agent_memory_log_mongo.steps import Count, News, Request, Settled, Steps
@@ -34,7 +34,8 @@ class SyncMongoStore(SyncHandle):
     ) -> None:
         """Open the store in ``database``; the client stays the caller's unless ``owns_client``.
 
-        Raises ``StoreUnavailable``, ``SchemaTooNew``.
+        Raises ``InvalidArgument`` for a client of another kind or what is no name of a database, ``StoreUnavailable``,
+        ``SchemaTooNew``.
         """
         super().__init__()
         settings = settings or Settings()
@@ -42,11 +43,12 @@ class SyncMongoStore(SyncHandle):
         self._client = client
         self._owns_client = owns_client
         self._place = Place(settings)
-        self._database = cast("SyncDatabase", client[database])
+        opened = database_of(client, database, "SyncMongoStore", is_sync=True)
+        self._database = cast("SyncDatabase", opened)
         self._name = f"MongoDB database {database}"
         self._queues = Queues(threading.Lock)
         self._signals = Signals()
-        collection = cast("SyncCollection", client[database][self._place.commits])
+        collection = cast("SyncCollection", opened[self._place.commits])
         self._watcher = ThreadWatcher(collection, self._signals)
         self._run(prepare(self._place))
 
@@ -146,7 +148,7 @@ class SyncMongoStore(SyncHandle):
         self._signals.notify(key)
 
     def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        """See ``Expires.expire_runs``."""
+        """See ``Expires.expire_runs``. The timeout is that of each run's removal, and of each look for more."""
         instant = check_before(before)
         result = self._run(calls.expire(self._place, instant, dry_run))
         self._signals.notify_all()

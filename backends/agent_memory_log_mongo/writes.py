@@ -24,18 +24,24 @@ from agent_memory_log.backend import (
     now_microseconds,
     placed,
 )
-from agent_memory_log.errors import EventTooLarge
+from agent_memory_log.errors import EventTooLarge, InvalidArgument
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.payloads import Redaction
 from agent_memory_log.store import AppendResult
-from agent_memory_log_mongo.documents import Head, Run, commit_document, decode_events
+from agent_memory_log_mongo.documents import Head, Run, commit_document, decode_events, encode_commit, meta_fields
 from agent_memory_log_mongo.listing import announce, mend, raise_ceiling
 from agent_memory_log_mongo.place import Place
-from agent_memory_log_mongo.reads import current_head, events_at, find_ids, latest_head, undisturbed
+from agent_memory_log_mongo.reads import Interfered, current_head, events_at, find_ids, latest_head, undisturbed
 from agent_memory_log_mongo.removal import empty_deleted
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
 from agent_memory_log_mongo.steps import Pause, Steps, insert_once
+
+LAST_SEQ = 2**53 - 1
+"""The largest seq: what JSON, and queries in JavaScript, hold exactly."""
+
+_MAX_META_BYTES = MAX_DOCUMENT_BYTES - 16 * 1024
+"""The largest meta: beside it, the run's document holds the ids, and in a list of runs the newest commit's numbers."""
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
@@ -49,11 +55,15 @@ class Append(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Attempt(msgspec.Struct, frozen=True, gc=False):
-    """An insert whose outcome may come to light later: behind which version, of what, and what was stored before."""
+    """An insert whose outcome may come to light later: behind which version, of what, and what was stored before.
+
+    ``contested`` is the run as it created it, where another writer's document of it stands.
+    """
 
     start: int
     new: Sequence[Prepared]
     stored: Mapping[str, Event]
+    contested: Head | None
 
 
 def append(place: Place, wanted: Append) -> Steps[AppendResult]:
@@ -120,26 +130,33 @@ class _Appending:
             start = head.version if wanted.first_seq is None else wanted.first_seq - 1
             end, now = expiry_of(meta), now_microseconds()
             check_expiry(run.agent, run.run, end, now)
+            _check_meta_size(run, meta)
             behind = Head(head.place, start, head.deletions, start, now, end)
+        if behind.version + len(new) > LAST_SEQ:
+            raise InvalidArgument(
+                f"{run.name} would be at version {behind.version + len(new):,}; the last seq is {LAST_SEQ:,}"
+            )
         if any(type(event.data) is Redaction for event in new):
-            yield from self._check_markers(head, new, behind.version)
+            try:
+                yield from self._check_markers(head, new, behind.version)
+            except Interfered:
+                return None  # what is remembered was deleted since, and looking for it again would never end
         commit_id = ObjectId()
         document = commit_document(run, commit_id, head.next_place, behind, new, meta if creating else None)
-        encoded = bson.encode(document)
-        _check_size(encoded, new)
+        encoded = encode_commit(document, f"the append of {len(new)} events", "append it in parts")
         contested = False
         if creating:
             contested = yield from announce(place, run, behind, meta, len(new))
         elif behind.end is not None:
-            yield from raise_ceiling(place, run, behind.version + len(new))
+            yield from raise_ceiling(place, run, behind.version + len(new), behind.base)
         stored = yield from insert_once(place.commits, RawBSONDocument(encoded), place.concern)
-        if stored is None:
-            self._unknown[commit_id] = _Attempt(behind.version, new, self._stored)
-        if not stored:
-            return None
         after = msgspec.structs.replace(
             behind, place=head.next_place, version=behind.version + len(new), count=len(new)
         )
+        if stored is None:
+            self._unknown[commit_id] = _Attempt(behind.version, new, self._stored, after if contested else None)
+        if not stored:
+            return None
         place.remember(run.key, after)
         place.contention.stored(run.key)
         if contested:
@@ -158,6 +175,8 @@ class _Appending:
         for document in documents:
             attempt = self._unknown.get(document["_id"])
             if attempt is not None:
+                if attempt.contested is not None:
+                    yield from mend(self._place, run, attempt.contested, wanted.meta or {})
                 return placed(attempt.start, wanted.batch, attempt.new, attempt.stored)
             if document["v"] > head.base:
                 events = decode_events([document], run.name, 0)
@@ -166,19 +185,17 @@ class _Appending:
 
     def _check_markers(self, head: Head, new: Sequence[Prepared], start: int) -> Steps[None]:
         named = [seq for event in new if isinstance(event.data, Redaction) for seq in event.data.seqs]
-        found = yield from undisturbed(lambda: events_at(self._place, self._run, head, named))
+        found = yield from events_at(self._place, self._run, head, named)
         check_markers(new, start, {seq: event for seq, (event, _) in found.items()}.get)
+
+
+def _check_meta_size(run: Run, meta: Mapping[str, JsonValue]) -> None:
+    size = len(bson.encode(meta_fields(meta)))
+    if size > _MAX_META_BYTES:
+        raise EventTooLarge(
+            f"{run.name}: meta has {size:,} bytes; the limit is {_MAX_META_BYTES:,}", size=size, limit=_MAX_META_BYTES
+        )
 
 
 def _is_over(head: Head) -> bool:
     return head.end is not None and head.end <= now_microseconds()
-
-
-def _check_size(encoded: bytes, new: Sequence[Prepared]) -> None:
-    if len(encoded) > MAX_DOCUMENT_BYTES:
-        raise EventTooLarge(
-            f"the append has {len(encoded):,} bytes in {len(new)} events with what goes with them; MongoDB holds "
-            f"{MAX_DOCUMENT_BYTES:,} in a document: append it in parts",
-            size=len(encoded),
-            limit=MAX_DOCUMENT_BYTES,
-        )

@@ -34,7 +34,6 @@ from tests.mongo_held import HeldRequest
 from tests.mongo_kinds import KINDS, opened
 from tests.mongo_messages import Request, command
 from tests.mongo_server import MongoServer
-from tests.mongo_sockets import LEFT_SOCKETS, collect_left_sockets
 from tests.tcp_proxy import TcpProxy
 from tests.waiting import PATIENCE, store_threads
 
@@ -42,15 +41,6 @@ SHORT = 2
 """Seconds that a call may take where it is meant to run out of them."""
 LONG = 20
 """Seconds in which what may take four on an idle machine must be done."""
-
-
-pytestmark = pytest.mark.filterwarnings(LEFT_SOCKETS)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _collect_what_drivers_leave() -> Generator[None]:
-    yield
-    collect_left_sockets()
 
 
 @pytest.fixture(scope="module")

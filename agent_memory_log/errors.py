@@ -14,7 +14,9 @@
     ├── StoreUnavailable      the file, disk or server behind the store refused
     │   └── StoreCorrupt      what is there is damaged, or is not a store of ours
     ├── StoreClosed           a handle that was closed, inherited by a fork, or is used from another event loop
-    └── SchemaTooNew          the data was written by a newer release than this one
+    ├── SchemaTooNew          the data was written by a newer release than this one
+    ├── ReplayDivergence      an agent that is replayed does not do what was recorded
+    └── ToolFailed            a replayed tool's recorded result is an error
 
 Each class has a stable ``code`` to match on in logs and across processes. A driver's exception is always chained as
 ``__cause__``. Errors survive pickling, so they cross process boundaries whole.
@@ -159,3 +161,33 @@ class SchemaTooNew(AgentMemoryLogError):
         super().__init__(message)
         self.found = found
         self.known = known
+
+
+class ReplayDivergence(AgentMemoryLogError):
+    """An agent that is replayed does not do what was recorded; the message has both sides.
+
+    ``reason`` is a stable name: ``other_tool``, ``other_arguments``, ``other_order``, ``unexpected_call``,
+    ``missing_call``, ``unexpected_turn``, ``missing_turn``, ``other_messages``, ``no_result``. ``seq`` is the event of
+    the recording that it is about, None where there is none.
+    """
+
+    code = "replay_divergence"
+
+    def __init__(self, message: str, *, reason: str, seq: int | None) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.seq = seq
+
+
+class ToolFailed(AgentMemoryLogError):
+    """A replayed tool's recorded result is an error; the message is the one that was recorded.
+
+    ``tool_name`` and ``tool_call_id`` are those of the call.
+    """
+
+    code = "tool_failed"
+
+    def __init__(self, message: str, *, tool_name: str, tool_call_id: str) -> None:
+        super().__init__(message)
+        self.tool_name = tool_name
+        self.tool_call_id = tool_call_id

@@ -38,9 +38,10 @@ class EventType(enum.StrEnum):
     ANNOTATION = "annotation"
     REDACTED = "redacted"
     REDACTION = "redaction"
+    MODEL_REQUEST = "model_request"
 
 
-RESERVED_TYPES = frozenset({"model_request", "injected_context", "compaction", "checkpoint"})
+RESERVED_TYPES = frozenset({"injected_context", "compaction", "checkpoint"})
 """Types kept for later parts of this library; ``register_payload`` refuses them."""
 
 
@@ -262,6 +263,7 @@ class Thinking(EventData, frozen=True):
     - ``redacted``: the bytes of a block the provider encrypted; base64 text in the map.
     - ``content_index``: the block's place in its message, from 0; *always*.
     - ``final``: whether the block is complete; *always*.
+    - ``structured``: what the provider sent that has no field here, keyed by provider.
     """
 
     event_type = EventType.THINKING.value
@@ -272,6 +274,30 @@ class Thinking(EventData, frozen=True):
     # A default factory keeps msgspec from leaving these two out when they are zero.
     content_index: Int64 = msgspec.field(default_factory=int)
     final: bool = msgspec.field(default_factory=bool)
+    structured: JsonValue = None
+
+
+class ModelRequest(EventData, frozen=True):
+    """What a model was asked with, beside the conversation: signed thinking is bound to it, and a replay must know it.
+
+    ``agent_memory_log.transcript.model_request`` makes one, and stores system prompt and tools only when they changed.
+
+    - ``provider``: the name of the provider's transcripts, as ``anthropic``; ``model``: the model's name; *always*.
+    - ``system``, ``tools``: system prompt and tool definitions as they were sent; None where there are none, or where
+      an earlier request of the run has the same.
+    - ``system_hash``, ``tools_hash``: fingerprints of the two; ``""`` where there are none.
+    - ``parameters``: the other arguments, as ``{"thinking": {"type": "adaptive"}}`` (None: not recorded).
+    """
+
+    event_type = EventType.MODEL_REQUEST.value
+
+    provider: str
+    model: str
+    system: JsonValue = None
+    system_hash: str = ""
+    tools: JsonValue = None
+    tools_hash: str = ""
+    parameters: Mapping[str, JsonValue] | None = None
 
 
 class Annotation(EventData, frozen=True):

@@ -21,6 +21,7 @@ from agent_memory_log.payloads import (
     Annotation,
     AssistantMessage,
     EventData,
+    ModelRequest,
     PlannerNote,
     Redacted,
     Redaction,
@@ -367,5 +368,6 @@ for _builtin in (
     Annotation,
     Redacted,
     Redaction,
+    ModelRequest,
 ):
     register_payload(_builtin)

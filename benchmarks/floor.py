@@ -67,9 +67,15 @@ def append_batches(connection: sqlite3.Connection, batch: list[Row], size: int) 
 
 def load(connection: sqlite3.Connection, count: int) -> list[FloorEvent]:
     """The first ``count`` rows with payload, id and timestamp decoded into a struct."""
-    found = connection.execute(
-        "SELECT seq, event_id, type, timestamp, data FROM events WHERE seq <= ? ORDER BY seq", (count,)
-    ).fetchall()
+    return decode(
+        connection.execute(
+            "SELECT seq, event_id, type, timestamp, data FROM events WHERE seq <= ? ORDER BY seq", (count,)
+        ).fetchall()
+    )
+
+
+def decode(found: list[Row]) -> list[FloorEvent]:
+    """Rows with payload, id and timestamp decoded into a struct."""
     decoders = _decoders
     return [
         FloorEvent(seq, event_id, _EPOCH + timedelta(0, 0, microseconds), decoders[kind](data))

@@ -30,12 +30,14 @@ CODES = {
     "EventTooLarge": "event_too_large",
     "InvalidArgument": "invalid_argument",
     "InvalidEvent": "invalid_event",
+    "ReplayDivergence": "replay_divergence",
     "RunDeleted": "run_deleted",
     "RunExpired": "run_expired",
     "SchemaTooNew": "schema_too_new",
     "StoreClosed": "store_closed",
     "StoreCorrupt": "store_corrupt",
     "StoreUnavailable": "store_unavailable",
+    "ToolFailed": "tool_failed",
     "VersionConflict": "version_conflict",
 }
 """The codes that have been published: others match on them."""
@@ -45,6 +47,8 @@ EXAMPLES: list[AgentMemoryLogError] = [
     errors.VersionConflict("m", expected=1, actual=2),
     errors.EventConflict("m", event_id="e", seq=3),
     errors.EventTooLarge("m", size=4, limit=5),
+    errors.ReplayDivergence("m", reason="other_tool", seq=3),
+    errors.ToolFailed("m", tool_name="t", tool_call_id="c"),
     errors.SchemaTooNew("m", found=6, known=7),
     *(kind("m") for kind in ALL if "__init__" not in vars(kind)),
 ]

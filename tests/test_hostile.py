@@ -103,7 +103,15 @@ _FIELDS: list[tuple[type[EventData], str]] = [
     if kind.__module__ == "agent_memory_log.payloads"  # other tests register payloads of their own
     for name in kind.__struct_fields__
 ]
-_REQUIRED: dict[str, Any] = {"tool_call_id": "tc", "tool_name": "t", "note": "n", "original_type": "x", "seqs": (1,)}
+_REQUIRED: dict[str, Any] = {
+    "tool_call_id": "tc",
+    "tool_name": "t",
+    "note": "n",
+    "original_type": "x",
+    "seqs": (1,),
+    "provider": "p",
+    "model": "m",
+}
 
 
 def _with(kind: type[EventData], name: str, value: object) -> EventData:

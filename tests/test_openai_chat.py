@@ -1,31 +1,26 @@
-"""OpenAI Chat messages to events and back: nothing of a message may be lost, whatever it holds."""
+"""Chat Completions: which events messages come to, what runs come to, each rule and its repair, and files of them."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from agent_memory_log import (
     Annotation,
     AssistantMessage,
     DecodeError,
-    Event,
     EventConflict,
     EventData,
     EventTooLarge,
-    InvalidArgument,
     InvalidEvent,
     JsonValue,
     PlannerNote,
     Reader,
-    Redacted,
     Snapshot,
     SystemMessage,
     Thinking,
@@ -34,275 +29,31 @@ from agent_memory_log import (
     UnknownPayload,
     UserMessage,
     decode_event,
-    new_event,
     open_store,
 )
 from agent_memory_log.jsonvalue import encode_canonical
 from agent_memory_log.samples import sample_lines
-from agent_memory_log.transcript import build, import_transcript, parse, provider_names, read_chat_lines
+from agent_memory_log.transcript import (
+    Transcript,
+    build,
+    import_transcript,
+    parse,
+    provider_names,
+    read_chat_lines,
+    repair,
+    validate,
+)
+from agent_memory_log.transcript.openai_chat import rules as rules_module
+from agent_memory_log.transcript.repairing import INTERRUPTED
 from agent_memory_log.transcript.residual import difference
+from tests.transcripts import Message, assert_exact, run_of, snapshot_of
+from tests.transcripts_openai_chat import ASSISTANT, CASE, CHAT, USER, call, calls, tool
 
-CHAT = "openai-chat"
 TAU = Path(__file__).resolve().parents[2] / "shared" / "data" / "tau_airline_train.jsonl"
 
-Message = dict[str, Any]
 
-
-def snapshot_of(events: list[Event]) -> Snapshot:
-    return Snapshot("agent", "run", events, version=len(events))
-
-
-def live(*payloads: EventData) -> list[dict[str, JsonValue]]:
-    return build(snapshot_of([new_event(payload) for payload in payloads]), CHAT)
-
-
-def assert_exact(messages: Sequence[Mapping[str, JsonValue]]) -> list[Event]:
-    before = copy.deepcopy(messages)
-    events = parse(messages, CHAT)
-    rebuilt = build(snapshot_of(events), CHAT)
-    assert encode_canonical(rebuilt) == encode_canonical(messages)
-    assert messages == before
-    for event in events:
-        assert Event.from_map(event.to_map()) == event
-    assert len({event.event_id for event in events}) == len(events)
-    return events
-
-
-def call(call_id: str = "c1", name: str = "orders_get", arguments: str = '{"id": 7}') -> Message:
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-def calls(*tool_calls: object, **fields: object) -> Message:
-    return {"role": "assistant", "content": None, "tool_calls": list(tool_calls), **fields}
-
-
-def tool(content: object = "ok", call_id: str = "c1", **fields: object) -> Message:
-    return {"role": "tool", "tool_call_id": call_id, "content": content, **fields}
-
-
-USER: Message = {"role": "user", "content": "Hi"}
-ASSISTANT: Message = {"role": "assistant", "content": "Hello"}
-
-ODD_VALUES: list[Any] = [0, 1.0, False, True, None, "x", {}, {"a": 1}, [], [[]], ["x", None], 10**40]
-
-ODD_TEXTS = ["", " ", "\n\t", "\u00a0", "null", "{}", "[]", "[1, 2]", "plain", '{ "a" : 1.0 }', "{broken"]
-
-ODD: dict[str, list[Message]] = {
-    "nothing at all": [],
-    "an empty message": [{}],
-    "no role": [{"content": "x"}, USER],
-    "an unknown role": [{"role": "critic", "content": "x", "score": 1}, ASSISTANT, {"role": 5}, {"role": None}],
-    "a developer": [{"role": "developer", "content": "Be brief."}],
-    "names": [{**USER, "name": "ann"}, {**ASSISTANT, "name": "bot"}, {"role": "system", "content": "x", "name": "n"}],
-    "null content": [{"role": role, "content": None} for role in ("user", "assistant", "system", "tool")],
-    "no content": [{"role": role} for role in ("user", "assistant", "system", "tool", "function")],
-    "content that is no text": [
-        {"role": role, "content": value}
-        for role in ("user", "assistant", "system", "tool")
-        for value in ODD_VALUES
-    ],
-    "parts": [
-        {
-            "role": role,
-            "content": [
-                {"type": "text", "text": "one"},
-                {"type": "image_url", "image_url": {"url": "u"}},
-                {"type": "text", "text": 3},
-            ],
-        }
-        for role in ("user", "assistant", "system", "developer")
-    ],
-    "empty text": [{"role": role, "content": ""} for role in ("user", "assistant", "system", "tool")],
-    "content and calls": [calls(call(), content="Let me look."), tool()],
-    "empty content and calls": [calls(call(), content=""), tool()],
-    "no content and calls": [{"role": "assistant", "tool_calls": [call()]}],
-    "parts and calls": [calls(call(), content=[{"type": "text", "text": "x"}])],
-    "parallel calls": [calls(call("a"), call("b"), call("c")), tool("1", "b"), tool("2", "a"), tool("3", "c")],
-    "one id twice in a message": [calls(call("a", "f"), call("a", "g")), tool("1", "a"), tool("2", "a")],
-    "one id again and again": [calls(call()), tool(), calls(call()), tool(), calls(call()), tool()],
-    "calls after calls": [calls(call("a")), calls(call("b")), calls(call("c"), content="x"), calls(call("d"))],
-    "assistant after assistant": [ASSISTANT, ASSISTANT, calls(call()), ASSISTANT],
-    "text, then calls in the next message": [ASSISTANT, calls(call())],
-    "text, then calls with content in the next": [ASSISTANT, calls(call(), content="x"), calls(call())],
-    "an unknown message between": [ASSISTANT, {"role": "x"}, calls(call())],
-    "tool_calls null": [{**ASSISTANT, "tool_calls": None}, calls(call())],
-    "tool_calls empty": [{**ASSISTANT, "tool_calls": []}, {"role": "assistant", "content": None, "tool_calls": []}],
-    "tool_calls not a list": [{**ASSISTANT, "tool_calls": value} for value in ODD_VALUES],
-    "tool_calls of no maps": [calls(None), calls(call(), 3), calls([call()]), calls("x", content="y")],
-    "a call that is empty": [calls({}), calls({}, {})],
-    "a call without id": [calls({"type": "function", "function": {"name": "f", "arguments": "{}"}}), tool(call_id="")],
-    "a call without function": [calls({"id": "c1", "type": "function"}), tool()],
-    "a call without type": [calls({"id": "c1", "function": {"name": "f", "arguments": "{}"}})],
-    "a call whose function is odd": [calls({"id": "c", "type": "function", "function": f}) for f in ODD_VALUES],
-    "a call with more fields": [
-        calls({**call(), "index": 0, "function": {"name": "f", "arguments": "", "strict": True}}),
-    ],
-    "a call with an odd id and name": [
-        calls({"id": None, "type": "function", "function": {"name": None, "arguments": None}}),
-        calls({"id": 7, "type": "function", "function": {"name": 7, "arguments": {"b": 1, "a": 1.0}}}),
-    ],
-    "arguments": [
-        calls(call(arguments=text)) for text in ODD_TEXTS
-    ],
-    "a custom call": [calls({"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}), tool()],
-    "tool contents": [
-        tool(content) for content in ODD_TEXTS
-    ],
-    "tool content in parts": [tool([{"type": "text", "text": "x"}]), tool([]), tool([{"type": "text", "text": " "}])],
-    "a tool message with more fields": [tool(name="f", is_error=True, cache_control={"type": "ephemeral"})],
-    "a tool message with an odd id": [tool(call_id=None), tool(call_id=3), {"role": "tool", "content": "x"}],  # type: ignore[arg-type]  # odd on purpose
-    "a refusal": [{"role": "assistant", "content": None, "refusal": "No."}, {**ASSISTANT, "refusal": None}],
-    "a refusal beside calls": [calls(call(), refusal="No."), calls(call(), refusal=None, audio=None, annotations=[])],
-    "audio and annotations": [
-        {"role": "assistant", "content": None, "audio": {"id": "audio_1"}},
-        {**ASSISTANT, "annotations": [{"type": "url_citation", "url_citation": {"start_index": 0}}]},
-    ],
-    "a legacy call": [
-        {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
-        {"role": "function", "name": "f", "content": "1"},
-        {"role": "assistant", "content": "x", "function_call": {"name": "f", "arguments": ""}},
-        {"role": "assistant", "content": None, "function_call": {"name": "g", "arguments": "{}"}},
-    ],
-    "odd legacy calls": [
-        {"role": "assistant", "content": None, "function_call": value} for value in ODD_VALUES
-    ],
-    "both kinds of call": [
-        calls(call(), function_call={"name": "f", "arguments": "{}"}),
-        calls(call(), function_call=None),
-    ],
-    "keys that residuals use": [
-        {**USER, "fields": {"content": 1}, "without": ["role"], "openai-chat": {"fields": {}}},
-        calls({**call(), "message": {}, "function_call": True, "fields": {}}),
-    ],
-    "keys that are odd": [{**USER, "": 1, "$set": {"a.b": None}, "a.b": "\0", "🧾": "𐀀"}],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("messages", ODD.values(), ids=ODD.keys())
-def test_what_is_odd_comes_back(messages: list[Message]) -> None:
-    assert_exact(messages)
-    for message in messages:
-        assert_exact([message])
-        assert_exact([ASSISTANT, message, calls(call())])
-
-
-# A busy machine is no finding.
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.sampled_from(["", " ", "text", "null", "{}", "assistant", "function", "custom", "a"])
-    | st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["type", "text", "x"]), inner),
-    max_leaves=6,
-)
-
-
-def maps(known: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Message]:
-    """Maps of some of these keys, each with what belongs there or with anything."""
-    return st.fixed_dictionaries({}, optional={key: value | json_values for key, value in known.items()})
-
-
-texts = st.sampled_from(["", " ", "Hi", '{"a": 1}', "null", "[]", "a\nb"])
-ids = st.sampled_from(["", "c1", "c2"])
-functions = maps({"name": texts, "arguments": texts, "strict": st.booleans()})
-odd_calls = maps(
-    {
-        "id": ids,
-        "type": st.sampled_from(["function", "custom"]),
-        "function": functions,
-        "custom": maps({"name": texts, "input": texts}),
-        "index": st.integers(),
-    }
-)
-odd_messages = maps(
-    {
-        "role": st.sampled_from(["system", "developer", "user", "assistant", "tool", "function", "critic"]),
-        "content": texts | st.none() | st.lists(maps({"type": st.just("text"), "text": texts}), max_size=2),
-        "tool_calls": st.lists(odd_calls, max_size=3) | st.none(),
-        "tool_call_id": ids,
-        "function_call": functions | st.none(),
-        "name": texts,
-        "refusal": texts | st.none(),
-        "openai-chat": json_values,
-    }
-)
-good_calls = st.builds(call, ids, st.sampled_from(["f", "g"]), texts)
-good_messages: st.SearchStrategy[Message] = st.one_of(
-    st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant"]), "content": texts}),
-    st.fixed_dictionaries(
-        {
-            "role": st.just("assistant"),
-            "content": texts | st.none(),
-            "tool_calls": st.lists(good_calls, min_size=1, max_size=3),
-        }
-    ),
-    st.builds(tool, texts, ids),
-)
-
-
-@unhurried
-@given(st.lists(good_messages, max_size=12))
-def test_any_conversation_comes_back(messages: list[Message]) -> None:
-    assert_exact(messages)
-
-
-@unhurried
-@given(st.lists(odd_messages | good_messages, max_size=6))
-def test_any_maps_come_back(messages: list[Message]) -> None:
-    assert_exact(messages)
-
-
-@unhurried
-@given(st.lists(odd_messages | good_messages, max_size=4))
-async def test_any_maps_come_back_from_a_store(messages: list[Message]) -> None:
-    async with open_store("memory:") as store:
-        first = await import_transcript(store, "a", "r", messages, CHAT)
-        again = await import_transcript(store, "a", "r", messages, CHAT)
-        assert (again.version, again.inserted, again.events) == (first.version, 0, first.events)
-        rebuilt = build(await store.load_run("a", "r"), CHAT)
-    assert encode_canonical(rebuilt) == encode_canonical(messages)
-
-
-@unhurried
-@given(st.lists(odd_messages | good_messages, max_size=6), st.data())
-def test_a_longer_conversation_begins_with_the_same_events(messages: list[Message], data: st.DataObject) -> None:
-    end = data.draw(st.integers(0, len(messages)))
-    whole, prefix = parse(messages, CHAT, source="run"), parse(messages[:end], CHAT, source="run")
-    assert [(e.event_id, e.type, e.data, e.labels) for e in prefix] == [
-        (e.event_id, e.type, e.data, e.labels) for e in whole[: len(prefix)]
-    ]
-
-
-anything = st.one_of(
-    st.builds(UserMessage, texts, json_values),
-    st.builds(ToolCall, ids, texts, ids, texts, structured=json_values),
-    st.builds(ToolResult, ids, texts, ids, texts, server_data=st.just('"secret"'), structured=json_values),
-    *(
-        st.builds(kind, texts, structured=st.fixed_dictionaries({CHAT: maps({
-            "fields": st.dictionaries(texts, json_values), "without": st.lists(texts | st.just("role")),
-            "message": maps({"fields": st.dictionaries(texts, json_values)}), "function_call": st.just(True),
-        })}))
-        for kind in (UserMessage, AssistantMessage, SystemMessage)
-    ),
-    st.builds(ToolCall, ids, texts, ids, texts, structured=st.fixed_dictionaries({CHAT: maps({
-        "fields": st.dictionaries(texts, json_values), "message": maps({"without": st.lists(st.just("role"))}),
-        "function_call": st.just(True),
-    })})),
-    st.builds(Redacted, st.sampled_from(["user_message", "tool_call", "thinking", "assistant_message"])),
-    st.builds(Thinking, texts),
-)  # fmt: skip
-
-
-@unhurried
-@given(st.lists(anything, max_size=8))
-def test_no_run_is_beyond_building(payloads: list[EventData]) -> None:
-    rebuilt = live(*payloads)
-    assert b"secret" not in encode_canonical(rebuilt)
-    assert all(isinstance(message, dict) for message in rebuilt)
+def live(*payloads: EventData) -> Transcript:
+    return build(run_of(*payloads), CHAT)
 
 
 def test_the_sample_comes_back() -> None:
@@ -310,7 +61,7 @@ def test_the_sample_comes_back() -> None:
     assert len(runs) == 5
     for line in runs:
         assert line.run
-        assert_exact(line.messages)
+        assert_exact(line.messages, CHAT)
 
 
 @pytest.mark.skipif(not TAU.exists(), reason="the tau-bench runs are not part of the project")
@@ -320,10 +71,9 @@ def test_a_hundred_real_runs_come_back() -> None:
     assert (len(runs), sum(len(line.messages) for line in runs)) == (100, 2686)
     reused = 0
     for line in runs:
-        events = assert_exact(line.messages)
-        reader = Reader(
-            Snapshot("a", "r", [_at(event, seq) for seq, event in enumerate(events, 1)], version=len(events))
-        )
+        snapshot = snapshot_of(assert_exact(line.messages, CHAT))
+        assert_valid_everywhere(snapshot)
+        reader = Reader(snapshot)
         ids = [decode_event(event, ToolCall).tool_call_id for event in reader.tool_calls()]
         reused += len(set(ids)) < len(ids)
         for result in reader.filter_by_type("tool_result"):
@@ -333,8 +83,12 @@ def test_a_hundred_real_runs_come_back() -> None:
     assert reused == 25
 
 
-def _at(event: Event, seq: int) -> Event:
-    return Event(event.type, event.timestamp, event.data, event.labels, event.event_id, seq)
+def assert_valid_everywhere(snapshot: Snapshot) -> None:
+    """Whatever the run was recorded on, it can be sent to every provider as it is."""
+    for provider in provider_names():
+        built = build(snapshot, provider)
+        assert validate(built, provider) == []
+        assert repair(built, provider).changes == ()
 
 
 def test_events_are_typed_labelled_and_plain_where_nothing_is_odd() -> None:
@@ -400,6 +154,19 @@ def test_no_residual_is_kept_that_is_not_needed() -> None:
 def test_a_result_answers_the_latest_open_call_with_its_id() -> None:
     events = parse([calls(call("a", "f"), call("a", "g")), *[tool(call_id="a", name="h")] * 3], CHAT)
     assert [decode_event(event, ToolResult).tool_name for event in events[2:]] == ["g", "f", "h"]
+
+
+def test_what_differs_inside_a_map_is_kept_alone() -> None:
+    one: Message = {"a": {"b": 1, "c": "long"}, "d": {}}
+    assert difference(one, {"a": {"b": 2, "c": "long"}, "d": {}}, "a", "d") == {"inside": {"a": {"fields": {"b": 2}}}}
+    assert difference(one, {"a": {"c": "long"}, "d": {"e": 1}}, "a") == {
+        "fields": {"d": {"e": 1}},
+        "inside": {"a": {"without": ["b"]}},
+    }
+    assert difference(one, {"a": 1, "d": {}}, "a") == {"fields": {"a": 1}}
+    for arguments in ("x" * 500, ""):
+        (event,) = parse([calls(call(name="a.b", arguments=arguments))], CHAT)
+        assert encode_canonical(event.data.to_map()).count(b"xxxxx") <= 100
 
 
 def test_numbers_of_another_kind_are_a_difference() -> None:
@@ -516,16 +283,6 @@ async def test_redacted_events_are_left_out() -> None:
         assert [message["content"] for message in rebuilt] == ["Hi", "x", "1", "2", None]
 
 
-def test_what_is_built_can_be_changed() -> None:
-    snapshot = snapshot_of(parse([{**USER, "x": [1]}, {"role": "z", "x": [1]}, calls({**call(), "x": [1]})], CHAT))
-    first: Any = build(snapshot, CHAT)
-    expected = copy.deepcopy(first)
-    first[0]["x"].append(2)
-    first[1]["x"].append(2)
-    first[2]["tool_calls"][0]["x"].append(2)
-    assert build(snapshot, CHAT) == expected
-
-
 def test_ids_stand_for_the_place_and_nothing_else() -> None:
     one = parse([USER, ASSISTANT], CHAT, source="run")
     other = parse([{"role": "user", "content": "other"}, calls(call())], CHAT, source="run")
@@ -569,7 +326,7 @@ async def test_a_message_no_store_takes_is_named_and_those_before_it_are_stored(
     for _ in range(62):
         deep = [deep]
     messages = [USER, ASSISTANT, USER, {**USER, "x": deep}, USER]
-    assert_exact_without_store(messages)
+    assert build(snapshot_of(parse(messages, CHAT)), CHAT) == messages
     async with open_store("memory:") as store:
         with pytest.raises(InvalidEvent, match=r"event 4 of the transcript: .*nests deeper"):
             await import_transcript(store, "a", "r", messages, CHAT)
@@ -577,18 +334,6 @@ async def test_a_message_no_store_takes_is_named_and_those_before_it_are_stored(
     async with open_store("memory:?max_event_bytes=100") as store:
         with pytest.raises(EventTooLarge, match=r"event 2 of the transcript: .*the limit is 100"):
             await import_transcript(store, "a", "r", [USER, {**USER, "content": "x" * 200}], CHAT)
-
-
-def assert_exact_without_store(messages: list[Message]) -> None:
-    assert build(snapshot_of(parse(messages, CHAT)), CHAT) == messages
-
-
-@pytest.mark.parametrize("provider", ["", "openai", "OPENAI-CHAT", None, []])
-def test_an_unknown_provider_is_refused_with_those_known(provider: Any) -> None:
-    for use in (lambda: parse([], provider), lambda: build(snapshot_of([]), provider)):
-        with pytest.raises(InvalidArgument, match="known: openai-chat"):
-            use()
-    assert provider_names() == (CHAT,)
 
 
 @pytest.mark.parametrize("message", [None, "x", 1, [], [("role", "user")]])
@@ -647,3 +392,216 @@ def test_a_bad_line_is_named(line: bytes) -> None:
         next(reading)
     with contextlib.suppress(StopIteration):
         next(reading)
+
+
+# Rules, one by one: what is found, where, and what repair makes of it.
+
+LEGACY: Message = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+
+BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list[Any], list[str]]] = {
+    "no map": ([USER, 5], [("message_shape", (1,))], [USER], ["dropped_message"]),
+    "no role": ([USER, {"content": "x"}], [("message_shape", (1,))], [USER], ["dropped_message"]),
+    "a role that cannot be one": ([USER, {"role": []}], [("message_shape", (1,))], [USER], ["dropped_message"]),
+    "no content": ([USER, {"role": "user"}], [("message_shape", (1, "content"))], [USER], ["dropped_part"]),
+    "content of no parts": (
+        [USER, {"role": "system", "content": []}],
+        [("message_shape", (1, "content"))],
+        [USER],
+        ["dropped_message"],
+    ),
+    "a part that does not belong": (
+        [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "refusal", "refusal": "x"}, 5, {}]}],
+        [("message_shape", (0, "content"))],
+        [{"role": "user", "content": [{"type": "text", "text": "x"}]}],
+        ["dropped_part"] * 3,
+    ),
+    "an answer of a wrong kind": (
+        [USER, calls(call()), tool(5)],
+        [("message_shape", (2, "content"))],
+        [USER, calls(call()), tool("")],
+        ["dropped_part"],
+    ),
+    "an answer without an id": (
+        [USER, calls(call()), {"role": "tool", "content": "x"}],
+        [("unanswered_call", (1, "tool_calls", 0)), ("message_shape", (2,))],
+        [USER, calls(call()), tool(INTERRUPTED)],
+        ["answered_call", "dropped_message"],
+    ),
+    "an assistant who says nothing": (
+        [USER, {"role": "assistant"}, {"role": "assistant", "content": None}],
+        [("empty_message", (1,)), ("empty_message", (2,))],
+        [USER],
+        ["dropped_message", "dropped_message"],
+    ),
+    "an assistant whose content is wrong": (
+        [USER, calls(call(), content=5), tool()],
+        [("message_shape", (1, "content"))],
+        [USER, calls(call()), tool()],
+        ["dropped_part"],
+    ),
+    "no calls": (
+        [USER, {**ASSISTANT, "tool_calls": []}],
+        [("empty_message", (1, "tool_calls"))],
+        [USER, ASSISTANT],
+        ["dropped_call"],
+    ),
+    "calls that are no list": (
+        [USER, {**ASSISTANT, "tool_calls": None}],
+        [("message_shape", (1, "tool_calls"))],
+        [USER, ASSISTANT],
+        ["dropped_call"],
+    ),
+    "calls that are none": (
+        [USER, calls(call(), {"id": "x"}, 5, {**call("y"), "id": 5}, {**call("z"), "function": {"name": "f"}}), tool()],
+        [("call_shape", (1, "tool_calls", place)) for place in range(1, 5)],
+        [USER, calls(call()), tool()],
+        ["dropped_call"] * 4,
+    ),
+    "a legacy call that is none": (
+        [USER, {**ASSISTANT, "function_call": {"name": "f"}}],
+        [("call_shape", (1, "function_call"))],
+        [USER, ASSISTANT],
+        ["dropped_call"],
+    ),
+    "a call without an answer": (
+        [USER, calls(call("a"), call("b")), tool("1", "b"), USER],
+        [("unanswered_call", (1, "tool_calls", 0))],
+        [USER, calls(call("a"), call("b")), tool("1", "b"), tool(INTERRUPTED, "a"), USER],
+        ["answered_call"],
+    ),
+    "a legacy call without an answer": (
+        [USER, LEGACY],
+        [("unanswered_call", (1, "function_call"))],
+        [USER, LEGACY, {"role": "function", "name": "f", "content": INTERRUPTED}],
+        ["answered_call"],
+    ),
+    "an answer that comes late": (
+        [USER, calls(call("a"), call("b")), tool("1", "b"), USER, tool("2", "a")],
+        [("unanswered_call", (1, "tool_calls", 0)), ("orphan_result", (4,))],
+        [USER, calls(call("a"), call("b")), tool("1", "b"), tool("2", "a"), USER],
+        ["moved_result"],
+    ),
+    "an answer to nobody": (
+        [USER, tool("1", "x"), ASSISTANT],
+        [("orphan_result", (1,))],
+        [USER, ASSISTANT],
+        ["dropped_result"],
+    ),
+    "a legacy answer to nobody": (
+        [USER, {"role": "function", "name": "f", "content": "1"}],
+        [("orphan_result", (1,))],
+        [USER],
+        ["dropped_result"],
+    ),
+    "a legacy answer without a name": (
+        [USER, LEGACY, {"role": "function", "content": "1"}],
+        [("unanswered_call", (1, "function_call")), ("message_shape", (2,))],
+        [USER, LEGACY, {"role": "function", "name": "f", "content": "1"}],
+        ["named_result"],
+    ),
+    "two answers": (
+        [USER, calls(call()), tool("1"), tool("2")],
+        [("duplicate_result", (3,))],
+        [USER, calls(call()), tool("1")],
+        ["dropped_duplicate"],
+    ),
+    "the same call twice": (
+        [USER, calls(call(), call()), tool("1"), tool("1")],
+        [("duplicate_call", (1, "tool_calls", 1)), ("duplicate_result", (3,))],
+        [USER, calls(call()), tool("1")],
+        ["dropped_duplicate", "dropped_duplicate"],
+    ),
+    "another call with the id": (
+        [USER, calls(call(name="f"), call(name="g")), tool("g"), tool("f")],
+        [("duplicate_call", (1, "tool_calls", 1)), ("duplicate_result", (3,))],
+        [USER, calls(call(name="f"), call("c1-2", name="g")), tool("g", "c1-2"), tool("f")],
+        ["renamed_call"],
+    ),
+    "ids that are not allowed": (
+        [USER, calls(call("x" * 41), call("")), tool("1", "x" * 41), tool("2", "")],
+        [("call_id", (1, "tool_calls", 0)), ("call_id", (1, "tool_calls", 1))],
+        [
+            USER,
+            calls(call("x" * 27 + "-ab0c12c723a3"), call("call")),
+            tool("1", "x" * 27 + "-ab0c12c723a3"),
+            tool("2", "call"),
+        ],
+        ["renamed_call", "renamed_call"],
+    ),
+    "names that are not allowed": (
+        [
+            USER,
+            calls(
+                call("a", "x.y"),
+                call("b", "n" * 65),
+                {"id": "c", "type": "custom", "custom": {"name": "", "input": ""}},
+            ),
+            *(tool("1", one) for one in "abc"),
+            {**LEGACY, "function_call": {"name": "x y", "arguments": ""}},
+            {"role": "function", "name": "x y", "content": "1"},
+        ],
+        [*(("tool_name", (1, "tool_calls", place)) for place in range(3)), ("tool_name", (5, "function_call"))],
+        [
+            USER,
+            calls(
+                call("a", "x--y"),
+                call("b", "n" * 51 + "-449703b209df"),
+                {"id": "c", "type": "custom", "custom": {"name": "unnamed", "input": ""}},
+            ),
+            *(tool("1", one) for one in "abc"),
+            {**LEGACY, "function_call": {"name": "x-_20-y", "arguments": ""}},
+            {"role": "function", "name": "x-_20-y", "content": "1"},
+        ],
+        ["renamed_tool"] * 4,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_rule_is_found_and_repaired(name: str) -> None:
+    given, findings, expected, changes = BROKEN[name]
+    before = copy.deepcopy(given)
+    found = validate(given, CHAT)
+    assert [(finding.rule, finding.where) for finding in found] == findings
+    mended = repair(given, CHAT)
+    assert [change.change for change in mended.changes] == changes
+    assert mended.transcript == expected
+    assert validate(mended.transcript, CHAT) == []
+    assert given == before
+    if not any(isinstance(message, int) for message in given):
+        built = build(snapshot_of(parse(given, CHAT)), CHAT)
+        assert [(finding.rule, finding.where) for finding in validate(built, CHAT)] == findings
+        assert all(finding.seq for finding in validate(built, CHAT))
+        assert repair(built, CHAT).transcript == expected
+
+
+def test_every_rule_has_a_case() -> None:
+    rules = {rule for _, findings, _, _ in BROKEN.values() for rule, _ in findings}
+    named = {name for name in (rules_module.__doc__ or "").split("``")[1::2] if "_" in name}
+    assert named - {"tool_calls"} == rules | {"error_and_value"}  # tested for every provider
+
+
+def test_a_finding_names_the_call_it_means() -> None:
+    built = build(run_of(UserMessage("U"), AssistantMessage("A"), ToolCall("a", "f"), ToolCall("b", "f")), CHAT)
+    assert [(finding.rule, finding.seq) for finding in validate(built, CHAT)] == [
+        ("unanswered_call", 3),
+        ("unanswered_call", 4),
+    ]
+    assert [(change.change, change.seq) for change in repair(built, CHAT).changes] == [
+        ("answered_call", 3),
+        ("answered_call", 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [{"role": "critic", "content": "x"}],
+        [{"role": "user", "content": [{"type": "text"}]}],
+        [{"role": "assistant", "tool_calls": [{"id": "x"}]}],
+        [{"role": "tool", "content": "x"}],
+    ],
+)
+def test_the_judge_can_say_no(wrong: Sequence[Message]) -> None:
+    with pytest.raises(ValueError, match="validation error"):
+        CASE.judge(wrong)

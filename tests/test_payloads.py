@@ -20,6 +20,7 @@ from agent_memory_log import (
     EventType,
     InvalidEvent,
     JsonValue,
+    ModelRequest,
     PlannerNote,
     Redacted,
     Redaction,
@@ -152,6 +153,38 @@ MAPS: list[tuple[str, EventData, Mapping[str, object]]] = [
         Thinking(text="hm", signature="s", redacted=b"opaque", content_index=1, final=True),
         {"text": "hm", "signature": "s", "redacted": "b3BhcXVl", "content_index": 1, "final": True},
     ),
+    (
+        "thinking",
+        Thinking(text="hm", structured={"openai-responses": {"fields": {"id": "rs_1"}}}),
+        {
+            "text": "hm",
+            "content_index": 0,
+            "final": False,
+            "structured": {"openai-responses": {"fields": {"id": "rs_1"}}},
+        },
+    ),
+    ("model_request", ModelRequest(provider="", model=""), {"provider": "", "model": ""}),
+    (
+        "model_request",
+        ModelRequest(
+            provider="anthropic",
+            model="claude",
+            system="Be kind.",
+            system_hash="a1",
+            tools=[{"name": "orders--find"}],
+            tools_hash="b2",
+            parameters={"thinking": {"type": "adaptive"}},
+        ),
+        {
+            "provider": "anthropic",
+            "model": "claude",
+            "system": "Be kind.",
+            "system_hash": "a1",
+            "tools": [{"name": "orders--find"}],
+            "tools_hash": "b2",
+            "parameters": {"thinking": {"type": "adaptive"}},
+        },
+    ),
     ("retry_hint", RetryHint(), NO_HINT),
     ("retry_hint", HINT, HINT_MAP),
     ("annotation", Annotation(), {}),
@@ -246,7 +279,15 @@ def test_bounds_spellings(data: Mapping[str, object], expected: Bounds) -> None:
     assert decode_payload("tool_result", text) == ToolResult(tool_call_id="a", tool_name="b", bounds=expected)
 
 
-WHOLE: dict[str, object] = {"tool_call_id": "", "tool_name": "", "note": "", "original_type": "", "seqs": []}
+WHOLE: dict[str, object] = {
+    "tool_call_id": "",
+    "tool_name": "",
+    "note": "",
+    "original_type": "",
+    "seqs": [],
+    "provider": "",
+    "model": "",
+}
 REQUIRED = [
     ("tool_call", "tool_call_id"),
     ("tool_call", "tool_name"),
@@ -255,6 +296,8 @@ REQUIRED = [
     ("planner_note", "note"),
     ("redacted", "original_type"),
     ("redaction", "seqs"),
+    ("model_request", "provider"),
+    ("model_request", "model"),
 ]
 
 
@@ -289,6 +332,7 @@ TYPES: dict[object, str] = {
     "message": "text", "note": "text", "text": "text", "signature": "text", "reason": "text", "original_type": "text",
     "tool_call_id": "text", "tool_name": "text", "parent_tool_call_id": "text", "queue": "text", "preview": "text",
     "error_message": "text", "Reason": "text", "Tool": "text", "ClarifyingQuestion": "text", "Message": "text",
+    "provider": "text", "model": "text", "system_hash": "text", "tools_hash": "text", "parameters": "map",
     "expected_children_total": "integer", "duration": "integer", "content_index": "integer",
     "final": "truth", "RestrictToTool": "truth",
     "bounds": "map", "telemetry": "map", "retry_hint": "map", "ExampleInput": "map", "PriorInput": "map",

@@ -16,7 +16,12 @@ MODULES = (
     "agent_memory_log.conformance",
     "agent_memory_log.copying",
     "agent_memory_log.errors",
+    "agent_memory_log.forking",
+    "agent_memory_log.interchange.atif",
+    "agent_memory_log.interchange.opentelemetry",
     "agent_memory_log.jsonl",
+    "agent_memory_log.recording",
+    "agent_memory_log.replay",
     "agent_memory_log.transcript",
     "agent_memory_log_inmem",
     "agent_memory_log_sqlite",
@@ -51,9 +56,20 @@ def test_public_names_are_documented(name: str) -> None:
 
 
 def test_the_core_imports_no_driver_and_no_command_line() -> None:
-    code = (
-        "import sys, agent_memory_log, agent_memory_log.transcript, agent_memory_log.jsonl, agent_memory_log.copying; "
-        "print(sorted({'sqlite3', 'pymongo', 'motor', 'typer', 'rich', 'pydantic', 'pytest'} & set(sys.modules)))"
-    )
+    rooms = ("transcript", "jsonl", "copying", "forking", "recording", "replay", "interchange.atif")
+    others = {
+        "sqlite3",
+        "pymongo",
+        "typer",
+        "rich",
+        "pydantic",
+        "anthropic",
+        "openai",
+        "botocore",
+        "opentelemetry",
+        "pytest",
+    }
+    imports = "".join(f"import agent_memory_log.{room}; " for room in rooms)
+    code = f"import sys; {imports}print(sorted({others!r} & sys.modules.keys()))"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert found.stdout.strip() == "[]"

@@ -392,7 +392,7 @@ def test_a_payload_that_checks_itself() -> None:
         decode_payload("test_strict", '{"low":3,"high":2}')
 
 
-@pytest.mark.parametrize("event_type", ["model_request", "injected_context", "compaction", "checkpoint"])
+@pytest.mark.parametrize("event_type", ["injected_context", "compaction", "checkpoint"])
 def test_reserved_types_are_refused(event_type: str) -> None:
     kind = msgspec.defstruct("Mine", [], bases=(EventData,), namespace={"event_type": event_type}, frozen=True)
     assert issubclass(kind, EventData)

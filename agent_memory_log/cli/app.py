@@ -19,13 +19,16 @@ from agent_memory_log.cli.compact import compact
 from agent_memory_log.cli.copy import copy
 from agent_memory_log.cli.delete import delete
 from agent_memory_log.cli.demo import demo
+from agent_memory_log.cli.diff import diff
 from agent_memory_log.cli.errors import OutputClosed
 from agent_memory_log.cli.expire import expire
 from agent_memory_log.cli.export import export
+from agent_memory_log.cli.fork import fork
 from agent_memory_log.cli.importing import import_app
 from agent_memory_log.cli.options import StoreUrl, reflowed
 from agent_memory_log.cli.output import Output
 from agent_memory_log.cli.redact import redact
+from agent_memory_log.cli.replay import replay
 from agent_memory_log.cli.runs import runs
 from agent_memory_log.cli.show import show
 from agent_memory_log.cli.stats import stats
@@ -37,11 +40,14 @@ COMMANDS: dict[str, tuple[str, Callable[..., None] | typer.Typer]] = {
     "import": ("In and out", import_app),
     "export": ("In and out", export),
     "copy": ("In and out", copy),
+    "replay": ("In and out", replay),
     "runs": ("Looking", runs),
     "show": ("Looking", show),
     "tail": ("Looking", tail),
+    "diff": ("Looking", diff),
     "stats": ("Looking", stats),
     "verify": ("Looking", verify),
+    "fork": ("Changing", fork),
     "delete": ("Changing", delete),
     "redact": ("Changing", redact),
     "expire": ("Changing", expire),

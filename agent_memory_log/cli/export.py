@@ -1,15 +1,18 @@
-"""``amlog export``: runs as JSONL, losslessly."""
+"""``amlog export``: runs as JSONL, losslessly, or one of them in another tool's format."""
 
 from __future__ import annotations
 
+import enum
+import io
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
@@ -17,8 +20,19 @@ from agent_memory_log.cli.names import each_run, existing_run
 from agent_memory_log.cli.options import AgentName, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import Output, note, progress
 from agent_memory_log.cli.text import counted, safe_json, size
+from agent_memory_log.interchange.atif import to_atif
 from agent_memory_log.jsonl import export_run, export_store
-from agent_memory_log.store import Store
+from agent_memory_log.jsonvalue import encode_json
+from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import RunInfo, Store
+
+
+class Format(enum.StrEnum):
+    """What a run may be written as."""
+
+    JSONL = "jsonl"
+    ATIF = "atif"
+    OTEL = "otel"
 
 
 def export(
@@ -31,20 +45,87 @@ def export(
     reserved: Annotated[bool, typer.Option("--reserved", help="With --all: also the library's own agents.")] = False,
     agent: AgentName = None,
     to: Annotated[
+        Format, typer.Option("--to", metavar="FORMAT", help="jsonl (the default), or with RUN: atif or otel.")
+    ] = Format.JSONL,
+    content: Annotated[
+        bool, typer.Option("--content", help="With --to otel: also what was said, thought and returned.")
+    ] = False,
+    no_server_data: Annotated[
+        bool, typer.Option("--no-server-data", help="With --to atif: leave out the tools' server data.")
+    ] = False,
+    output: Annotated[
         Path | None,
         typer.Option(
             "--output", "-o", metavar="FILE", help="Write to this file, whole or not at all.", show_default=False
         ),
     ] = None,
 ) -> None:
-    """Write runs as JSONL, losslessly.
+    """Write runs as JSONL, losslessly, or a run in another tool's format.
 
     A header for each run and a line for each event, from which import jsonl makes the same run. Exporting, importing
     and exporting again gives the same bytes.
+
+    With --to atif: one JSON document, with the runs of its sub-agents in it, from which import atif makes the same run.
+    With --to otel: a line of OTLP JSON with the run's spans, as an OpenTelemetry Collector reads it from a file.
     """
     if (run is None) != (everything or agent is not None):
         raise UsageProblem("give either a RUN, or --all, or --agent NAME for every run of one agent")
-    run_async(_export(store, run, agent, to, reserved=reserved))
+    if to is not Format.JSONL and run is None:
+        raise UsageProblem(f"--to {to.value} writes one run: name it")
+    if (content and to is not Format.OTEL) or (no_server_data and to is not Format.ATIF):
+        raise UsageProblem("--content is for --to otel, and --no-server-data for --to atif")
+    if run is None or to is Format.JSONL:
+        run_async(_export(store, run, agent, output, reserved=reserved))
+    elif to is Format.ATIF:
+        run_async(_export_atif(store, run, output, server_data=not no_server_data))
+    else:
+        run_async(_export_spans(store, run, output, content=content))
+
+
+async def _export_atif(url: str | None, name: str, to: Path | None, *, server_data: bool) -> None:
+    async with open_existing(url) as store:
+        info = await existing_run(store, name)
+        snapshot = await store.load_run(info.agent, info.run)
+        document = to_atif(snapshot, subagents=await _subagents(store, info), server_data=server_data)
+    with _writer(to) as write:
+        write(msgspec.json.format(encode_json(document), indent=2) + b"\n")
+
+
+async def _subagents(store: Store, info: RunInfo) -> list[Snapshot]:
+    """The runs whose meta names this one as their parent, and those inside them."""
+    inner: dict[tuple[str, str], list[RunInfo]] = {}
+    async for one in each_run(store):
+        parent = one.meta.get("parent_run")
+        if isinstance(parent, Mapping):
+            inner.setdefault((str(parent.get("agent")), str(parent.get("run"))), []).append(one)
+    found: list[Snapshot] = []
+    pending, seen = [info], {(info.agent, info.run)}
+    while pending:
+        outer = pending.pop()
+        for one in inner.get((outer.agent, outer.run), ()):
+            if (one.agent, one.run) not in seen:
+                seen.add((one.agent, one.run))
+                pending.append(one)
+                found.append(await store.load_run(one.agent, one.run))
+    return found
+
+
+async def _export_spans(url: str | None, name: str, to: Path | None, *, content: bool) -> None:
+    try:
+        from opentelemetry.exporter.otlp.json.file.trace_exporter import FileSpanExporter  # noqa: PLC0415  # an extra
+
+        from agent_memory_log.interchange.opentelemetry import export_spans  # noqa: PLC0415  # imports an extra
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        raise CommandFailed("--to otel needs OpenTelemetry: pip install 'agent-memory-log[otel]'") from error
+    async with open_existing(url) as store:
+        info = await existing_run(store, name)
+        snapshot = await store.load_run(info.agent, info.run)
+    lines = io.StringIO()
+    export_spans(snapshot, FileSpanExporter(stream=lines), content=content)
+    with _writer(to) as write:
+        write(lines.getvalue().encode())
 
 
 async def _export(url: str | None, name: str | None, agent: str | None, to: Path | None, *, reserved: bool) -> None:

@@ -1,4 +1,4 @@
-"""``amlog import``: other people's transcripts and our own JSONL into a store."""
+"""``amlog import``: other people's transcripts and trajectories, and our own JSONL, into a store."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, cast
 
+import msgspec
 import typer
 
 from agent_memory_log.cli.errors import CommandFailed
@@ -15,8 +16,10 @@ from agent_memory_log.cli.names import run_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_or_create, reflowed, run_async
 from agent_memory_log.cli.output import DIM, GOOD, Advance, Output, progress
 from agent_memory_log.cli.text import counted
+from agent_memory_log.errors import AgentMemoryLogError
+from agent_memory_log.interchange.atif import AtifRun, from_atif, import_atif
 from agent_memory_log.jsonl import ImportedRun, import_jsonl
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.jsonvalue import JsonValue, decode_json
 from agent_memory_log.transcript import ChatLine, import_transcript, read_chat_lines
 
 _OPENAI_CHAT = "openai-chat"
@@ -51,6 +54,29 @@ def jsonl(file: File, *, store: StoreUrl = None, as_json: AsJson = False) -> Non
     _report(run_async(_import_jsonl(file, store)), as_json=as_json)
 
 
+def atif(
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE", help="The files, or - for standard input.", show_default=False)
+    ],
+    *,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="NAME", help="The agent the runs belong to.", show_default=False),
+    ] = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import ATIF trajectories, as amlog export --to atif and other tools write them.
+
+    Each file is one JSON document. A run has the name amlog wrote in it, or else is named by its session_id or
+    trajectory_id, and without either by the file; its agent is the document's, unless given. Embedded trajectories of
+    sub-agents become runs of their own. Importing again stores nothing twice.
+
+    With --json: as for openai-chat.
+    """
+    _report(run_async(_import_atif(_read_trajectories(files, agent), store)), as_json=as_json)
+
+
 async def _import_chats(file: str, agent: str, url: str | None) -> list[ImportedRun]:
     results: list[ImportedRun] = []
     stem = "stdin" if file == "-" else Path(file).stem
@@ -71,6 +97,42 @@ async def _import_jsonl(file: str, url: str | None) -> list[ImportedRun]:
     with _lines(file) as lines:
         async with open_or_create(url) as store:
             return await import_jsonl(store, lines)
+
+
+def _read_trajectories(files: list[str], agent: str | None) -> list[AtifRun]:
+    found: list[AtifRun] = []
+    for file in files:
+        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+        try:
+            document: object = decode_json(text)
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+            raise CommandFailed(f"{file} is not JSON: {error}") from error
+        try:
+            found.append(from_atif(document, agent=agent, run=_missing_name(document, file)))
+        except AgentMemoryLogError as error:
+            error.add_note(file)
+            raise
+    return found
+
+
+async def _import_atif(found: list[AtifRun], url: str | None) -> list[ImportedRun]:
+    results: list[ImportedRun] = []
+    async with open_or_create(url) as store:
+        for one in found:
+            results += await import_atif(store, one)
+    return results
+
+
+def _missing_name(document: object, file: str) -> str | None:
+    """The file's own name, for a document that names no run."""
+    if not isinstance(document, dict):
+        return None
+    fields = cast("dict[str, object]", document)
+    extra = fields.get("extra")
+    named = fields.get("session_id") or fields.get("trajectory_id")
+    if named or (isinstance(extra, dict) and "agent_memory_log" in extra):
+        return None
+    return "stdin" if file == "-" else Path(file).stem
 
 
 def _name_and_meta(chat: ChatLine, stem: str) -> tuple[str, dict[str, JsonValue]]:
@@ -136,4 +198,5 @@ _HELP = (
 
 import_app = typer.Typer(no_args_is_help=True, help=_HELP)
 import_app.command(_OPENAI_CHAT, help=reflowed(openai_chat))(openai_chat)
+import_app.command("atif", help=reflowed(atif))(atif)
 import_app.command("jsonl", help=reflowed(jsonl))(jsonl)

@@ -6,12 +6,13 @@ In each part ``/`` and ``%`` are percent-encoded, and so is what a terminal or a
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from urllib.parse import quote, unquote
 
 from agent_memory_log.backend.urls import without_credentials
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.text import one_line
+from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import RunInfo, Store
 
 _PAGE = 500
@@ -77,3 +78,21 @@ async def existing_run(store: Store, name: str) -> RunInfo:
         if info.run == run:
             return info
     raise CommandFailed(f"no run {run_name(agent, run)}: see amlog runs")
+
+
+async def load_existing(
+    store: Store,
+    name: str,
+    *,
+    after: int = 0,
+    types: Iterable[str] | None = None,
+    limit: int | None = None,
+) -> Snapshot:
+    """Read the run that ``name`` stands for, which holds events; see ``Store.load_run``. Raises ``CommandFailed``."""
+    agent, run = await resolve(store, name)
+    snapshot = await store.load_run(agent, run, after=after, types=types, limit=limit)
+    if not snapshot.version:
+        raise CommandFailed(f"no run {run_name(agent, run)}: see amlog runs")
+    if snapshot.first_seq > snapshot.version:
+        raise CommandFailed(f"{run_name(agent, run)} was deleted, at version {snapshot.version}")
+    return snapshot

@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from agent_memory_log.cli.errors import CommandFailed
-from agent_memory_log.cli.names import resolve, run_name
+from agent_memory_log.cli.errors import UsageProblem
+from agent_memory_log.cli.names import load_existing, run_name
 from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import DIM, Output, meta_text, note
 from agent_memory_log.cli.text import counted, duration
 from agent_memory_log.cli.timeline import arrange
 from agent_memory_log.cli.timeline_view import TimelineWriter
+from agent_memory_log.cli.turns import write_json_turns, write_turns
 from agent_memory_log.payloads import ToolResult
 from agent_memory_log.reader import Reader
 from agent_memory_log.snapshot import Snapshot
@@ -37,37 +38,40 @@ def show(
         int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="At most so many.", show_default=False)
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Cut nothing; show ids, labels and telemetry too.")] = False,
+    by_turns: Annotated[bool, typer.Option("--turns", help="Turn by turn, each with a heading of its own.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a run as a timeline.
 
     Each tool call stands with the calls made inside it and its result. Off a terminal an event is one whole line. With
     --json: a line for each event, in append order, with type, timestamp, data, labels, event_id and seq.
+
+    A turn is what the user said and all up to the next time. With --turns and --json: a line for each turn, with turn
+    (its number), first_seq, last_seq, tool_calls, open_tool_calls and events.
     """
+    if by_turns and (types or after or limit):
+        raise UsageProblem("--turns shows the whole run: leave --type, --after and --limit out")
     snapshot = run_async(_load(store, run, after, types, limit))
     output = Output()
+    if as_json and by_turns:
+        write_json_turns(output, snapshot)
+        return
     if as_json:
         for event in snapshot.log:
             output.json_line(event.to_map())
         return
-    write_run(output, snapshot, full=full)
+    write_run(output, snapshot, full=full, by_turns=by_turns)
     if snapshot.last_seq < snapshot.version:
         note(f"there are more: --after {snapshot.last_seq}")
 
 
 async def _load(url: str | None, name: str, after: int, types: list[str] | None, limit: int | None) -> Snapshot:
     async with open_existing(url) as store:
-        agent, run = await resolve(store, name)
-        snapshot = await store.load_run(agent, run, after=after, types=types, limit=limit)
-        if not snapshot.version:
-            raise CommandFailed(f"no run {run_name(agent, run)}: see amlog runs")
-        if snapshot.first_seq > snapshot.version:
-            raise CommandFailed(f"{run_name(agent, run)} was deleted, at version {snapshot.version}")
-        return snapshot
+        return await load_existing(store, name, after=after, types=types, limit=limit)
 
 
-def write_run(output: Output, snapshot: Snapshot, *, full: bool = False) -> None:
-    """Write a snapshot as a timeline with a heading and a footer."""
+def write_run(output: Output, snapshot: Snapshot, *, full: bool = False, by_turns: bool = False) -> None:
+    """Write a snapshot as a timeline with a heading and a footer; ``by_turns`` with a heading for each turn too."""
     whole = snapshot.types is None and snapshot.after < snapshot.first_seq and snapshot.last_seq == snapshot.version
     events = snapshot.events
     details = [counted(len(events), "event")]
@@ -90,7 +94,10 @@ def write_run(output: Output, snapshot: Snapshot, *, full: bool = False) -> None
         timed=timed,
         highest_seq=snapshot.last_seq,
     )
-    writer.write(arrange(snapshot.log))
+    if by_turns:
+        write_turns(output, writer, snapshot)
+    else:
+        writer.write(arrange(snapshot.log))
     if whole:
         _write_calls(output, snapshot)
 

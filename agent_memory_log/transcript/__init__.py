@@ -7,6 +7,32 @@
 """
 
 from agent_memory_log.transcript.files import ChatLine, import_transcript, read_chat_lines
-from agent_memory_log.transcript.providers import build, parse, provider_names
+from agent_memory_log.transcript.model import Change, Finding, Loss, Message, Path
+from agent_memory_log.transcript.names import decode_name, encode_name
+from agent_memory_log.transcript.providers import build, parse, provider_names, repair, request, validate, window
+from agent_memory_log.transcript.requests import model_request
+from agent_memory_log.transcript.transcripts import Repair, Transcript, Window
 
-__all__ = ["ChatLine", "build", "import_transcript", "parse", "provider_names", "read_chat_lines"]
+__all__ = [
+    "Change",
+    "ChatLine",
+    "Finding",
+    "Loss",
+    "Message",
+    "Path",
+    "Repair",
+    "Transcript",
+    "Window",
+    "build",
+    "decode_name",
+    "encode_name",
+    "import_transcript",
+    "model_request",
+    "parse",
+    "provider_names",
+    "read_chat_lines",
+    "repair",
+    "request",
+    "validate",
+    "window",
+]

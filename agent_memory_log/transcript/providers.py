@@ -1,28 +1,84 @@
-"""The providers whose messages can be parsed and built.
+"""The providers whose transcripts are read, built, checked and repaired, and the functions that take any of them.
 
-To add one: a module like ``openai_chat.py``, and its row in ``_PROVIDERS``.
+To add one: a package like ``anthropic``, and its row in ``_PROVIDERS``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+from msgspec.structs import replace
 
 from agent_memory_log.errors import DecodeError, InvalidArgument
 from agent_memory_log.events import Event
 from agent_memory_log.fields import describe
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.transcript import openai_chat
+from agent_memory_log.transcript import anthropic, bedrock, openai_chat, openai_responses
+from agent_memory_log.transcript.building import Builder
+from agent_memory_log.transcript.kinds import is_list
+from agent_memory_log.transcript.model import Facts, Finding, Message
+from agent_memory_log.transcript.parsing import Parser
+from agent_memory_log.transcript.repairing import Draft
+from agent_memory_log.transcript.requests import RecordedRequest, fingerprint, recorded_parameters, recorded_request
+from agent_memory_log.transcript.transcripts import Repair, Transcript, Window
+from agent_memory_log.transcript.windows import Seams, cut_transcript
 
 
-class _Provider(Protocol):
-    def parse(self, messages: Iterable[Mapping[str, JsonValue]], *, source: str) -> list[Event]: ...
+class Provider(Protocol):
+    """What a provider's package offers."""
 
-    def build(self, snapshot: Snapshot) -> list[dict[str, JsonValue]]: ...
+    @property
+    def MESSAGES(self) -> str:  # noqa: N802  # a constant of the package
+        """The argument of the provider's call that takes a transcript."""
+        ...
+
+    @property
+    def SYSTEM(self) -> str:  # noqa: N802  # as above
+        """The argument that takes the system prompt."""
+        ...
+
+    @property
+    def TOOLS(self) -> str:  # noqa: N802  # as above
+        """The argument that takes the tools."""
+        ...
+
+    def parser(self, source: str) -> Parser:
+        """A parser for one transcript."""
+        ...
+
+    def builder(self, messages: list[Message], max_result_bytes: int | None) -> Builder:
+        """A builder that fills ``messages``."""
+        ...
+
+    def validate(self, messages: Sequence[object], facts: Facts) -> list[Finding]:
+        """The findings, in the order of the transcript, without seqs."""
+        ...
+
+    def repair(self, draft: Draft, facts: Facts) -> dict[str, JsonValue]:
+        """Change ``draft.entries`` so that ``validate`` finds nothing; ``facts.request``, changed where need be."""
+        ...
+
+    def arguments(self, recorded: RecordedRequest, transcript: Transcript) -> dict[str, JsonValue]:
+        """The arguments beside the transcript; a system prompt that belongs into the transcript is put there."""
+        ...
+
+    def seams(self, messages: Sequence[Message]) -> Seams:
+        """Where the transcript may be cut."""
+        ...
+
+    def without_reasoning(self, message: Message) -> Message | None:
+        """A message without what is bound to all that stands before it; None where it is nothing else."""
+        ...
 
 
-_PROVIDERS: dict[str, _Provider] = {openai_chat.PROVIDER: openai_chat}
+_PROVIDERS: dict[str, Provider] = {
+    anthropic.PROVIDER: anthropic,
+    bedrock.PROVIDER: bedrock,
+    openai_chat.PROVIDER: openai_chat,
+    openai_responses.PROVIDER: openai_responses,
+}
 
 
 def provider_names() -> tuple[str, ...]:
@@ -46,29 +102,164 @@ def parse(messages: Iterable[Mapping[str, JsonValue]], provider: str, *, source:
 
         events = parse([{"role": "user", "content": "Where is my order?"}], "openai-chat", source="run-42")
     """
-    module = _find(provider)
-    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
-        raise DecodeError(f"messages must be a list of maps, found {describe(cast('object', messages))}")
-    return module.parse(messages, source=source)
+    parser = find(provider).parser(source)
+    return [event for message in _list_of(messages) for event in parser.add(message)]
 
 
-def build(snapshot: Snapshot, provider: str) -> list[dict[str, JsonValue]]:
+def build(snapshot: Snapshot, provider: str, *, max_result_bytes: int | None = None) -> Transcript:
     """The provider's ``messages`` of a run, in append order; a new list that shares nothing with the snapshot.
 
     Of a run that ``parse`` made, equal JSON. Of any other run, what the model saw or would have seen: system, user and
-    assistant messages, tool calls joined to the assistant message before them, tool results (the error message where
-    there is no result). Thinking, notes, annotations, redacted events and calls made inside another call of this log
-    are left out; ``server_data`` never appears.
+    assistant messages, thinking that the provider can be sent, tool calls joined to the assistant message before them,
+    tool results (the error message where there is no result). Notes, annotations, redacted events and calls made inside
+    another call of this log are left out; ``server_data`` never appears. A call id that the provider does not allow, or
+    allows once only, is another in the transcript; tool names are those of ``encode_name``. What is lost of the run is
+    named in the transcript's ``losses``.
 
-    Raises ``InvalidArgument`` for an unknown provider.
+    A result of more than ``max_result_bytes`` (None: any size) becomes the JSON text
+    ``{"omitted": true, "reason": "size_limit", "preview", "bounds"}``.
+
+    Raises ``InvalidArgument`` for an unknown provider or a limit below 1.
 
         messages = build(await store.load_run("support-agent", "run-42"), "openai-chat")
     """
-    return _find(provider).build(snapshot)
+    package = find(provider)
+    if max_result_bytes is not None and (not isinstance(max_result_bytes, int) or max_result_bytes < 1):
+        raise InvalidArgument(f"max_result_bytes must be an integer from 1, found {describe(max_result_bytes)}")
+    return Transcript.build(snapshot, provider, package.builder, max_result_bytes)
 
 
-def _find(provider: str) -> _Provider:
+def validate(
+    transcript: Iterable[Mapping[str, JsonValue]], provider: str, *, request: Mapping[str, JsonValue] | None = None
+) -> list[Finding]:
+    """What a provider would refuse in a transcript, or take amiss, in the order of the transcript; empty: it is valid.
+
+    Of a ``Transcript``, findings name the event's seq, and what only the log can tell is checked too: whether reasoning
+    is as it was recorded, and results have an error or a value. ``request`` is the other arguments the transcript will
+    be sent with, as in ``request(...)``; those that matter are looked at: system prompt, tools and thinking.
+
+    Raises ``InvalidArgument`` for an unknown provider, and for a ``Transcript`` of another one.
+    """
+    package = find(provider)
+    messages = _checked(transcript, provider)
+    facts = _facts(package, messages, request)
+    findings = package.validate(messages, facts)
+    if not findings or not isinstance(messages, Transcript):
+        return findings
+    return [
+        finding if finding.seq is not None else replace(finding, seq=messages.seq_at(finding.where))
+        for finding in findings
+    ]
+
+
+def repair(
+    transcript: Iterable[Mapping[str, JsonValue]], provider: str, *, request: Mapping[str, JsonValue] | None = None
+) -> Repair:
+    """A valid copy of a transcript, and what was changed; the transcript given stays as it is.
+
+    An unanswered call is answered with an error that says it was interrupted, a result moves to its call or goes, and
+    duplicates collapse. Reasoning is neither invented nor altered: what is signed and stands after a change, or was
+    recorded with another system prompt or other tools than those in ``request``, goes. Repairing again changes nothing.
+    ``request`` is as in ``validate``.
+
+    Raises ``InvalidArgument`` as ``validate`` does, and ``DecodeError`` for a message that is not JSON.
+    """
+    package = find(provider)
+    messages = _checked(transcript, provider)
+    facts = _facts(package, messages, request)
+    known = messages if isinstance(messages, Transcript) else Transcript(provider=provider)
+    pristine = None if known.snapshot is None else Transcript.build(known.snapshot, provider, package.builder, None)
+    draft = Draft(messages, origins=known.origins, pristine=pristine)
+    other = package.repair(draft, facts)
+    repaired = Transcript(
+        [entry.message for entry in draft.entries],
+        provider=provider,
+        origins=draft.origins(),
+        recorded=draft.recorded(known.recorded),
+        snapshot=known.snapshot,
+        losses=tuple(known.losses),
+    )
+    return Repair(repaired, draft.in_order(), other)
+
+
+def request(snapshot: Snapshot, provider: str, *, max_result_bytes: int | None = None) -> dict[str, Any]:
+    """Every argument of the provider's call that the log can supply; the transcript under ``messages`` or ``input``.
+
+    The other arguments are those of the latest ``ModelRequest``: all of them if it was made to this provider, system
+    prompt and tools in this provider's form otherwise. Raises as ``build`` does.
+
+        client.messages.create(max_tokens=4096, **request(snapshot, "anthropic"))
+    """
+    package = find(provider)
+    transcript = build(snapshot, provider, max_result_bytes=max_result_bytes)
+    recorded = recorded_request(snapshot, provider, transcript.leading)
+    return {package.MESSAGES: transcript, **package.arguments(recorded, transcript)}
+
+
+def window(
+    source: Snapshot | Iterable[Mapping[str, JsonValue]],
+    provider: str,
+    *,
+    max_events: int | None = None,
+    max_tokens: int | None = None,
+    since_turn: int | None = None,
+    count_tokens: Callable[[Message], int] | None = None,
+) -> Window:
+    """The newest part of a run or transcript that is within the limits, cut only where what is left stays valid.
+
+    - ``max_events``: how many events (parts of messages, in a plain list) may stay; ``max_tokens``: how many tokens, as
+      ``count_tokens`` counts them in a message (by default about a quarter of its bytes); ``since_turn``: the number of
+      the first turn that may stay, from 1, or from the end where it is negative: ``-1`` is the newest.
+    - A turn begins where the user says something. Whole turns go, oldest first; of the newest one, if it alone is too
+      long, whole rounds (what the assistant says, and the results it gets), but never its opening or its last round.
+    - Instructions at the beginning of the messages stay. Signed reasoning goes where anything before it did: providers
+      check what it was signed with.
+
+    Raises ``InvalidArgument`` for an unknown provider and for limits that are none.
+    """
+    package = find(provider)
+    for name, value in (("max_events", max_events), ("max_tokens", max_tokens)):
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise InvalidArgument(f"{name} must be an integer from 1, found {describe(value)}")
+    if since_turn is not None and (not isinstance(since_turn, int) or since_turn == 0):
+        raise InvalidArgument(f"since_turn must be an integer other than 0, found {describe(since_turn)}")
+    whole = build(source, provider) if isinstance(source, Snapshot) else _checked(source, provider)
+    known = whole if isinstance(whole, Transcript) else Transcript(cast("list[Message]", whole), provider=provider)
+    return cut_transcript(
+        known, package.seams(known), package.without_reasoning, max_events, max_tokens, since_turn, count_tokens
+    )
+
+
+def find(provider: str) -> Provider:
+    """The package of a provider. Raises ``InvalidArgument`` naming those known."""
     found = _PROVIDERS.get(provider) if isinstance(provider, str) else None
     if found is None:
         raise InvalidArgument(f"unknown provider {describe(provider)}; known: {', '.join(_PROVIDERS)}")
     return found
+
+
+def _checked(transcript: object, provider: str) -> Sequence[object]:
+    if isinstance(transcript, Transcript):
+        if transcript.provider != provider:
+            raise InvalidArgument(f"the transcript is one for {transcript.provider}, not for {provider}")
+        return transcript
+    messages = _list_of(transcript)
+    return messages if is_list(messages) else list(messages)
+
+
+def _facts(package: Provider, messages: Sequence[object], request: Mapping[str, JsonValue] | None) -> Facts:
+    if not isinstance(messages, Transcript) or messages.recorded is None:
+        return Facts(request=request or {})
+    recorded = messages.recorded
+    if request is not None:
+        sent = fingerprint(request.get(package.SYSTEM)), fingerprint(request.get(package.TOOLS))
+        return Facts(recorded, request, recorded.edited_from, sent)
+    parameters = None if messages.snapshot is None else recorded_parameters(messages.snapshot, messages.provider)
+    newest = recorded.requests[-1][1] if recorded.requests else None
+    return Facts(recorded, parameters or {}, recorded.edited_from, newest)
+
+
+def _list_of(messages: object) -> Iterable[object]:
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+        raise DecodeError(f"messages must be a list of maps, found {describe(cast('Any', messages))}")
+    return cast("Iterable[object]", messages)

@@ -1,0 +1,61 @@
+"""A run turn by turn: a heading before the events of each."""
+
+from __future__ import annotations
+
+from agent_memory_log.cli.output import BOLD, DIM, Output
+from agent_memory_log.cli.text import counted
+from agent_memory_log.cli.timeline import Row, arrange
+from agent_memory_log.cli.timeline_view import TimelineWriter
+from agent_memory_log.payloads import ToolCall
+from agent_memory_log.reader import Reader, Turn
+from agent_memory_log.snapshot import Snapshot
+
+
+def write_turns(output: Output, writer: TimelineWriter, snapshot: Snapshot) -> None:
+    """Write a whole run as a timeline, with a heading where each turn begins."""
+    reader = Reader(snapshot)
+    turns = reader.turns()
+    chunks: list[list[Row]] = [[] for _ in turns]
+    number = 0
+    # A call's result stands beside it, though it may have come in a later turn; what the user says stands where it did.
+    for row in arrange(snapshot.log):
+        while number + 1 < len(turns) and row.event is turns[number + 1].user_message:
+            number += 1
+        chunks[number].append(row)
+    for at, (turn, rows) in enumerate(zip(turns, chunks, strict=True)):
+        if at:
+            output.line("")
+        output.line((f"turn {at + 1}", BOLD), (f"   {_told(reader, turn)}", DIM))
+        writer.write(rows)
+
+
+def write_json_turns(output: Output, snapshot: Snapshot) -> None:
+    """Write a line of JSON for each turn."""
+    reader = Reader(snapshot)
+    for number, turn in enumerate(reader.turns(), 1):
+        calls, waiting = _calls(reader, turn)
+        output.json_line(
+            {
+                "turn": number,
+                "first_seq": turn.events[0].seq,
+                "last_seq": turn.events[-1].seq,
+                "tool_calls": calls,
+                "open_tool_calls": waiting,
+                "events": [event.to_map() for event in turn.events],
+            }
+        )
+
+
+def _told(reader: Reader, turn: Turn) -> str:
+    first, last = turn.events[0].seq, turn.events[-1].seq
+    calls, waiting = _calls(reader, turn)
+    parts = [f"event {first}" if first == last else f"events {first}-{last}"]
+    parts += [counted(calls, "tool call")] if calls else []
+    parts += [f"{waiting} open"] if waiting else []
+    return ", ".join(parts)
+
+
+def _calls(reader: Reader, turn: Turn) -> tuple[int, int]:
+    """How many tool calls were made in a turn, and how many of them are open."""
+    calls = {event.seq for event in turn.events if isinstance(event.data, ToolCall)}
+    return len(calls), len(calls & {event.seq for event in reader.open_tool_calls()})

@@ -1,0 +1,77 @@
+"""Images that a provider's blocks hold, as ATIF refers to them: by a path, a URL or a ``data:`` URL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import cast
+
+from agent_memory_log.jsonvalue import JsonValue
+
+ATIF = "atif"
+"""The key in ``structured`` of what an imported trajectory had; it is put back, not looked through."""
+
+_BY_ENDING = {
+    "gif": "image/gif",
+    "jpeg": "image/jpeg",
+    "jpg": "image/jpeg",
+    "png": "image/png",
+    "webp": "image/webp",
+}
+_MEDIA_TYPES = frozenset(_BY_ENDING.values())
+
+
+def image_parts(structured: JsonValue) -> list[JsonValue]:
+    """The parts for all images in a payload's ``structured``, in their order, save those of a type ATIF lacks."""
+    if not isinstance(structured, Mapping):
+        return []
+    values = [value for key, value in structured.items() if key != ATIF]
+    return [
+        {"type": "image", "source": {"media_type": media_type, "path": path}}
+        for media_type, path in _found(values)
+        if media_type in _MEDIA_TYPES
+    ]
+
+
+def _found(value: JsonValue) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        image = _image(value)
+        if image is not None:
+            yield image
+            return
+        for inner in value.values():
+            yield from _found(inner)
+    elif isinstance(value, Sequence) and not isinstance(value, str):
+        for inner in value:
+            yield from _found(inner)
+
+
+def _image(block: Mapping[str, JsonValue]) -> tuple[str, str] | None:
+    kind = block.get("type")
+    if kind in ("image_url", "input_image"):  # OpenAI: Chat, Responses
+        image = block.get("image_url")
+        return _from_url(image.get("url") if isinstance(image, Mapping) else image)
+    if kind == "image":  # Anthropic
+        source = block.get("source")
+        if isinstance(source, Mapping):
+            return _from_data(source.get("media_type"), source.get("data")) or _from_url(source.get("url"))
+        return None
+    image = block.get("image")  # Bedrock
+    if isinstance(image, Mapping) and isinstance(image.get("source"), Mapping):
+        source = cast("Mapping[str, JsonValue]", image["source"])
+        return _from_data(f"image/{image.get('format')}", source.get("bytes"))
+    return None
+
+
+def _from_data(media_type: JsonValue, data: JsonValue) -> tuple[str, str] | None:
+    if isinstance(media_type, str) and isinstance(data, str):
+        return media_type, f"data:{media_type};base64,{data}"
+    return None
+
+
+def _from_url(url: JsonValue) -> tuple[str, str] | None:
+    if not isinstance(url, str):
+        return None
+    if url.startswith("data:"):
+        return url[len("data:") :].partition(",")[0].partition(";")[0], url
+    ending = url.partition("?")[0].rpartition(".")[2].lower()
+    return (_BY_ENDING[ending], url) if ending in _BY_ENDING else None

@@ -1,0 +1,348 @@
+"""A run as OpenTelemetry spans, by the semantic conventions for generative AI; one way, through the OpenTelemetry SDK.
+
+Needs the extra ``otel``. The run is an ``invoke_agent`` span, which holds a ``chat`` span for each turn of a model that
+is known and an ``execute_tool`` span for each call, a nested call inside the one that made it. The same run gives the
+same trace and span ids each time. What was said stands in no span unless asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from typing import cast
+
+import msgspec
+from opentelemetry.context import Context
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
+
+from agent_memory_log.errors import AgentMemoryLogError
+from agent_memory_log.events import Event, to_microseconds
+from agent_memory_log.interchange.steps import Answer, Step, Steps
+from agent_memory_log.interchange.usage import MODEL_LABEL, NO_USAGE, Usage, usage_of
+from agent_memory_log.jsonvalue import JsonValue, encode_json
+from agent_memory_log.payloads import AssistantMessage, ModelRequest, Thinking, ToolCall, ToolResult, UserMessage
+from agent_memory_log.snapshot import Snapshot
+
+_Value = str | bool | int | float | tuple[str, ...]
+_Attributes = dict[str, _Value]
+
+_SCOPE = "agent_memory_log"
+_SEQ = "agent_memory_log.seq"
+_OPERATION = "gen_ai.operation.name"
+_MICROSECOND = 1_000  # in nanoseconds
+_LATEST = 2**63 - 1  # what every reader of OTLP can hold: the year 2262
+_PROVIDERS = {"bedrock": "aws.bedrock", "openai-chat": "openai", "openai-responses": "openai"}
+_OTHER_ERROR = "_OTHER"
+_PARAMETERS: Mapping[str, tuple[str, type[int | float]]] = {
+    "max_tokens": ("gen_ai.request.max_tokens", int),
+    "max_completion_tokens": ("gen_ai.request.max_tokens", int),
+    "max_output_tokens": ("gen_ai.request.max_tokens", int),
+    "maxTokens": ("gen_ai.request.max_tokens", int),
+    "seed": ("gen_ai.request.seed", int),
+    "top_k": ("gen_ai.request.top_k", int),
+    "temperature": ("gen_ai.request.temperature", float),
+    "top_p": ("gen_ai.request.top_p", float),
+    "topP": ("gen_ai.request.top_p", float),
+    "frequency_penalty": ("gen_ai.request.frequency_penalty", float),
+    "presence_penalty": ("gen_ai.request.presence_penalty", float),
+}
+
+
+def spans_of(snapshot: Snapshot, *, content: bool = False) -> list[ReadableSpan]:
+    """The run's spans, each before those inside it; none for a run that holds no events.
+
+    ``content``: also what was said and thought, tool arguments, results and error messages, as JSON text in the opt-in
+    attributes of the conventions. ``server_data`` is in no span.
+    """
+    if not snapshot.log:
+        return []
+    return _Trace(snapshot, content=content).spans()
+
+
+def export_spans(snapshot: Snapshot, exporter: SpanExporter, *, content: bool = False) -> int:
+    """Give the run's spans to ``exporter``, at once; how many they are. The exporter stays the caller's to shut down.
+
+    Exporting again gives the same ids, so that a receiver that knows them has each span once. Raises
+    ``AgentMemoryLogError`` where the exporter says that it failed.
+
+        export_spans(store.load_run("support-agent", "run-42"), OTLPSpanExporter())
+    """
+    found = spans_of(snapshot, content=content)
+    if found and exporter.export(found) is not SpanExportResult.SUCCESS:
+        raise AgentMemoryLogError(
+            f"{type(exporter).__name__} failed to export the {len(found)} spans of {snapshot.agent}/{snapshot.run}; "
+            "its own log says why"
+        )
+    return len(found)
+
+
+class _Ids(IdGenerator):
+    """Ids that stand for an event's place in its run."""
+
+    def __init__(self, agent: str, run: str) -> None:
+        self._name = encode_json([agent, run])
+        self.place = b""
+
+    def generate_trace_id(self) -> int:
+        return self._number(b"trace", 16)
+
+    def generate_span_id(self) -> int:
+        return self._number(self.place, 8)
+
+    def _number(self, what: bytes, size: int) -> int:
+        digest = hashlib.blake2b(what + b" of " + self._name, digest_size=size).digest()
+        return int.from_bytes(digest, "big") or 1  # 0 is no id
+
+
+class _Collected(SpanProcessor):
+    """Keeps what was ended."""
+
+    def __init__(self) -> None:
+        self.spans: list[ReadableSpan] = []
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self.spans.append(span)
+
+
+class _Trace:
+    """The spans of one run."""
+
+    def __init__(self, snapshot: Snapshot, *, content: bool) -> None:
+        self._snapshot = snapshot
+        self._content = content
+        self._steps = Steps(snapshot.log).steps
+        self._ids = _Ids(snapshot.agent, snapshot.run)
+        self._collected = _Collected()
+        unlimited = SpanLimits(max_span_attributes=SpanLimits.UNSET, max_span_attribute_length=SpanLimits.UNSET)
+        provider = TracerProvider(
+            sampler=ALWAYS_ON,
+            resource=Resource({"service.name": snapshot.agent}),
+            shutdown_on_exit=False,
+            id_generator=self._ids,
+            span_limits=unlimited,
+        )
+        provider.add_span_processor(self._collected)
+        self._tracer = provider.get_tracer(_SCOPE, version("agent-memory-log"))
+        self._common: _Attributes = {
+            "gen_ai.agent.name": snapshot.agent,
+            "gen_ai.conversation.id": snapshot.run,
+        }
+        self._calls: dict[int, Context] = {}
+
+    def spans(self) -> list[ReadableSpan]:
+        """All of them; where the SDK was disabled by its environment, none."""
+        log = self._snapshot.log
+        times = [_time(event) for event in log]
+        begins = [*times, *(_began(answer) for step in self._steps for answer in step.answers)]
+        root = self._start(
+            f"invoke_agent {self._snapshot.agent}", None, min(begins), "invoke_agent", self._about_run(), 0
+        )
+        inside = set_span_in_context(root, Context())
+        for step in self._steps:
+            if step.source == "agent" and step.parent is None and step.made:
+                self._turn(step, inside)
+            answered = {answer.call.seq: answer for answer in step.answers if answer.call is not None}
+            outer = inside if step.parent is None else self._calls.get(step.parent.seq, inside)
+            for call in step.calls:
+                self._call(call, answered.get(call.seq), outer)
+            for answer in step.answers:
+                if answer.call is None:
+                    self._call(None, answer, inside)
+        root.end(max(times))
+        return sorted(self._collected.spans, key=_order)
+
+    def _start(
+        self, name: str, outer: Context | None, start: int, operation: str, attributes: _Attributes, place: int
+    ) -> Span:
+        self._ids.place = f"{operation} {place}".encode()
+        return self._tracer.start_span(
+            name,
+            context=Context() if outer is None else outer,
+            kind=SpanKind.CLIENT if operation == "chat" else SpanKind.INTERNAL,
+            attributes={_OPERATION: operation, **self._common, **attributes},
+            start_time=start,
+        )
+
+    def _about_run(self) -> _Attributes:
+        used = NO_USAGE
+        requests: list[ModelRequest] = []
+        said: list[JsonValue] = []
+        answer: AssistantMessage | None = None
+        for event in self._snapshot.log:
+            used = used.plus(usage_of(event))
+            if isinstance(event.data, ModelRequest):
+                requests.append(event.data)
+            elif isinstance(event.data, UserMessage):
+                said.append({"role": "user", "parts": [_text("text", event.data.message)]})
+            elif isinstance(event.data, AssistantMessage):
+                answer = event.data
+        about: _Attributes = {"agent_memory_log.version": self._snapshot.version, **_about_usage(used)}
+        if requests:
+            about["gen_ai.provider.name"] = _provider(requests[-1].provider)
+            about["gen_ai.request.model"] = requests[-1].model
+        if self._content:
+            about["gen_ai.input.messages"] = _json(said)
+            if answer is not None:
+                about["gen_ai.output.messages"] = _json(
+                    [{"role": "assistant", "parts": [_text("text", answer.message)], "finish_reason": "stop"}]
+                )
+        return about
+
+    def _turn(self, step: Step, outer: Context) -> None:
+        """A model's turn; it began, as far as the log knows, when what came before it was there."""
+        made = step.made
+        labels: dict[str, str] = {}
+        for event in made:
+            labels = {**event.labels, **labels}
+        provider = labels.get("provider") or (step.request.provider if step.request is not None else "")
+        if not provider:
+            return  # the conventions require it
+        model = step.request.model if step.request is not None else labels.get(MODEL_LABEL, "")
+        used = NO_USAGE
+        for event in made:
+            used = used.plus(usage_of(event))
+        about: _Attributes = {
+            _SEQ: made[0].seq,
+            "gen_ai.provider.name": _provider(provider),
+            **({"gen_ai.request.model": model} if model else {}),
+            **_about_usage(used),
+            **(_about_request(step.request, content=self._content) if step.request is not None else {}),
+        }
+        for label, key in ((MODEL_LABEL, "gen_ai.response.model"), ("response_id", "gen_ai.response.id")):
+            if labels.get(label):
+                about[key] = labels[label]
+        reason = labels.get("stop_reason")
+        if reason:
+            about["gen_ai.response.finish_reasons"] = (reason,)
+        if self._content:
+            message: dict[str, JsonValue] = {"role": "assistant", "parts": [_part(event) for event in made]}
+            about["gen_ai.output.messages"] = _json([{**message, "finish_reason": reason or "stop"}])
+        end = max(_time(event) for event in made)
+        start = end if step.before is None else min(_time(step.before), end)
+        self._start(f"chat {model}".rstrip(), outer, start, "chat", about, made[0].seq).end(end)
+
+    def _call(self, call: Event | None, answer: Answer | None, outer: Context) -> None:
+        """A tool call: it ended when its result was appended, and began as long before as that says it took."""
+        event = call if call is not None else cast("Answer", answer).event
+        data = cast("ToolCall | ToolResult", event.data)
+        result = cast("ToolResult", answer.event.data) if answer is not None else None
+        about: _Attributes = {
+            _SEQ: event.seq,
+            "gen_ai.tool.name": data.tool_name,
+            "gen_ai.tool.call.id": data.tool_call_id,
+            "gen_ai.tool.type": "function",
+        }
+        if result is None:
+            about["agent_memory_log.unanswered"] = True
+        if self._content:
+            if isinstance(data, ToolCall) and data.payload_json:
+                about["gen_ai.tool.call.arguments"] = data.payload_json
+            if result is not None and result.result_json:
+                about["gen_ai.tool.call.result"] = result.result_json
+        start = _time(event) if answer is None else _began(answer)
+        end = start if answer is None else max(start, _time(answer.event))
+        span = self._start(f"execute_tool {data.tool_name}".rstrip(), outer, start, "execute_tool", about, event.seq)
+        if result is not None and result.error_message:
+            hint = result.retry_hint.reason if result.retry_hint is not None else ""
+            kind = cast("Answer", answer).event.labels.get("error_type") or hint or _OTHER_ERROR
+            span.set_attribute("error.type", kind)
+            span.set_status(Status(StatusCode.ERROR, result.error_message if self._content else None))
+        span.end(end)
+        if call is not None:
+            self._calls[call.seq] = set_span_in_context(span, Context())
+
+
+def _order(span: ReadableSpan) -> tuple[bool, int, bool]:
+    """The run, and then by place; a turn before the call that it began with."""
+    about = span.attributes or {}
+    seq = about.get(_SEQ)
+    return span.parent is not None, seq if isinstance(seq, int) else 0, about.get(_OPERATION) == "execute_tool"
+
+
+def _time(event: Event) -> int:
+    """Nanoseconds since 1970, within what a span can hold."""
+    return min(max(0, to_microseconds(event.timestamp) * _MICROSECOND), _LATEST)
+
+
+def _began(answer: Answer) -> int:
+    """When the call began that ``answer`` answers: not when the model asked for it, if it is known how long it took."""
+    data = cast("ToolResult", answer.event.data)
+    end = _time(answer.event)
+    if data.duration_ns > 0:
+        return max(0, end - data.duration_ns)
+    return end if answer.call is None else min(_time(answer.call), end)
+
+
+def _provider(name: str) -> str:
+    return _PROVIDERS.get(name, name)
+
+
+def _about_usage(used: Usage) -> _Attributes:
+    known = {
+        "gen_ai.usage.input_tokens": used.input_tokens,
+        "gen_ai.usage.output_tokens": used.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": used.cache_read,
+        "gen_ai.usage.cache_write.input_tokens": used.cache_write,
+        "gen_ai.usage.reasoning.output_tokens": used.reasoning,
+    }
+    return {key: min(value, _LATEST) for key, value in known.items() if value is not None and value >= 0}
+
+
+def _about_request(request: ModelRequest, *, content: bool) -> _Attributes:
+    about: _Attributes = {}
+    for key, value in _flat(request.parameters or {}):
+        known = _PARAMETERS.get(key)
+        if known is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
+            name, kind = known
+            if kind is float or (isinstance(value, int) and abs(value) <= _LATEST):
+                about[name] = kind(value) if abs(value) <= _LATEST else float(_LATEST)
+    if content:
+        if request.system is not None:
+            system = request.system
+            about["gen_ai.system_instructions"] = _json([_text("text", system)] if isinstance(system, str) else system)
+        if request.tools is not None:
+            about["gen_ai.tool.definitions"] = _json(request.tools)
+    return about
+
+
+def _flat(parameters: Mapping[str, JsonValue]) -> Iterator[tuple[str, JsonValue]]:
+    """The parameters, and those that Bedrock has one level down."""
+    for key, value in parameters.items():
+        yield key, value
+        if key == "inferenceConfig" and isinstance(value, Mapping):
+            yield from value.items()
+
+
+def _part(event: Event) -> JsonValue:
+    data = event.data
+    if isinstance(data, Thinking):
+        return _text("reasoning", data.text)
+    if isinstance(data, ToolCall):
+        return {
+            "type": "tool_call",
+            "id": data.tool_call_id,
+            "name": data.tool_name,
+            "arguments": _decoded(data.payload_json),
+        }
+    return _text("text", data.message if isinstance(data, AssistantMessage) else "")
+
+
+def _decoded(text: str) -> JsonValue:
+    try:
+        return cast("JsonValue", msgspec.json.decode(text)) if text else None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text
+
+
+def _text(kind: str, content: str) -> JsonValue:
+    return {"type": kind, "content": content}
+
+
+def _json(value: JsonValue | Sequence[JsonValue]) -> str:
+    return encode_json(value).decode()

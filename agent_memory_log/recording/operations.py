@@ -1,0 +1,271 @@
+"""A recorder's operations, each written once, as steps: what is appended under which id, and what is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+import msgspec
+
+from agent_memory_log.errors import DecodeError, InvalidArgument, VersionConflict
+from agent_memory_log.events import Event, decode_event, new_event
+from agent_memory_log.jsonvalue import JsonValue, encode_canonical
+from agent_memory_log.payloads import (
+    Annotation,
+    AssistantMessage,
+    EventData,
+    ModelRequest,
+    Redacted,
+    ToolCall,
+    ToolResult,
+)
+from agent_memory_log.reader import Reader
+from agent_memory_log.recording.calls import RecordedCall
+from agent_memory_log.recording.context import RunContext
+from agent_memory_log.recording.ids import new_call_id, result_id, step_id
+from agent_memory_log.recording.responses import Answer, answer_of
+from agent_memory_log.recording.steps import Append, Steps, append
+from agent_memory_log.store import AppendResult
+from agent_memory_log.transcript.names import encode_name
+from agent_memory_log.transcript.requests import model_request
+
+_RESPONSE = "response"
+_EMPTY_ANSWER = "the model answered with nothing"
+_ERASED = "the recorded result was erased"
+_ATTEMPTS = 10
+"""How often an answer is placed again behind what another writer has just appended."""
+
+
+class RecordedResponse(msgspec.Struct, frozen=True):
+    """A model's answer as it was recorded.
+
+    - ``events``: its events in the store, in order; one ``Annotation`` where the model answered with nothing.
+    - ``was_recorded``: whether it was there already, as the step was done before.
+    """
+
+    events: tuple[Event, ...]
+    was_recorded: bool = False
+
+    @property
+    def text(self) -> str:
+        """What the assistant said; ``""`` where it only called tools."""
+        return "".join(event.data.message for event in self.events if isinstance(event.data, AssistantMessage))
+
+    @property
+    def tool_calls(self) -> tuple[Event, ...]:
+        """The calls to be answered: give each to ``tool_call``."""
+        return tuple(event for event in self.events if isinstance(event.data, ToolCall))
+
+
+class CallToMake(NamedTuple):
+    """A call that ``tool_call`` was asked for: recorded already, or with what it is to be recorded with."""
+
+    recorded: Event | None
+    data: ToolCall
+    key: str | None
+    labels: Mapping[str, str] | None
+
+
+class Operations:
+    """The operations on one run. They may not be carried out at the same time: the recorder lines them up."""
+
+    def __init__(self, agent: str, run: str, meta: Mapping[str, JsonValue] | None) -> None:
+        self._agent = agent
+        self._run = run
+        self._meta = meta
+        self._context = RunContext(agent, run)
+        self._latest = datetime.min.replace(tzinfo=UTC)
+        self._asked: dict[str, list[Event]] = {}
+        self._left_open: dict[str, list[Event]] | None = None
+        self._fresh: set[str] = set()
+
+    def record(self, payload: EventData, key: str | None, labels: Mapping[str, str] | None) -> Steps[Event]:
+        """Append one event."""
+        event_id = None if key is None else step_id(self._agent, self._run, key, payload.event_type)
+        result = yield from self._append([self._event(payload, labels, event_id)])
+        return result.events[0]
+
+    def request(
+        self,
+        provider: str,
+        model: str,
+        system: JsonValue,
+        tools: JsonValue,
+        parameters: Mapping[str, JsonValue] | None,
+    ) -> Steps[Event | None]:
+        """Append a model request where it differs from the latest."""
+        snapshot = yield from self._context.refresh()
+        payload = model_request(
+            snapshot, provider, model=model, system=system, tools=tools, parameters=parameters or None
+        )
+        latest = self._context.latest_request()
+        if latest is not None and _asks_the_same(payload, latest):
+            return None
+        result = yield from self._append([self._event(payload, None, None)])
+        return result.events[0]
+
+    def response(
+        self, response: object, provider: str | None, key: str | None, labels: Mapping[str, str] | None
+    ) -> Steps[RecordedResponse]:
+        """Append a provider's answer behind the conversation as it is."""
+        answer: Answer | None = None
+        for attempt in range(_ATTEMPTS):
+            snapshot = yield from self._context.refresh()
+            recorded = None if key is None else self._find_response(key)
+            if recorded is not None:
+                return recorded
+            if answer is None:
+                answer = answer_of(response, provider)
+            events = self._answer_events(answer, key, labels)
+            try:
+                # Whether it joins the message before it was decided by that message.
+                result = yield from self._append(events, snapshot.version)
+            except VersionConflict:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                continue
+            self._context.confirm()
+            found = RecordedResponse(result.events)
+            self._ask(found.tool_calls, fresh=True)
+            return found
+        raise AssertionError("the last attempt returns or raises")
+
+    def recorded_response(self, key: str) -> Steps[RecordedResponse | None]:
+        """The answer that is there already."""
+        yield from self._context.refresh()
+        return self._find_response(key)
+
+    def begin_call(self, wanted: CallToMake) -> Steps[RecordedCall]:
+        """Append the call, unless it is there; with its result, where that is there too."""
+        event = wanted.recorded
+        if event is None and wanted.data.tool_call_id:
+            event = yield from self._asked_before(wanted.data)
+        is_fresh = False
+        data = wanted.data
+        if event is None:
+            event_id = None if wanted.key is None else step_id(self._agent, self._run, wanted.key, "tool_call")
+            if not data.tool_call_id:
+                data = msgspec.structs.replace(data, tool_call_id=new_call_id(event_id))
+            result = yield from self._append([self._event(data, wanted.labels, event_id)])
+            event = result.events[0]
+            is_fresh = result.inserted == 1
+        elif event.event_id in self._fresh:
+            is_fresh = True
+        self._forget(event)
+        if isinstance(event.data, ToolCall):  # it may have been erased since
+            data = event.data
+        recorded = None if is_fresh else (yield from self._result_of(event, data))
+        return RecordedCall(event, data, recorded)
+
+    def end_call(self, call: RecordedCall, error: BaseException | None) -> Steps[Event]:
+        """Append the result of a call whose block has ended now."""
+        return self._end_call(call, *call.outcome(error))
+
+    def _end_call(self, call: RecordedCall, result: ToolResult, labels: Mapping[str, str]) -> Steps[Event]:
+        event = self._event(result, labels, result_id(call.event.event_id))
+        appended = yield from self._append([event])
+        return appended.events[0]
+
+    def _append(self, events: list[Event], expected_version: int | None = None) -> Steps[AppendResult]:
+        result = yield from append(Append(self._agent, self._run, tuple(events), expected_version, self._meta))
+        self._meta = None  # the run is there
+        return result
+
+    def _event(self, payload: EventData, labels: Mapping[str, str] | None, event_id: str | None) -> Event:
+        """An event whose time is not before that of the one before it, though the clock be set back."""
+        event = new_event(payload, labels=labels, event_id=event_id)
+        if event.timestamp < self._latest:
+            return msgspec.structs.replace(event, timestamp=self._latest)
+        self._latest = event.timestamp
+        return event
+
+    def _answer_events(self, answer: Answer, key: str | None, labels: Mapping[str, str] | None) -> list[Event]:
+        parsed = self._context.parse(answer.messages, answer.provider) or [new_event(Annotation(_EMPTY_ANSWER))]
+        events: list[Event] = []
+        for number, event in enumerate(parsed):
+            event_id = None if key is None else step_id(self._agent, self._run, key, _RESPONSE, number)
+            # Once, so that what was used can be summed up.
+            used = {"usage": answer.usage} if answer.usage and number == 0 else {}
+            own = {**event.labels, **answer.labels, **used, **(labels or {})}
+            events.append(self._event(event.data, own, event_id))
+        return events
+
+    def _find_response(self, key: str) -> RecordedResponse | None:
+        events: list[Event] = []
+        while (event := self._context.find(step_id(self._agent, self._run, key, _RESPONSE, len(events)))) is not None:
+            events.append(event)
+        if not events:
+            return None
+        found = RecordedResponse(tuple(events), was_recorded=True)
+        self._ask(found.tool_calls, fresh=False)
+        return found
+
+    def _ask(self, calls: Iterable[Event], *, fresh: bool) -> None:
+        for event in calls:
+            waiting = self._asked.setdefault(decode_event(event, ToolCall).tool_call_id, [])
+            if all(known.event_id != event.event_id for known in waiting):
+                waiting.append(event)
+            if fresh:
+                self._fresh.add(event.event_id)
+
+    def _asked_before(self, data: ToolCall) -> Steps[Event | None]:
+        """The call that this one is to answer: asked for in an answer recorded here, or left open in the run before."""
+        waiting = self._asked.get(data.tool_call_id)
+        if waiting:
+            return waiting[-1]
+        if self._left_open is None:
+            snapshot = yield from self._context.refresh()
+            self._left_open = {}
+            for event in Reader(snapshot).open_tool_calls():
+                self._left_open.setdefault(decode_event(event, ToolCall).tool_call_id, []).append(event)
+        for event in self._left_open.get(data.tool_call_id, ()):
+            if _is_same_call(data, decode_event(event, ToolCall)):
+                return event
+        return None
+
+    def _forget(self, event: Event) -> None:
+        """The call is being made: another one with its id is another call."""
+        self._fresh.discard(event.event_id)
+        for calls in (self._asked, self._left_open or {}):
+            for waiting in calls.values():
+                waiting[:] = [known for known in waiting if known.event_id != event.event_id]
+
+    def _result_of(self, call: Event, data: ToolCall) -> Steps[ToolResult | None]:
+        snapshot = yield from self._context.refresh()
+        event = self._context.find(result_id(call.event_id))
+        if event is None and isinstance(call.data, ToolCall):
+            event = Reader(snapshot).result_for(call)  # recorded by other means
+        if event is None:
+            return None
+        if isinstance(event.data, Redacted):
+            return ToolResult(data.tool_call_id, data.tool_name, error_message=_ERASED)
+        return decode_event(event, ToolResult)
+
+
+def _asks_the_same(one: ModelRequest, other: ModelRequest) -> bool:
+    return (one.provider, one.model, one.system_hash, one.tools_hash) == (
+        other.provider,
+        other.model,
+        other.system_hash,
+        other.tools_hash,
+    ) and encode_canonical(one.parameters) == encode_canonical(other.parameters)
+
+
+def _is_same_call(one: ToolCall, other: ToolCall) -> bool:
+    """Whether ``one`` is the open call ``other`` made again: ids alone are used more than once."""
+    if one.tool_name not in (other.tool_name, encode_name(other.tool_name)):
+        return False
+    if not one.payload_json or one.payload_json == other.payload_json:
+        return True
+    try:
+        return encode_canonical(one.input()) == encode_canonical(other.input())
+    except DecodeError:
+        return False
+
+
+def recorded_call(event: Event) -> ToolCall:
+    """The payload of a recorded call. Raises ``InvalidArgument`` for any other event."""
+    if not isinstance(event.data, ToolCall) or not event.event_id:
+        raise InvalidArgument(f"event {event.seq} is a {event.type}, not a tool_call that was recorded")
+    return event.data

@@ -1,0 +1,174 @@
+"""What a provider answered, as the messages to be sent back to it and the labels its events get.
+
+The provider is found by the answer's shape. One function for each provider says where in its answer the assistant's
+message is, and where the model, the reason it stopped for, the answer's id and what it used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from agent_memory_log.errors import DecodeError
+from agent_memory_log.fields import describe
+from agent_memory_log.jsonvalue import JsonValue, NotJson, encode_json, own_json
+from agent_memory_log.recording.plain import Map, map_at, maps_in, plain, without_bytes
+from agent_memory_log.recording.streams import joined, provider_of_stream
+from agent_memory_log.transcript.providers import find
+
+ANTHROPIC = "anthropic"
+BEDROCK = "bedrock"
+CHAT = "openai-chat"
+RESPONSES = "openai-responses"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A provider's answer.
+
+    - ``provider``: its name; ``messages``: what is to be sent back, empty where the model said nothing.
+    - ``labels``: ``provider``, ``model``, ``response_id`` and ``stop_reason``, those that are known.
+    - ``usage``: what the provider says was used, as compact JSON in its own words; ``""`` where it does not.
+    """
+
+    provider: str
+    messages: list[Map]
+    labels: dict[str, str]
+    usage: str = ""
+
+
+def answer_of(response: object, provider: str | None) -> Answer:
+    """Read an answer: an SDK's object, a map, or a list of a stream's events.
+
+    Raises ``InvalidArgument`` for an unknown provider, ``DecodeError`` for what is no answer of ``provider``, or of any
+    provider where none is given, and for a stream that was cut off.
+    """
+    if provider is not None:
+        find(provider)
+    found = plain(response)
+    if isinstance(found, list):
+        events = maps_in(cast("object", found))
+        named = provider or provider_of_stream(events)
+        if named is None:
+            raise DecodeError(f"a stream of no known provider, of {len(events)} events: name the provider")
+        found = joined(events, named)
+    else:
+        named = provider or _provider_of(found)
+        if named is None:
+            raise DecodeError(
+                f"an answer of no known provider: {describe(found)}; give what the SDK returned, or name the provider"
+            )
+    find(named)
+    if not isinstance(found, dict):
+        raise DecodeError(f"an answer of {named} must be a map, found {describe(found)}")
+    return _READERS[named](cast("Map", without_bytes(cast("object", found))))
+
+
+def _provider_of(found: object) -> str | None:
+    if not isinstance(found, Mapping):
+        return None
+    answer = cast("Mapping[str, object]", found)
+    if isinstance(answer.get("choices"), list):
+        return CHAT
+    output = answer.get("output")
+    if isinstance(output, list):
+        return RESPONSES
+    if isinstance(output, Mapping) and "message" in output:
+        return BEDROCK
+    if answer.get("type") == "message" and isinstance(answer.get("content"), list):
+        return ANTHROPIC
+    return None
+
+
+def _anthropic(answer: Map) -> Answer:
+    content = answer.get("content")
+    if answer.get("role") != "assistant" or not isinstance(content, (list, str)):
+        raise _wrong(ANTHROPIC, answer, "a Message, with content")
+    for block in maps_in(cast("object", content)):
+        block.pop("parsed_output", None)
+    return _answer(
+        ANTHROPIC,
+        [{"role": "assistant", "content": content}] if content else [],
+        answer,
+        answer.get("id"),
+        answer.get("stop_reason"),
+    )
+
+
+def _chat(answer: Map) -> Answer:
+    choices = maps_in(answer.get("choices"))
+    if not choices and answer.get("role") == "assistant" and "type" not in answer:
+        choices = [{"message": answer}]
+    if len(choices) != 1 or not isinstance(choices[0].get("message"), dict):
+        raise _wrong(CHAT, answer, f"a Chat Completion with one choice, which is to be continued, found {len(choices)}")
+    choice = choices[0]
+    message: Map = choice["message"]
+    message.pop("parsed", None)
+    for call in maps_in(message.get("tool_calls")):
+        map_at(call, "function").pop("parsed_arguments", None)
+        call.pop("index", None)  # of the stream it came in
+    audio = map_at(message, "audio")
+    if "id" in audio:
+        message["audio"] = {"id": audio["id"]}  # all that may be sent back
+    return _answer(CHAT, [message], answer, answer.get("id"), choice.get("finish_reason"))
+
+
+def _responses(answer: Map) -> Answer:
+    output = answer.get("output")
+    if not isinstance(output, list):
+        raise _wrong(RESPONSES, answer, "a Response, with output")
+    items = maps_in(cast("object", output))
+    for item in items:
+        item.pop("parsed_arguments", None)
+        for part in maps_in(item.get("content")):
+            part.pop("parsed", None)
+    reason = map_at(answer, "incomplete_details").get("reason") or map_at(answer, "error").get("code")
+    return _answer(RESPONSES, items, answer, answer.get("id"), reason or answer.get("status"))
+
+
+def _bedrock(answer: Map) -> Answer:
+    message = map_at(answer, "output", "message") or answer
+    content = message.get("content")
+    if message.get("role") != "assistant" or not isinstance(content, list) or "type" in message:
+        raise _wrong(BEDROCK, answer, "what Converse returned, with output.message")
+    return _answer(
+        BEDROCK,
+        [message] if content else [],
+        answer,
+        map_at(answer, "ResponseMetadata").get("RequestId"),
+        answer.get("stopReason"),
+    )
+
+
+_READERS: dict[str, Callable[[Map], Answer]] = {
+    ANTHROPIC: _anthropic,
+    BEDROCK: _bedrock,
+    CHAT: _chat,
+    RESPONSES: _responses,
+}
+
+
+def _answer(provider: str, messages: list[Map], answer: Map, response_id: object, stop_reason: object) -> Answer:
+    named = {
+        "provider": provider,
+        "model": answer.get("model"),
+        "response_id": response_id,
+        "stop_reason": stop_reason,
+    }
+    labels = {key: value for key, value in named.items() if isinstance(value, str) and value}
+    usage: Any = answer.get("usage")
+    return Answer(provider, messages, labels, _json(usage) if usage else "")
+
+
+def _json(usage: JsonValue) -> str:
+    try:
+        return encode_json(own_json(usage)).decode()
+    except NotJson as error:
+        raise DecodeError(f"usage{error.path} {error}") from error
+
+
+def _wrong(provider: str, answer: Map, wanted: str) -> DecodeError:
+    return DecodeError(
+        f"an answer of {provider} must be {wanted}; its keys are {', '.join(map(str, answer)) or 'none'}"
+    )

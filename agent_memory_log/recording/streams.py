@@ -1,0 +1,293 @@
+"""The events of a provider's stream, put together to the answer it would have been without streaming.
+
+One function for each provider. What is not understood is refused rather than guessed, as the answer has to go back
+exactly: an SDK's own final message can be recorded instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+import msgspec
+
+from agent_memory_log.errors import DecodeError
+from agent_memory_log.fields import describe
+from agent_memory_log.jsonvalue import decode_json
+from agent_memory_log.recording.plain import Map, map_at, maps_in
+
+_ADVICE = "record the final answer that the SDK puts together instead"
+
+_ANTHROPIC_TYPES = frozenset({"message_start", "ping"})
+_ANTHROPIC_MESSAGE = frozenset({"message_start", "message_delta"})
+_BEDROCK_KEYS = frozenset({"messageStart", "contentBlockStart", "contentBlockDelta", "messageStop"})
+_RESPONSES_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+def provider_of_stream(events: Sequence[Map]) -> str | None:
+    """Whose events these are, None where that cannot be seen."""
+    for event in events:
+        kind = event.get("type")
+        if kind in _ANTHROPIC_TYPES:
+            return "anthropic"
+        if isinstance(kind, str) and kind.startswith("response."):
+            return "openai-responses"
+        if isinstance(event.get("choices"), list):
+            return "openai-chat"
+        if not _BEDROCK_KEYS.isdisjoint(event):
+            return "bedrock"
+    return None
+
+
+def joined(events: Sequence[Map], provider: str) -> Map:
+    """The answer that ``events`` are the stream of. Raises ``DecodeError`` for one that was cut off or failed."""
+    return _JOINERS[provider](events)
+
+
+class _Blocks:
+    """The content blocks of an answer, by index, and the text that the arguments of calls among them come as."""
+
+    def __init__(self) -> None:
+        self._blocks: dict[int, Map] = {}
+        self._arguments: dict[int, str] = {}
+
+    def begin(self, index: int, block: Map) -> None:
+        self._blocks[index] = block
+
+    def at(self, index: int) -> Map:
+        if index not in self._blocks:
+            raise DecodeError(f"a stream goes on with block {index}, which was never begun: its beginning is missing")
+        return self._blocks[index]
+
+    def begun(self, index: int) -> Map:
+        return self._blocks.setdefault(index, {})
+
+    def add_arguments(self, index: int, text: str) -> None:
+        self._arguments[index] = self._arguments.get(index, "") + text
+
+    def content(self, *inside: str) -> list[Map]:
+        """The blocks in order; arguments are in the maps ``inside`` them."""
+        for index, text in self._arguments.items():
+            if text:
+                map_at(self.at(index), *inside)["input"] = _arguments(text)
+        return [self._blocks[index] for index in sorted(self._blocks)]
+
+
+def _anthropic(events: Sequence[Map]) -> Map:
+    answer: Map = {}
+    blocks = _Blocks()
+    for event in events:
+        kind = event.get("type")
+        if kind == "content_block_start":
+            blocks.begin(_index(event, "index"), dict(map_at(event, "content_block")))
+        elif kind == "content_block_delta":
+            index = _index(event, "index")
+            delta = map_at(event, "delta")
+            if delta.get("type") == "input_json_delta":
+                blocks.add_arguments(index, _text(delta, "partial_json"))
+            else:
+                _anthropic_delta(blocks.at(index), delta)
+        elif kind in _ANTHROPIC_MESSAGE:
+            _anthropic_message(answer, event)
+        elif kind == "error":
+            raise DecodeError(f"the stream ended with an error: {describe(event.get('error'))}")
+    if not events or events[-1].get("type") != "message_stop" or "role" not in answer:
+        raise _cut_off("anthropic", "message_start or message_stop")
+    answer["content"] = blocks.content()
+    return answer
+
+
+def _anthropic_message(answer: Map, event: Map) -> None:
+    answer.update(map_at(event, "message"))
+    answer.update(map_at(event, "delta"))
+    usage = {key: value for key, value in map_at(event, "usage").items() if value is not None}
+    answer["usage"] = {**map_at(answer, "usage"), **usage}
+
+
+def _anthropic_delta(block: Map, delta: Map) -> None:
+    kind = delta.get("type")
+    if kind == "text_delta":
+        block["text"] = block.get("text", "") + _text(delta, "text")
+    elif kind == "thinking_delta":
+        block["thinking"] = block.get("thinking", "") + _text(delta, "thinking")
+    elif kind == "signature_delta":
+        block["signature"] = _text(delta, "signature")
+    elif kind == "citations_delta":
+        block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
+    elif kind == "compaction_delta":
+        block.update((key, value) for key, value in delta.items() if key != "type")
+    else:
+        raise DecodeError(f"a stream of anthropic has a delta of the unknown type {describe(kind)}: {_ADVICE}")
+
+
+def _chat(events: Sequence[Map]) -> Map:
+    answer: Map = {}
+    message: Map = {}
+    reason: object = None
+    for event in events:
+        for choice in maps_in(event.get("choices")):
+            if choice.get("index", 0) != 0:
+                raise DecodeError("a stream of openai-chat has several choices: record the one to be continued")
+            _grow(message, map_at(choice, "delta"))
+            reason = choice.get("finish_reason") or reason
+        answer.update((key, value) for key, value in event.items() if key not in ("choices", "usage"))
+        if event.get("usage"):
+            answer["usage"] = event["usage"]
+    if reason is None:
+        raise _cut_off("openai-chat", "finish_reason")
+    calls = message.get("tool_calls")
+    if isinstance(calls, list):
+        for call in maps_in(cast("object", calls)):
+            call.pop("index", None)
+    message = {"role": "assistant", "content": None, **message}
+    answer["choices"] = [{"index": 0, "message": message, "finish_reason": reason}]
+    return answer
+
+
+_WHOLE = frozenset({"index", "type", "role", "id"})
+"""The keys of a delta that come whole, once or in every chunk."""
+
+
+def _grow(known: Map, delta: Map) -> None:
+    for key, value in delta.items():
+        old = known.get(key)
+        if value is None:
+            known.setdefault(key, None)
+        elif isinstance(value, list):
+            grown = cast("list[object]", old) if isinstance(old, list) else []
+            known[key] = grown
+            for item in cast("list[object]", value):
+                _grow_list(grown, item)
+        elif isinstance(value, dict):
+            known[key] = inner = cast("Map", old if isinstance(old, dict) else {})
+            _grow(inner, cast("Map", value))
+        elif isinstance(value, str) and isinstance(old, str) and key not in _WHOLE:
+            known[key] = old + value
+        elif not (value == "" and old):
+            known[key] = value
+
+
+def _grow_list(known: list[object], item: object) -> None:
+    delta = map_at(item)
+    if delta.get("index") is None:
+        known.append(item)
+        return
+    for one in maps_in(known):
+        if one.get("index") == delta["index"]:
+            _grow(one, delta)
+            return
+    begun: Map = {}
+    known.append(begun)
+    _grow(begun, delta)
+
+
+def _responses(events: Sequence[Map]) -> Map:
+    done: dict[int, Map] = {}
+    answer: Map | None = None
+    for event in events:
+        kind = event.get("type")
+        if kind == "response.output_item.done":
+            done[_index(event, "output_index")] = map_at(event, "item")
+        elif kind in _RESPONSES_ENDS:
+            answer = dict(map_at(event, "response"))
+        elif kind == "error":
+            raise DecodeError(f"the stream ended with an error: {describe(event.get('message'))}")
+    if answer is None:
+        raise _cut_off("openai-responses", "response.completed")
+    if not answer.get("output"):
+        answer["output"] = [done[index] for index in sorted(done)]  # some servers send the items only once
+    return answer
+
+
+def _bedrock(events: Sequence[Map]) -> Map:
+    answer: Map = {}
+    message: Map = {"role": "assistant"}
+    blocks = _Blocks()
+    for event in events:
+        message.update(map_at(event, "messageStart"))
+        answer.update(map_at(event, "messageStop"))
+        if "usage" in map_at(event, "metadata"):
+            answer["usage"] = event["metadata"]["usage"]
+        if "contentBlockStart" in event:
+            start = map_at(event, "contentBlockStart")
+            opened = map_at(start, "start")
+            if set(opened) != {"toolUse"}:
+                raise DecodeError(f"a stream of bedrock has a block of {', '.join(opened) or 'nothing'}: use Converse")
+            blocks.begin(_index(start, "contentBlockIndex"), {"toolUse": {**map_at(opened, "toolUse"), "input": {}}})
+        elif "contentBlockDelta" in event:
+            found = map_at(event, "contentBlockDelta")
+            index = _index(found, "contentBlockIndex")
+            delta = map_at(found, "delta")
+            if "toolUse" in delta:
+                blocks.add_arguments(index, _text(map_at(delta, "toolUse"), "input"))
+            else:
+                _bedrock_delta(blocks.begun(index), delta)
+        for key in event:
+            if key.endswith("Exception"):
+                raise DecodeError(f"the stream ended with an error: {key} {describe(event[key])}")
+    if "stopReason" not in answer:
+        raise _cut_off("bedrock", "messageStop")
+    message["content"] = blocks.content("toolUse")
+    return {**answer, "output": {"message": message}}
+
+
+def _bedrock_delta(block: Map, delta: Map) -> None:
+    if "text" in delta:
+        if "citationsContent" in block:
+            block["citationsContent"]["content"].append({"text": _text(delta, "text")})
+        else:
+            block["text"] = block.get("text", "") + _text(delta, "text")
+    elif "reasoningContent" in delta:
+        part = map_at(delta, "reasoningContent")
+        reasoning: Map = block.setdefault("reasoningContent", {})
+        redacted = part.get("redactedContent")
+        if redacted is not None:
+            old = reasoning.get("redactedContent")
+            reasoning["redactedContent"] = redacted if old is None else old + redacted
+        for key in ("text", "signature"):
+            if key in part:
+                text: Map = reasoning.setdefault("reasoningText", {"text": ""})
+                text[key] = text.get(key, "") + _text(part, key)
+    elif "citation" in delta:
+        if "citationsContent" not in block:
+            said = block.pop("text", None)
+            content = [] if said is None else [{"text": said}]
+            block["citationsContent"] = {"content": content, "citations": []}
+        block["citationsContent"]["citations"].append(delta["citation"])
+    else:
+        raise DecodeError(f"a stream of bedrock has a delta of {', '.join(delta) or 'nothing'}: use Converse")
+
+
+_JOINERS: dict[str, Callable[[Sequence[Map]], Map]] = {
+    "anthropic": _anthropic,
+    "bedrock": _bedrock,
+    "openai-chat": _chat,
+    "openai-responses": _responses,
+}
+
+
+def _arguments(text: str) -> object:
+    """A call's arguments; what is no JSON object, as where an answer was cut short, in the form Anthropic advises."""
+    try:
+        found: object = decode_json(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {"INVALID_JSON": text}
+    return found if isinstance(found, dict) else {"INVALID_JSON": text}  # pyright: ignore[reportUnknownVariableType]  # any JSON object
+
+
+def _index(event: Map, key: str) -> int:
+    index = event.get(key)
+    if type(index) is not int:
+        raise DecodeError(f"a stream's event has no {key}, found {describe(index)}")
+    return index
+
+
+def _text(delta: Map, key: str) -> str:
+    text = delta.get(key)
+    if not isinstance(text, str):
+        raise DecodeError(f"a stream's delta must have text as {key}, found {describe(text)}")
+    return text
+
+
+def _cut_off(provider: str, end: str) -> DecodeError:
+    return DecodeError(f"a stream of {provider} without its {end}: it was cut off, and cannot be sent back as it is")

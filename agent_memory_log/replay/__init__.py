@@ -1,0 +1,30 @@
+"""Replaying runs: an agent's code against its own recorded model turns and tool results; where two runs part.
+
+    with Replayer(await store.load_run("support-agent", "run-42")) as replayer:
+        turn = replayer.model_turn()
+        for asked in turn.tool_calls:
+            result = replayer.tool_result(asked)
+
+The pytest fixture ``replay`` (``agent_memory_log.pytest_plugin``) makes a recorded run a regression test.
+"""
+
+from agent_memory_log.replay.differences import Difference, differences
+from agent_memory_log.replay.parting import RunDiff, diff
+from agent_memory_log.replay.plan import ModelTurn
+from agent_memory_log.replay.progress import Match
+from agent_memory_log.replay.replayer import ReplayedCall, ReplayedCallBlock, Replayer, value_of
+from agent_memory_log.replay.sources import load_recording
+
+__all__ = [
+    "Difference",
+    "Match",
+    "ModelTurn",
+    "ReplayedCall",
+    "ReplayedCallBlock",
+    "Replayer",
+    "RunDiff",
+    "diff",
+    "differences",
+    "load_recording",
+    "value_of",
+]

@@ -1,0 +1,107 @@
+"""Where two JSON values differ, for people: paths into them, and both sides in short."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, cast
+
+import msgspec
+
+from agent_memory_log.fields import is_absent_text
+from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_canonical, encode_json
+
+_SHOWN = 120
+_BEFORE = 20
+"""How many characters of two long texts are shown from before the place where they part."""
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A place where two JSON values differ.
+
+    - ``path``: the place, as ``filter.tags[0]``; ``""`` for the values themselves.
+    - ``left``, ``right``: what stands there on either side.
+    - ``only``: ``left`` or ``right`` where the other side has nothing there, ``""`` where both have something.
+    """
+
+    path: str
+    left: JsonValue = None
+    right: JsonValue = None
+    only: Literal["", "left", "right"] = ""
+
+    def told(self, left: str, right: str) -> str:
+        """The difference on a line, its sides named by ``left`` and ``right``: ``id: recorded 7, called with 8``."""
+        one, two = _shown_together(_json(self.left), _json(self.right))
+        one = "nothing" if self.only == "right" else one
+        two = "nothing" if self.only == "left" else two
+        return f"{self.path or 'all of it'}: {left} {one}, {right} {two}"
+
+
+def differences(left: JsonValue, right: JsonValue) -> list[Difference]:
+    """Where two JSON values differ, in the order of ``left``, as deep inside as it can be said; none if they are equal.
+
+    Compared as JSON: the order of keys does not matter, and 1, 1.0 and true are three values.
+    """
+    found: list[Difference] = []
+    _compare(left, right, "", found)
+    return found
+
+
+def json_in(text: str) -> JsonValue:
+    """The JSON value that ``text`` is, None where it is blank, and ``text`` itself where it is no JSON."""
+    if is_absent_text(text):
+        return None
+    try:
+        return cast("JsonValue", decode_json(text))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text
+
+
+def shown(value: JsonValue) -> str:
+    """A value as JSON on one line, cut where it is long."""
+    text = _json(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _compare(left: JsonValue, right: JsonValue, path: str, found: list[Difference]) -> None:
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        for key, value in left.items():
+            place = f"{path}.{key}" if path else key
+            if key in right:
+                _compare(value, right[key], place, found)
+            else:
+                found.append(Difference(place, left=value, only="left"))
+        found += [
+            Difference(f"{path}.{key}" if path else key, right=value, only="right")
+            for key, value in right.items()
+            if key not in left
+        ]
+    elif _is_list(left) and _is_list(right):
+        ours, theirs = cast("Sequence[JsonValue]", left), cast("Sequence[JsonValue]", right)
+        for index, (one, two) in enumerate(zip(ours, theirs, strict=False)):
+            _compare(one, two, f"{path}[{index}]", found)
+        both = min(len(ours), len(theirs))
+        found += [Difference(f"{path}[{at}]", left=ours[at], only="left") for at in range(both, len(ours))]
+        found += [Difference(f"{path}[{at}]", right=theirs[at], only="right") for at in range(both, len(theirs))]
+    elif encode_canonical(left) != encode_canonical(right):
+        found.append(Difference(path, left, right))
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+
+
+def _json(value: JsonValue) -> str:
+    return encode_json(value).decode()
+
+
+def _shown_together(one: str, two: str) -> tuple[str, str]:
+    """Both in short, cut so that the place where they part is seen."""
+    pairs = enumerate(zip(one, two, strict=False))
+    same = next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(one), len(two)))
+    begin = same - _BEFORE if same > _SHOWN - _BEFORE else 0
+    return _cut(one, begin), _cut(two, begin)
+
+
+def _cut(text: str, begin: int) -> str:
+    end = begin + _SHOWN
+    return ("…" if begin else "") + text[begin:end] + ("…" if end < len(text) else "")

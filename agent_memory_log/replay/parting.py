@@ -1,0 +1,137 @@
+"""Where two runs part: the first event in which they differ, with both sides.
+
+Compared is what happened, in append order: types and data. Event ids, times, durations and labels are left out, and a
+call id stands for which call of the run it means, as every run has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import zip_longest
+
+import msgspec
+
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.events import Event
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.payloads import EventData, ToolCall, ToolResult
+from agent_memory_log.replay.differences import Difference, differences, json_in, shown
+from agent_memory_log.snapshot import Snapshot
+
+_JSON_TEXTS = ("payload", "result_json", "server_data")
+_CALL_IDS = ("tool_call_id", "parent_tool_call_id")
+
+
+class RunDiff(msgspec.Struct, frozen=True):
+    """Where two runs part. As text, it is for people.
+
+    - ``left``, ``right``: the names of the runs, ``AGENT/RUN``.
+    - ``common``: how many events at the beginning are equal; ``same``: whether those are all.
+    - ``left_event``, ``right_event``: the first that differ; None where that run has ended.
+    - ``differences``: in what those two differ, with paths into their data, as ``payload.id``; ``type`` where they are
+      of different types.
+    """
+
+    left: str
+    right: str
+    common: int
+    left_event: Event | None = None
+    right_event: Event | None = None
+    differences: tuple[Difference, ...] = ()
+
+    @property
+    def same(self) -> bool:
+        """Whether both runs hold the same."""
+        return self.left_event is None and self.right_event is None
+
+    def __str__(self) -> str:
+        if self.same:
+            return f"{self.left} and {self.right} hold the same {self.common} events"
+        lines = [f"{self.left} and {self.right} part after {self.common} equal events"]
+        lines += [
+            f"  {name}: {'ends here' if event is None else told(event)}"
+            for name, event in ((self.left, self.left_event), (self.right, self.right_event))
+        ]
+        lines += [f"  {difference.told('left', 'right')}" for difference in self.differences]
+        return "\n".join(lines)
+
+
+def diff(left: Snapshot, right: Snapshot) -> RunDiff:
+    """Compare two runs, event by event in append order, up to the first that differ.
+
+    JSON texts, as a call's arguments, are compared as JSON. Raises ``InvalidArgument`` for snapshots that hold only
+    some types.
+
+        found = diff(recorded, await store.load_run("support-agent", "run-43"))
+        assert found.same, str(found)
+    """
+    names = [f"{snapshot.agent}/{snapshot.run}" for snapshot in (left, right)]
+    for name, snapshot in zip(names, (left, right), strict=True):
+        if snapshot.types is not None:
+            raise InvalidArgument(f"runs are compared whole: load {name} without types")
+    calls = _Calls(), _Calls()
+    common = 0
+    for one, two in zip_longest(left.log, right.log):
+        maps = [
+            {} if event is None else _comparable(event.data, known)
+            for event, known in zip((one, two), calls, strict=True)
+        ]
+        if one is None or two is None:
+            return RunDiff(names[0], names[1], common, one, two)
+        if one.type != two.type:
+            return RunDiff(names[0], names[1], common, one, two, (Difference("type", one.type, two.type),))
+        found = differences(*maps)
+        if found:
+            return RunDiff(names[0], names[1], common, one, two, tuple(found))
+        common += 1
+    return RunDiff(names[0], names[1], common)
+
+
+def told(event: Event) -> str:
+    """An event on a line, in short: ``event 7, tool_call {"tool_name": …}``."""
+    data = {key: value for key, value in event.data.to_map().items() if key not in _CALL_IDS}
+    return f"event {event.seq}, {event.type} {shown(data)}"
+
+
+class _Calls:
+    """Which call of a run an id means: ids are used more than once, and differ from run to run."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._latest: dict[str, int] = {}
+        self._waiting: dict[str, list[int]] = {}
+
+    def numbers(self, data: EventData) -> dict[str, JsonValue]:
+        """What stands for the call ids of a payload."""
+        if isinstance(data, ToolCall):
+            parent = self._number_of(data.parent_tool_call_id)
+            self._count += 1
+            self._latest[data.tool_call_id] = self._count
+            self._waiting.setdefault(data.tool_call_id, []).append(self._count)
+            return {"tool_call_id": f"call {self._count}", **parent}
+        if isinstance(data, ToolResult):
+            waiting = self._waiting.get(data.tool_call_id)
+            answered = f"call {waiting.pop()}" if waiting else "no open call"
+            return {"tool_call_id": answered, **self._number_of(data.parent_tool_call_id)}
+        return {}
+
+    def _number_of(self, parent: str) -> dict[str, JsonValue]:
+        if not parent:
+            return {}
+        number = self._latest.get(parent)
+        return {"parent_tool_call_id": "call of another run" if number is None else f"call {number}"}
+
+
+def _comparable(data: EventData, calls: _Calls) -> dict[str, JsonValue]:
+    compared = data.to_map() | calls.numbers(data)
+    if not isinstance(data, (ToolCall, ToolResult)):
+        return compared
+    compared.pop("duration", None)
+    telemetry = compared.get("telemetry")
+    if isinstance(telemetry, Mapping):
+        compared["telemetry"] = {key: value for key, value in telemetry.items() if key != "DurationMs"}
+    for key in _JSON_TEXTS:
+        text = compared.get(key)
+        if isinstance(text, str):
+            compared[key] = json_in(text)
+    return compared

@@ -1,0 +1,314 @@
+"""The replayer: hands an agent's code what was recorded, in place of the model and the tools.
+
+Nothing here waits, so nothing is awaited: one class serves synchronous code, tasks and threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from functools import cached_property
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from agent_memory_log.errors import InvalidArgument, ReplayDivergence, ToolFailed
+from agent_memory_log.events import Event
+from agent_memory_log.fields import describe
+from agent_memory_log.jsonvalue import JsonValue, NotJson, own_json
+from agent_memory_log.payloads import ToolCall, ToolResult
+from agent_memory_log.replay.differences import json_in
+from agent_memory_log.replay.plan import ModelTurn, provider_of, read_plan
+from agent_memory_log.replay.progress import MATCHES, Asked, Match, Progress, no_null
+from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.transcript.model import Message
+from agent_memory_log.transcript.providers import find, request
+
+
+class ReplayedCall(msgspec.Struct, frozen=True):
+    """A call whose own code runs in a replay.
+
+    - ``event``: the call as it was recorded.
+    - ``recorded``: the result that was recorded, None where there is none.
+    """
+
+    event: Event
+    recorded: ToolResult | None
+
+
+class _Inside(msgspec.Struct, frozen=True):
+    """Inside which call of which replayer code runs."""
+
+    replayer: object
+    index: int
+    outer: _Inside | None
+
+
+_innermost: ContextVar[_Inside | None] = ContextVar("agent_memory_log_replayed_call", default=None)
+
+
+class Replayer:
+    """Gives an agent's code the recorded model turns and tool results in place of the real ones.
+
+        with Replayer(snapshot) as replayer:  # or async with
+            turn = replayer.model_turn()
+            for asked in turn.tool_calls:
+                result = replayer.tool_result(asked)
+
+    Strict by default: the first time the agent does something else than was recorded, ``ReplayDivergence`` says what.
+    Agents tend to catch what their tools raise, so from then on every method raises it again, and so does the end of
+    the block, which also finds what was recorded and not used.
+
+    - A call is one recorded call: the same tool (by our name or the provider's), equal arguments, the same id if one is
+      given, inside the same call. Arguments are compared as JSON values: white space and the order of keys do not
+      matter, 1, 1.0 and true are three values, and no arguments are ``{}``. Equal calls are used up in their order.
+    - What one task, or the thread the replayer was made in, does one after the other must come in the recorded order,
+      as far as the log shows one (what ended before the other began). Calls of several tasks or threads may come in any
+      order, and so may those that the model asked for in one turn. The model is asked for a turn after all calls that
+      were answered before it.
+
+    ``match`` is for agents that may do otherwise: ``"call_id"`` finds a call by its id alone, ``"arguments"`` by tool
+    and arguments, ``"order"`` takes the next one whatever is asked; each recorded call once, and what is not used is no
+    divergence. Model turns come in their order always.
+
+    Any number of tasks and threads may use one replayer.
+    """
+
+    def __init__(self, snapshot: Snapshot, provider: str | None = None, *, match: Match = "strict") -> None:
+        """``provider``: whose form the model's turns have; by default the one the run was recorded with.
+
+        Raises ``InvalidArgument`` for a snapshot that is empty or only a part of its run, for an unknown provider or
+        ``match``, and where no provider is given and the run does not tell.
+        """
+        name = f"{snapshot.agent}/{snapshot.run}"
+        if not len(snapshot.log):
+            raise InvalidArgument(f"{name} holds no events to replay: is it the run that was meant?")
+        if snapshot.types is not None or snapshot.after >= snapshot.first_seq or snapshot.last_seq < snapshot.version:
+            raise InvalidArgument(f"a replay needs the whole run: load {name} without after, types and limit")
+        if match not in MATCHES:
+            raise InvalidArgument(f"unknown match {describe(match)}; known: {', '.join(MATCHES)}")
+        named = provider or provider_of(snapshot)
+        if named is None:
+            raise InvalidArgument(f"{name} does not say which provider it was recorded with: name one")
+        self.snapshot = snapshot
+        self.provider = named
+        self._plan = read_plan(snapshot, named)
+        self._progress = Progress(snapshot, self._plan, match)
+        self._strict = match == "strict"
+        self._lock = threading.Lock()
+        self._thread = threading.current_thread()
+        self._first: ReplayDivergence | None = None
+
+    def model_turn(self) -> ModelTurn:
+        """What the model answers next. Raises ``ReplayDivergence``."""
+        with self._step():
+            return self._progress.next_turn().turn
+
+    def expect_messages(self, messages: Iterable[Mapping[str, JsonValue]]) -> None:
+        """Check that ``messages``, which the agent would ask the model with, are those of the recording so far.
+
+        ``messages`` are in the provider's form, with the system prompt where it stands among them. Compared as JSON
+        with the transcript before the next turn. Results of calls made in parallel may stand in any order, and what the
+        user said may be text alone or a list of one text block. Raises ``ReplayDivergence`` with what differs, and
+        ``DecodeError`` for what are no messages.
+        """
+        with self._step():
+            self._progress.check_messages(messages, self._leading, self.provider)
+
+    @cached_property
+    def _leading(self) -> list[Message]:
+        """The system prompt as it stands before the transcript, where the provider has it there."""
+        sent: list[Message] = request(self.snapshot, self.provider)[find(self.provider).MESSAGES]
+        return sent[: len(sent) - len(self._plan.transcript)]
+
+    def tool_result(
+        self,
+        tool: str | Event,
+        arguments: str | Mapping[str, JsonValue] | None = None,
+        *,
+        tool_call_id: str | None = None,
+    ) -> ToolResult:
+        """What came of a call, as it was recorded: the value or the error, the retry hint, all of it.
+
+        ``tool`` is the tool's name, or the event of a call (of ``ModelTurn.tool_calls``), which has its arguments and
+        id; ``arguments`` are JSON text or a map. An error is returned, not raised: ``value_of`` raises it. The tool
+        does not run, so calls recorded inside it are done with it.
+
+        Raises ``ReplayDivergence``, also where the recording has no result of the call, and ``InvalidArgument`` for
+        arguments that are no JSON map or text.
+        """
+        with self._step():
+            index = self._progress.take_call(self._asked(tool, arguments, tool_call_id), with_inside=True)
+            self._progress.check_result(index)
+            result = self._plan.calls[index].result
+        if result is None:
+            raise AssertionError("a call without a result was refused")
+        return result
+
+    def tool_call(
+        self,
+        tool: str | Event,
+        arguments: str | Mapping[str, JsonValue] | None = None,
+        *,
+        tool_call_id: str | None = None,
+    ) -> ReplayedCallBlock:
+        """A block in which the call's own code runs, and calls inside it are replayed; its value is a ``ReplayedCall``.
+
+        Calls made in the block are inside the call, also in tasks started there and in threads that run in a copy of
+        its context. When the block ends, all that was recorded inside must have been made. The rest is as for
+        ``tool_result``.
+
+            with replayer.tool_call("orders.report", {"year": 2026}) as call:  # or async with
+                report = make_report(2026)
+        """
+        return ReplayedCallBlock(self, tool, arguments, tool_call_id)
+
+    def finish(self) -> None:
+        """Raise ``ReplayDivergence`` if there was one, or if something recorded was not used; a block does it too."""
+        with self._step():
+            self._progress.check_end()
+
+    def begin(
+        self, tool: str | Event, arguments: str | Mapping[str, JsonValue] | None, tool_call_id: str | None
+    ) -> tuple[ReplayedCall, Token[_Inside | None]]:
+        """Begin the block of a call; for ``ReplayedCallBlock``."""
+        with self._step():
+            index = self._progress.take_call(self._asked(tool, arguments, tool_call_id), with_inside=False)
+        planned = self._plan.calls[index]
+        token = _innermost.set(_Inside(self, index, _innermost.get()))
+        return ReplayedCall(planned.event, planned.result), token
+
+    def end(self, token: Token[_Inside | None], error: BaseException | None) -> None:
+        """End the block of a call; for ``ReplayedCallBlock``."""
+        inside = _innermost.get()
+        _innermost.reset(token)
+        if error is None and inside is not None:
+            with self._step():
+                self._progress.check_inside(inside.index)
+
+    @contextmanager
+    def _step(self) -> Generator[None]:
+        """One step at a time; the first divergence of a strict replay stays."""
+        with self._lock:
+            if self._first is not None:
+                raise ReplayDivergence(str(self._first), reason=self._first.reason, seq=self._first.seq)
+            try:
+                yield
+            except ReplayDivergence as divergence:
+                if self._strict:
+                    self._first = divergence
+                raise
+
+    def _asked(
+        self, tool: str | Event, arguments: str | Mapping[str, JsonValue] | None, tool_call_id: str | None
+    ) -> Asked:
+        if isinstance(tool, Event):
+            if not isinstance(tool.data, ToolCall):
+                raise InvalidArgument(f"event {tool.seq} is a {tool.type}, not a tool_call")
+            name, arguments, tool_call_id = tool.data.tool_name, tool.data.payload_json, tool.data.tool_call_id
+        elif isinstance(tool, str):
+            name = tool
+        else:
+            raise InvalidArgument(f"a tool is named by text or by the event of its call, found {describe(tool)}")
+        return Asked(name, _arguments(arguments), tool_call_id, self._parent(), self._lane())
+
+    def _parent(self) -> int | None:
+        """The innermost call of this replayer that this code runs inside of; those of others do not count."""
+        inside = _innermost.get()
+        while inside is not None and inside.replayer is not self:
+            inside = inside.outer
+        return None if inside is None else inside.index
+
+    def _lane(self) -> object:
+        """What does one thing after the other: a task, or the thread the replayer was made in.
+
+        Another thread may be one of a pool, and do now this one's work and now that one's.
+        """
+        try:
+            task = asyncio.current_task()
+        except RuntimeError:
+            task = None
+        if task is not None:
+            return task
+        return self._thread if threading.current_thread() is self._thread else object()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.finish()
+        elif self._first is not None and not isinstance(error, ReplayDivergence):
+            error.add_note(str(self._first))  # what may have led to it
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+
+class ReplayedCallBlock:
+    """The block of a call whose own code runs; see ``Replayer.tool_call``."""
+
+    def __init__(
+        self,
+        replayer: Replayer,
+        tool: str | Event,
+        arguments: str | Mapping[str, JsonValue] | None,
+        tool_call_id: str | None,
+    ) -> None:
+        """Made by ``tool_call``."""
+        self._replayer = replayer
+        self._call = (tool, arguments, tool_call_id)
+        self._token: Token[_Inside | None] | None = None
+
+    def __enter__(self) -> ReplayedCall:
+        call, self._token = self._replayer.begin(*self._call)
+        return call
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        token, self._token = self._token, None
+        if token is not None:
+            self._replayer.end(token, error)
+
+    async def __aenter__(self) -> ReplayedCall:
+        return self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)
+
+
+def value_of(result: ToolResult) -> object:
+    """What a tool returned: the recorded JSON decoded, with fractions as floats; text that is no JSON as it is.
+
+    Raises ``ToolFailed`` with the recorded message where the tool failed; a retry hint is in ``result.retry_hint``.
+    """
+    if result.error_message:
+        raise ToolFailed(result.error_message, tool_name=result.tool_name, tool_call_id=result.tool_call_id)
+    return json_in(result.result_json)
+
+
+def _arguments(given: object) -> JsonValue:
+    if given is None:
+        return {}
+    if isinstance(given, str):
+        return no_null(json_in(given), given)
+    if not isinstance(given, Mapping):
+        raise InvalidArgument(f"a call's arguments must be a map or JSON text, found {describe(given)}")
+    try:
+        return own_json(given)  # pyright: ignore[reportUnknownArgumentType]  # a map of anything is what is checked
+    except NotJson as error:
+        raise InvalidArgument(f"arguments{error.path} {error}") from error

@@ -1,0 +1,245 @@
+"""The base of every provider's builder: a run's events to messages, one by one in append order.
+
+What is the same for every provider is here: which payload goes where, calls made inside calls, what is lost and why,
+which event a message comes from, results over a size limit. A provider says how each payload is rendered.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, cast
+
+from agent_memory_log.events import Event
+from agent_memory_log.fields import is_absent_text
+from agent_memory_log.jsonvalue import encode_json
+from agent_memory_log.payloads import (
+    Annotation,
+    AssistantMessage,
+    EventData,
+    EventType,
+    ModelRequest,
+    PlannerNote,
+    Redacted,
+    Redaction,
+    RetryHint,
+    SystemMessage,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    UnknownPayload,
+    UserMessage,
+)
+from agent_memory_log.transcript.calls import CallLedger
+from agent_memory_log.transcript.model import Loss, Message, Origins, Recorded
+from agent_memory_log.transcript.names import PROVIDERS, WireRules
+
+_Handler = Callable[[int, Any], None]
+
+_PREVIEW_CHARACTERS = 1_000
+
+_ASSISTANT_TYPES = frozenset({EventType.ASSISTANT_MESSAGE, EventType.THINKING, EventType.TOOL_CALL})
+_OTHER_TYPES = frozenset({EventType.USER_MESSAGE, EventType.SYSTEM_MESSAGE, EventType.TOOL_RESULT})
+
+
+class Builder(ABC):
+    """Builds ``messages`` from the events it is given, in append order; none is looked at again.
+
+    Hooks get an event's ``seq`` (0 where no store gave one) and payload. They add messages with ``begin`` and parts of
+    the last message with ``add_part``, and render nothing of ``server_data``.
+    """
+
+    provider: ClassVar[str]
+    rules: ClassVar[WireRules]
+    part_key: ClassVar[str] = "content"
+
+    def __init__(self, messages: list[Message], max_result_bytes: int | None) -> None:
+        """``messages`` is filled in place, and must be empty."""
+        self.messages = messages
+        self.max_result_bytes = max_result_bytes
+        self.origins = Origins(self.part_key)
+        self.losses: list[Loss] = []
+        self.recorded = Recorded()
+        self.leading: list[SystemMessage] = []
+        self._calls = CallLedger(self.rules)
+        self._own_types = frozenset({f"{self.provider}.message", f"{self.provider}.block"})
+        self._handlers: dict[type[EventData], _Handler] = {
+            UserMessage: self._user,
+            AssistantMessage: self._assistant,
+            SystemMessage: self._system,
+            Thinking: self._thinking,
+            ToolCall: self._call,
+            ToolResult: self._result,
+            ModelRequest: self._request,
+            Redacted: self._redacted,
+            UnknownPayload: self._unknown,
+            # What no model is ever sent.
+            PlannerNote: _nothing,
+            RetryHint: _nothing,
+            Annotation: _nothing,
+            Redaction: _nothing,
+        }
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Take in the next events of the log."""
+        handlers = self._handlers
+        other = self._unknown_type
+        for event in events:
+            data = event.data
+            handlers.get(type(data), other)(event.seq, data)
+
+    # What a provider says.
+
+    @abstractmethod
+    def user(self, seq: int, data: UserMessage) -> None:
+        """Add what the user said."""
+
+    @abstractmethod
+    def assistant(self, seq: int, data: AssistantMessage) -> None:
+        """Add what the assistant said."""
+
+    @abstractmethod
+    def system(self, seq: int, data: SystemMessage) -> None:
+        """Add instructions; where they stand outside the messages, to ``leading``."""
+
+    @abstractmethod
+    def thinking(self, seq: int, data: Thinking) -> None:
+        """Add a thinking block that is not another provider's, or ``lose`` it."""
+
+    @abstractmethod
+    def call(self, seq: int, data: ToolCall, wire_id: str) -> None:
+        """Add a call the model made."""
+
+    @abstractmethod
+    def result(self, seq: int, data: ToolResult, wire_id: str, omitted: str | None) -> None:
+        """Add the result of such a call; ``omitted`` stands in place of its content where that is too large."""
+
+    @abstractmethod
+    def own(self, seq: int, data: UnknownPayload) -> bool:
+        """Add what was kept whole of a message of this provider; False if it is nothing the parser wrote."""
+
+    @abstractmethod
+    def erased(self, original_type: str) -> None:
+        """An event of the conversation was erased here: what follows must not be joined to what is not its own."""
+
+    # What a provider's hooks use.
+
+    def begin(self, message: Message, seq: int, parts: list[int]) -> None:
+        """Begin a message that comes from the event ``seq``, and its parts from ``parts``."""
+        self.messages.append(message)
+        self.origins.owns.append(seq)
+        self.origins.parts.append(parts)
+
+    def lose(self, reason: str, message: str, seq: int, event_type: str) -> None:
+        """Note that something does not come into the transcript."""
+        self.losses.append(Loss(reason, message, seq or None, event_type))
+
+    def edited(self, *, after: bool) -> None:
+        """Note that from the last part on, or from ``after`` it, content is not what the model saw."""
+        if self.recorded.edited_from is None:
+            last = len(self.messages) - 1
+            parts = len(self.origins.parts[last]) if self.messages else 0
+            self.recorded.edited_from = (last, max(parts, 1)) if after else (last, max(parts - 1, 0))
+
+    # What is the same for all.
+
+    def _user(self, seq: int, data: UserMessage) -> None:
+        if data.structured is not None:
+            self._lose_foreign(seq, data, data.structured)
+        self.user(seq, data)
+
+    def _assistant(self, seq: int, data: AssistantMessage) -> None:
+        if data.structured is not None:
+            self._lose_foreign(seq, data, data.structured)
+        self.assistant(seq, data)
+
+    def _system(self, seq: int, data: SystemMessage) -> None:
+        if data.structured is not None:
+            self._lose_foreign(seq, data, data.structured)
+        self.system(seq, data)
+
+    def _thinking(self, seq: int, data: Thinking) -> None:
+        if data.structured is not None and self._foreign(data.structured):
+            self.lose("reasoning", "reasoning of another provider, which this one cannot be sent", seq, data.event_type)
+        else:
+            self.thinking(seq, data)
+
+    def _call(self, seq: int, data: ToolCall) -> None:
+        wire_id = self._calls.call(data)
+        if wire_id is None:
+            return
+        if data.structured is not None:
+            self._lose_foreign(seq, data, data.structured)
+        self.call(seq, data, wire_id)
+
+    def _result(self, seq: int, data: ToolResult) -> None:
+        wire_id = self._calls.result(data)
+        if wire_id is None:
+            return
+        if data.structured is not None:
+            self._lose_foreign(seq, data, data.structured)
+        omitted = None if self.max_result_bytes is None else self._omitted(seq, data, self.max_result_bytes)
+        self.result(seq, data, wire_id, omitted)
+        if omitted is not None:
+            self.edited(after=False)
+        if data.error_message and not is_absent_text(data.result_json):
+            parts = self.origins.parts[-1]
+            last = len(self.messages) - 1
+            self.recorded.conflicts.append((last, self.part_key, len(parts) - 1) if parts else (last,))
+
+    def _request(self, seq: int, data: ModelRequest) -> None:
+        del seq
+        fingerprints = (data.system_hash, data.tools_hash) if data.provider == self.provider else None
+        requests = self.recorded.requests
+        if not requests or requests[-1][1] != fingerprints:
+            requests.append((len(self.messages), fingerprints))
+
+    def _redacted(self, seq: int, data: Redacted) -> None:
+        kind = data.original_type
+        if kind in _ASSISTANT_TYPES or kind in _OTHER_TYPES or kind in self._own_types:
+            self.lose("redacted", f"a {kind} that was erased from the log", seq, kind)
+            if kind != EventType.THINKING:  # what thinking is signed with is the rest
+                self.edited(after=True)
+            self.erased(kind)
+
+    def _unknown(self, seq: int, data: UnknownPayload) -> None:
+        kind = data.type
+        if kind in self._own_types and self.own(seq, data):
+            return
+        provider, _, what = kind.rpartition(".")
+        if provider in PROVIDERS and provider != self.provider and what in ("message", "block"):
+            self.lose("other_provider", f"a {what} that only {provider} can be sent", seq, kind)
+        else:
+            self._unknown_type(seq, data)
+
+    def _unknown_type(self, seq: int, data: EventData) -> None:
+        self.lose("unknown_type", f"no builder knows events of type {data.event_type!r}", seq, data.event_type)
+
+    def _foreign(self, structured: object) -> list[str]:
+        """The other providers that kept something in ``structured``, where this one did not."""
+        if not isinstance(structured, Mapping):
+            return []
+        known = cast("Mapping[str, object]", structured)
+        return [] if self.provider in known else sorted(PROVIDERS & known.keys())
+
+    def _lose_foreign(self, seq: int, data: EventData, structured: object) -> None:
+        for provider in self._foreign(structured):
+            self.lose("other_provider", f"what {provider} had beside the {data.event_type}", seq, data.event_type)
+
+    def _omitted(self, seq: int, data: ToolResult, limit: int) -> str | None:
+        text = data.error_message if is_absent_text(data.result_json) else data.result_json
+        size = len(text) if text.isascii() else len(text.encode())
+        if data.structured is not None and not self._foreign(data.structured):
+            size += len(encode_json(data.structured))
+        if size <= limit:
+            return None
+        self.lose("size_limit", f"a result of {size:,} bytes, where the limit is {limit:,}", seq, data.event_type)
+        # Six bytes a character at most, as JSON: what stands in for a result is never as large as the limit itself.
+        preview = (data.preview or text)[: min(_PREVIEW_CHARACTERS, limit // 8)]
+        bounds = None if data.bounds is None else data.bounds.to_map()
+        return encode_json({"omitted": True, "reason": "size_limit", "preview": preview, "bounds": bounds}).decode()
+
+
+def _nothing(seq: int, data: EventData) -> None:
+    """Leave out what is no part of any conversation."""
+    del seq, data

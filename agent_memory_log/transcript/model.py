@@ -1,0 +1,140 @@
+"""What is said about transcripts: findings, changes, losses, where they are, and what only a log can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from agent_memory_log.jsonvalue import JsonValue
+
+Message = dict[str, Any]
+"""One message of a transcript, or one item where the provider's transcripts are lists of items."""
+
+Path = tuple[int | str, ...]
+"""A place in a transcript: the message's index, then keys and indexes, as in ``(3, "content", 0)``."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """A rule of the provider's that a transcript breaks.
+
+    - ``rule``: the rule's stable name, as ``unanswered_call``.
+    - ``message``: what was found, where, and what to do.
+    - ``where``: the place in the transcript, as ``(3, "content", 0)``.
+    - ``seq``: the event it comes from, None where that is not known: in a plain list, or before a store gave it one.
+    """
+
+    rule: str
+    message: str
+    where: Path = ()
+    seq: int | None = None
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Something ``repair`` changed.
+
+    - ``change``: what was done, a stable name, as ``answered_call``.
+    - ``message``: what was done to what, and why.
+    - ``where``: the place in the transcript that was given.
+    - ``seq``: as for ``Finding``.
+    """
+
+    change: str
+    message: str
+    where: Path = ()
+    seq: int | None = None
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """Something of a run that a transcript does not carry, or not as it was.
+
+    - ``reason``: a stable name: ``unknown_type``, no builder knows the event's type; ``other_provider``, only another
+      provider can be sent it; ``reasoning``, reasoning this provider cannot be sent; ``redacted``, erased from the log;
+      ``size_limit``, a result over ``max_result_bytes``; ``arguments``, a call's arguments are not a JSON object;
+      ``window``, cut off by ``window``.
+    - ``message``: what it is.
+    - ``seq``, ``type``: the event; ``seq`` is None where no store gave it one.
+    """
+
+    reason: str
+    message: str
+    seq: int | None = None
+    type: str = ""
+
+
+class Origins:
+    """The events that messages come from: for each message the seq it begins with, and those of its parts.
+
+    ``part_key`` names the list in a message whose items ``parts`` speaks of. Seqs are 0 where no store gave one.
+    """
+
+    __slots__ = ("owns", "part_key", "parts")
+
+    def __init__(self, part_key: str) -> None:
+        self.part_key = part_key
+        self.owns: list[int] = []
+        self.parts: list[list[int]] = []
+
+    def seq_at(self, where: Path) -> int | None:
+        """The seq of the event that the place ``where`` comes from; None if that is not known."""
+        if not where or not isinstance(where[0], int) or not 0 <= where[0] < len(self.owns):
+            return None
+        index = where[0]
+        parts = self.parts[index]
+        if len(where) > 2 and where[1] == self.part_key:  # noqa: PLR2004  # message, key, item
+            item = where[2]
+            if isinstance(item, int) and 0 <= item < len(parts):
+                return parts[item] or None
+        return self.owns[index] or None
+
+    def events_of(self, index: int) -> set[int]:
+        """The seqs of all events that a message comes from."""
+        return {seq for seq in (self.owns[index], *self.parts[index]) if seq}
+
+
+class Recorded:
+    """What the log knows beside the messages; grows with the builder.
+
+    - ``signed``: each signature or encrypted block that was recorded, with its number in the order of recording and the
+      text it was recorded with.
+    - ``conflicts``: the places of results that have both an error and a value.
+    - ``edited_from``: the first place whose content is not what the model saw: erased, or over the size limit.
+    - ``requests``: the index of the first message that came back from a request, and the fingerprints of the system
+      prompt and tools it was made with; None for a request to another provider.
+    """
+
+    __slots__ = ("conflicts", "edited_from", "requests", "signed")
+
+    def __init__(self) -> None:
+        self.signed: dict[str, tuple[int, str]] = {}
+        self.conflicts: list[Path] = []
+        self.edited_from: tuple[int, int] | None = None
+        self.requests: list[tuple[int, tuple[str, str] | None]] = []
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What ``validate`` and ``repair`` of a provider go by beside the messages themselves.
+
+    - ``recorded``: what the log knows; None for a plain list.
+    - ``request``: the other arguments of the call the transcript is for; empty where not known.
+    - ``edited_from``: the first place, message and part, whose content is not what the model saw; None if there is none
+      that is known.
+    - ``sent``: fingerprints of system prompt and tools the transcript will be sent with; None where not known.
+    """
+
+    recorded: Recorded | None = None
+    request: Mapping[str, JsonValue] = {}
+    edited_from: tuple[int, int] | None = None
+    sent: tuple[str, str] | None = None
+
+    def stale_ranges(self, length: int) -> list[tuple[int, int]]:
+        """The ranges of messages, of ``length``, that came back from another system prompt or other tools."""
+        return list(self._stale_ranges(length)) if self.recorded is not None and self.sent is not None else []
+
+    def _stale_ranges(self, length: int) -> Iterator[tuple[int, int]]:
+        requests = self.recorded.requests if self.recorded is not None else []
+        for number, (begin, fingerprints) in enumerate(requests):
+            end = requests[number + 1][0] if number + 1 < len(requests) else length
+            if fingerprints is not None and fingerprints != self.sent and begin < end:
+                yield begin, end

@@ -1,0 +1,241 @@
+"""Making a Chat Completions transcript valid: on a copy, with every change noted, and without inventing anything."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from agent_memory_log.fields import describe
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.transcript.kinds import is_list
+from agent_memory_log.transcript.model import Facts, Message, Path
+from agent_memory_log.transcript.openai_chat.rendering import RULES
+from agent_memory_log.transcript.openai_chat.rules import (
+    SPEAKERS,
+    call_shape,
+    content_shape,
+    legacy_shape,
+    name_of,
+)
+from agent_memory_log.transcript.repairing import FROM_REPAIR, INTERRUPTED, Draft, Entry
+from agent_memory_log.transcript.residual import same_json
+
+
+def repair(draft: Draft, facts: Facts) -> dict[str, JsonValue]:
+    """See ``agent_memory_log.transcript.repair``; the other arguments to send it with."""
+    for where in facts.recorded.conflicts if facts.recorded is not None else ():
+        draft.note("kept_value", "the result has both an error and a value: the value is sent", where)
+    _Repairer(draft).run()
+    return dict(facts.request)
+
+
+class _Call:
+    """A call of the model's and the message that answers it."""
+
+    __slots__ = ("body", "entry", "id", "in_place", "is_legacy", "order", "result", "where")
+
+    def __init__(self, body: Message, entry: Entry, where: Path, *, is_legacy: bool) -> None:
+        self.body = body
+        self.entry = entry
+        self.where = where
+        self.is_legacy = is_legacy
+        self.id = "" if is_legacy else cast("str", body["id"])
+        self.result: Entry | None = None
+        self.in_place = False
+        self.order = 0
+
+
+class _Repairer:
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._kept: list[Entry] = []
+        self._calls: dict[int, list[_Call]] = {}
+        # By the id that was given; legacy calls have none.
+        self._open: dict[str | None, list[_Call]] = {}
+        self._known: set[str | None] = set()
+        # The assistant's message that results stand directly after, and how many do.
+        self._current: Entry | None = None
+        self._run = 0
+
+    def run(self) -> None:
+        for entry in self._draft.entries:
+            self._take(entry)
+        entries: list[Entry] = []
+        for entry in self._kept:
+            entries.append(entry)
+            entries += [self._answer(call) for call in sorted(self._calls.get(id(entry), []), key=_order)]
+        self._draft.entries = entries
+
+    def _take(self, entry: Entry) -> None:
+        role = entry.message.get("role")
+        if role in ("tool", "function"):
+            self._result(entry, cast("str", role))
+            return
+        self._current = None
+        if role == "assistant":
+            if self._assistant(entry):
+                self._kept.append(entry)
+                self._current, self._run = entry, 0
+        elif not isinstance(role, str) or role not in SPEAKERS:
+            self._drop(entry, f"unknown role {describe(role)}")
+        elif self._mend_content(entry, role):
+            self._kept.append(entry)
+
+    def _mend_content(self, entry: Entry, role: str) -> bool:
+        """Leave out what the content cannot hold; whether there is any left."""
+        message = entry.message
+        content = message.get("content")
+        if isinstance(content, str):
+            return True
+        if not is_list(content):
+            if content is not None or role != "assistant":
+                found = f"content must be text or a list, found {describe(content)}"
+                self._draft.note("dropped_part", found, (entry.index, "content"))
+            return False
+        sound: list[Any] = []
+        for place, part in enumerate(content):
+            wrong = content_shape(role, [part])
+            if wrong is None:
+                sound.append(part)
+            else:
+                self._draft.note("dropped_part", wrong, (entry.index, "content", place))
+        message["content"] = sound
+        if not sound and role not in ("assistant", "tool", "function"):
+            self._drop(entry, "nothing is left of it")
+        return bool(sound)
+
+    def _assistant(self, entry: Entry) -> bool:
+        """Leave out what is no call; whether the message says or asks anything."""
+        message = entry.message
+        if not self._mend_content(entry, "assistant") and message.get("content") is not None:
+            message["content"] = None
+        self._mend_calls(entry)
+        legacy = message.get("function_call")
+        if legacy is not None:
+            where: Path = (entry.index, "function_call")
+            wrong = legacy_shape(legacy)
+            if wrong is None:
+                self._admit(_Call(cast("Message", legacy), entry, where, is_legacy=True))
+            else:
+                self._draft.note("dropped_call", wrong, where)
+                del message["function_call"]
+        says = any(message.get(key) is not None for key in ("content", "refusal", "audio"))
+        if not says and id(entry) not in self._calls:
+            self._drop(entry, "it says nothing and calls no tool")
+            return False
+        return True
+
+    def _mend_calls(self, entry: Entry) -> None:
+        message = entry.message
+        if "tool_calls" not in message:
+            return
+        given = message["tool_calls"]
+        sound: list[Any] = []
+        seqs: list[int] = []
+        if not is_list(given):
+            found = f"tool_calls must be a list, found {describe(given)}"
+            self._draft.note("dropped_call", found, (entry.index, "tool_calls"))
+            given = []
+        elif not given:
+            self._draft.note("dropped_call", "tool_calls must not be empty", (entry.index, "tool_calls"))
+        for place, call in enumerate(given):
+            where: Path = (entry.index, "tool_calls", place)
+            wrong = call_shape(call)
+            if wrong is not None:
+                self._draft.note("dropped_call", wrong, where)
+            elif self._admit(_Call(call, entry, where, is_legacy=False)):
+                sound.append(call)
+                seqs.append(entry.parts[place] if place < len(entry.parts) else entry.own)
+        entry.parts = seqs
+        if sound:
+            message["tool_calls"] = sound
+        else:
+            del message["tool_calls"]
+
+    def _admit(self, call: _Call) -> bool:
+        """Take in a call; False if the message has the same one already, and this one goes."""
+        siblings = self._calls.setdefault(id(call.entry), [])
+        given = None if call.is_legacy else call.id
+        if not call.is_legacy:
+            taken = {sibling.id: sibling for sibling in siblings if not sibling.is_legacy}
+            twin = taken.get(call.id)
+            if twin is not None and same_json(twin.body, call.body):
+                self._draft.note("dropped_duplicate", f"the message has the same call: {describe(call.id)}", call.where)
+                return False
+            self._rename(call, set(taken))
+        self._rename_tool(call)
+        siblings.append(call)
+        self._known.add(given)
+        self._open.setdefault(given, []).append(call)
+        return True
+
+    def _rename(self, call: _Call, taken: set[str]) -> None:
+        base = RULES.wire_id(call.id) or "call"
+        unused, number = base, 1
+        while unused in taken:
+            number += 1
+            unused = RULES.wire_id(f"{base}-{number}")
+        if unused != call.id:
+            self._draft.note("renamed_call", f"its id was {describe(call.id)}, now {unused!r}", call.where)
+            call.body["id"] = call.id = unused
+
+    def _rename_tool(self, call: _Call) -> None:
+        body = call.body if call.is_legacy else call.body[call.body["type"]]
+        name = body["name"] if call.is_legacy else name_of(call.body)
+        if not RULES.allows_name(name):
+            body["name"] = short = RULES.short_name(name)
+            self._draft.note("renamed_tool", f"its name was {describe(name)}, now {short!r}", call.where)
+
+    def _result(self, entry: Entry, role: str) -> None:
+        message = entry.message
+        given = None if role == "function" else message.get("tool_call_id")
+        if given is not None and not isinstance(given, str):
+            self._drop(entry, f"tool_call_id must be text, found {describe(given)}")
+            return
+        if role == "tool" and given is None:
+            self._drop(entry, "a tool message needs a tool_call_id")
+            return
+        waiting = self._open.get(given)
+        if not waiting:
+            if given in self._known:
+                self._draft.note("dropped_duplicate", f"the call {describe(given)} has a result", (entry.index,))
+            else:
+                self._draft.note("dropped_result", f"no call before it has the id {describe(given)}", (entry.index,))
+            return
+        if not self._mend_content(entry, role) and not (role == "function" and message.get("content") is None):
+            message["content"] = ""
+        call = waiting.pop()
+        call.result = entry
+        call.in_place = call.entry is self._current
+        if call.in_place:
+            self._run += 1
+            call.order = self._run
+        if not call.is_legacy:
+            message["tool_call_id"] = call.id
+            return
+        if not isinstance(message.get("name"), str):
+            self._draft.note("named_result", "a function message needs a name: that of its call", (entry.index,))
+        message["name"] = call.body["name"]
+
+    def _answer(self, call: _Call) -> Entry:
+        result = call.result
+        if result is None:
+            self._draft.note("answered_call", "no result of the call was recorded", call.where)
+            message: Message = (
+                {"role": "function", "name": call.body["name"], "content": INTERRUPTED}
+                if call.is_legacy
+                else {"role": "tool", "tool_call_id": call.id, "content": INTERRUPTED}
+            )
+            return Entry(FROM_REPAIR, message)
+        if not call.in_place:
+            self._draft.note("moved_result", "it must stand directly after its call", (result.index,))
+        return result
+
+    def _drop(self, entry: Entry, found: str) -> None:
+        self._draft.note("dropped_message", found, (entry.index,))
+
+
+def _order(call: _Call) -> tuple[int, int]:
+    """Results that are in place stay in their order; then those that move; then those that are missing."""
+    if call.result is None:
+        return 2, 0
+    return (0, call.order) if call.in_place else (1, 0)

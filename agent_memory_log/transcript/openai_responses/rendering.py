@@ -1,0 +1,180 @@
+"""How payloads are rendered as Responses items where no residual says otherwise; parser and builder share it.
+
+Every item is a message of its own. Residuals of this provider may have three parts more. ``parts``: the spans of
+content that is a list (``parts.py``); reasoning always has it, so that other providers know it for what it is. ``of``:
+the list a reasoning's text comes from, where that is not its summary. ``kind``: the item's type, of a call that is no
+``function_call``, and of a result whose type is not the one its call asks for.
+
+Calls of tools that the runtime runs (function, custom, computer, shell, apply_patch) are tool calls; what OpenAI runs
+itself is kept whole, or it would look open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+
+from agent_memory_log.fields import is_absent_text
+from agent_memory_log.jsonvalue import JsonValue, decode_json
+from agent_memory_log.payloads import Thinking, ToolCall, ToolResult
+from agent_memory_log.transcript.model import Message
+from agent_memory_log.transcript.names import WireRules, encode_name
+from agent_memory_log.transcript.parts import TextParts
+from agent_memory_log.transcript.residual import apply
+
+PROVIDER = "openai-responses"
+
+RULES = WireRules(longest_name=64, longest_id=64, ids_in_alphabet=False)
+
+MESSAGE_TYPE = f"{PROVIDER}.message"
+"""The event type of an item that no payload fits; its data is the item."""
+
+INPUT_TEXT = TextParts({"type": "input_text"}, "\n")
+OUTPUT_TEXT = TextParts({"type": "output_text"}, "\n")
+
+REASONING_TEXT = {
+    "summary": TextParts({"type": "summary_text"}, "\n"),
+    "content": TextParts({"type": "reasoning_text"}, "\n"),
+}
+"""The lists of a reasoning item that may hold its text."""
+
+MESSAGE_EXTRA = frozenset({"parts"})
+REASONING_EXTRA = frozenset({"parts", "of"})
+CALL_EXTRA = frozenset({"kind"})
+RESULT_EXTRA = frozenset({"kind", "parts"})
+
+ROLES = frozenset({"user", "assistant", "system", "developer"})
+
+
+class CallKind(msgspec.Struct, frozen=True):
+    """A kind of call that the runtime answers.
+
+    - ``call``, ``result``: the types of the two items.
+    - ``arguments``: the key of the call's arguments.
+    - ``tool``: the tool's name, ``""`` where the item names it; such a tool's arguments are no text but JSON.
+    - ``id_key``: the key of the call's id in the result.
+    """
+
+    call: str
+    result: str
+    arguments: str
+    tool: str = ""
+    id_key: str = "call_id"
+
+
+FUNCTION = CallKind("function_call", "function_call_output", "arguments")
+CUSTOM = CallKind("custom_tool_call", "custom_tool_call_output", "input")
+COMPUTER = CallKind("computer_call", "computer_call_output", "action", "computer")
+LOCAL_SHELL = CallKind("local_shell_call", "local_shell_call_output", "action", "local_shell", "id")
+SHELL = CallKind("shell_call", "shell_call_output", "action", "shell")
+APPLY_PATCH = CallKind("apply_patch_call", "apply_patch_call_output", "operation", "apply_patch")
+
+CALLS = {kind.call: kind for kind in (FUNCTION, CUSTOM, COMPUTER, LOCAL_SHELL, SHELL, APPLY_PATCH)}
+"""The kinds of calls by the type of the call."""
+
+RESULTS = {kind.result: kind for kind in CALLS.values()}
+"""The kinds of calls by the type of the result."""
+
+
+class CallKinds:
+    """Which kind of result each call asks for; kept alike by parser and builder."""
+
+    __slots__ = ("_kinds",)
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, CallKind] = {}
+
+    def call(self, wire_id: str, kind: CallKind) -> None:
+        """Take in a call."""
+        if kind is not FUNCTION or wire_id in self._kinds:
+            self._kinds[wire_id] = kind
+
+    def result(self, wire_id: str) -> CallKind:
+        """The kind of the latest call with this id."""
+        return self._kinds.get(wire_id, FUNCTION)
+
+
+def text_message(role: str, content: str) -> Message:
+    """A message that is nothing but text."""
+    return {"role": role, "content": content}
+
+
+def text_parts(role: str) -> TextParts:
+    """How the content of a message is split."""
+    return OUTPUT_TEXT if role == "assistant" else INPUT_TEXT
+
+
+def reasoning(data: Thinking, residual: Mapping[str, JsonValue]) -> Message:
+    """A reasoning item, but for what its residual changes."""
+    item: Message = {"type": "reasoning", "summary": []}
+    key = "content" if residual.get("of") == "content" else "summary"
+    parts = REASONING_TEXT[key].join(data.text, residual.get("parts"))
+    if parts is None:
+        parts = [REASONING_TEXT[key].plain(data.text)] if data.text else []
+    item[key] = parts
+    if data.signature:
+        item["encrypted_content"] = data.signature
+    return item
+
+
+def call_item(kind: CallKind, data: ToolCall, wire_id: str) -> Message:
+    """A call, but for what its residual changes."""
+    arguments = "{}" if is_absent_text(data.payload_json) and kind is not CUSTOM else data.payload_json
+    item: Message = {"type": kind.call, "call_id": wire_id}
+    if not kind.tool:
+        item["name"] = encode_name(data.tool_name)
+        item[kind.arguments] = arguments
+        return item
+    value = decoded(arguments)
+    item["actions" if kind is COMPUTER and isinstance(value, list) else kind.arguments] = value
+    return item
+
+
+def result_item(kind: CallKind, data: ToolResult, wire_id: str) -> Message:
+    """The result of a call, but for what its residual changes."""
+    is_value = not is_absent_text(data.result_json)
+    text = data.result_json if is_value else data.error_message
+    item: Message = {"type": kind.result, kind.id_key: wire_id, "output": text}
+    if kind is COMPUTER:
+        item["output"] = decoded(text)
+    elif kind is SHELL:
+        value = decoded(text)
+        is_failure = bool(data.error_message) and not is_value
+        item["output"] = value if isinstance(value, list) else shell_output(text, is_failure=is_failure)
+    elif kind is APPLY_PATCH:
+        item["status"] = "failed" if data.error_message else "completed"
+    return item
+
+
+def cut_output(kind: CallKind, omitted: str) -> JsonValue:
+    """The output that says that the real one is left out."""
+    if kind is COMPUTER:
+        return {"type": "computer_screenshot"}  # an image has no place for words
+    return shell_output(omitted, is_failure=False) if kind is SHELL else omitted
+
+
+def shell_output(text: str, *, is_failure: bool) -> list[JsonValue]:
+    """The output of a shell's command that was recorded as text."""
+    outcome = {"type": "exit", "exit_code": 1 if is_failure else 0}
+    return [{"stdout": "" if is_failure else text, "stderr": text if is_failure else "", "outcome": outcome}]
+
+
+def decoded(text: str) -> JsonValue:
+    """The JSON of a text; the text itself where it is none."""
+    try:
+        return cast("JsonValue", decode_json(text))
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+def with_parts(item: Message, key: str, how: TextParts, residual: Mapping[str, JsonValue]) -> Message:
+    """An item changed as its residual says, the parts of its text under ``key`` included."""
+    spans = residual.get("parts")
+    text = item.get(key)
+    if spans is not None and isinstance(text, str):
+        parts = how.join(text, spans)
+        if parts is not None:
+            item[key] = parts
+    return apply(item, residual)

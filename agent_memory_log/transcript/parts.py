@@ -1,0 +1,89 @@
+"""Content in parts: its text goes into a payload, and the residual keeps only where the parts began.
+
+Providers take ``[{"type": "text", "text": "…"}, …]`` wherever they take text, and tools answer so. The payload's text
+is that of all text parts, for search and for other providers; the residual keeps a *span* for each part: the number of
+characters of a plain text part, ``{"characters": n, "fields": …}`` for one with more than text, ``{"part": …}`` for
+anything else. No text is kept twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from agent_memory_log.jsonvalue import JsonValue, own_json
+from agent_memory_log.transcript.kinds import MAPS
+from agent_memory_log.transcript.residual import apply, difference, is_residual
+
+_CHARACTERS = "characters"
+_PART = "part"
+_NOTHING: Mapping[str, JsonValue] = {}
+_CHARACTERS_ONLY = frozenset({_CHARACTERS})
+
+
+class TextParts(msgspec.Struct, frozen=True):
+    """How one kind of content is split.
+
+    ``default``: what a plain text part has beside ``text``, as ``{"type": "text"}``; a part that has all of it, equal,
+    and a ``text`` is a text part. ``separator``: what stands between the texts of two parts in the payload.
+    """
+
+    default: Mapping[str, JsonValue]
+    separator: str
+
+    def text_of(self, part: object) -> str | None:
+        """The text of a text part, None for any other part."""
+        if not isinstance(part, MAPS):
+            return None
+        known = cast("Mapping[str, JsonValue]", part)
+        text = known.get("text")
+        return text if type(text) is str and known.items() >= self.default.items() else None
+
+    def text_in(self, parts: Sequence[object]) -> str:
+        """The text of all text parts."""
+        return self.separator.join(text for part in parts if (text := self.text_of(part)) is not None)
+
+    def split(self, parts: Sequence[JsonValue]) -> tuple[str, list[JsonValue]]:
+        """The text of all text parts, and the spans with which ``join`` makes the parts again."""
+        texts: list[str] = []
+        spans: list[JsonValue] = []
+        for part in parts:
+            text = self.text_of(part)
+            if text is None:
+                spans.append({_PART: part})
+                continue
+            texts.append(text)
+            known = cast("Mapping[str, JsonValue]", part)
+            # What has no more keys than a plain text part is one.
+            extra = difference(self.plain(text), known) if len(known) > len(self.default) + 1 else None
+            spans.append({_CHARACTERS: len(text), **extra} if extra else len(text))
+        return self.separator.join(texts), spans
+
+    def join(self, text: str, spans: object) -> list[JsonValue] | None:
+        """The parts that ``split`` was given, sharing nothing mutable with ``spans``; None if these are not its own."""
+        if not isinstance(spans, (list, tuple)):
+            return None
+        parts: list[JsonValue] = []
+        end = -len(self.separator)
+        for span in cast("Sequence[object]", spans):
+            if isinstance(span, Mapping) and _PART in span:
+                if len(cast("Mapping[str, object]", span)) > 1:
+                    return None
+                parts.append(own_json(cast("Mapping[str, object]", span)[_PART]))
+                continue
+            extra = cast("Mapping[str, JsonValue]", span) if isinstance(span, Mapping) else _NOTHING
+            length = extra.get(_CHARACTERS) if isinstance(span, Mapping) else cast("JsonValue", span)
+            if type(length) is not int or length < 0 or not is_residual(extra, _CHARACTERS_ONLY):
+                return None
+            start = end + len(self.separator)
+            end = start + length
+            if end > len(text) or (start > 0 and not text.startswith(self.separator, start - len(self.separator))):
+                return None
+            parts.append(apply(self.plain(text[start:end]), extra))
+        return parts if max(end, 0) == len(text) else None
+
+    def plain(self, text: str) -> dict[str, JsonValue]:
+        """A part that is nothing but text."""
+        return {**self.default, "text": text}

@@ -1,0 +1,134 @@
+"""The working copy of a repair: its messages with where they came from, and what was changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, cast
+
+from agent_memory_log.errors import DecodeError
+from agent_memory_log.fields import describe
+from agent_memory_log.jsonvalue import NotJson, own_json
+from agent_memory_log.transcript.model import Change, Message, Origins, Path, Recorded
+
+FROM_REPAIR = -1
+"""The index of an entry that was not in the transcript given."""
+
+INTERRUPTED = "interrupted: no result of this call was recorded"
+"""What a call that nothing answered is answered with, as an error."""
+
+NO_MESSAGE = "the tool gave no message"
+"""What an error without any text says."""
+
+View = Callable[[Message], tuple[object, list[Any]]]
+"""A message as signatures are bound to it: what it is beside its parts, and the parts that count."""
+
+
+class Entry:
+    """A message of a draft.
+
+    - ``index``: its place in the transcript that was given, ``FROM_REPAIR`` for one that was not in it.
+    - ``message``: the draft's own copy.
+    - ``own``, ``parts``: the seqs it comes from, as in ``Origins``; 0 where not known. ``parts`` is as long as the
+      message's list of parts whenever a provider looks at it.
+    """
+
+    __slots__ = ("index", "message", "own", "parts")
+
+    def __init__(self, index: int, message: Message, own: int = 0, parts: Iterable[int] = ()) -> None:
+        self.index = index
+        self.message = message
+        self.own = own
+        self.parts = list(parts)
+
+
+class Draft:
+    """A copy of a transcript that a provider's repair changes in place: ``entries``, and ``note`` for each change."""
+
+    def __init__(self, given: Sequence[object], *, origins: Origins | None, pristine: Sequence[Message] | None) -> None:
+        """``pristine`` is the transcript as the model saw it, where the log tells; ``given`` is taken for it otherwise.
+
+        What is no map is left out at once. Raises ``DecodeError`` for a message that is not JSON.
+        """
+        self.changes: list[Change] = []
+        self.entries: list[Entry] = []
+        self.part_key = origins.part_key if origins else "content"
+        self._origins = origins
+        for index, message in enumerate(given):
+            if not isinstance(message, Mapping):
+                self.note("dropped_message", f"a message must be a map, found {describe(message)}", (index,))
+                continue
+            try:
+                own = cast("Message", own_json(cast("object", message)))
+            except NotJson as error:
+                raise DecodeError(f"messages[{index}]{error.path} {error}") from error
+            entry = Entry(index, own)
+            if origins is not None and index < len(origins.owns):
+                entry.own = origins.owns[index]
+                entry.parts = list(origins.parts[index])
+            self.entries.append(entry)
+        # Copies: what is compared must not change with the draft.
+        self._seen: Sequence[Message] = (
+            deepcopy([entry.message for entry in self.entries]) if pristine is None else pristine
+        )
+
+    def note(self, change: str, message: str, where: Path, seq: int | None = None) -> None:
+        """Note a change to what stands at ``where`` in the transcript that was given."""
+        if not seq and self._origins is not None:
+            seq = self._origins.seq_at(where)
+        self.changes.append(Change(change, message, where, seq or None))
+
+    @property
+    def seen(self) -> Sequence[Message]:
+        """The transcript as the model saw it; not to be changed."""
+        return self._seen
+
+    def edited_from(self, view: View) -> tuple[int, int] | None:
+        """The first place of the draft, as it is now, that is not what the model saw; None: there is none.
+
+        Message and number among the parts that ``view`` leaves; -1: the message itself. What was added at the end is
+        not edited.
+        """
+        for place, entry in enumerate(self.entries):
+            if place >= len(self._seen):
+                return None
+            seen = self._seen[place]
+            if entry.message == seen:
+                continue
+            beside, parts = view(entry.message)
+            was_beside, were = view(seen)
+            if beside != was_beside:
+                return place, -1
+            same = 0
+            while same < min(len(parts), len(were)) and parts[same] == were[same]:
+                same += 1
+            # Parts added at the end of the last message are not edited either.
+            if same < len(were) or (same < len(parts) and place < len(self._seen) - 1):
+                return place, same
+        return None
+
+    def in_order(self) -> tuple[Change, ...]:
+        """The changes, in the order of the transcript that was given."""
+        return tuple(sorted(self.changes, key=_place_of))
+
+    def origins(self) -> Origins:
+        """Where the draft's messages come from."""
+        origins = Origins(self.part_key)
+        origins.owns = [entry.own for entry in self.entries]
+        origins.parts = [entry.parts for entry in self.entries]
+        return origins
+
+    def recorded(self, known: Recorded | None) -> Recorded | None:
+        """``known`` of the transcript given, for the draft; what was wrong there no longer is."""
+        if known is None:
+            return None
+        recorded = Recorded()
+        recorded.signed = dict(known.signed)
+        for begin, fingerprints in known.requests:
+            place = next((place for place, entry in enumerate(self.entries) if entry.index >= begin), len(self.entries))
+            recorded.requests.append((place, fingerprints))
+        return recorded
+
+
+def _place_of(change: Change) -> list[tuple[bool, int, str]]:
+    return [(isinstance(step, str), step if isinstance(step, int) else 0, str(step)) for step in change.where]

@@ -1,0 +1,30 @@
+"""The official package's word on an ``input``: its typed params, through pydantic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, cast
+
+from openai.types.responses import ResponseInputParam
+from pydantic import TypeAdapter
+
+
+@cache
+def _adapter() -> TypeAdapter[Any]:
+    return TypeAdapter(cast("Any", ResponseInputParam))
+
+
+def judge_input(items: Sequence[object]) -> None:
+    """Raise pydantic's ``ValidationError`` for items the typed params do not take."""
+    _consume(_adapter().validate_python(list(items)))
+
+
+def _consume(value: object) -> None:
+    """Look at everything: pydantic checks an ``Iterable`` only when it is gone through."""
+    if isinstance(value, Mapping):
+        for inner in cast("Mapping[str, object]", value).values():
+            _consume(inner)
+    elif isinstance(value, (list, tuple, Iterator)) or (hasattr(value, "__next__")):
+        for inner in cast("Sequence[object]", value):
+            _consume(inner)

@@ -1,0 +1,767 @@
+"""Recording a run: what is stored, in which order, inside which call, whatever tasks, threads and errors do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import monotonic_ns
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_memory_log import (
+    Annotation,
+    AssistantMessage,
+    Bounds,
+    Event,
+    EventConflict,
+    EventTooLarge,
+    InvalidArgument,
+    InvalidEvent,
+    PlannerNote,
+    Reader,
+    RetryHint,
+    Snapshot,
+    Store,
+    StoreClosed,
+    SyncStore,
+    SystemMessage,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    ToolTelemetry,
+    UserMessage,
+    decode_event,
+    open_store,
+    open_sync_store,
+)
+from agent_memory_log.recording import RunRecorder, SyncRunRecorder
+from tests.waiting import PATIENCE, until
+
+AGENT = "support-agent"
+RUN = "run-42"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'runs.db'}"
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncGenerator[Store]:
+    async with open_store(url) as store:
+        yield store
+
+
+@pytest.fixture
+def sync_store(url: str) -> Generator[SyncStore]:
+    with open_sync_store(url) as store:
+        yield store
+
+
+async def load(store: Store) -> Snapshot:
+    return await store.load_run(AGENT, RUN)
+
+
+def results(snapshot: Snapshot) -> list[ToolResult]:
+    return [event.data for event in snapshot.log if isinstance(event.data, ToolResult)]
+
+
+def calls(snapshot: Snapshot) -> dict[str, ToolCall]:
+    """The calls by the name of their tool."""
+    return {event.data.tool_name: event.data for event in snapshot.log if isinstance(event.data, ToolCall)}
+
+
+# What is recorded.
+
+
+async def test_everything_a_run_says_is_recorded_as_its_payload(store: Store) -> None:
+    async with RunRecorder(store, AGENT, RUN, meta={"session_id": "s-1"}) as recorder:
+        event = await recorder.user("Where is my order?", structured={"a": [1]}, labels={"role": "user"})
+        assert event.seq == 1
+        await recorder.system("Be kind.")
+        await recorder.thinking("hm", signature="sig", content_index=2)
+        await recorder.thinking(redacted=b"\x00\xff")
+        await recorder.assistant("On its way.")
+        await recorder.note("ask about the parcel")
+        await recorder.annotate("checked", labels={"by": "ann"})
+        await recorder.retry_hint(RetryHint(reason="timeout"))
+        await recorder.record(PlannerNote("any payload"))
+    snapshot = await load(store)
+    assert [event.data for event in snapshot.log] == [
+        UserMessage("Where is my order?", {"a": [1]}),
+        SystemMessage("Be kind."),
+        Thinking(text="hm", signature="sig", content_index=2, final=True),
+        Thinking(redacted=b"\x00\xff", final=True),
+        AssistantMessage("On its way."),
+        PlannerNote("ask about the parcel"),
+        Annotation("checked"),
+        RetryHint(reason="timeout"),
+        PlannerNote("any payload"),
+    ]
+    assert [event.labels for event in snapshot.log if event.labels] == [{"role": "user"}, {"by": "ann"}]
+    assert snapshot.meta == {"session_id": "s-1"}
+    assert list(snapshot.events) == list(snapshot.log)
+
+
+def test_the_synchronous_recorder_does_the_same(sync_store: SyncStore) -> None:
+    with SyncRunRecorder(sync_store, AGENT, RUN, meta={"session_id": "s-1"}) as recorder:
+        assert recorder.user("Where is my order?").seq == 1
+        with recorder.tool_call("orders.find", {"id": 7}) as call:
+            with recorder.tool_call("db.query") as inner:
+                inner.result([1])
+            call.result("found")
+        with pytest.raises(ValueError, match="no such order"), recorder.tool_call("orders.find", {"id": 8}):
+            raise ValueError("no such order")
+    snapshot = sync_store.load_run(AGENT, RUN)
+    assert [event.type for event in snapshot.log] == [
+        "user_message",
+        "tool_call",
+        "tool_call",
+        "tool_result",
+        "tool_result",
+        "tool_call",
+        "tool_result",
+    ]
+    outer, inner_call = (decode_event(snapshot.log[place], ToolCall) for place in (1, 2))
+    assert inner_call.parent_tool_call_id == outer.tool_call_id
+    assert [result.result_json for result in results(snapshot)] == ["[1]", "found", ""]
+    assert results(snapshot)[-1].error_message == "no such order"
+    assert snapshot.meta == {"session_id": "s-1"}
+
+
+async def test_a_tool_call_is_recorded_with_all_that_is_said_of_it(store: Store) -> None:
+    hint = RetryHint(reason="missing_fields", message="say which order")
+    async with RunRecorder(store, AGENT, RUN) as recorder:
+        async with recorder.tool_call(
+            "orders.find", '{ "id":7}', tool_call_id="tc-1", queue="fast", expected_children_total=2, labels={"a": "b"}
+        ) as call:
+            begun = monotonic_ns()
+            while monotonic_ns() == begun:
+                pass
+            call.result(
+                {"found": 12345678901234567890123},
+                preview="one order",
+                bounds=Bounds(returned=1, total=9, truncated=True),
+                server_data={"secret": True},
+                telemetry=ToolTelemetry(model="m", tokens_used=3),
+            )
+        async with recorder.tool_call("orders.cancel") as call:
+            call.retry(hint)
+        async with recorder.tool_call("orders.list") as call:
+            call.fail("not now", preview="failed", server_data="{}")
+        async with recorder.tool_call("orders.nothing") as call:
+            call.result(None)
+    snapshot = await load(store)
+    assert snapshot.log[0].data == ToolCall(
+        "tc-1", "orders.find", payload_json='{ "id":7}', queue="fast", expected_children_total=2
+    )
+    assert snapshot.log[0].labels == {"a": "b"}
+    found, hinted, failed, nothing = results(snapshot)
+    assert found.duration_ns > 0
+    assert found.result_json == '{"found":12345678901234567890123}'
+    assert found.bounds == Bounds(returned=1, total=9, truncated=True)
+    assert (found.server_data, found.preview) == ('{"secret":true}', "one order")
+    assert found.telemetry == ToolTelemetry(model="m", tokens_used=3)
+    assert (hinted.error_message, hinted.retry_hint, hinted.result_json) == ("say which order", hint, "")
+    assert (failed.error_message, failed.preview, failed.server_data) == ("not now", "failed", "{}")
+    assert nothing.result_json == "null"
+
+
+async def test_a_block_that_says_nothing_answers_its_call_without_content(store: Store) -> None:
+    async with RunRecorder(store, AGENT, RUN) as recorder, recorder.tool_call("mail.send"):
+        pass
+    snapshot = await load(store)
+    (result,) = results(snapshot)
+    assert (result.result_json, result.error_message) == ("", "")
+    assert not Reader(snapshot).open_tool_calls()
+
+
+async def test_a_call_without_an_id_gets_one_every_provider_takes(store: Store) -> None:
+    async with RunRecorder(store, AGENT, RUN) as recorder:
+        for _ in range(2):
+            async with recorder.tool_call("a") as call:
+                assert len(call.tool_call_id) <= 40
+                assert call.tool_call_id.replace("_", "").isalnum()
+    assert len({event.data.tool_call_id for event in (await load(store)).log if isinstance(event.data, ToolCall)}) == 2
+
+
+async def test_what_is_no_json_is_refused_where_it_is_said_and_recorded_as_the_error(store: Store) -> None:
+    async with RunRecorder(store, AGENT, RUN) as recorder:
+        with pytest.raises(InvalidEvent, match=r"result_json\.a\[0\]") as caught:
+            async with recorder.tool_call("a") as call:
+                call.result({"a": [float("nan")]})
+        assert caught.value.field == "data.result_json.a[0]"
+        with pytest.raises(InvalidEvent, match="payload"):
+            recorder.tool_call("b", {"when": object()})  # type: ignore[dict-item]  # what is tested
+        with pytest.raises(InvalidArgument, match="message that says why"):
+            async with recorder.tool_call("c") as call:
+                call.fail(" ")
+    assert [result.error_message[:11] for result in results(await load(store))] == ["result_json", "a failed ca"]
+    assert list(calls(await load(store))) == ["a", "c"]
+
+
+# Exceptions and cancellation.
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("no such order"), "no such order"),
+        (KeyError("id"), "'id'"),
+        (TimeoutError(), "TimeoutError"),
+        (OSError("\udcff"), "\\udcff"),
+        (Unspeakable(), "Unspeakable"),
+        (KeyboardInterrupt(), "interrupted: KeyboardInterrupt"),
+    ],
+)
+async def test_an_exception_is_recorded_and_passes_through_unchanged(
+    store: Store, error: BaseException, message: str
+) -> None:
+    hint = RetryHint(reason="timeout")
+    recorder = RunRecorder(store, AGENT, RUN)
+    with pytest.raises(type(error)) as caught:  # noqa: PT012  # the block is what is tested
+        async with recorder.tool_call("orders.find") as call:
+            call.result("half of it")
+            call.retry(hint)
+            raise error
+    assert caught.value is error
+    assert caught.value.__cause__ is None
+    assert not hasattr(error, "__notes__")
+    snapshot = await load(store)
+    (result,) = results(snapshot)
+    assert (result.error_message, result.result_json, result.retry_hint) == (message, "", hint)
+    assert snapshot.log[-1].labels == {"error_type": type(error).__name__}
+
+
+async def test_an_exception_stands_in_place_of_the_result_that_was_said_before_it(store: Store) -> None:
+    recorder = RunRecorder(store, AGENT, RUN)
+    with pytest.raises(ValueError, match="late"):  # noqa: PT012  # the block is what is tested
+        async with recorder.tool_call("orders.find") as call:
+            call.result("half of it", server_data={"kept": True})
+            raise ValueError("late")
+    (result,) = results(await load(store))
+    assert (result.error_message, result.result_json, result.server_data) == ("late", "", '{"kept":true}')
+
+
+async def test_a_cancelled_call_is_recorded_as_interrupted(store: Store) -> None:
+    never, begun = asyncio.Event(), asyncio.Event()
+    async with RunRecorder(store, AGENT, RUN) as recorder:
+
+        async def tool() -> None:
+            async with recorder.tool_call("slow"):
+                begun.set()
+                await never.wait()
+
+        task = asyncio.create_task(tool())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert [result.error_message for result in results(await load(store))] == ["interrupted: CancelledError"]
+
+
+class HeldStore:
+    """A store whose appends wait until they are let go."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.let_go = asyncio.Event()
+        self.let_go.set()
+        self.waiting = 0
+
+    async def append_events(self, *arguments: Any, **options: Any) -> Any:
+        self.waiting += 1
+        await self.let_go.wait()
+        self.waiting -= 1
+        return await self.store.append_events(*arguments, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+
+async def test_a_second_cancellation_does_not_lose_the_result(store: Store) -> None:
+    held: Any = HeldStore(store)
+    never = asyncio.Event()
+    begun = asyncio.Event()
+    async with RunRecorder(held, AGENT, RUN) as recorder:
+
+        async def tool() -> None:
+            async with recorder.tool_call("slow"):
+                held.let_go.clear()
+                begun.set()
+                await never.wait()
+
+        task = asyncio.create_task(tool())
+        await begun.wait()
+        task.cancel()
+        await until(lambda: held.waiting)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not results(await load(store))
+        held.let_go.set()
+    assert [result.error_message for result in results(await load(store))] == ["interrupted: CancelledError"]
+
+
+async def test_a_cancelled_operation_leaves_its_place_in_the_line(store: Store) -> None:
+    held: Any = HeldStore(store)
+    recorder = RunRecorder(held, AGENT, RUN)
+    held.let_go.clear()
+    tasks = [asyncio.create_task(recorder.note(str(number))) for number in range(4)]
+    await until(lambda: held.waiting)
+    tasks[2].cancel()  # it waits
+    tasks[0].cancel()  # it is being carried out
+    held.let_go.set()
+    await asyncio.wait(tasks)
+    assert [task.cancelled() for task in tasks] == [True, False, True, False]
+    async with asyncio.timeout(10):
+        await recorder.note("last")
+    assert [decode_event(event, PlannerNote).note for event in (await load(store)).log] == ["1", "3", "last"]
+
+
+async def test_an_error_that_cannot_be_recorded_still_passes_through(tmp_path: Path) -> None:
+    store = await open_store(f"sqlite:///{tmp_path / 'runs.db'}")
+    recorder = RunRecorder(store, AGENT, RUN)
+    error = ValueError("no such order")
+    with pytest.raises(ValueError, match="no such order") as caught:  # noqa: PT012  # the block is what is tested
+        async with recorder.tool_call("orders.find"):
+            await store.aclose()
+            raise error
+    assert caught.value is error
+    assert "could not be recorded" in error.__notes__[0]
+    with pytest.raises(StoreClosed):
+        await recorder.note("closed")
+
+
+async def test_a_result_that_cannot_be_stored_is_an_error_and_the_call_stays_open(tmp_path: Path) -> None:
+    async with open_store(f"sqlite:///{tmp_path / 'runs.db'}") as store, RunRecorder(store, AGENT, RUN) as recorder:
+        with pytest.raises(EventTooLarge):
+            async with recorder.tool_call("big") as call:
+                call.result("x" * 70_000_000)
+        assert len(Reader(await load(store)).open_tool_calls()) == 1
+
+
+# Order, tasks and threads.
+
+
+class Delayed(HeldStore):
+    """A store that lets other tasks run before each append, for longer the earlier it is."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self.delay = 40
+
+    async def append_events(self, *arguments: Any, **options: Any) -> Any:
+        self.delay = max(self.delay - 1, 0)
+        for _ in range(self.delay):
+            await asyncio.sleep(0)
+        return await self.store.append_events(*arguments, **options)
+
+
+async def test_appends_are_in_the_order_they_were_made_in(store: Store) -> None:
+    delayed: Any = Delayed(store)
+    async with RunRecorder(delayed, AGENT, RUN) as recorder:
+        await asyncio.gather(*(recorder.note(str(number)) for number in range(30)))
+    snapshot = await load(store)
+    assert [decode_event(event, PlannerNote).note for event in snapshot.log] == [str(number) for number in range(30)]
+    assert list(snapshot.events) == list(snapshot.log)
+
+
+async def test_a_result_is_before_what_is_made_after_it(store: Store) -> None:
+    delayed: Any = Delayed(store)
+    ended = asyncio.Event()
+    async with RunRecorder(delayed, AGENT, RUN) as recorder:
+
+        async def tool() -> None:
+            async with recorder.tool_call("a"):
+                ended.set()
+
+        async def note() -> None:
+            await ended.wait()
+            await recorder.note("after")
+
+        await asyncio.gather(tool(), note())
+    assert [event.type for event in (await load(store)).log] == ["tool_call", "tool_result", "planner_note"]
+
+
+async def test_calls_in_tasks_and_threads_know_the_call_around_them(store: Store, tmp_path: Path) -> None:
+    async with RunRecorder(store, AGENT, RUN) as recorder:
+        with open_sync_store(f"sqlite:///{tmp_path / 'other.db'}") as other_store:
+            other = SyncRunRecorder(other_store, AGENT, "other")
+
+            async def tool(name: str, inside: str | None = None) -> None:
+                async with recorder.tool_call(name):
+                    if inside is not None:
+                        await asyncio.gather(tool(inside), tool(f"{inside}-2"))
+
+            def in_thread() -> None:
+                with other.tool_call("inner"), other.tool_call("innermost"):
+                    asyncio.run_coroutine_threadsafe(tool("from-thread"), loop).result()
+
+            loop = asyncio.get_running_loop()
+            async with recorder.tool_call("root"):
+                await asyncio.gather(tool("a", "aa"), tool("b", "bb"))
+                await asyncio.to_thread(in_thread)
+                async with recorder.tool_call("given", parent_tool_call_id="elsewhere"):
+                    pass
+            await tool("after")
+            found = calls(await load(store))
+            inner = calls(other_store.load_run(AGENT, "other"))
+    ids = {name: data.tool_call_id for name, data in found.items()}
+    assert {name: data.parent_tool_call_id for name, data in found.items()} == {
+        "root": "",
+        "a": ids["root"],
+        "aa": ids["a"],
+        "aa-2": ids["a"],
+        "b": ids["root"],
+        "bb": ids["b"],
+        "bb-2": ids["b"],
+        "from-thread": ids["root"],
+        "given": "elsewhere",
+        "after": "",
+    }
+    assert inner["inner"].parent_tool_call_id == ""
+    assert inner["innermost"].parent_tool_call_id == inner["inner"].tool_call_id
+
+
+async def test_a_call_inside_another_recorders_call_finds_its_own(store: Store) -> None:
+    mine, other = RunRecorder(store, AGENT, RUN), RunRecorder(store, AGENT, "other")
+    async with mine.tool_call("outer"), other.tool_call("theirs"), mine.tool_call("inner"):
+        pass
+    found = calls(await load(store))
+    assert found["inner"].parent_tool_call_id == found["outer"].tool_call_id
+    assert calls(await store.load_run(AGENT, "other"))["theirs"].parent_tool_call_id == ""
+
+
+def test_threads_share_a_recorder_and_keep_their_own_calls(sync_store: SyncStore) -> None:
+    recorder = SyncRunRecorder(sync_store, AGENT, RUN)
+    together = threading.Barrier(8)
+
+    def child(number: int) -> None:
+        with recorder.tool_call(f"child-{number}"):
+            together.wait()
+            with recorder.tool_call(f"grandchild-{number}") as call:
+                call.result(number)
+
+    with recorder.tool_call("root"), ThreadPoolExecutor(8) as pool:
+        for waiting in [pool.submit(contextvars.copy_context().run, child, number) for number in range(8)]:
+            waiting.result()
+    snapshot = sync_store.load_run(AGENT, RUN)
+    found = calls(snapshot)
+    for number in range(8):
+        assert found[f"child-{number}"].parent_tool_call_id == found["root"].tool_call_id
+        assert found[f"grandchild-{number}"].parent_tool_call_id == found[f"child-{number}"].tool_call_id
+    assert list(snapshot.events) == list(snapshot.log)
+    _is_valid(snapshot)
+
+
+def test_a_generator_that_ends_in_another_context_does_no_harm(sync_store: SyncStore) -> None:
+    recorder = SyncRunRecorder(sync_store, AGENT, RUN)
+
+    def tool() -> Generator[None]:
+        with recorder.tool_call("generator"):
+            yield
+
+    left = tool()
+    contextvars.copy_context().run(next, left)
+    with recorder.tool_call("other"):
+        left.close()
+        with recorder.tool_call("inner"):
+            pass
+    found = calls(sync_store.load_run(AGENT, RUN))
+    assert found["inner"].parent_tool_call_id == found["other"].tool_call_id
+    assert "interrupted: GeneratorExit" in {result.error_message for result in results(sync_store.load_run(AGENT, RUN))}
+
+
+def test_a_generator_collected_in_the_middle_of_an_append_ends_its_call(sync_store: SyncStore) -> None:
+    class Collecting:
+        """A store in whose appends garbage is collected."""
+
+        left: Generator[None] | None = None
+
+        def append_events(self, *arguments: Any, **options: Any) -> Any:
+            left, self.left = self.left, None
+            if left is not None:
+                left.close()
+            return sync_store.append_events(*arguments, **options)
+
+    store: Any = Collecting()
+    recorder = SyncRunRecorder(store, AGENT, RUN)
+
+    def tool() -> Generator[None]:
+        with recorder.tool_call("generator"):
+            yield
+
+    def use() -> None:
+        left = tool()
+        next(left)
+        store.left = left
+        recorder.note("in its place")
+
+    thread = threading.Thread(target=use, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    kinds = [event.type for event in sync_store.load_run(AGENT, RUN).log]
+    assert kinds == ["tool_call", "tool_result", "planner_note"]
+
+
+async def test_times_follow_the_order_though_the_clock_be_set_back(store: Store) -> None:
+    recorder = RunRecorder(store, AGENT, RUN)
+    ahead = datetime.now(UTC) + timedelta(hours=1)
+    recorder._operations._latest = ahead
+    assert (await recorder.note("one")).timestamp == ahead
+    assert (await recorder.note("two")).timestamp == ahead
+
+
+class Tree(NamedTuple):
+    """A tool that waits, calls other tools in parallel, and ends in a way."""
+
+    waits: int
+    inside: tuple[Tree, ...]
+    ends: str
+
+
+def trees() -> st.SearchStrategy[Tree]:
+    ends = st.sampled_from(["result", "nothing", "error", "fail", "cancel"])
+    leaves = st.builds(Tree, st.integers(0, 3), st.just(()), ends)
+    return st.recursive(
+        leaves,
+        lambda inner: st.builds(Tree, st.integers(0, 3), st.lists(inner, max_size=3).map(tuple), ends),
+        max_leaves=8,
+    )
+
+
+def _is_valid(snapshot: Snapshot) -> None:
+    """Each call has one result, after it, and of its own parent; nothing is inside a call that has not begun."""
+    reader = Reader(snapshot)
+    begun: set[str] = set()
+    for event in snapshot.log:
+        if isinstance(event.data, ToolCall):
+            assert event.data.parent_tool_call_id in begun | {""}
+            begun.add(event.data.tool_call_id)
+            answer = reader.result_for(event)
+            assert answer is not None
+            result = decode_event(answer, ToolResult)
+            assert answer.seq > event.seq
+            assert (result.tool_name, result.parent_tool_call_id) == (
+                event.data.tool_name,
+                event.data.parent_tool_call_id,
+            )
+    assert len(reader.tool_calls()) == len(results(snapshot))
+    assert not reader.open_tool_calls()
+
+
+@given(st.lists(trees(), min_size=1, max_size=3))
+@settings(max_examples=150)
+def test_any_interleaving_of_parallel_tools_is_a_valid_log(forest: list[Tree]) -> None:
+    parents: dict[str, str] = {}
+
+    async def tool(recorder: RunRecorder, tree: Tree, name: str, outer: str) -> None:
+        parents[name] = outer
+        async with recorder.tool_call(name) as call:
+            for _ in range(tree.waits):
+                await asyncio.sleep(0)
+            await asyncio.gather(
+                *(tool(recorder, inner, f"{name}.{place}", name) for place, inner in enumerate(tree.inside)),
+                return_exceptions=True,
+            )
+            if tree.ends == "result":
+                call.result(name)
+            elif tree.ends == "fail":
+                call.fail(name)
+            elif tree.ends == "error":
+                raise ValueError(name)
+            elif tree.ends == "cancel":
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+                await asyncio.sleep(0)
+
+    async def main() -> Snapshot:
+        async with open_store("memory:") as store:
+            delayed: Any = Delayed(store)
+            async with RunRecorder(delayed, AGENT, RUN) as recorder:
+                await asyncio.gather(
+                    *(tool(recorder, tree, str(place), "") for place, tree in enumerate(forest)),
+                    return_exceptions=True,
+                )
+            return await load(store)
+
+    snapshot = asyncio.run(main())
+    _is_valid(snapshot)
+    found = calls(snapshot)
+    assert {name: data.parent_tool_call_id for name, data in found.items()} == {
+        name: found[outer].tool_call_id if outer else "" for name, outer in parents.items()
+    }
+
+
+# Steps with a key.
+
+
+async def test_the_same_steps_again_add_nothing(store: Store) -> None:
+    ran: list[str] = []
+
+    async def run() -> None:
+        async with RunRecorder(store, AGENT, RUN) as recorder:
+            await recorder.user("Where is my order?", key="ask")
+            async with recorder.tool_call("orders.find", {"id": 7}, key="find") as call:
+                async with recorder.tool_call("db.query", key="query") as inner:
+                    if inner.recorded is None:
+                        ran.append("db.query")
+                        inner.result([1])
+                if call.recorded is None:
+                    ran.append("orders.find")
+                    call.result({"state": "sent"})
+                else:
+                    assert call.recorded.result() == {"state": "sent"}
+                    call.result("another result, which is dropped")
+            with pytest.raises(ValueError, match="late"):
+                async with recorder.tool_call("orders.cancel", key="cancel") as call:
+                    raise ValueError("late")
+            await recorder.assistant("Sent.", key="ask")
+
+    await run()
+    first = await load(store)
+    await run()
+    assert await load(store) == first
+    assert ran == ["db.query", "orders.find"]
+
+
+async def test_another_content_under_a_known_key_is_a_conflict(store: Store) -> None:
+    recorder = RunRecorder(store, AGENT, RUN)
+    await recorder.user("one", key="k")
+    await recorder.note("one", key="k")
+    with pytest.raises(EventConflict):
+        await recorder.user("two", key="k")
+    async with recorder.tool_call("a", {"id": 1}, key="k"):
+        pass
+    with pytest.raises(EventConflict):
+        await recorder.tool_call("a", {"id": 2}, key="k").__aenter__()
+    other = RunRecorder(store, AGENT, "another run")
+    await other.user("two", key="k")
+    for wrong in ("", 7):
+        with pytest.raises(InvalidArgument, match="key"):
+            await recorder.note("x", key=wrong)  # type: ignore[arg-type]  # what is tested
+
+
+async def test_keys_of_different_steps_never_meet(store: Store) -> None:
+    one, two = RunRecorder(store, "a", "bc"), RunRecorder(store, "a", "b")
+    first = await one.note("x", key="d")
+    second = await two.note("x", key="cd")
+    assert first.event_id != second.event_id
+
+
+async def test_a_call_left_open_is_made_again_under_its_key_or_its_id(store: Store) -> None:
+    recorder = RunRecorder(store, AGENT, RUN)
+    begun = await recorder.tool_call("a", {"id": 1}, key="k").__aenter__()
+    await recorder.tool_call("orders.find", '{"id": 7}', tool_call_id="tc-1").__aenter__()
+    await recorder.tool_call("orders.find", '{"id": 8}', tool_call_id="tc-2").__aenter__()
+    (first, second, third) = (await load(store)).log
+
+    resumed = RunRecorder(store, AGENT, RUN)
+    async with resumed.tool_call("a", {"id": 1}, key="k") as call:
+        assert call.tool_call_id == begun.tool_call_id
+        assert (call.event.seq, call.recorded) == (first.seq, None)
+        call.result("again")
+    async with resumed.tool_call("orders.find", {"id": 7}, tool_call_id="tc-1") as call:
+        assert call.event.seq == second.seq
+    async with resumed.tool_call(third) as call:
+        assert (call.tool_name, call.recorded) == ("orders.find", None)
+    async with resumed.tool_call(third) as call:
+        assert call.recorded is not None
+    # Other arguments, or a call that has its answer: an id alone does not make it the same call.
+    async with resumed.tool_call("orders.find", {"id": 9}, tool_call_id="tc-1"):
+        pass
+    snapshot = await load(store)
+    assert len(snapshot.log) == 8
+    _is_valid(snapshot)
+    with pytest.raises(InvalidArgument, match="not a tool_call"):
+        resumed.tool_call(Event("user_message", first.timestamp, UserMessage("x"), {}, "e", 1))
+
+
+async def test_a_result_recorded_by_other_means_is_handed_back(store: Store) -> None:
+    async with RunRecorder(store, AGENT, RUN) as recorder:
+        asked = await recorder.record(ToolCall("tc-1", "a"))
+        await recorder.record(ToolResult("tc-1", "a", result_json="1"))
+        async with recorder.tool_call(asked) as call:
+            assert call.recorded == ToolResult("tc-1", "a", result_json="1")
+    assert (await load(store)).version == 2
+
+
+async def test_what_was_erased_is_not_recorded_again(store: Store) -> None:
+    async with RunRecorder(store, AGENT, RUN) as recorder:
+        await recorder.user("secret", key="ask")
+        async with recorder.tool_call("a", key="k") as call:
+            call.result("secret")
+    await store.redact_events(AGENT, RUN, [1, 2, 3])
+    async with RunRecorder(store, AGENT, RUN) as recorder:
+        await recorder.user("another text", key="ask")
+        async with recorder.tool_call("a", key="k") as call:
+            assert call.recorded is not None
+            assert call.recorded.error_message == "the recorded result was erased"
+    assert (await load(store)).version == 4
+
+
+async def test_a_run_that_was_deleted_begins_anew(store: Store) -> None:
+    async with RunRecorder(store, AGENT, RUN) as recorder:
+        async with recorder.tool_call("a", key="k") as call:
+            call.result(1)
+        await store.delete_run(AGENT, RUN)
+        async with recorder.tool_call("a", key="k") as call:
+            assert call.recorded is None
+            call.result(2)
+    assert [result.result_json for result in results(await load(store))] == ["2"]
+
+
+def test_both_recorders_write_the_same_ids() -> None:
+    async def recorded() -> list[str]:
+        async with open_store("memory:") as store, RunRecorder(store, AGENT, RUN) as recorder:
+            async with recorder.tool_call("a", key="k"):
+                await recorder.note("n", key="k")
+            return [event.event_id for event in (await load(store)).log]
+
+    with open_sync_store("memory:") as store, SyncRunRecorder(store, AGENT, RUN) as recorder:
+        with recorder.tool_call("a", key="k"):
+            recorder.note("n", key="k")
+        assert [event.event_id for event in store.load_run(AGENT, RUN).log] == asyncio.run(recorded())
+
+
+# Requests.
+
+
+async def test_a_request_is_recorded_when_it_changes(store: Store) -> None:
+    tools: Any = [{"name": "orders--find", "input_schema": {"type": "object"}}]
+    async with RunRecorder(store, AGENT, RUN) as recorder:
+        first = await recorder.request("anthropic", "claude", system="Be kind.", tools=tools)
+        assert first is not None
+        assert await recorder.request("anthropic", "claude", system="Be kind.", tools=[dict(tools[0])]) is None
+    async with RunRecorder(store, AGENT, RUN) as recorder:
+        assert await recorder.request("anthropic", "claude", system="Be kind.", tools=tools, parameters={}) is None
+        changes: list[Callable[[], Any]] = [
+            lambda: recorder.request("anthropic", "other", system="Be kind.", tools=tools),
+            lambda: recorder.request("anthropic", "other", system="Be quick.", tools=tools),
+            lambda: recorder.request("anthropic", "other", system="Be quick."),
+            lambda: recorder.request("anthropic", "other", system="Be quick.", parameters={"top_k": 1}),
+            lambda: recorder.request("anthropic", "other", system="Be quick.", parameters={"top_k": 1.0}),
+            lambda: recorder.request("openai-chat", "other", system="Be quick.", parameters={"top_k": 1.0}),
+        ]
+        for change in changes:
+            assert await change() is not None
+            assert await change() is None
+        with pytest.raises(InvalidArgument, match="unknown provider"):
+            await recorder.request("nobody", "m")
+    assert (await load(store)).version == 7

@@ -826,13 +826,21 @@ def test_with_a_budget_the_last_call_begins_with_thinking() -> None:
     kept = mended_with_budget(TALK[:3])
     assert (kept.changes, kept.request) == ((), BUDGET)
     assert validate([*bare, ANSWER], ANTHROPIC, request=BUDGET) == []
+    # The model thinks once in a turn, which goes on with each result.
+    turn = [*TALK[:3], assistant(use("t2")), user(result("t2"))]
+    assert validate(turn, ANTHROPIC, request=BUDGET) == []
+    assert rules_of([*bare, assistant(use("t2")), user(result("t2"))], request=BUDGET) == ["thinking_first"]
+    assert rules_of([*turn, USER, assistant(use("t3")), user(result("t3"))], request=BUDGET) == ["thinking_first"]
+    assert validate([*bare, assistant(thinking(), use("t2")), user(result("t2"))], ANTHROPIC, request=BUDGET) == []
 
 
 def test_the_recorded_parameters_are_the_request() -> None:
     first = ModelRequest(ANTHROPIC, "m", parameters=BUDGET)
     built = live(first, UserMessage("U"), ToolCall("t1", "f"), ToolResult("t1", "f", result_json="1"))
     assert rules_of(built) == ["thinking_first"]
-    assert repair(built, ANTHROPIC).request == {}
+    mended = repair(built, ANTHROPIC)
+    assert mended.request == {"model": "m"}
+    assert validate(mended.transcript, ANTHROPIC) == []
 
 
 def test_a_window_keeps_no_thinking_that_was_signed_with_what_is_cut() -> None:
@@ -849,6 +857,27 @@ def test_a_window_keeps_no_thinking_that_was_signed_with_what_is_cut() -> None:
     assert validate(left.transcript, ANTHROPIC) == []
     assert [left.transcript.seq_at((1, "content", place)) for place in range(2)] == [10, 11]
     assert window(built, ANTHROPIC, since_turn=1).transcript == built
+
+
+def test_a_window_without_the_thinking_a_budget_asks_for_is_sent_without_a_budget() -> None:
+    talk = [
+        USER,
+        assistant(thinking("a", "1"), text("x")),
+        USER,
+        assistant(thinking("b", "2"), use("t1")),
+        user(result("t1")),
+    ]
+    asked_with = model_request(run_of(), ANTHROPIC, model="m", parameters=BUDGET)
+    run = run_of(asked_with, *events_of(*talk))
+    assert validate(build(run, ANTHROPIC), ANTHROPIC) == []
+    left = window(run, ANTHROPIC, since_turn=-1)
+    assert left.transcript == [USER, assistant(use("t1")), user(result("t1"))]
+    assert left.request == {"model": "m"}
+    assert validate(left.transcript, ANTHROPIC) == []
+    assert validate(left.transcript, ANTHROPIC, request=left.request) == []
+    assert rules_of(left.transcript, request=BUDGET) == ["thinking_first"]
+    assert window(left.transcript, ANTHROPIC, since_turn=1).request == {"model": "m"}
+    assert window(run, ANTHROPIC, since_turn=1).request == {"model": "m", **BUDGET}
 
 
 # Requests.

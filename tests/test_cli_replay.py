@@ -105,6 +105,24 @@ class TestDiff:
         assert "- a/short  ends here\n" in ran.out
         assert orders("diff", "short", "r", "--json").json["a"] is None
 
+    def test_of_long_texts_the_beginning_and_the_difference_are_shown(self, amlog: Amlog) -> None:
+        amlog.append("a", "one", UserMessage("x" * 10_000 + "left" + "x" * 10_000))
+        amlog.append("a", "two", UserMessage("x" * 10_000 + "right" + "x" * 10_000))
+        ran = amlog("diff", "one", "two")
+        assert ran.status == 1
+        assert "- a/one  #1  user  xxxx" in ran.out
+        assert "left" in ran.out
+        assert "right" in ran.out
+        assert len(ran.out) < 2_000
+
+    def test_very_many_differences_are_counted(self, amlog: Amlog) -> None:
+        amlog.append("a", "one", PlannerNote("n"), UserMessage("x", [*range(1000)]))
+        amlog.append("a", "two", PlannerNote("n"), UserMessage("x", [*range(1, 1001)]))
+        ran = amlog("diff", "one", "two")
+        assert ran.out.endswith(" more\n")
+        assert len(ran.out.splitlines()) < 50
+        assert len(amlog("diff", "one", "two", "--json").json["differences"]) == 1000
+
     def test_a_missing_run_is_another_error(self, orders: Amlog) -> None:
         assert "no run 'none'" in orders.error("diff", "r", "none")
         assert "no run a/none" in orders.error("diff", "a/none", "r")

@@ -74,6 +74,7 @@ PARTED: list[tuple[list[EventData], list[EventData], int, list[Difference]]] = [
         ],
     ),
     ([call("a", "{")], [call("a", "[")], 0, [Difference("payload", "{", "[")]),
+    ([result("a", "x")], [result("a", '"x"')], 0, [Difference("result_json", "x", '"x"')]),
     ([call("a", "1")], [call("a", "1.0")], 0, [Difference("payload", 1, 1.0)]),
     ([result("a", '"x"')], [result("a", '"y"')], 0, [Difference("result_json", "x", "y")]),
     (
@@ -131,6 +132,22 @@ def test_long_texts_are_cut_so_that_the_difference_is_seen() -> None:
     assert "left" in told
     assert "right" in told
     assert len(told) < 400
+
+
+def test_very_many_differences_are_counted() -> None:
+    one = run_of(call("a", f'{{"l": {[*range(1000)]}}}'))
+    found = diff(one, run_of(call("a", f'{{"l": {[*range(1, 1001)]}}}'), run="other"))
+    assert len(found.differences) == 1000
+    lines = str(found).splitlines()
+    assert lines[3] == "  payload.l[0]: left 0, right 1"
+    assert lines[-1] == f"  and {1000 - (len(lines) - 4)} more"
+    assert len(lines) < 50
+
+
+def test_a_path_tells_keys_apart() -> None:
+    left: JsonValue = {"a.b": 1, "a": {"b": 1}, "": {"x y": [{"\n": 1}]}}
+    right: JsonValue = {"a.b": 2, "a": {"b": 2}, "": {"x y": [{}]}}
+    assert [found.path for found in differences(left, right)] == ['["a.b"]', "a.b", r'[""]["x y"][0]["\n"]']
 
 
 def test_a_part_of_a_run_is_refused() -> None:

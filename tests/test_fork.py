@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,17 @@ from agent_memory_log.jsonvalue import encode_json
 AGENT = "agent"
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store]:
-    async with open_store("memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'runs.db'}") as store:
+@pytest.fixture(params=["memory", "sqlite", "mongodb"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "mongodb":
+        found: str = request.getfixturevalue("mongo_uri")
+        return found
+    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'runs.db'}"
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncGenerator[Store]:
+    async with open_store(url) as store:
         yield store
 
 
@@ -84,6 +93,24 @@ async def test_what_was_redacted_is_redacted_in_the_fork(store: Store) -> None:
         assert forked == (await log(store, "old"))[:at]
         assert forked[1].data == Redacted("planner_note", "asked")
     assert forked[5].data == Redacted("planner_note", "later")
+
+
+async def test_an_erasure_of_one_run_does_not_reach_the_other(store: Store) -> None:
+    await store.append_events(AGENT, "old", *notes(3))
+    await fork_run(store, AGENT, "old", 2, "new")
+    await store.redact_events(AGENT, "old", [1], reason="user request")
+    await store.redact_events(AGENT, "new", [2], reason="user request")
+    assert [type(event.data).__name__ for event in await log(store, "old")][:2] == ["Redacted", "PlannerNote"]
+    assert [type(event.data).__name__ for event in await log(store, "new")][:2] == ["PlannerNote", "Redacted"]
+    assert (await fork_run(store, AGENT, "old", 2, "new")).inserted == 0
+
+
+async def test_forks_made_at_once_are_one(store: Store) -> None:
+    count = BATCH_EVENTS + 1
+    await store.append_events(AGENT, "old", *notes(count))
+    made = await asyncio.gather(*(fork_run(store, AGENT, "old", count, "new") for _ in range(3)))
+    assert sum(one.inserted for one in made) == count
+    assert await log(store, "new") == await log(store, "old")
 
 
 async def test_seqs_are_kept_also_after_a_deletion(store: Store) -> None:
@@ -226,9 +253,8 @@ async def test_a_target_that_is_something_else_is_refused(store: Store) -> None:
         await fork_run(store, AGENT, "old", 2, "new")
 
 
-@pytest.mark.parametrize("kind", ["memory", "sqlite"])
-def test_the_synchronous_one_does_the_same(tmp_path: Path, kind: str) -> None:
-    with open_sync_store("memory:" if kind == "memory" else f"sqlite:///{tmp_path / 'runs.db'}") as store:
+def test_the_synchronous_one_does_the_same(url: str) -> None:
+    with open_sync_store(url) as store:
         store.append_events(AGENT, "old", *notes(3))
         assert fork_run_sync(store, AGENT, "old", 2, "new") == ForkedRun(AGENT, "new", 2, 2, 2)
         assert fork_run_sync(store, AGENT, "old", 2, "new").inserted == 0

@@ -388,6 +388,26 @@ BROKEN: dict[str, tuple[list[Message], str, int, dict[str, Any]]] = {
 }
 
 
+def test_nulls_that_sdks_write_go_and_nothing_else() -> None:
+    items: list[Message] = [
+        USER,
+        {**reasoning(), "status": None, "content": None},
+        {**call(id="fc_1"), "status": None, "namespace": None},
+        output(),
+        reasoning("rs_2", "gB"),
+        {**call("c2", id="fc_2"), "status": None},
+        output("2", "c2"),
+    ]
+    transcript = built_from(items, RESPONSES)
+    assert "item_shape" in [rule for rule, _ in rules_of(transcript, RESPONSES)]
+    for given_items in (items, transcript):
+        repaired = assert_repaired(given_items, RESPONSES, judge_input)
+        assert repaired.transcript == [
+            {key: value for key, value in item.items() if value is not None} for item in items
+        ]
+        assert [change.change for change in repaired.changes] == ["mended_message"] * 3
+
+
 @pytest.mark.parametrize(("items", "rule", "seq", "other"), BROKEN.values(), ids=BROKEN.keys())
 def test_each_rule_is_found_at_its_event_and_mended(
     items: list[Message], rule: str, seq: int, other: dict[str, Any]

@@ -18,13 +18,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from agent_memory_log import (
-    AgentMemoryLogError,
     AssistantMessage,
     Event,
     EventData,
     ModelRequest,
     RetryHint,
     Snapshot,
+    StoreUnavailable,
     SystemMessage,
     Thinking,
     ToolCall,
@@ -279,5 +279,5 @@ class TestExport:
         assert export_spans(Snapshot("agent", "run"), _Failing()) == 0
 
     def test_a_failure_is_an_error(self) -> None:
-        with pytest.raises(AgentMemoryLogError, match="_Failing failed to export the 9 spans of agent/run"):
+        with pytest.raises(StoreUnavailable, match="_Failing failed to export the 9 spans of agent/run"):
             export_spans(RUN, _Failing())

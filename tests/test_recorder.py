@@ -693,6 +693,39 @@ async def test_a_call_left_open_is_made_again_under_its_key_or_its_id(store: Sto
         resumed.tool_call(Event("user_message", first.timestamp, UserMessage("x"), {}, "e", 1))
 
 
+@pytest.mark.parametrize(
+    ("open_call", "made", "is_same"),
+    [
+        ('{"x": 1.5}', '{"x":1.50}', True),
+        ('{"b": 1, "a": 2}', {"a": 2, "b": 1}, True),
+        ('{"x": 1.5}', '{"x":"1.5"}', False),
+        ('{"x": 1e400}', '{"x":"1E+400"}', False),
+        ('{"x": 1}', {"x": 1.0}, False),
+        ('{"x": 1}', {"x": True}, False),
+        ("{broken", "{broken", True),
+        ("{broken", {}, False),
+    ],
+)
+def test_an_open_call_is_known_by_its_arguments(
+    sync_store: SyncStore, open_call: str, made: str | dict[str, float], is_same: bool
+) -> None:
+    SyncRunRecorder(sync_store, AGENT, RUN).tool_call("f", open_call, tool_call_id="tc-1").__enter__()
+    with SyncRunRecorder(sync_store, AGENT, RUN).tool_call("f", made, tool_call_id="tc-1") as call:
+        assert (call.event.seq == 1) is is_same
+
+
+async def test_a_call_made_twice_at_once_keeps_the_result_that_came_first(store: Store) -> None:
+    one, two = RunRecorder(store, AGENT, RUN), RunRecorder(store, AGENT, RUN)
+    async with one.tool_call("f", key="k") as late:
+        async with two.tool_call("f", key="k") as call:
+            assert (call.recorded, late.recorded) == (None, None)
+            call.result("first")
+        late.result("second")
+    snapshot = await load(store)
+    assert [found.result_json for found in results(snapshot)] == ["first"]
+    assert snapshot.version == 2
+
+
 async def test_a_result_recorded_by_other_means_is_handed_back(store: Store) -> None:
     async with RunRecorder(store, AGENT, RUN) as recorder:
         asked = await recorder.record(ToolCall("tc-1", "a"))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from itertools import product
 from typing import Any, NamedTuple
 
 import pytest
@@ -34,6 +37,7 @@ from agent_memory_log import (
 from agent_memory_log.errors import DecodeError, ReplayDivergence, ToolFailed
 from agent_memory_log.recording import RunRecorder, SyncRunRecorder
 from agent_memory_log.replay import Match, ModelTurn, Replayer, value_of
+from agent_memory_log.replay.prompts import PromptCheck
 from agent_memory_log.transcript import build, parse
 from tests.test_transcripts import ANY_PAYLOADS
 
@@ -260,6 +264,53 @@ def test_an_id_of_another_call() -> None:
     replayed = replayer(TWO_TURNS)
     replayed.model_turn()
     diverges("other_arguments", lambda: replayed.tool_result("orders.find", {"id": 8}, tool_call_id="t1"), seq=3)
+
+
+def test_an_id_that_the_recording_does_not_have() -> None:
+    replayed = replayer(TWO_TURNS)
+    replayed.model_turn()
+    diverges(
+        "unexpected_call",
+        lambda: replayed.tool_result("orders.find", {"id": 8}, tool_call_id="t9"),
+        """orders.find {"id":8} is called with the id 't9'; the recording has it with 't2'""",
+        seq=4,
+    )
+
+
+def test_very_many_differences_are_counted() -> None:
+    snapshot = run_of(UserMessage("x"), asked("t1", "find", f'{{"l": {[*range(1000)]}}}'), result("t1"))
+    replayed = replayer(snapshot)
+    replayed.model_turn()
+    with pytest.raises(ReplayDivergence, match=r"l\[0\]: recorded 0, now 1\n(.*\n)+  and \d+ more$") as raised:
+        replayed.tool_result("find", {"l": [*range(1, 1001)]})
+    assert len(str(raised.value).splitlines()) < 50
+
+
+def test_a_tool_with_an_odd_name_cannot_be_taken_for_something_else() -> None:
+    replayed = replayer(run_of(UserMessage("x"), asked("t1", "find\n\x1b[31m"), result("t1", "find\n\x1b[31m")))
+    replayed.model_turn()
+    with pytest.raises(ReplayDivergence, match="another tool") as raised:
+        replayed.tool_result("a tool {}", {})
+    assert str(raised.value).splitlines()[1:] == [
+        '  recorded: "find\\n\\u001b[31m" {} (event 2)',
+        '  now: "a tool {}" {}',
+    ]
+
+
+@pytest.mark.parametrize("depth", [100, 190])
+def test_arguments_may_nest_deeper_than_a_field(depth: int) -> None:
+    snapshot = run_of(UserMessage("x"), asked("t1", "find", '{"a":' * depth + "1" + "}" * depth), result("t1"))
+    with replayer(snapshot) as replayed:
+        turn = replayed.model_turn()
+        replayed.tool_result("find", turn.message["content"][0]["input"])
+        replayed.expect_messages(build(snapshot, "anthropic"))
+
+
+def test_an_answer_may_nest_deeper_than_python_copies() -> None:
+    depth = 800
+    snapshot = run_of(UserMessage("x"), asked("t1", "find", '{"a":' * depth + "1" + "}" * depth), result("t1"))
+    with replayer(snapshot) as replayed:
+        replayed.tool_result(replayed.model_turn().tool_calls[0])
 
 
 def test_a_call_made_more_often_than_recorded() -> None:
@@ -569,7 +620,7 @@ def test_what_was_inside_must_be_made_inside() -> None:
 
     diverges("other_order", at_the_top, "at the top", "inside outer {} (event 1)", seq=2)
     diverges("other_order", inside, "has it at the top", seq=9)
-    diverges("missing_call", not_at_all, "inside outer {} (event 1) not made", "inner [2] (event 6)", seq=6)
+    diverges("missing_call", not_at_all, "were not made inside outer {} (event 1)", "inner [2] (event 6)", seq=6)
     diverges("other_order", inside_another_replay, seq=2)
 
 
@@ -630,6 +681,11 @@ def test_by_call_id() -> None:
     diverges("unexpected_call", lambda: replayed.tool_result("orders.find", tool_call_id="t2"), "the id 't2'")
     assert replayed.tool_result("anything", tool_call_id="t1") == TWO_TURNS.log[5].data  # no divergence stays
     replayed.finish()
+
+
+def test_by_call_id_needs_one() -> None:
+    with pytest.raises(InvalidArgument, match="give tool_call_id"):
+        replayer(SEQUENCE, match="call_id").tool_result("find")
 
 
 def test_by_arguments() -> None:
@@ -725,6 +781,125 @@ def test_the_system_prompt_counts_where_it_stands_among_the_messages() -> None:
         replayed.model_turn()
     replayed = Replayer(snapshot)
     diverges("other_messages", lambda: replayed.expect_messages([{"role": "system", "content": "Be rude."}, user]))
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "bedrock", "openai-chat", "openai-responses"])
+def test_an_answer_that_goes_on_is_expected_before_what_goes_on(provider: str) -> None:
+    labels = [SAID | {"response_id": name} for name in "ab"]
+    log = [new_event(UserMessage("x"))]
+    log += [new_event(AssistantMessage(text), labels=about) for text, about in zip(("1", "2"), labels, strict=True)]
+    with replayer(run_of(*log), provider) as replayed:
+        for count in (1, 2):
+            replayed.expect_messages(build(run_of(*log[:count]), provider))
+            replayed.model_turn()
+
+
+MESSAGES: list[dict[str, Any]] = [
+    {"role": "user", "content": "x"},
+    {"role": "assistant", "content": "y", "tool_calls": [{"id": "b"}, {"id": "a"}, {"id": "c"}]},
+    {"role": "tool", "tool_call_id": "b", "content": "1"},
+    {"role": "tool", "tool_call_id": "a", "content": "2"},
+    {"role": "tool", "tool_call_id": "c", "content": "3", "n": 1},
+    {"role": "user", "content": [{"type": "text", "text": "z"}], "at": "2026-01-01T00:00:00Z"},
+    {"role": "assistant", "content": "w"},
+]
+
+GOES_ON: dict[str, Any] = {"role": "assistant", "content": "so far"}
+
+CHANGES: list[dict[int, Any]] = [
+    {},
+    {0: {"role": "user", "content": [{"type": "text", "text": "x"}]}},
+    {2: MESSAGES[3], 3: MESSAGES[2]},
+    {2: MESSAGES[4], 4: MESSAGES[2]},
+    {3: {**MESSAGES[3], "content": "9"}},
+    {4: {**MESSAGES[4], "n": 1.0}},
+    {4: {**MESSAGES[4], "n": True}},
+    {5: {**MESSAGES[5], "content": "z"}},
+    {5: dict(reversed(MESSAGES[5].items()))},
+    {5: {**MESSAGES[5], "at": datetime(2026, 1, 1, tzinfo=UTC)}},
+    {6: GOES_ON},
+]
+"""What is sent in place of which message."""
+
+
+@pytest.mark.parametrize("first", CHANGES)
+def test_what_was_expected_before_changes_nothing(first: dict[int, Any]) -> None:
+    """Whoever looks only at what is new finds the same as who looks at everything."""
+    for before, count, joined in product((0, 3, 5, 6), (3, 5, 6, 7), (None, GOES_ON)):
+        for length, second in product({count, count + 1, max(0, count - 1)}, CHANGES):
+            check = PromptCheck(MESSAGES, "openai-chat")
+            _compared(check, [*_changed(before, first), *([joined] if joined else [])], before, joined)
+            sent = _changed(length, second)
+            fresh = _compared(PromptCheck(MESSAGES, "openai-chat"), sent, count)
+            assert _compared(check, sent, count) == fresh, (before, count, joined, length, second)
+
+
+def _changed(length: int, changes: dict[int, Any]) -> list[dict[str, Any]]:
+    return [changes.get(at, message) for at, message in enumerate(MESSAGES[:length])]
+
+
+def _compared(check: PromptCheck, sent: list[dict[str, Any]], count: int, joined: Any = None) -> object:
+    try:
+        return check.compare(sent, count, joined)
+    except DecodeError as error:
+        return str(error)
+
+
+def test_messages_that_were_changed_since_they_were_expected_are_found() -> None:
+    replayed = replayer(TWO_TURNS)
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Where are my orders?"}]
+    replayed.expect_messages(messages)
+    turn = replayed.model_turn()
+    for event in turn.tool_calls:
+        replayed.tool_result(event)
+    messages += build(TWO_TURNS, "anthropic")[1:3]
+    messages[0]["content"] = "Where is my order?"
+    diverges("other_messages", lambda: replayed.expect_messages(messages), "messages[0]", "Where is my order?")
+
+
+# Long runs.
+
+
+def _long_run(turns: int) -> Snapshot:
+    events: list[EventData | Event] = [UserMessage("x")]
+    for number in range(turns):
+        events += [asked(f"a{number}"), asked(f"b{number}"), result(f"b{number}"), result(f"a{number}")]
+    return run_of(*events, said("y"))
+
+
+def _steps_taken(does: Callable[[], object]) -> int:
+    """How many functions of Python's are called."""
+    count = 0
+
+    def tally(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(tally)
+    try:
+        does()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("match", ["strict", "call_id", "arguments", "order"])
+@pytest.mark.parametrize("expects", [False, True])
+def test_a_call_costs_the_same_however_long_the_run_is(match: Match, expects: bool) -> None:
+    def play_through(turns: int) -> None:
+        snapshot = _long_run(turns)
+        messages = build(snapshot, "openai-chat")
+        with replayer(snapshot, "openai-chat", match) as replayed:
+            for number in range(turns):
+                if expects:
+                    replayed.expect_messages(messages[: 1 + 3 * number])
+                for event in reversed(replayed.model_turn().tool_calls):
+                    replayed.tool_result(event)
+            replayed.model_turn()
+
+    few, many = (_steps_taken(lambda: play_through(turns)) for turns in (25, 200))  # noqa: B023  # called at once
+    assert many < 10 * few
 
 
 @pytest.mark.parametrize("messages", ["text", {"role": "user"}, 7, ["x"], [{"a": object()}]])

@@ -1,6 +1,7 @@
 """From a live recording to a replay: an agent's process is killed in the middle and started again until it is through.
 
-Its run is then replayed strictly against the same agent's code, and built for every provider, whose packages judge it.
+Its run is then replayed strictly against the same agent's code, built for every provider, whose packages judge it, and
+exported to ATIF and back.
 As a program, ``python -m tests.test_replay_end_to_end URL``, this module is that process: a scripted agent with tools
 in parallel and inside each other, an error and a retry.
 """
@@ -8,6 +9,7 @@ in parallel and inside each other, an error and a retry.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -29,6 +31,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.errors import ReplayDivergence
+from agent_memory_log.interchange.atif import from_atif, import_atif, to_atif
 from agent_memory_log.recording import RecordedCall, RunRecorder
 from agent_memory_log.replay import Replayer, diff, value_of
 from agent_memory_log.transcript import build, decode_name, provider_names, repair, request, validate
@@ -354,6 +357,23 @@ def test_the_resumed_run_goes_on_from_each_that_was_killed(runs: list[Snapshot])
         found = diff(snapshot, whole)
         assert found.common == len(snapshot.log)
         assert found.left_event is None
+
+
+async def test_the_run_goes_to_atif_and_back(runs: list[Snapshot]) -> None:
+    for snapshot in runs:
+        text = json.dumps(to_atif(snapshot))
+        import_module("atif").Trajectory.model_validate_json(text)  # see judge
+        found = from_atif(json.loads(text))
+        assert found.snapshot() == snapshot
+        async with open_store("memory:") as store:
+            await import_atif(store, found)
+            assert await store.load_run(AGENT, RUN) == snapshot
+
+
+async def test_the_run_is_replayed_from_atif(recorded: Snapshot) -> None:
+    found = from_atif(json.loads(json.dumps(to_atif(recorded)))).snapshot()
+    messages = await replay_agent(found, runs_report=True)
+    assert messages[-1]["content"] == build(recorded, "anthropic")[-1]["content"]
 
 
 if __name__ == "__main__":

@@ -613,6 +613,52 @@ def _json_texts(value: object) -> list[Any]:
         return []
 
 
+_LIMITED: dict[str, Callable[[object], list[Message]]] = {
+    "anthropic": lambda content: [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": content}]},
+    ],
+    "bedrock": lambda content: [
+        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c", "name": "f", "input": {}}}]},
+        {"role": "user", "content": [{"toolResult": {"toolUseId": "c", "content": content}}]},
+    ],
+    "openai-chat": lambda content: [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+        },
+        {"role": "tool", "tool_call_id": "c", "content": content},
+    ],
+    "openai-responses": lambda content: [
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": content},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("provider", "content", "size"),
+    [
+        ("anthropic", "é" * 50, 100),
+        ("anthropic", [{"type": "text", "text": "x" * 100}], 100),
+        ("anthropic", [{"type": "text", "text": "x" * 50, "cache_control": {"type": "ephemeral"}}], 50),
+        ("anthropic", [{"type": "text", "text": "x"}, {"type": "image", "source": "y" * 100}], 1 + 128),
+        ("bedrock", [{"text": "x" * 50}, {"text": "y" * 49}], 100),
+        ("bedrock", [{"json": {"a": "é" * 46}}], 100),
+        ("openai-chat", [{"type": "text", "text": "🧾" * 25}], 100),
+        ("openai-chat", {"odd": "x" * 90}, 100),
+        ("openai-responses", [{"type": "input_text", "text": "x" * 100}], 100),
+    ],
+)
+def test_a_result_is_measured_by_what_the_model_is_sent(provider: str, content: object, size: int) -> None:
+    given_messages = _LIMITED[provider](content)
+    snapshot = snapshot_of(parse(given_messages, provider))
+    assert build(snapshot, provider, max_result_bytes=size) == given_messages
+    (loss,) = build(snapshot, provider, max_result_bytes=size - 1).losses
+    assert loss.reason == "size_limit"
+
+
 @every_case
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "1"])
 def test_a_limit_that_is_none_is_refused(case: Case, limit: Any) -> None:
@@ -790,6 +836,72 @@ def test_what_is_asked_of_another_provider_is_carried_over(case: Case) -> None:
         assert "model" not in found
         assert found[find(case.provider).TOOLS] == case.tools(*tool)
         assert json.dumps(found).count("Be kind.") == 1
+
+
+@every_case
+@pytest.mark.parametrize("leading", [False, True])
+def test_what_was_recorded_is_what_a_transcript_is_repaired_and_cut_for(case: Case, leading: bool) -> None:
+    tools = case.tools("f", "D", {"type": "object"})
+    asked = model_request(run_of(), case.provider, model="m", system=None if leading else "S", tools=tools)
+    first = [SystemMessage("S")] if leading else []
+    events = [event.data for event in parse(_REASONED[case.provider], case.provider)]
+    snapshot = run_of(*first, asked, *events, UserMessage("again"), ToolCall("c2", "f"))
+    built = build(snapshot, case.provider)
+    asked_with = request(snapshot, case.provider)
+    assert {finding.rule for finding in validate(built, case.provider)} == {"unanswered_call"}
+    assert validate(built, case.provider, request=asked_with) == validate(built, case.provider)
+    assert [change.change for change in repair(built, case.provider).changes] == ["answered_call"]
+    for mended in (repair(built, case.provider), repair(built, case.provider, request=asked_with)):
+        assert not set(mended.request) & {"messages", "input"}
+        assert mended.request["tools" if "tools" in mended.request else "toolConfig"] == tools
+        assert validate(mended.transcript, case.provider) == []
+        assert validate(mended.transcript, case.provider, request=mended.request) == []
+        assert repair(mended.transcript, case.provider).changes == ()
+    left = window(repair(built, case.provider).transcript, case.provider, since_turn=-1)
+    assert validate(left.transcript, case.provider, request=left.request) == []
+    assert left.request == repair(built, case.provider).request
+
+
+@every_case
+def test_a_request_to_another_provider_since_changes_nothing(case: Case) -> None:
+    other = next(one for one in CASES if one != case.provider)
+    events = [event.data for event in parse(_REASONED[case.provider], case.provider)]
+    mine = model_request(run_of(), case.provider, model="m", system="S")
+    built = build(run_of(mine, *events, model_request(run_of(), other, model="n", system="T")), case.provider)
+    mended = repair(built, case.provider)
+    assert (mended.transcript, mended.changes) == (built, ())
+    assert mended.request["modelId" if "modelId" in mended.request else "model"] == "m"
+    assert validate(mended.transcript, case.provider, request=mended.request) == []
+
+
+_REASONED: dict[str, list[Message]] = {
+    "anthropic": [
+        {"role": "user", "content": "U"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": THOUGHT, "signature": "1"},
+                {"type": "text", "text": "A"},
+            ],
+        },
+    ],
+    "bedrock": [
+        {"role": "user", "content": [{"text": "U"}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"reasoningContent": {"reasoningText": {"text": THOUGHT, "signature": "1"}}},
+                {"text": "A"},
+            ],
+        },
+    ],
+    "openai-chat": [{"role": "user", "content": "U"}, {"role": "assistant", "content": "A"}],
+    "openai-responses": [
+        {"role": "user", "content": "U"},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": THOUGHT},
+        {"role": "assistant", "content": "A"},
+    ],
+}
 
 
 @every_case

@@ -14,12 +14,14 @@ from agent_memory_log.cli.text import counted
 from agent_memory_log.cli.timeline import Row
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.replay.differences import Difference
+from agent_memory_log.replay.differences import Difference, told_all
 from agent_memory_log.replay.parting import RunDiff
 from agent_memory_log.replay.parting import diff as find_parting
 from agent_memory_log.snapshot import Snapshot
 
 _LEFT, _RIGHT = GOOD, BAD
+_SHOWN = 300
+"""How many characters of an event are shown: where it differs is shown by itself."""
 
 
 def diff(
@@ -81,8 +83,8 @@ def _write(output: Output, found: RunDiff, left: str, right: str) -> None:
     output.line((left, BOLD), " and ", (right, BOLD), f" part after {equal}")
     for sign, name, style, event in (("-", left, _LEFT, found.left_event), ("+", right, _RIGHT, found.right_event)):
         output.hanging([(f"{sign} ", style), (f"{name}  ", NAME)], _told(event))
-    for difference in found.differences:
-        output.hanging([("  ", DIM)], difference.told("-", "+"))
+    for line in told_all(found.differences, "-", "+"):
+        output.hanging([("  ", DIM)], line)
 
 
 def _told(event: Event | None) -> str:
@@ -90,4 +92,5 @@ def _told(event: Event | None) -> str:
         return "ends here"
     entry = describe(Row(event), Look())
     lead = "".join(text for text, _ in entry.lead)
-    return "  ".join(part for part in (f"#{event.seq}", entry.kind, lead, entry.text) if part)
+    told = "  ".join(part for part in (f"#{event.seq}", entry.kind, lead, entry.text) if part)
+    return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}…"

@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 
-from agent_memory_log.errors import AgentMemoryLogError
+from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.events import Event, to_microseconds
 from agent_memory_log.interchange.steps import Answer, Step, Steps
 from agent_memory_log.interchange.usage import MODEL_LABEL, NO_USAGE, Usage, usage_of
@@ -69,13 +69,14 @@ def export_spans(snapshot: Snapshot, exporter: SpanExporter, *, content: bool = 
     """Give the run's spans to ``exporter``, at once; how many they are. The exporter stays the caller's to shut down.
 
     Exporting again gives the same ids, so that a receiver that knows them has each span once. Raises
-    ``AgentMemoryLogError`` where the exporter says that it failed.
+    ``StoreUnavailable`` where the exporter says that it failed, as the file or server behind it refused: trying again
+    is safe.
 
         export_spans(store.load_run("support-agent", "run-42"), OTLPSpanExporter())
     """
     found = spans_of(snapshot, content=content)
     if found and exporter.export(found) is not SpanExportResult.SUCCESS:
-        raise AgentMemoryLogError(
+        raise StoreUnavailable(
             f"{type(exporter).__name__} failed to export the {len(found)} spans of {snapshot.agent}/{snapshot.run}; "
             "its own log says why"
         )

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from agent_memory_log.errors import DecodeError, InvalidArgument, VersionConflict
+from agent_memory_log.errors import EventConflict, InvalidArgument, VersionConflict
 from agent_memory_log.events import Event, decode_event, new_event
-from agent_memory_log.jsonvalue import JsonValue, encode_canonical
+from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_canonical
 from agent_memory_log.payloads import (
     Annotation,
     AssistantMessage,
@@ -164,7 +164,15 @@ class Operations:
 
     def _end_call(self, call: RecordedCall, result: ToolResult, labels: Mapping[str, str]) -> Steps[Event]:
         event = self._event(result, labels, result_id(call.event.event_id))
-        appended = yield from self._append([event])
+        try:
+            appended = yield from self._append([event])
+        except EventConflict:
+            # Whoever made the same call meanwhile was faster: what is recorded stays.
+            yield from self._context.refresh()
+            recorded = self._context.find(event.event_id)
+            if recorded is None:
+                raise
+            return recorded
         return appended.events[0]
 
     def _append(self, events: list[Event], expected_version: int | None = None) -> Steps[AppendResult]:
@@ -259,8 +267,9 @@ def _is_same_call(one: ToolCall, other: ToolCall) -> bool:
     if not one.payload_json or one.payload_json == other.payload_json:
         return True
     try:
-        return encode_canonical(one.input()) == encode_canonical(other.input())
-    except DecodeError:
+        # Decoded by input(), a number would be written as text is: 1.5 like "1.5".
+        return encode_canonical(decode_json(one.payload_json)) == encode_canonical(decode_json(other.payload_json))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
 
 

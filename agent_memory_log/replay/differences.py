@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, cast
 
 import msgspec
 
 from agent_memory_log.fields import is_absent_text
-from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_canonical, encode_json
+from agent_memory_log.jsonvalue import MAX_DEPTH, JsonValue, decode_json, encode_canonical, encode_json, own_json
 
 _SHOWN = 120
 _BEFORE = 20
 """How many characters of two long texts are shown from before the place where they part."""
 
+_SHOWN_DIFFERENCES = 20
+_DEEPEST = 200
+"""How deeply what an agent gives may nest: more than a field may, as arguments are recorded as text."""
+
+_PLAIN_KEY = re.compile(r"[^\W\d][\w-]*")
+
 
 class Difference(msgspec.Struct, frozen=True):
     """A place where two JSON values differ.
 
-    - ``path``: the place, as ``filter.tags[0]``; ``""`` for the values themselves.
+    - ``path``: the place, as ``filter.tags[0]``, with keys that are no words as ``filter["a.b"]``; ``""`` for the
+      values themselves.
     - ``left``, ``right``: what stands there on either side.
     - ``only``: ``left`` or ``right`` where the other side has nothing there, ``""`` where both have something.
     """
@@ -46,6 +54,18 @@ def differences(left: JsonValue, right: JsonValue) -> list[Difference]:
     return found
 
 
+def told_all(found: Sequence[Difference], left: str, right: str) -> list[str]:
+    """A line for each of the differences, as ``told``; of very many, for the first and how many more there are."""
+    lines = [difference.told(left, right) for difference in found[:_SHOWN_DIFFERENCES]]
+    more = len(found) - len(lines)
+    return [*lines, f"and {more:,} more"] if more else lines
+
+
+def own_value(value: object) -> JsonValue:
+    """``own_json`` for what an agent gives. Raises ``NotJson``."""
+    return own_json(value, MAX_DEPTH - _DEEPEST + 1)
+
+
 def json_in(text: str) -> JsonValue:
     """The JSON value that ``text`` is, None where it is blank, and ``text`` itself where it is no JSON."""
     if is_absent_text(text):
@@ -62,18 +82,21 @@ def shown(value: JsonValue) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
+def shown_name(name: str) -> str:
+    """A tool's name as it is, or as JSON where it could be taken for something else."""
+    return name if name.isprintable() and name and " " not in name else shown(name)
+
+
 def _compare(left: JsonValue, right: JsonValue, path: str, found: list[Difference]) -> None:
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         for key, value in left.items():
-            place = f"{path}.{key}" if path else key
+            place = _inside(path, key)
             if key in right:
                 _compare(value, right[key], place, found)
             else:
                 found.append(Difference(place, left=value, only="left"))
         found += [
-            Difference(f"{path}.{key}" if path else key, right=value, only="right")
-            for key, value in right.items()
-            if key not in left
+            Difference(_inside(path, key), right=value, only="right") for key, value in right.items() if key not in left
         ]
     elif _is_list(left) and _is_list(right):
         ours, theirs = cast("Sequence[JsonValue]", left), cast("Sequence[JsonValue]", right)
@@ -84,6 +107,12 @@ def _compare(left: JsonValue, right: JsonValue, path: str, found: list[Differenc
         found += [Difference(f"{path}[{at}]", right=theirs[at], only="right") for at in range(both, len(theirs))]
     elif encode_canonical(left) != encode_canonical(right):
         found.append(Difference(path, left, right))
+
+
+def _inside(path: str, key: str) -> str:
+    if not _PLAIN_KEY.fullmatch(key):
+        return f"{path}[{shown(key)}]"
+    return f"{path}.{key}" if path else key
 
 
 def _is_list(value: object) -> bool:

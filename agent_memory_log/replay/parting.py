@@ -15,7 +15,7 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.payloads import EventData, ToolCall, ToolResult
-from agent_memory_log.replay.differences import Difference, differences, json_in, shown
+from agent_memory_log.replay.differences import Difference, differences, json_in, shown, told_all
 from agent_memory_log.snapshot import Snapshot
 
 _JSON_TEXTS = ("payload", "result_json", "server_data")
@@ -52,7 +52,7 @@ class RunDiff(msgspec.Struct, frozen=True):
             f"  {name}: {'ends here' if event is None else told(event)}"
             for name, event in ((self.left, self.left_event), (self.right, self.right_event))
         ]
-        lines += [f"  {difference.told('left', 'right')}" for difference in self.differences]
+        lines += [f"  {line}" for line in told_all(self.differences, "left", "right")]
         return "\n".join(lines)
 
 
@@ -80,6 +80,7 @@ def diff(left: Snapshot, right: Snapshot) -> RunDiff:
             return RunDiff(names[0], names[1], common, one, two)
         if one.type != two.type:
             return RunDiff(names[0], names[1], common, one, two, (Difference("type", one.type, two.type),))
+        _tell_text_from_json(maps, (one.data, two.data))
         found = differences(*maps)
         if found:
             return RunDiff(names[0], names[1], common, one, two, tuple(found))
@@ -120,6 +121,15 @@ class _Calls:
             return {}
         number = self._latest.get(parent)
         return {"parent_tool_call_id": "call of another run" if number is None else f"call {number}"}
+
+
+def _tell_text_from_json(maps: list[dict[str, JsonValue]], payloads: tuple[EventData, EventData]) -> None:
+    """Text that is no JSON is not the JSON string of the same letters, though both are compared as that text."""
+    for key in _JSON_TEXTS:
+        if isinstance(maps[0].get(key), str) and maps[0][key] == maps[1].get(key):
+            written = [data.to_map()[key] for data in payloads]
+            if any(text == maps[0][key] for text in written):
+                maps[0][key], maps[1][key] = written
 
 
 def _comparable(data: EventData, calls: _Calls) -> dict[str, JsonValue]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping
-from copy import deepcopy
+from typing import cast
 
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events import Event
+from agent_memory_log.jsonvalue import decode_json, encode_json
 from agent_memory_log.payloads import (
     Annotation,
     AssistantMessage,
@@ -70,6 +71,7 @@ class PlannedTurn(msgspec.Struct, frozen=True):
     """A turn in the plan.
 
     - ``place``: of its first event in the log; ``prefix``: how many messages of the transcript stand before it.
+    - ``joined``: what stands before it in the message it goes on with, where the provider makes one message of both.
     - ``certain``: whether it came from the model. Calls alone that nobody labelled may also be those the runtime made
       by itself.
     """
@@ -77,6 +79,7 @@ class PlannedTurn(msgspec.Struct, frozen=True):
     turn: ModelTurn
     place: int
     prefix: int
+    joined: Message | None
     certain: bool
 
 
@@ -197,12 +200,15 @@ class _Reading:
         turn, self._turn = self._turn, None
         if turn is None:
             return
-        messages = deepcopy(self._messages[turn.start : end])
+        # An own copy, by way of JSON: arguments may nest deeper than Python copies.
+        messages = cast("list[Message]", decode_json(encode_json(self._messages[turn.start : end])))
         part_key = self._builder.part_key
+        joined: Message | None = None
         if turn.joined is not None and isinstance(messages[0].get(part_key), list):
+            joined = {**messages[0], part_key: messages[0][part_key][: turn.joined]}
             messages[0][part_key] = messages[0][part_key][turn.joined :]
         found = ModelTurn(len(self._turns) + 1, tuple(messages), tuple(turn.events))
-        self._turns.append(PlannedTurn(found, turn.place, turn.start, _is_certain(turn.events)))
+        self._turns.append(PlannedTurn(found, turn.place, turn.start, joined, _is_certain(turn.events)))
 
     def _add_call(self, place: int, event: Event, data: ToolCall) -> bool:
         """Take in a call; whether it is the model's own, and not made inside another one."""

@@ -5,15 +5,16 @@ No locks and no contexts here: the replayer asks one question at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
-from agent_memory_log.errors import ReplayDivergence
+from agent_memory_log.errors import InvalidArgument, ReplayDivergence
 from agent_memory_log.jsonvalue import JsonValue, encode_canonical
 from agent_memory_log.payloads import Redacted, ToolCall
-from agent_memory_log.replay.differences import differences, json_in, shown
+from agent_memory_log.replay.differences import differences, json_in, shown, shown_name, told_all
 from agent_memory_log.replay.plan import Plan, PlannedCall, PlannedTurn
-from agent_memory_log.replay.prompts import prompt_differences
+from agent_memory_log.replay.prompts import PromptCheck
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.model import Message
 from agent_memory_log.transcript.names import encode_name
@@ -46,17 +47,23 @@ class Progress:
         self._match = match
         self._turn = 0
         self._certain = 0
-        self._left = dict.fromkeys(range(len(plan.calls)))
-        """The calls not made yet, in the order of the log."""
+        self._left = set(range(len(plan.calls)))
+        """The calls not made yet."""
+        self._in_order = deque(range(len(plan.calls)))
+        """Those, and some of the others, in the order of the log."""
+        self._prompts: PromptCheck | None = None
         self._newest: dict[object, int] = {}
         """Of the calls each lane has made, the one that was recorded last."""
         self._made_seqs: set[int] = set()
         self._arguments = [encode_canonical(arguments_of(call.data)) for call in plan.calls]
-        self._named: dict[str, list[int]] = {}
+        self._equal: dict[tuple[str, bytes], deque[int]] = {}
+        self._with_id: dict[str, deque[int]] = {}
         self._inside: dict[int, list[int]] = {}
         for index, call in enumerate(plan.calls):
-            for name in {call.data.tool_name, encode_name(call.data.tool_name)}:
-                self._named.setdefault(name, []).append(index)
+            for name in _names_of(call):
+                self._equal.setdefault((name, self._arguments[index]), deque()).append(index)
+            for call_id in call.ids:
+                self._with_id.setdefault(call_id, deque()).append(index)
             if call.parent is not None:
                 self._inside.setdefault(call.parent, []).append(index)
 
@@ -70,7 +77,7 @@ class Progress:
                 "unexpected_turn", f"the model is asked once more, but the recording ends after turn {self._turn}", None
             )
         if self._strict:
-            for index in self._left:
+            for index in self._still(self._in_order):
                 call = self._plan.calls[index]
                 if call.begin > planned.place:
                     break
@@ -88,13 +95,14 @@ class Progress:
     def check_messages(self, given: Iterable[object], leading: Sequence[Message], provider: str) -> None:
         """See ``Replayer.expect_messages``; ``leading``: what stands before the transcript as it is sent."""
         planned = self._coming_turn()
+        if self._prompts is None:
+            self._prompts = PromptCheck([*leading, *self._plan.transcript], provider)
         prefix = len(self._plan.transcript) if planned is None else planned.prefix
-        recorded = [*leading, *self._plan.transcript[:prefix]]
-        found = prompt_differences(recorded, given, provider)
+        found = self._prompts.compare(given, len(leading) + prefix, None if planned is None else planned.joined)
         if found is None:
             return
         index, where = found
-        lines = [difference.told("recorded", "now") for difference in where]
+        lines = told_all(where, "recorded", "now")
         number = self._turn + 1 if planned is None else planned.turn.number
         raise self._divergence(
             "other_messages",
@@ -104,7 +112,7 @@ class Progress:
 
     def _coming_turn(self) -> PlannedTurn | None:
         """The next turn that is to be asked for: calls that were made without one were the runtime's own."""
-        for planned in self._plan.turns[self._turn :]:
+        for planned in (self._plan.turns[number] for number in range(self._turn, len(self._plan.turns))):
             if planned.certain or any(event.seq not in self._made_seqs for event in planned.turn.events):
                 return planned
         return None
@@ -121,7 +129,7 @@ class Progress:
         newest = self._newest.setdefault(asked.lane, index)
         self._newest[asked.lane] = max(newest, index)
         self._made_seqs.add(self._plan.calls[index].event.seq)
-        del self._left[index]
+        self._left.remove(index)
         if with_inside:
             self._take_inside(index)
         return index
@@ -132,35 +140,37 @@ class Progress:
             inside = self._inside.get(waiting.pop(), ())
             waiting += inside
             for inner in inside:
-                self._left.pop(inner, None)
+                self._left.discard(inner)
+
+    def _still(self, pool: deque[int]) -> Iterator[int]:
+        """The calls of ``pool`` that were not made yet; it forgets those at its head that were."""
+        while pool and pool[0] not in self._left:
+            pool.popleft()
+        return (index for index in pool if index in self._left)
 
     def _find_loosely(self, asked: Asked, wanted: bytes) -> int:
-        for index in self._left:
-            if self._match == "call_id":
-                fits = asked.call_id in self._plan.calls[index].ids
-            elif self._match == "arguments":
-                fits = self._arguments[index] == wanted and index in self._named.get(asked.tool, ())
-            else:
-                fits = True
-            if fits:
-                return index
-        told = f"{asked.tool} {shown(asked.arguments)}"
+        if self._match == "call_id":
+            if asked.call_id is None:
+                raise InvalidArgument('match="call_id" finds a call by its id alone: give tool_call_id')
+            pool = self._with_id.get(asked.call_id)
+        elif self._match == "arguments":
+            pool = self._equal.get((asked.tool, wanted))
+        else:
+            pool = self._in_order
+        for index in self._still(pool or deque()):
+            return index
+        told = f"{shown_name(asked.tool)} {shown(asked.arguments)}"
         told = f"the id {asked.call_id!r}" if self._match == "call_id" else told
         raise self._divergence(
             "unexpected_call", f"the recording has no call left for {told} (matched by {self._match})", None
         )
 
     def _find_strictly(self, asked: Asked, wanted: bytes) -> int:
-        fitting = [
-            index
-            for index in self._named.get(asked.tool, ())
-            if self._arguments[index] == wanted and _has_id(self._plan.calls[index], asked)
-        ]
-        for index in fitting:
-            if index in self._left and self._may_come(index, asked.parent):
+        for index in self._still(self._equal.get((asked.tool, wanted), deque())):
+            if _has_id(self._plan.calls[index], asked) and self._may_come(index, asked.parent):
                 self._check_order(index, asked)
                 return index
-        raise self._explained(asked, fitting)
+        raise self._explained(asked, wanted)
 
     def _may_come(self, index: int, parent: int | None) -> bool:
         call = self._plan.calls[index]
@@ -177,31 +187,25 @@ class Progress:
                 call.event.seq,
             )
 
-    def _explained(self, asked: Asked, fitting: list[int]) -> ReplayDivergence:
+    def _explained(self, asked: Asked, wanted: bytes) -> ReplayDivergence:
         """What is wrong with a call that nothing recorded fits."""
         calls = self._plan.calls
-        told = f"{asked.tool} {shown(asked.arguments)}"
-        for index in fitting:
-            if index not in self._left:
-                continue
-            call = calls[index]
-            if call.parent != asked.parent:
-                return self._divergence(
-                    "other_order",
-                    f"{told} is called {self._place(asked.parent)}; the recording has it {self._place(call.parent)}",
-                    call.event.seq,
-                )
-            return self._divergence(
-                "other_order",
-                f"{told} is called before turn {self._number_of(call.turns)} of the model, with which the recording "
-                "has it",
-                call.event.seq,
-            )
-        expected = [
-            index for index in self._left if self._may_come(index, asked.parent) and _has_id(calls[index], asked)
+        told = f"{shown_name(asked.tool)} {shown(asked.arguments)}"
+        equal = [
+            index
+            for index, call in enumerate(calls)
+            if asked.tool in _names_of(call) and self._arguments[index] == wanted
         ]
+        fitting = [index for index in equal if _has_id(calls[index], asked)]
+        for index in fitting:
+            if index in self._left:
+                return self._divergence(
+                    "other_order", f"{told} is called {self._misplaced(calls[index], asked)}", calls[index].event.seq
+                )
+        coming = [index for index in sorted(self._left) if self._may_come(index, asked.parent)]
+        expected = [index for index in coming if _has_id(calls[index], asked)]
         for index in expected:
-            if index in self._named.get(asked.tool, ()):
+            if asked.tool in _names_of(calls[index]):
                 return self._other_arguments(calls[index], asked)
         if fitting:
             return self._divergence(
@@ -214,17 +218,31 @@ class Progress:
             return self._divergence(
                 "other_tool", f"another tool is called:\n  recorded: {_told(call)}\n  now: {told}", call.event.seq
             )
-        coming = self._coming_turn()
-        instead = "it ends here" if coming is None else f"it has turn {coming.turn.number} of the model next"
+        for index in coming:
+            if index in equal:
+                call = calls[index]
+                return self._divergence(
+                    "unexpected_call",
+                    f"{told} is called with the id {asked.call_id!r}; the recording has it with "
+                    f"{call.data.tool_call_id!r}",
+                    call.event.seq,
+                )
+        turn = self._coming_turn()
+        instead = "it ends here" if turn is None else f"it has turn {turn.turn.number} of the model next"
         return self._divergence(
             "unexpected_call", f"{told} is called, which the recording does not have: {instead}", None
         )
 
+    def _misplaced(self, call: PlannedCall, asked: Asked) -> str:
+        if call.parent != asked.parent:
+            return f"{self._place(asked.parent)}; the recording has it {self._place(call.parent)}"
+        return f"before turn {self._number_of(call.turns)} of the model, with which the recording has it"
+
     def _other_arguments(self, call: PlannedCall, asked: Asked) -> ReplayDivergence:
         recorded = arguments_of(call.data)
-        lines = [f"{asked.tool} is called with other arguments:", f"recorded: {shown(recorded)}"]
+        lines = [f"{shown_name(asked.tool)} is called with other arguments:", f"recorded: {shown(recorded)}"]
         lines.append(f"now: {shown(asked.arguments)}")
-        lines += [difference.told("recorded", "now") for difference in differences(recorded, asked.arguments)]
+        lines += told_all(differences(recorded, asked.arguments), "recorded", "now")
         return self._divergence("other_arguments", "\n  ".join(lines), call.event.seq)
 
     def _number_of(self, certain: int) -> int:
@@ -250,13 +268,13 @@ class Progress:
     def check_inside(self, index: int) -> None:
         """Raise ``ReplayDivergence`` where calls recorded inside this one were not made."""
         if self._strict:
-            self._check_made(self._inside.get(index, []), f"inside {_told(self._plan.calls[index])} ")
+            self._check_made(self._inside.get(index, []), f" inside {_told(self._plan.calls[index])}")
 
     def check_end(self) -> None:
         """Raise ``ReplayDivergence`` where something recorded was not used."""
         if not self._strict:
             return
-        self._check_made(self._left, "")
+        self._check_made(sorted(self._left), "")
         coming = self._coming_turn()
         if coming is not None:
             total = len(self._plan.turns)
@@ -274,7 +292,7 @@ class Progress:
         more = f"\n  and {len(unused) - _SHOWN_UNUSED} more" if len(unused) > _SHOWN_UNUSED else ""
         listed = "\n  ".join(_told(call) for call in unused[:_SHOWN_UNUSED])
         raise self._divergence(
-            "missing_call", f"{where}not made of what was recorded:\n  {listed}{more}", unused[0].event.seq
+            "missing_call", f"recorded calls were not made{where}:\n  {listed}{more}", unused[0].event.seq
         )
 
     def _divergence(self, reason: str, text: str, seq: int | None) -> ReplayDivergence:
@@ -305,4 +323,8 @@ def _has_id(call: PlannedCall, asked: Asked) -> bool:
 
 def _told(call: PlannedCall) -> str:
     seq = f" (event {call.event.seq})" if call.event.seq else ""
-    return f"{call.data.tool_name} {shown(arguments_of(call.data))}{seq}"
+    return f"{shown_name(call.data.tool_name)} {shown(arguments_of(call.data))}{seq}"
+
+
+def _names_of(call: PlannedCall) -> set[str]:
+    return {call.data.tool_name, encode_name(call.data.tool_name)}

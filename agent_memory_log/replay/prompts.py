@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import TypeVar, cast
 
+import msgspec
+
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue, NotJson, own_json
-from agent_memory_log.replay.differences import Difference, differences
+from agent_memory_log.jsonvalue import JsonValue, NotJson, encode_json
+from agent_memory_log.replay.differences import Difference, differences, own_value
 
 JsonMap = Mapping[str, JsonValue]
 
@@ -22,15 +24,63 @@ _Item = TypeVar("_Item")
 _TEXT_BLOCKS = {"anthropic": "text", "openai-chat": "text", "openai-responses": "input_text"}
 
 
-def prompt_differences(
-    recorded: Sequence[JsonMap], given: Iterable[object], provider: str
-) -> tuple[int, list[Difference]] | None:
-    """The index of the first message that differs, and where it does; None if there is none.
+class PromptCheck:
+    """Compares what an agent is about to send with the messages of a recording, turn after turn.
 
-    Raises ``DecodeError`` for what are no messages, naming the place.
+    Agents send the whole conversation each time. What was found to be as recorded is compared as a whole the next time,
+    and looked at one by one only if it is no longer the same.
     """
-    ours = _in_one_form(recorded, provider)
-    theirs = _in_one_form(_owned(given), provider)
+
+    def __init__(self, recorded: Sequence[JsonMap], provider: str) -> None:
+        """``recorded``: all messages of the recording, in the form of ``provider``."""
+        self._recorded = recorded
+        self._provider = provider
+        self._sent: list[JsonMap] = []
+        """What the agent sent so far as recorded, as copies of our own."""
+        self._written = b""
+        """The same as JSON: Python takes 1, 1.0 and true for equal."""
+
+    def compare(
+        self, given: Iterable[object], count: int, joined: JsonMap | None
+    ) -> tuple[int, list[Difference]] | None:
+        """The index of the first message of ``given`` that differs, and where it does; None if there is none.
+
+        ``count``: how many messages of the recording are expected; ``joined``: one more behind them. Raises
+        ``DecodeError`` for what are no messages, naming the place.
+        """
+        sent = _listed(given)
+        known = len(self._sent) if self._is_known(sent, count) else 0
+        recorded = self._recorded[known:count]
+        new = _owned(sent, known)
+        found = _first_difference(
+            _in_one_form(recorded if joined is None else [*recorded, joined], self._provider),
+            _in_one_form(new, self._provider),
+        )
+        if found is not None:
+            return known + found[0], found[1]
+        self._remember([*self._sent[:known], *new[: count - known]])
+        return None
+
+    def _is_known(self, sent: list[object], count: int) -> bool:
+        known = len(self._sent)
+        if not 0 < known <= min(count, len(sent)):
+            return False
+        try:
+            written = encode_json(sent[:known])
+        except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
+            return False  # what is no JSON is refused with its place when it is looked at
+        # A date is written as a text is, and is not equal to one.
+        return written == self._written and sent[:known] == self._sent
+
+    def _remember(self, sent: list[JsonMap]) -> None:
+        # Results at the end may get another place among those that come next.
+        while sent and _answered_message(sent[-1]) is not None:
+            sent.pop()
+        self._sent = sent
+        self._written = encode_json(sent)
+
+
+def _first_difference(ours: Sequence[JsonMap], theirs: Sequence[JsonMap]) -> tuple[int, list[Difference]] | None:
     for index in range(max(len(ours), len(theirs))):
         if index >= len(theirs):
             return index, [Difference("", left=ours[index], only="left")]
@@ -42,15 +92,20 @@ def prompt_differences(
     return None
 
 
-def _owned(given: Iterable[object]) -> list[JsonMap]:
+def _listed(given: Iterable[object]) -> list[object]:
     if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
         raise DecodeError(f"messages must be a list of maps, found {describe(cast('object', given))}")
+    return list(given)
+
+
+def _owned(given: list[object], start: int) -> list[JsonMap]:
     owned: list[JsonMap] = []
-    for index, message in enumerate(given):
+    for index in range(start, len(given)):
+        message = given[index]
         if not isinstance(message, Mapping):
             raise DecodeError(f"messages[{index}] must be a map, found {describe(message)}")
         try:
-            owned.append(cast("JsonMap", own_json(cast("object", message))))
+            owned.append(cast("JsonMap", own_value(cast("object", message))))
         except NotJson as error:
             raise DecodeError(f"messages[{index}]{error.path} {error}") from error
     return owned

@@ -19,9 +19,9 @@ import msgspec
 from agent_memory_log.errors import InvalidArgument, ReplayDivergence, ToolFailed
 from agent_memory_log.events import Event
 from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue, NotJson, own_json
+from agent_memory_log.jsonvalue import JsonValue, NotJson
 from agent_memory_log.payloads import ToolCall, ToolResult
-from agent_memory_log.replay.differences import json_in
+from agent_memory_log.replay.differences import json_in, own_value
 from agent_memory_log.replay.plan import ModelTurn, provider_of, read_plan
 from agent_memory_log.replay.progress import MATCHES, Asked, Match, Progress, no_null
 from agent_memory_log.snapshot import Snapshot
@@ -139,7 +139,7 @@ class Replayer:
         does not run, so calls recorded inside it are done with it.
 
         Raises ``ReplayDivergence``, also where the recording has no result of the call, and ``InvalidArgument`` for
-        arguments that are no JSON map or text.
+        arguments that are no JSON map or text, and for no id where calls are matched by it.
         """
         with self._step():
             index = self._progress.take_call(self._asked(tool, arguments, tool_call_id), with_inside=True)
@@ -309,6 +309,6 @@ def _arguments(given: object) -> JsonValue:
     if not isinstance(given, Mapping):
         raise InvalidArgument(f"a call's arguments must be a map or JSON text, found {describe(given)}")
     try:
-        return own_json(given)  # pyright: ignore[reportUnknownArgumentType]  # a map of anything is what is checked
+        return own_value(given)  # pyright: ignore[reportUnknownArgumentType]  # a map of anything is what is checked
     except NotJson as error:
         raise InvalidArgument(f"arguments{error.path} {error}") from error

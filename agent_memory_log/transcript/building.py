@@ -12,7 +12,7 @@ from typing import Any, ClassVar, cast
 
 from agent_memory_log.events import Event
 from agent_memory_log.fields import is_absent_text
-from agent_memory_log.jsonvalue import encode_json
+from agent_memory_log.jsonvalue import JsonValue, encode_json
 from agent_memory_log.payloads import (
     Annotation,
     AssistantMessage,
@@ -33,6 +33,7 @@ from agent_memory_log.payloads import (
 from agent_memory_log.transcript.calls import CallLedger
 from agent_memory_log.transcript.model import Loss, Message, Origins, Recorded
 from agent_memory_log.transcript.names import PROVIDERS, WireRules
+from agent_memory_log.transcript.parts import size_beside_text
 
 _Handler = Callable[[int, Any], None]
 
@@ -60,7 +61,6 @@ class Builder(ABC):
         self.origins = Origins(self.part_key)
         self.losses: list[Loss] = []
         self.recorded = Recorded()
-        self.leading: list[SystemMessage] = []
         self._calls = CallLedger(self.rules)
         self._own_types = frozenset({f"{self.provider}.message", f"{self.provider}.block"})
         self._handlers: dict[type[EventData], _Handler] = {
@@ -123,6 +123,11 @@ class Builder(ABC):
         """An event of the conversation was erased here: what follows must not be joined to what is not its own."""
 
     # What a provider's hooks use.
+
+    @property
+    def leading(self) -> list[SystemMessage]:
+        """The instructions that stand before the conversation, where that is outside the messages."""
+        return self.recorded.leading
 
     def begin(self, message: Message, seq: int, parts: list[int]) -> None:
         """Begin a message that comes from the event ``seq``, and its parts from ``parts``."""
@@ -229,8 +234,8 @@ class Builder(ABC):
     def _omitted(self, seq: int, data: ToolResult, limit: int) -> str | None:
         text = data.error_message if is_absent_text(data.result_json) else data.result_json
         size = len(text) if text.isascii() else len(text.encode())
-        if data.structured is not None and not self._foreign(data.structured):
-            size += len(encode_json(data.structured))
+        if isinstance(data.structured, Mapping):
+            size = max(size, _size_of_whole(data.structured.get(self.provider), size))
         if size <= limit:
             return None
         self.lose("size_limit", f"a result of {size:,} bytes, where the limit is {limit:,}", seq, data.event_type)
@@ -238,6 +243,19 @@ class Builder(ABC):
         preview = (data.preview or text)[: min(_PREVIEW_CHARACTERS, limit // 8)]
         bounds = None if data.bounds is None else data.bounds.to_map()
         return encode_json({"omitted": True, "reason": "size_limit", "preview": preview, "bounds": bounds}).decode()
+
+
+def _size_of_whole(residual: object, size: int) -> int:
+    """The bytes of a result whose text has ``size``, with what was kept of it beside the text: images and the like."""
+    if not isinstance(residual, Mapping):
+        return size
+    known = cast("Mapping[str, object]", residual)
+    fields = known.get("fields")
+    if isinstance(fields, Mapping):
+        for key in ("content", "output"):
+            if key in fields:
+                return len(encode_json(cast("JsonValue", fields[key])))
+    return size + size_beside_text(known.get("parts"))
 
 
 def _nothing(seq: int, data: EventData) -> None:

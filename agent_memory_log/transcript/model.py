@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.payloads import SystemMessage
 
 Message = dict[str, Any]
 """One message of a transcript, or one item where the provider's transcripts are lists of items."""
@@ -102,15 +103,17 @@ class Recorded:
     - ``edited_from``: the first place whose content is not what the model saw: erased, or over the size limit.
     - ``requests``: the index of the first message that came back from a request, and the fingerprints of the system
       prompt and tools it was made with; None for a request to another provider.
+    - ``leading``: the instructions that stand before the conversation, for providers that have them outside.
     """
 
-    __slots__ = ("conflicts", "edited_from", "requests", "signed")
+    __slots__ = ("conflicts", "edited_from", "leading", "requests", "signed")
 
     def __init__(self) -> None:
         self.signed: dict[str, tuple[int, str]] = {}
         self.conflicts: list[Path] = []
         self.edited_from: tuple[int, int] | None = None
         self.requests: list[tuple[int, tuple[str, str] | None]] = []
+        self.leading: list[SystemMessage] = []
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -121,12 +124,15 @@ class Facts(msgspec.Struct, frozen=True):
     - ``edited_from``: the first place, message and part, whose content is not what the model saw; None if there is none
       that is known.
     - ``sent``: fingerprints of system prompt and tools the transcript will be sent with; None where not known.
+    - ``leading``: the fingerprint of the system prompt that the instructions before the conversation make: that of
+      requests that were recorded without one.
     """
 
     recorded: Recorded | None = None
     request: Mapping[str, JsonValue] = {}
     edited_from: tuple[int, int] | None = None
     sent: tuple[str, str] | None = None
+    leading: str = ""
 
     def stale_ranges(self, length: int) -> list[tuple[int, int]]:
         """The ranges of messages, of ``length``, that came back from another system prompt or other tools."""
@@ -136,5 +142,8 @@ class Facts(msgspec.Struct, frozen=True):
         requests = self.recorded.requests if self.recorded is not None else []
         for number, (begin, fingerprints) in enumerate(requests):
             end = requests[number + 1][0] if number + 1 < len(requests) else length
-            if fingerprints is not None and fingerprints != self.sent and begin < end:
+            if fingerprints is None or begin >= end:
+                continue
+            system, tools = fingerprints
+            if (system or self.leading, tools) != self.sent:
                 yield begin, end

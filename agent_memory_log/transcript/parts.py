@@ -13,7 +13,7 @@ from typing import cast
 
 import msgspec
 
-from agent_memory_log.jsonvalue import JsonValue, own_json
+from agent_memory_log.jsonvalue import JsonValue, encode_json, own_json
 from agent_memory_log.transcript.kinds import MAPS
 from agent_memory_log.transcript.residual import apply, difference, is_residual
 
@@ -21,6 +21,15 @@ _CHARACTERS = "characters"
 _PART = "part"
 _NOTHING: Mapping[str, JsonValue] = {}
 _CHARACTERS_ONLY = frozenset({_CHARACTERS})
+
+
+def size_beside_text(spans: object) -> int:
+    """The bytes, as JSON, of the parts among ``spans`` that are no text."""
+    if not isinstance(spans, (list, tuple)):
+        return 0
+    known = cast("Sequence[object]", spans)
+    parts = [cast("Mapping[str, JsonValue]", span)[_PART] for span in known if isinstance(span, MAPS) and _PART in span]
+    return sum(len(encode_json(part)) for part in parts)
 
 
 class TextParts(msgspec.Struct, frozen=True):

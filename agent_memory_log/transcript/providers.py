@@ -14,15 +14,23 @@ from agent_memory_log.errors import DecodeError, InvalidArgument
 from agent_memory_log.events import Event
 from agent_memory_log.fields import describe
 from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.payloads import SystemMessage
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript import anthropic, bedrock, openai_chat, openai_responses
 from agent_memory_log.transcript.building import Builder
 from agent_memory_log.transcript.kinds import is_list
-from agent_memory_log.transcript.model import Facts, Finding, Message
+from agent_memory_log.transcript.model import Facts, Finding, Message, Recorded
 from agent_memory_log.transcript.parsing import Parser
 from agent_memory_log.transcript.repairing import Draft
-from agent_memory_log.transcript.requests import RecordedRequest, fingerprint, recorded_parameters, recorded_request
-from agent_memory_log.transcript.transcripts import Repair, Transcript, Window
+from agent_memory_log.transcript.requests import (
+    RecordedRequest,
+    fingerprint,
+    own_request,
+    recorded_parameters,
+    recorded_request,
+    text_of_leading,
+)
+from agent_memory_log.transcript.transcripts import Repair, Sending, Transcript, Window
 from agent_memory_log.transcript.windows import Seams, cut_transcript
 
 
@@ -62,6 +70,10 @@ class Provider(Protocol):
 
     def arguments(self, recorded: RecordedRequest, transcript: Transcript) -> dict[str, JsonValue]:
         """The arguments beside the transcript; a system prompt that belongs into the transcript is put there."""
+        ...
+
+    def sendable(self, messages: Sequence[object], request: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """The other arguments, without what a transcript that is otherwise valid cannot be sent with."""
         ...
 
     def seams(self, messages: Sequence[Message]) -> Seams:
@@ -136,7 +148,8 @@ def validate(
 
     Of a ``Transcript``, findings name the event's seq, and what only the log can tell is checked too: whether reasoning
     is as it was recorded, and results have an error or a value. ``request`` is the other arguments the transcript will
-    be sent with, as in ``request(...)``; those that matter are looked at: system prompt, tools and thinking.
+    be sent with, as in ``request(...)``; what matters is looked at: system prompt, tools, thinking. Without it,
+    those are meant that it was repaired or cut for, or else that were recorded last for this provider.
 
     Raises ``InvalidArgument`` for an unknown provider, and for a ``Transcript`` of another one.
     """
@@ -166,8 +179,10 @@ def repair(
     """
     package = find(provider)
     messages = _checked(transcript, provider)
-    facts = _facts(package, messages, request)
     known = messages if isinstance(messages, Transcript) else Transcript(provider=provider)
+    facts = _facts(package, messages, request)
+    if request is None:
+        facts = replace(facts, request=_sending(package, known).request)
     pristine = None if known.snapshot is None else Transcript.build(known.snapshot, provider, package.builder, None)
     draft = Draft(messages, origins=known.origins, pristine=pristine)
     other = package.repair(draft, facts)
@@ -178,8 +193,9 @@ def repair(
         recorded=draft.recorded(known.recorded),
         snapshot=known.snapshot,
         losses=tuple(known.losses),
+        sending=Sending(other, facts.sent),
     )
-    return Repair(repaired, draft.in_order(), other)
+    return Repair(repaired, draft.in_order(), dict(other))
 
 
 def request(snapshot: Snapshot, provider: str, *, max_result_bytes: int | None = None) -> dict[str, Any]:
@@ -226,7 +242,15 @@ def window(
     whole = build(source, provider) if isinstance(source, Snapshot) else _checked(source, provider)
     known = whole if isinstance(whole, Transcript) else Transcript(cast("list[Message]", whole), provider=provider)
     return cut_transcript(
-        known, package.seams(known), package.without_reasoning, max_events, max_tokens, since_turn, count_tokens
+        known,
+        package.seams(known),
+        package.without_reasoning,
+        max_events,
+        max_tokens,
+        since_turn,
+        count_tokens,
+        _sending(package, known),
+        package.sendable,
     )
 
 
@@ -248,15 +272,46 @@ def _checked(transcript: object, provider: str) -> Sequence[object]:
 
 
 def _facts(package: Provider, messages: Sequence[object], request: Mapping[str, JsonValue] | None) -> Facts:
+    if request is not None:  # that of request() holds the transcript itself
+        request = {key: value for key, value in request.items() if key != package.MESSAGES}
     if not isinstance(messages, Transcript) or messages.recorded is None:
         return Facts(request=request or {})
     recorded = messages.recorded
+    leading = _leading_fingerprint(package, recorded.leading)
     if request is not None:
         sent = fingerprint(request.get(package.SYSTEM)), fingerprint(request.get(package.TOOLS))
-        return Facts(recorded, request, recorded.edited_from, sent)
+        return Facts(recorded, request, recorded.edited_from, sent, leading)
+    if messages.sending is not None:
+        return Facts(recorded, messages.sending.request, recorded.edited_from, messages.sending.fingerprints, leading)
     parameters = None if messages.snapshot is None else recorded_parameters(messages.snapshot, messages.provider)
-    newest = recorded.requests[-1][1] if recorded.requests else None
-    return Facts(recorded, parameters or {}, recorded.edited_from, newest)
+    return Facts(recorded, parameters or {}, recorded.edited_from, _latest_fingerprints(recorded, leading), leading)
+
+
+def _sending(package: Provider, transcript: Transcript) -> Sending:
+    """What a transcript is to be sent with: what it was repaired or cut for, or else its provider's latest request."""
+    if transcript.sending is not None:
+        return transcript.sending
+    snapshot, recorded = transcript.snapshot, transcript.recorded
+    if snapshot is None or recorded is None:
+        return Sending({}, None)
+    latest = own_request(snapshot, transcript.provider, transcript.leading)
+    # A system prompt that belongs into the transcript is there already, or was taken out of it.
+    request = {} if latest is None else package.arguments(latest, Transcript(provider=transcript.provider))
+    return Sending(request, _latest_fingerprints(recorded, _leading_fingerprint(package, recorded.leading)))
+
+
+def _latest_fingerprints(recorded: Recorded, leading: str) -> tuple[str, str] | None:
+    """Those of the latest request to the transcript's provider, None where there was none."""
+    newest = next((found for _, found in reversed(recorded.requests) if found is not None), None)
+    return None if newest is None else (newest[0] or leading, newest[1])
+
+
+def _leading_fingerprint(package: Provider, leading: Sequence[SystemMessage]) -> str:
+    """That of the system prompt which ``request`` makes of instructions where none was recorded with the request."""
+    if not leading:
+        return ""
+    made = RecordedRequest(own=False, system_text=text_of_leading(leading))
+    return fingerprint(package.arguments(made, Transcript(provider="")).get(package.SYSTEM))
 
 
 def _list_of(messages: object) -> Iterable[object]:

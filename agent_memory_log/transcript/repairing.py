@@ -124,6 +124,7 @@ class Draft:
             return None
         recorded = Recorded()
         recorded.signed = dict(known.signed)
+        recorded.leading = known.leading
         for begin, fingerprints in known.requests:
             place = next((place for place, entry in enumerate(self.entries) if entry.index >= begin), len(self.entries))
             recorded.requests.append((place, fingerprints))

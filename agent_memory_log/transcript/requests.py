@@ -95,28 +95,45 @@ def model_request(
 def recorded_request(snapshot: Snapshot, provider: str, leading: Sequence[SystemMessage]) -> RecordedRequest:
     """What the log knows for the next request to ``provider``; copies, sharing nothing with the snapshot."""
     latest, system, tools = snapshot.derive(_Requests, lambda requests: requests.newest())
-    text = _text_of(system) or "\n\n".join(data.message for data in leading if data.message)
+    text = _text_of(system) or text_of_leading(leading)
     if latest is None:
         return RecordedRequest(own=False, system_text=text, leading=tuple(leading))
-    definitions = tuple(_definitions(tools))
     if latest.provider != provider:
+        definitions = tuple(_definitions(tools))
         return RecordedRequest(own=False, system_text=text, definitions=definitions, leading=tuple(leading))
+    return _own(latest, system, tools, leading)
+
+
+def _own(
+    latest: ModelRequest, system: JsonValue, tools: JsonValue, leading: Sequence[SystemMessage]
+) -> RecordedRequest:
     return RecordedRequest(
         own=True,
         model=latest.model,
         system=own_json(system),
         tools=own_json(tools),
         parameters=cast("Mapping[str, JsonValue] | None", own_json(latest.parameters)),
-        system_text=text,
-        definitions=definitions,
+        system_text=_text_of(system) or text_of_leading(leading),
+        definitions=tuple(_definitions(tools)),
         leading=tuple(leading),
     )
 
 
+def text_of_leading(leading: Sequence[SystemMessage]) -> str:
+    """The system prompt that instructions before the conversation make."""
+    return "\n\n".join(data.message for data in leading if data.message)
+
+
 def recorded_parameters(snapshot: Snapshot, provider: str) -> Mapping[str, JsonValue] | None:
-    """The parameters of the latest request, if it was one of ``provider``; shared with the snapshot."""
-    latest = snapshot.derive(_Requests, lambda requests: requests.latest)
-    return latest.parameters if latest is not None and latest.provider == provider else None
+    """The parameters of the latest request to ``provider``; shared with the snapshot."""
+    latest = snapshot.derive(_Requests, lambda requests: requests.latest_of.get(provider))
+    return None if latest is None else latest.parameters
+
+
+def own_request(snapshot: Snapshot, provider: str, leading: Sequence[SystemMessage]) -> RecordedRequest | None:
+    """The latest request that was made to ``provider``, whoever was asked since; None where there was none."""
+    latest, system, tools = snapshot.derive(_Requests, lambda requests: requests.newest(provider))
+    return None if latest is None else _own(latest, system, tools, leading)
 
 
 class _Requests:
@@ -124,21 +141,23 @@ class _Requests:
 
     def __init__(self) -> None:
         self.latest: ModelRequest | None = None
+        self.latest_of: dict[str, ModelRequest] = {}
         self.contents: dict[str, JsonValue] = {}
 
     def add(self, place: int, event: Event) -> None:
         del place
         data = event.data
         if isinstance(data, ModelRequest):
-            self.latest = data
+            self.latest = self.latest_of[data.provider] = data
             for hash_, content in ((data.system_hash, data.system), (data.tools_hash, data.tools)):
                 if hash_ and content is not None:
                     self.contents[hash_] = content
 
-    def newest(self) -> tuple[ModelRequest | None, JsonValue, JsonValue]:
-        if self.latest is None:
+    def newest(self, provider: str | None = None) -> tuple[ModelRequest | None, JsonValue, JsonValue]:
+        latest = self.latest if provider is None else self.latest_of.get(provider)
+        if latest is None:
             return None, None, None
-        return self.latest, self.contents.get(self.latest.system_hash), self.contents.get(self.latest.tools_hash)
+        return latest, self.contents.get(latest.system_hash), self.contents.get(latest.tools_hash)
 
 
 def _owned(name: str, value: JsonValue) -> JsonValue:

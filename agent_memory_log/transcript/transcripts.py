@@ -16,6 +16,16 @@ from agent_memory_log.transcript.building import Builder
 from agent_memory_log.transcript.model import Change, Loss, Message, Origins, Path, Recorded
 
 
+class Sending(msgspec.Struct, frozen=True):
+    """What a transcript was repaired or cut to be sent with.
+
+    ``request``: the other arguments; ``fingerprints``: those of system prompt and tools, None where not known.
+    """
+
+    request: dict[str, JsonValue]
+    fingerprints: tuple[str, str] | None
+
+
 class Transcript(list[Message]):
     """What a provider's ``messages`` (Responses: ``input``) takes: a list of plain maps, which are the caller's own.
 
@@ -24,7 +34,7 @@ class Transcript(list[Message]):
     - ``losses``: what of the run it does not carry.
     """
 
-    __slots__ = ("_builder", "losses", "origins", "provider", "recorded", "snapshot")
+    __slots__ = ("_builder", "losses", "origins", "provider", "recorded", "sending", "snapshot")
 
     def __init__(
         self,
@@ -35,6 +45,7 @@ class Transcript(list[Message]):
         recorded: Recorded | None = None,
         snapshot: Snapshot | None = None,
         losses: Sequence[Loss] = (),
+        sending: Sending | None = None,
     ) -> None:
         """Made by ``build``, ``repair`` and ``window``."""
         super().__init__(messages)
@@ -43,6 +54,7 @@ class Transcript(list[Message]):
         self.recorded = recorded
         self.snapshot = snapshot
         self.losses = losses
+        self.sending = sending
         self._builder: Builder | None = None
 
     @classmethod
@@ -69,7 +81,7 @@ class Transcript(list[Message]):
     @property
     def leading(self) -> Sequence[SystemMessage]:
         """The instructions of the run that stand outside the messages."""
-        return () if self._builder is None else self._builder.leading
+        return () if self.recorded is None else self.recorded.leading
 
     def seq_at(self, where: Path) -> int | None:
         """The seq of the event that a place comes from, as a ``Finding``'s ``where``; None if that is not known.
@@ -135,6 +147,7 @@ class Transcript(list[Message]):
             recorded=self.recorded,
             snapshot=self.snapshot,
             losses=tuple(self.losses),
+            sending=self.sending,
         )
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -146,7 +159,8 @@ class Repair(msgspec.Struct, frozen=True):
 
     - ``transcript``: the repaired copy.
     - ``changes``: every change, in the order of the transcript; empty when nothing was wrong.
-    - ``request``: the other arguments to send it with: those given, changed where it cannot be valid with them.
+    - ``request``: the other arguments to send it with, changed where it cannot be valid with them: those given, or else
+      those recorded for this provider. ``validate`` and ``repair`` take them for granted if they are given none.
     """
 
     transcript: Transcript
@@ -160,8 +174,11 @@ class Window(msgspec.Struct, frozen=True):
     - ``transcript``: the part of the transcript that is left.
     - ``left_out``: what is not: one ``Loss`` for each range of messages that was cut, and for reasoning bound to them.
     - ``fits``: whether it is within what was asked for; a turn's opening and its last round are never cut.
+    - ``request``: the other arguments to send it with: those recorded for this provider, changed where it cannot be
+      valid with them, as a thinking budget is where the thinking was cut. ``validate`` takes them for granted.
     """
 
     transcript: Transcript
     left_out: tuple[Loss, ...]
     fits: bool
+    request: dict[str, JsonValue]

@@ -6,14 +6,14 @@ A cut takes whole turns from the beginning. Where the newest turn alone is too l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.jsonvalue import encode_json
+from agent_memory_log.jsonvalue import JsonValue, encode_json
 from agent_memory_log.transcript.kinds import is_list
 from agent_memory_log.transcript.model import Loss, Message, Origins, Path, Recorded
-from agent_memory_log.transcript.transcripts import Transcript, Window
+from agent_memory_log.transcript.transcripts import Sending, Transcript, Window
 
 _BYTES_A_TOKEN = 4
 
@@ -48,6 +48,8 @@ def cut_transcript(
     max_tokens: int | None,
     since_turn: int | None,
     count_tokens: Callable[[Message], int] | None,
+    sending: Sending,
+    sendable: Callable[[Sequence[object], Mapping[str, JsonValue]], dict[str, JsonValue]],
 ) -> Window:
     """The newest part of ``whole`` that is within the limits; see ``agent_memory_log.transcript.window``."""
     measures: list[_Measure] = []
@@ -71,6 +73,7 @@ def cut_transcript(
         if left is not None:
             places[index] = len(messages)
             messages.append(left)
+    request = sendable(messages, sending.request) if left_out else sending.request
     cut = Transcript(
         messages,
         provider=whole.provider,
@@ -78,8 +81,9 @@ def cut_transcript(
         recorded=_recorded(whole.recorded, places, len(messages)),
         snapshot=whole.snapshot,
         losses=(*whole.losses, *left_out),
+        sending=Sending(request, sending.fingerprints),
     )
-    return Window(cut, tuple(left_out), fits)
+    return Window(cut, tuple(left_out), fits, dict(request))
 
 
 def estimate_tokens(message: Message) -> int:
@@ -170,6 +174,7 @@ def _recorded(known: Recorded | None, places: dict[int, int], length: int) -> Re
         return None
     recorded = Recorded()
     recorded.signed = dict(known.signed)
+    recorded.leading = known.leading
     for where in known.conflicts:
         place = places.get(where[0]) if isinstance(where[0], int) else None
         if place is not None:

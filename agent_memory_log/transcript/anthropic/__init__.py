@@ -12,6 +12,7 @@ from agent_memory_log.transcript.anthropic.rendering import PROVIDER
 from agent_memory_log.transcript.anthropic.repairing import repair
 from agent_memory_log.transcript.anthropic.rules import role_of, validate
 from agent_memory_log.transcript.anthropic.shapes import THINKING
+from agent_memory_log.transcript.anthropic.signed import sendable
 from agent_memory_log.transcript.kinds import is_list, is_map
 from agent_memory_log.transcript.model import Message
 from agent_memory_log.transcript.requests import RecordedRequest
@@ -28,6 +29,7 @@ __all__ = [
     "parser",
     "repair",
     "seams",
+    "sendable",
     "validate",
     "without_reasoning",
 ]

@@ -21,7 +21,7 @@ from agent_memory_log.transcript.anthropic.shapes import (
     THINKING,
     shape_of,
 )
-from agent_memory_log.transcript.anthropic.signed import calls_without_thinking, has_budget
+from agent_memory_log.transcript.anthropic.signed import calls_without_thinking, sendable
 from agent_memory_log.transcript.kinds import is_list, is_map
 from agent_memory_log.transcript.model import Facts, Message, Path
 from agent_memory_log.transcript.repairing import FROM_REPAIR, INTERRUPTED, NO_MESSAGE, Draft, Entry
@@ -565,11 +565,11 @@ def _unmarked(block: object) -> object:
 
 
 def _request_for(draft: Draft, facts: Facts) -> dict[str, JsonValue]:
-    """The other arguments; without a thinking budget where the last call has lost the thinking it must begin with."""
-    request = dict(facts.request)
-    place = calls_without_thinking([entry.message for entry in draft.entries]) if has_budget(facts) else None
-    if place is not None:
-        del request["thinking"]
+    """The other arguments, changed where need be."""
+    messages = [entry.message for entry in draft.entries]
+    request = sendable(messages, facts.request)
+    place = calls_without_thinking(messages)
+    if len(request) < len(facts.request) and place is not None:
         found = "the last call does not begin with thinking, as a thinking budget requires: send it without"
         draft.note("thinking_off", found, (draft.entries[place].index,))
     return request

@@ -4,13 +4,15 @@
 - ``thinking_last``: none ends a message (as above).
 - ``thinking_edited``: a block is as it was recorded. ``thinking_order``: once each, in the order of recording.
 - ``thinking_prefix``: what stands before a block is what it was signed with, system prompt and tools included.
-- ``thinking_first``: with a thinking budget, the last assistant message, if it calls a tool, begins with thinking.
+- ``thinking_first``: with a thinking budget, the last assistant message, if it calls a tool, begins with thinking, or
+  the turn does that it belongs to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.transcript.kinds import is_list, is_map
 from agent_memory_log.transcript.model import Facts, Recorded
 
@@ -20,17 +22,23 @@ Signed = tuple[int, int, str, str]
 Find = Callable[..., None]
 
 
+def sendable(messages: Sequence[object], request: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The other arguments; without a thinking budget where the last call does not begin with thinking, as it must."""
+    is_off = has_budget(request) and calls_without_thinking(messages) is not None
+    return {key: value for key, value in request.items() if not (is_off and key == "thinking")}
+
+
 def check_signed(messages: Sequence[object], signed: Sequence[Signed], facts: Facts, find: Find) -> None:
     """Call ``find(rule, message, *where)`` for what is wrong with the blocks of a transcript."""
     if facts.recorded is None:
         _check_repeated(signed, find)
     else:
         _check_recorded(signed, facts.recorded, facts, len(messages), find)
-    place = calls_without_thinking(messages) if has_budget(facts) else None
+    place = calls_without_thinking(messages) if has_budget(facts.request) else None
     if place is not None:
         find(
             "thinking_first",
-            "with a thinking budget, the last message that calls a tool must begin with thinking",
+            "with a thinking budget, the last message that calls a tool, or its turn, must begin with thinking",
             place,
             "content",
             0,
@@ -71,19 +79,33 @@ def _check_recorded(signed: Sequence[Signed], recorded: Recorded, facts: Facts, 
             find("thinking_prefix", found, index, "content", place)
 
 
-def has_budget(facts: Facts) -> bool:
-    """Whether the transcript is to be sent with a thinking budget, rather than adaptive thinking or none."""
-    thinking = facts.request.get("thinking")
+def has_budget(request: Mapping[str, JsonValue]) -> bool:
+    """Whether a request has a thinking budget, rather than adaptive thinking or none."""
+    thinking = request.get("thinking")
     return isinstance(thinking, Mapping) and thinking.get("type") == "enabled"
 
 
 def calls_without_thinking(messages: Sequence[object]) -> int | None:
-    """The index of the last assistant message, if it calls a tool and does not begin with thinking."""
+    """The index of the last assistant message, if it calls a tool and thinking begins neither it nor its turn.
+
+    A turn goes on as long as the user sends results: without interleaved thinking the model thinks once in it.
+    """
+    last: int | None = None
+    begins = False
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
-        if not is_map(message) or message.get("role") != "assistant":
-            continue
-        content = message.get("content")
-        kinds = [block.get("type") if is_map(block) else None for block in content] if is_list(content) else []
-        return index if "tool_use" in kinds and kinds[0] not in ("thinking", "redacted_thinking") else None
-    return None
+        role = message.get("role") if is_map(message) else None
+        kinds = _kinds_in(message)
+        if role == "assistant":
+            begins = bool(kinds) and kinds[0] in ("thinking", "redacted_thinking")
+            if last is None and (begins or "tool_use" not in kinds):
+                return None
+            last = index if last is None else last
+        elif role == "user" and "tool_result" not in kinds and last is not None:
+            break
+    return None if begins else last
+
+
+def _kinds_in(message: object) -> list[object]:
+    content = message.get("content") if is_map(message) else None
+    return [block.get("type") if is_map(block) else None for block in content] if is_list(content) else []

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.transcript.bedrock.rendering import RULES
 from agent_memory_log.transcript.bedrock.rules import flaw_in, kind_of, validate
@@ -72,11 +74,8 @@ class _Repair:
             self._draft.entries = [turn.entry for turn in self._turns]
 
     def _find(self) -> list[Finding]:
-        facts = Facts(
-            recorded=self._draft.recorded(self._facts.recorded),
-            request=self._facts.request,
-            edited_from=self._edited_from(),
-            sent=self._facts.sent,
+        facts = replace(
+            self._facts, recorded=self._draft.recorded(self._facts.recorded), edited_from=self._edited_from()
         )
         return validate([turn.entry.message for turn in self._turns], facts)
 

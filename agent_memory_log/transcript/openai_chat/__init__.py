@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.transcript.model import Message
@@ -25,6 +25,7 @@ __all__ = [
     "parser",
     "repair",
     "seams",
+    "sendable",
     "validate",
     "without_reasoning",
 ]
@@ -87,6 +88,12 @@ def seams(messages: Sequence[Message]) -> Seams:
         if opening:
             openings[-1] = index + 1
     return Seams(head, turns, openings, rounds)
+
+
+def sendable(messages: Sequence[object], request: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The other arguments: with none of them a valid transcript is refused."""
+    del messages
+    return dict(request)
 
 
 def without_reasoning(message: Message) -> Message | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.transcript.model import Message
 from agent_memory_log.transcript.openai_responses.building import ResponsesBuilder
@@ -24,6 +26,7 @@ __all__ = [
     "parser",
     "repair",
     "seams",
+    "sendable",
     "validate",
     "without_reasoning",
 ]
@@ -69,6 +72,12 @@ def arguments(recorded: RecordedRequest, transcript: Transcript) -> dict[str, Js
             for tool in recorded.definitions
         ]
     return found
+
+
+def sendable(messages: Sequence[object], request: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The other arguments: with none of them a valid transcript is refused."""
+    del messages
+    return dict(request)
 
 
 def without_reasoning(message: Message) -> Message | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.transcript.model import Facts, Finding, Message, Recorded
 from agent_memory_log.transcript.openai_responses.rendering import (
@@ -19,7 +21,7 @@ from agent_memory_log.transcript.openai_responses.rendering import (
     shell_output,
 )
 from agent_memory_log.transcript.openai_responses.rules import find
-from agent_memory_log.transcript.openai_responses.shapes import is_sound
+from agent_memory_log.transcript.openai_responses.shapes import flaw_of, is_sound
 from agent_memory_log.transcript.openai_responses.turns import ResponsesRecorded, is_from_model, kind_of, pair_of
 from agent_memory_log.transcript.repairing import FROM_REPAIR, INTERRUPTED, Draft, Entry
 from agent_memory_log.transcript.shapes import list_in, map_in
@@ -62,12 +64,7 @@ class _Repair:
 
     def _find(self) -> list[Finding]:
         entries = self._draft.entries
-        facts = Facts(
-            recorded=self._recorded(),
-            request=self._facts.request,
-            edited_from=self._edited_from(),
-            sent=self._facts.sent,
-        )
+        facts = replace(self._facts, recorded=self._recorded(), edited_from=self._edited_from())
         return find([entry.message for entry in entries], facts, self._reasoning_of)
 
     def _recorded(self) -> Recorded | None:
@@ -121,7 +118,8 @@ class _Repair:
 
     def _mend_shape(self, place: int, message: str) -> None:
         entry = self._draft.entries[place]
-        completed = _completed(entry.message)
+        entry.message = _without_nulls(entry.message)
+        completed = entry.message if is_sound(entry.message) else _completed(entry.message)
         if is_sound(completed):
             entry.message = completed
             self._note(place, "mended_message", message)
@@ -226,8 +224,8 @@ def _first_of(findings: list[Finding]) -> list[Finding]:
 
 
 def _as_seen(item: Message) -> Message:
-    """An item as reasoning is bound to it: without what only the provider's storage knows it by."""
-    return {key: value for key, value in item.items() if key not in ("id", "status")}
+    """An item as reasoning is bound to it: without what only the provider's storage knows it by, and without nulls."""
+    return {key: value for key, value in item.items() if value is not None and key not in ("id", "status")}
 
 
 def _is_call(item: Mapping[str, object]) -> bool:
@@ -249,6 +247,16 @@ def _said(content: object) -> object:
         return content
     refusals = [part["refusal"] for part in map(map_in, parts) if isinstance(part.get("refusal"), str)]
     return "\n".join(piece for piece in (OUTPUT_TEXT.text_in(parts), *refusals) if piece) or parts
+
+
+def _without_nulls(item: Message) -> Message:
+    """The item without the nulls that SDKs write where there is nothing, and the API does not take."""
+    left = dict(item)
+    while (flaw := flaw_of(left, kind_of(left))) is not None:
+        if len(flaw.where) != 1 or flaw.where[0] not in left or left[str(flaw.where[0])] is not None:
+            break
+        del left[str(flaw.where[0])]
+    return left
 
 
 def _completed(item: Message) -> Message:

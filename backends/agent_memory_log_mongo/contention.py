@@ -15,8 +15,8 @@ A window that is forgotten with each append leaves the run to whoever won last, 
 """
 
 _CONTESTED_SECONDS = 0.25
-_SHARE_THAT_RESTS = 0.33
-"""For how long after it was refused a writer looks before each append to the run, and how many it rests before.
+_SHARE_THAT_RESTS = 0.5
+"""For how long after it was refused a writer rests before some of its appends to the run, and before how many of them.
 
 Were all to rest, the server would idle; were none, few would get in. Measured with eight processes on one run.
 """

@@ -93,7 +93,7 @@ class _Appending:
         rest = self._place.contention.rest(run.key)
         if rest:
             yield Pause(rest)
-        if rest is not None or (head is not None and (not self._is_expected(head) or head.is_empty or _is_over(head))):
+        if rest or (head is not None and (not self._is_expected(head) or head.is_empty or _is_over(head))):
             # What is remembered may be old, the run deleted and created anew since, and of that life nothing be left.
             head = None
         refused_behind: Head | None = None

@@ -119,8 +119,9 @@ def _fork(agent: str, run: str, at: int, new_run: str) -> _Steps:
         if page.first_seq > version + 1 or not page.log:
             raise RunDeleted(f"{agent}/{run} was deleted while it was forked")
         events = _first_batch(page.log)
-        # The first event begins the run with the seq it has, the next ones follow where they belong or not at all.
-        place = {"expected_version": version} if target.version or inserted else {"first_seq": source.first_seq}
+        # The first event begins the run with the seq it has, the next ones follow where they belong or not at all. Who
+        # began it does not matter: another fork of the same may have been faster.
+        place = {"first_seq": source.first_seq} if version < source.first_seq else {"expected_version": version}
         result: AppendResult = yield _Append(events, {"meta": meta, **place})
         inserted += result.inserted
         version = result.version

@@ -13,6 +13,13 @@
     ├── RunExpired            the run is past its ``expires_at``
     ├── StoreUnavailable      the file, disk or server behind the store refused
     │   └── StoreCorrupt      what is there is damaged, or is not a store of ours
+    ├── MemoryStopped         a memory call that policy stopped, or a retrieval that execution denied
+    ├── ModelFailed           the model behind memory gave nothing that can be used
+    │   ├── ModelTimeout      no answer in time, or no connection
+    │   ├── ModelUnavailable  the model's server refused, or went on failing
+    │   ├── ModelInvalidJson  the answer is not JSON
+    │   ├── ModelInvalidSchema  the answer is JSON, but not of the shape that was asked for
+    │   └── ModelEmpty        the answer holds no text
     ├── StoreClosed           a handle that was closed, inherited by a fork, or is used from another event loop
     ├── SchemaTooNew          the data was written by a newer release than this one
     ├── ReplayDivergence      an agent that is replayed does not do what was recorded
@@ -144,6 +151,58 @@ class StoreCorrupt(StoreUnavailable):
     """The data behind the store is damaged, or was never a store of ours."""
 
     code = "store_corrupt"
+
+
+class MemoryStopped(AgentMemoryLogError):
+    """Policy stopped a memory call, or execution denied a retrieval; no memory was stored or returned.
+
+    ``reason`` is stable text to match on, as in ``scope_denied:workspace``.
+    """
+
+    code = "memory_stopped"
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ModelFailed(AgentMemoryLogError):
+    """The model behind memory gave nothing that can be used; no memory was stored.
+
+    The ``code`` of each class below is the stable reason that reports and events carry.
+    """
+
+    code = "llm_failed"
+
+
+class ModelTimeout(ModelFailed):
+    """No answer within the time allowed, or no connection to the model's server."""
+
+    code = "llm_timeout"
+
+
+class ModelUnavailable(ModelFailed):
+    """The model's server refused the call, or went on failing; the message has what it said."""
+
+    code = "llm_unavailable"
+
+
+class ModelInvalidJson(ModelFailed):
+    """The model's answer is not JSON."""
+
+    code = "llm_invalid_json"
+
+
+class ModelInvalidSchema(ModelFailed):
+    """The model's answer is JSON, but not of the shape that was asked for; the message names the place."""
+
+    code = "llm_invalid_schema"
+
+
+class ModelEmpty(ModelFailed):
+    """The model's answer holds no text."""
+
+    code = "llm_empty"
 
 
 class StoreClosed(AgentMemoryLogError):

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from agent_memory_log.errors import DecodeError, InvalidArgument, InvalidEvent
-from agent_memory_log.fields import Int64, JsonText, describe, fields_of, is_nullable, without_none
+from agent_memory_log.fields import describe, fields_of
 from agent_memory_log.jsonvalue import NotJson, check_text, decode_json, encode_json, plain_form
 from agent_memory_log.payloads import (
     RESERVED_TYPES,
@@ -33,27 +33,18 @@ from agent_memory_log.payloads import (
     UnknownPayload,
     UserMessage,
 )
+from agent_memory_log.unchanging import field_of, is_flat_text
 from agent_memory_log.written import check_struct, checks_of
 
 _Payload = TypeVar("_Payload", bound=EventData)
 
-# The values of a field of that type that are immutable and read back as themselves, every one: an integer is looked at.
-_SAFE: tuple[tuple[object, frozenset[type]], ...] = (
-    (str, frozenset({str})),
-    (JsonText, frozenset({str})),
-    (int, frozenset({int})),
-    (Int64, frozenset({int})),
-    (bool, frozenset({bool})),
-    (bytes, frozenset({bytes})),
-    (Any, frozenset({str, bool, type(None)})),
-)
-_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
+_MAPS: tuple[object, ...] = (Mapping[str, Any], dict[str, Any])
 
 
 class _Codec:
     """One payload type's way to checked JSON and back."""
 
-    __slots__ = ("decode", "integers", "payload_type", "proven", "safe", "verbatim", "verbatim_key")
+    __slots__ = ("decode", "looks", "maps", "payload_type", "proven", "safe", "verbatim", "verbatim_key")
 
     def __init__(self, payload_type: type[EventData]) -> None:
         self.payload_type = payload_type
@@ -62,31 +53,39 @@ class _Codec:
         checks_of(payload_type)
         hints = get_type_hints(payload_type, include_extras=True)
         fields = msgspec.structs.fields(payload_type)
-        # Combinations of value types that were read back once and, being safe, always will be, integers aside.
+        # Combinations of value types that were read back once, and always will be what they are, after a look.
         self.proven: set[tuple[type, ...]] = set()
         frozen = payload_type.__struct_config__.frozen
-        self.safe = tuple(_safe_types(hints[field.name]) if frozen else frozenset[type]() for field in fields)
+        known = [(field.name, field_of(hints[field.name])) for field in fields]
+        # A map can be changed, and is copied where it holds text alone, else read back.
+        self.maps = tuple(field.name for field in fields if hints[field.name] in _MAPS)
+        self.looks = tuple((name, one.look) for name, one in known if one.look is not None)
+        self.safe = tuple(
+            frozenset[type]() if not frozen else frozenset({dict}) if name in self.maps else one.types
+            for name, one in known
+        )
         self.verbatim = payload_type.__verbatim__
         self.verbatim_key = next((field.encode_name for field in fields if field.name == self.verbatim), None)
-        self.integers = tuple(field.name for field in fields if hints[field.name] in (int, Int64))
 
     def without_verbatim(self, data: EventData) -> EventData:
         """The payload less its JSON text."""
         return replace(data, **{self.verbatim or "": ""})
 
     def is_safe(self, shape: tuple[type, ...]) -> bool:
-        """Whether all payloads with values of these types are immutable and read back as themselves."""
+        """Whether payloads with values of these types need no more than a look, once one was read back."""
         return all(kind in kinds for kind, kinds in zip(shape, self.safe, strict=True))
 
-
-def _safe_types(hint: object) -> frozenset[type]:
-    for known, kinds in _SAFE:
-        if hint == known:
-            return kinds
-    if is_nullable(hint):
-        kinds = _safe_types(without_none(hint)) if without_none(hint) is not hint else frozenset[type]()
-        return (kinds - {int}) | {type(None)}
-    return frozenset()
+    def own(self, data: EventData) -> EventData | None:
+        """A payload of a proven shape, sharing nothing mutable with ``data``; None where it must be read back."""
+        for name, look in self.looks:
+            if not look(getattr(data, name)):
+                return None
+        if not self.maps:
+            return data
+        maps = {name: cast("dict[object, object]", getattr(data, name)) for name in self.maps}
+        if not all(map(is_flat_text, maps.values())):
+            return None
+        return replace(data, **{name: value.copy() for name, value in maps.items()})
 
 
 _by_type: dict[str, _Codec] = {}
@@ -226,14 +225,12 @@ def encode_parts(data: EventData) -> tuple[bytes, str | None, EventData]:
     """
     codec = _by_class.get(type(data))
     if codec is not None and tuple(map(type, astuple(data))) in codec.proven:
-        for name in codec.integers:
-            if not _INT64_MIN <= getattr(data, name) <= _INT64_MAX:
-                break
-        else:
+        owned = codec.own(data)
+        if owned is not None:
             try:
-                return _in_parts(data, codec)
-            except UnicodeEncodeError as error:
-                raise _invalid(data, error) from error
+                return _in_parts(owned, codec)
+            except UnicodeEncodeError:
+                pass  # the field is named below
     if codec is None:
         unknown = _own_unregistered(data)
         return encode_json(unknown.data), None, unknown

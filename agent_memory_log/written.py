@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from math import isfinite
 from typing import Any, get_type_hints
 
 import msgspec
@@ -67,6 +68,8 @@ def _check_inner(value: object, where: str, depth: int) -> None:
 
 
 def _check_typed(value: object, where: str, depth: int) -> None:
+    if (type(value) is float and isfinite(value)) or (type(value) is tuple and not value):
+        return  # the commonest, and nothing to look at
     try:
         plain: object = msgspec.to_builtins(value, str_keys=True, enc_hook=plain_form)
     except (TypeError, ValueError, RecursionError) as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from benchmarks import core, sqlite, transcript
+from benchmarks import core, memory, sqlite, transcript
 from benchmarks.mongo_server import described, lacking
 from benchmarks.table import Figure, Report, Row
 
@@ -18,7 +18,7 @@ _TMPFS = Path("/dev/shm")  # noqa: S108  # memory-backed, so that an fsync costs
 
 def rows(fast: Path, disk: Path) -> list[Row]:
     """Every comparison that can be made, in the order of the table."""
-    found = [*sqlite.rows(fast, disk), *core.rows(), *transcript.rows()]
+    found = [*sqlite.rows(fast, disk), *core.rows(), *transcript.rows(), *memory.rows(fast)]
     if not lacking():
         from benchmarks import mongo  # noqa: PLC0415  # it imports the driver, without which the others are measured
 

@@ -17,7 +17,9 @@ import warnings
 from collections.abc import Callable
 
 from agent_memory_log import Event, PlannerNote, Store, ToolResult, new_event, open_store, open_sync_store
+from agent_memory_log.memory import SyncMemoryClient
 from agent_memory_log_sqlite import SyncSqliteStore
+from tests.memory_stores import TOGETHER, SaidPreferences
 
 
 def numbered(writer: str, number: int, size: int = 1) -> list[Event]:
@@ -126,6 +128,25 @@ def append_counted_async(url: str, count: str) -> None:
             await asyncio.gather(*map(task, range(int(count))))
 
     asyncio.run(main())
+
+
+def remember_together(url: str, writer: str, count: str) -> None:
+    """Remember under keys of its own and one that all share, and learn from a run, again and again."""
+    with open_sync_store(url) as store:
+        me = SyncMemoryClient(store, extractor=SaidPreferences(), max_keyed=None).of(TOGETHER)
+        for number in range(int(count)):
+            me.remember(key=f"{writer} {number}", value="v")
+            me.remember(key="shared", value=f"{writer} {number}")
+            me.derive("agent", "run")
+            me.rederive()
+
+
+def forget_together(url: str) -> None:
+    """Forget one of the things that the others learn."""
+    with open_sync_store(url) as store:
+        me = SyncMemoryClient(store, extractor=SaidPreferences(), max_keyed=None).of(TOGETHER)
+        me.derive("agent", "run")
+        acknowledge(str(me.forget(key="codeword").records))
 
 
 def fill_disk(url: str) -> None:

@@ -30,6 +30,13 @@ CODES = {
     "EventTooLarge": "event_too_large",
     "InvalidArgument": "invalid_argument",
     "InvalidEvent": "invalid_event",
+    "MemoryStopped": "memory_stopped",
+    "ModelEmpty": "llm_empty",
+    "ModelFailed": "llm_failed",
+    "ModelInvalidJson": "llm_invalid_json",
+    "ModelInvalidSchema": "llm_invalid_schema",
+    "ModelTimeout": "llm_timeout",
+    "ModelUnavailable": "llm_unavailable",
     "ReplayDivergence": "replay_divergence",
     "RunDeleted": "run_deleted",
     "RunExpired": "run_expired",
@@ -50,6 +57,7 @@ EXAMPLES: list[AgentMemoryLogError] = [
     errors.ReplayDivergence("m", reason="other_tool", seq=3),
     errors.ToolFailed("m", tool_name="t", tool_call_id="c"),
     errors.SchemaTooNew("m", found=6, known=7),
+    errors.MemoryStopped("m", reason="scope_denied:user"),
     *(kind("m") for kind in ALL if "__init__" not in vars(kind)),
 ]
 

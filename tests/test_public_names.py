@@ -20,6 +20,13 @@ MODULES = (
     "agent_memory_log.interchange.atif",
     "agent_memory_log.interchange.opentelemetry",
     "agent_memory_log.jsonl",
+    "agent_memory_log.memory",
+    "agent_memory_log.memory.extraction",
+    "agent_memory_log.memory.model",
+    "agent_memory_log.memory.pattern",
+    "agent_memory_log.memory.policy",
+    "agent_memory_log.memory.recall",
+    "agent_memory_log.memory.settings",
     "agent_memory_log.recording",
     "agent_memory_log.replay",
     "agent_memory_log.transcript",
@@ -56,7 +63,18 @@ def test_public_names_are_documented(name: str) -> None:
 
 
 def test_the_core_imports_no_driver_and_no_command_line() -> None:
-    rooms = ("transcript", "jsonl", "copying", "forking", "recording", "replay", "interchange.atif")
+    rooms = (
+        "memory",
+        "memory.extraction",
+        "memory.policy",
+        "transcript",
+        "jsonl",
+        "copying",
+        "forking",
+        "recording",
+        "replay",
+        "interchange.atif",
+    )
     others = {
         "sqlite3",
         "pymongo",

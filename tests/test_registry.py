@@ -12,9 +12,9 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 import pytest
@@ -305,6 +305,119 @@ def test_required_fields_that_may_be_null_and_other_defaults_survive() -> None:
         Simple.from_map({})
     assert shipment(checked=None).to_map()["checked"] is None
     assert Shipment.from_map(shipment(checked=None).to_map()).checked is None
+
+
+class Stop(msgspec.Struct, frozen=True):
+    city: str
+    number: int
+    at: datetime | None
+
+
+class Parcel(EventData, frozen=True):
+    event_type = "test_parcel"
+
+    data: Mapping[str, JsonValue]
+    stops: tuple[Stop, ...] = ()
+    sent: datetime | None = None
+    weight: float = 0.0
+    seqs: tuple[int, ...] = ()
+
+
+_GOOD_PARCEL: Mapping[str, Any] = {
+    "data": {"a": "b"},
+    "stops": (Stop("x", 1, datetime(2026, 1, 1, tzinfo=UTC)),),
+    "sent": datetime(2026, 1, 1, tzinfo=UTC),
+    "weight": 1.5,
+    "seqs": (1, 2),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field"),
+    [
+        ("data", {"a": "\ud800"}, "data.data.a"),
+        ("data", {"\ud800": "a"}, "data.data"),
+        ("data", {1: "a"}, "data.data"),
+        ("data", {"a": float("nan")}, "data.data.a"),
+        ("stops", (Stop("\ud800", 1, None),), "data.stops"),
+        ("stops", (Stop("x", 1, None), Stop(cast("Any", 5), 1, None)), "data.stops"),
+        ("stops", (cast("Any", "text"),), "data.stops"),
+        ("weight", float("nan"), "data.weight"),
+        ("seqs", (1, cast("Any", "2")), "data.seqs"),
+    ],
+)
+def test_what_stands_inside_is_looked_at_however_many_passed(name: str, value: Any, field: str) -> None:
+    register_payload(Parcel)
+    for _ in range(2):
+        encode_payload(Parcel(**_GOOD_PARCEL))
+    with pytest.raises(InvalidEvent) as caught:
+        encode_payload(Parcel(**{**_GOOD_PARCEL, name: value}))
+    assert caught.value.field.startswith(field)
+
+
+_stops = st.builds(
+    Stop,
+    st.text(max_size=3),
+    st.integers(),
+    st.none() | st.datetimes(timezones=st.sampled_from([UTC, timezone(timedelta(hours=2))])),
+)
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {"data": st.dictionaries(st.text(max_size=2), st.text(max_size=3) | st.integers())},
+            optional={
+                "stops": st.lists(_stops).map(tuple),
+                "sent": st.datetimes(timezones=st.just(UTC)),
+                "weight": st.floats() | st.integers(-5, 5),
+                "seqs": st.lists(st.integers() | st.booleans()).map(tuple),
+            },
+        ),
+        max_size=5,
+    )
+)
+def test_what_is_not_read_back_is_what_reading_gives(fields: list[dict[str, Any]]) -> None:
+    register_payload(Parcel)
+    for one in fields:
+        try:
+            text, owned = encode_payload(Parcel(**one))
+        except InvalidEvent:
+            continue
+        read = decode_payload("test_parcel", text)
+        assert read == owned
+        assert msgspec.json.encode(read) == msgspec.json.encode(owned) == text
+
+
+class Moving(tzinfo):
+    hours = 1
+
+    def utcoffset(self, _: datetime | None) -> timedelta:
+        return timedelta(hours=self.hours)
+
+    def dst(self, _: datetime | None) -> None:
+        return None
+
+    def tzname(self, _: datetime | None) -> None:
+        return None
+
+
+def test_a_clock_of_the_callers_own_is_not_kept() -> None:
+    register_payload(Parcel)
+    encode_payload(Parcel({"a": "b"}, sent=datetime(2026, 1, 1, tzinfo=UTC)))
+    zone = Moving()
+    _, owned = encode_payload(Parcel({"a": "b"}, sent=datetime(2026, 1, 1, 12, tzinfo=zone)))
+    zone.hours = 2
+    assert owned == Parcel({"a": "b"}, sent=datetime(2026, 1, 1, 11, tzinfo=UTC))
+
+
+def test_a_map_of_text_is_copied_all_the_same() -> None:
+    register_payload(Parcel)
+    for _ in range(3):
+        given_map: dict[str, JsonValue] = {"a": "b"}
+        _, owned = encode_payload(Parcel(given_map))
+        given_map["a"] = "c"
+        assert owned == Parcel({"a": "b"})
 
 
 class Node(msgspec.Struct, frozen=True):

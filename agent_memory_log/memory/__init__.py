@@ -1,0 +1,90 @@
+"""Memory: preferences, facts and episodes that are derived from the log, kept as events in the same store.
+
+    memory = MemoryClient(store)
+    me = memory.of(Principal(tenant="acme", scopes={"user": "42", "workspace": "ops"}))
+    await me.remember(key="language", value="english")
+    await me.derive("support-agent", "run-42")
+
+``SyncMemoryClient`` is the same without ``await``. Every memory names its source; ``forget`` erases it from the store.
+"""
+
+from agent_memory_log.memory.candidates import Candidate
+from agent_memory_log.memory.client import Memory, MemoryClient
+from agent_memory_log.memory.hooks import (
+    Execution,
+    Extraction,
+    Extractor,
+    Merger,
+    OpenExecution,
+    OpenPolicy,
+    Policy,
+    Redactor,
+    Refusal,
+    RunSlice,
+    Violation,
+)
+from agent_memory_log.memory.kinds import Episode, Fact, Preference, RecordData, UnknownKind, register_kind
+from agent_memory_log.memory.messages import Message
+from agent_memory_log.memory.principals import Principal, SubjectId, stream_of, subject_of
+from agent_memory_log.memory.records import Evidence, Link, Record, Source
+from agent_memory_log.memory.reports import (
+    CleanupReport,
+    DeriveReport,
+    Explanation,
+    ForgetReport,
+    Hit,
+    Hits,
+    MemoryContext,
+    Outcome,
+    RebuildReport,
+    Stats,
+    Version,
+    WriteReport,
+)
+from agent_memory_log.memory.sync import SyncMemory, SyncMemoryClient
+
+__all__ = [
+    "Candidate",
+    "CleanupReport",
+    "DeriveReport",
+    "Episode",
+    "Evidence",
+    "Execution",
+    "Explanation",
+    "Extraction",
+    "Extractor",
+    "Fact",
+    "ForgetReport",
+    "Hit",
+    "Hits",
+    "Link",
+    "Memory",
+    "MemoryClient",
+    "MemoryContext",
+    "Merger",
+    "Message",
+    "OpenExecution",
+    "OpenPolicy",
+    "Outcome",
+    "Policy",
+    "Preference",
+    "Principal",
+    "RebuildReport",
+    "Record",
+    "RecordData",
+    "Redactor",
+    "Refusal",
+    "RunSlice",
+    "Source",
+    "Stats",
+    "SubjectId",
+    "SyncMemory",
+    "SyncMemoryClient",
+    "UnknownKind",
+    "Version",
+    "Violation",
+    "WriteReport",
+    "register_kind",
+    "stream_of",
+    "subject_of",
+]

@@ -1,0 +1,142 @@
+"""What every operation of one principal needs: who is asking, the hooks, and the subjects kept warm."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from agent_memory_log.errors import InvalidArgument, MemoryStopped
+from agent_memory_log.fields import describe
+from agent_memory_log.memory.hooks import Clock, Execution, Extractor, Merger, Policy, Redactor
+from agent_memory_log.memory.principals import Principal, SubjectId
+from agent_memory_log.memory.subjects import Subject
+from agent_memory_log.memory.tokens import CountTokens
+
+if TYPE_CHECKING:  # both need the extra ``recall``
+    from agent_memory_log.memory.recall import Embedder
+    from agent_memory_log.memory.warm_index import WarmIndex
+
+WARM_SUBJECTS = 256
+"""How many subjects a client keeps warm; the one that was used the longest ago goes first."""
+
+
+INDEX_BYTES = 256 * 1024 * 1024
+"""How much memory the indexes of all subjects may take unless said: some 100,000 messages without vectors."""
+
+
+class Hooks(msgspec.Struct, frozen=True):
+    """What the application plugged in; see ``MemoryClient``."""
+
+    policy: Policy
+    execution: Execution
+    redactor: Redactor
+    extractor: Extractor | None
+    max_keyed: int | None
+    clock: Clock
+    embedder: Embedder | None = None
+    count_tokens: CountTokens | None = None
+    merger: Merger | None = None
+
+    def now(self) -> datetime:
+        """The clock's time in UTC. Raises ``InvalidArgument`` when it has no time zone."""
+        time = self.clock()
+        if not isinstance(time, datetime) or time.utcoffset() is None:
+            raise InvalidArgument(f"the clock must give a timezone-aware datetime, found {describe(time)}")
+        return time.astimezone(UTC)
+
+
+class WarmSubjects:
+    """The subjects that a client has used lately."""
+
+    def __init__(self) -> None:
+        self._subjects: OrderedDict[SubjectId, Subject] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, subject: SubjectId) -> Subject:
+        """The subject, warm if it was used lately."""
+        with self._lock:
+            found = self._subjects.pop(subject, None) or Subject(subject)
+            self._subjects[subject] = found
+            while len(self._subjects) > WARM_SUBJECTS:
+                self._subjects.popitem(last=False)
+            return found
+
+
+class WarmIndexes:
+    """The recall indexes of the subjects that were searched lately, as long as all fit into ``max_bytes``, about.
+
+    The one that was used the longest ago goes first, the one that is in use never.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._indexes: OrderedDict[SubjectId, WarmIndex] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, subject: Subject, make: Callable[[Subject], WarmIndex]) -> WarmIndex:
+        """The index of a subject, warm if it was searched lately."""
+        with self._lock:
+            found = self._indexes.pop(subject.id, None)
+            if found is None or found.subject is not subject:
+                found = make(subject)
+            self._indexes[subject.id] = found
+            return found
+
+    def settle(self) -> None:
+        """Drop what does not fit."""
+        with self._lock:
+            taken = sum(one.size for one in self._indexes.values())
+            while taken > self._max_bytes and len(self._indexes) > 1:
+                taken -= self._indexes.popitem(last=False)[1].size
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+
+class Context:
+    """One principal's."""
+
+    def __init__(self, principal: Principal, hooks: Hooks, warm: WarmSubjects, indexes: WarmIndexes) -> None:
+        """Reads nothing."""
+        self.principal = principal
+        self.hooks = hooks
+        self.indexes = indexes
+        self._warm = warm
+
+    def subject(self, scope: str) -> Subject:
+        """The subject of one of the principal's scopes."""
+        return self._warm.of(self.principal.subject(scope))
+
+    def all_scopes(self) -> tuple[str, ...]:
+        """All scopes of the principal, home first, the others sorted."""
+        return tuple(sorted(self.principal.scopes, key=lambda scope: (scope != self.principal.home, scope)))
+
+    def readable(self, scopes: Iterable[str] | None) -> tuple[str, ...]:
+        """The scopes to read: those named, or all that execution allows; home first.
+
+        Raises ``MemoryStopped`` with ``scope_denied:<scope>`` for one that is named and not the principal's, or denied:
+        the first, sorted; ``InvalidArgument`` for what is not several texts.
+        """
+        own = frozenset(self.principal.scopes)
+        allowed = self.hooks.execution.retrieval_scopes(own) & own
+        if scopes is None:
+            return tuple(scope for scope in self.all_scopes() if scope in allowed)
+        if isinstance(scopes, str) or not isinstance(scopes, Iterable):
+            raise InvalidArgument(f"scopes must be several names, found {describe(scopes)}")
+        wanted = set(scopes)
+        for scope in wanted:
+            if not isinstance(scope, str):
+                raise InvalidArgument(f"a scope must be text, found {describe(scope)}")
+        denied = sorted(wanted - allowed)
+        if denied:
+            raise MemoryStopped(f"the scope {denied[0]!r} may not be read", reason=f"scope_denied:{denied[0]}")
+        return tuple(scope for scope in self.all_scopes() if scope in wanted)
+
+    def one(self, scope: str | None) -> str:
+        """The scope to read or erase in, where one is meant: the one named, or home."""
+        return self.readable([self.principal.home if scope is None else scope])[0]

@@ -1,0 +1,32 @@
+"""What counts as a message of a run, and how many an extractor must have before it looks."""
+
+from __future__ import annotations
+
+from agent_memory_log.events import Event
+from agent_memory_log.memory.hooks import RunSlice
+from agent_memory_log.payloads import EventType, Redacted
+
+MIN_MESSAGES = 4
+"""A run of fewer messages is left for later, as it hardly holds anything yet."""
+
+_MESSAGES = frozenset({EventType.USER_MESSAGE, EventType.ASSISTANT_MESSAGE, EventType.TOOL_RESULT})
+
+
+def type_of(event: Event) -> str:
+    """The event's type; of one that was redacted, the type it had."""
+    return event.data.original_type if isinstance(event.data, Redacted) else event.type
+
+
+def has_too_few_messages(new: RunSlice, least: int = MIN_MESSAGES) -> bool:
+    """Whether a run has fewer than ``least`` messages: of the user, of the assistant, or results of tools.
+
+    One that was read before had enough then.
+    """
+    if new.after:
+        return False
+    count = 0
+    for event in new.events:
+        count += type_of(event) in _MESSAGES
+        if count == least:
+            return False
+    return True

@@ -1,0 +1,193 @@
+"""The extractor with a model: two questions about a conversation, one for what is true of the user, one for what
+happened; each answer held to its contract.
+
+Only what the user and the assistant said goes to the model. What was recalled from memory would be evidence for
+itself, and what a tool returned may hold anybody's instructions: neither is sent, so neither can be cited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+from pydantic import BaseModel
+
+from agent_memory_log.errors import ModelFailed, ModelInvalidSchema
+from agent_memory_log.events import Event
+from agent_memory_log.jsonvalue import encode_json
+from agent_memory_log.memory.candidates import Candidate
+from agent_memory_log.memory.extraction.contracts import CitedFact, CitedPreference, Episodes, Profile
+from agent_memory_log.memory.extraction.messages import has_too_few_messages
+from agent_memory_log.memory.hooks import Extraction, RunSlice
+from agent_memory_log.memory.kinds import Episode, Fact, Preference, RecordData
+from agent_memory_log.memory.model.answers import read_answer, schema_of
+from agent_memory_log.memory.model.port import Message, ModelPort
+from agent_memory_log.memory.model.prompts import read_prompt
+from agent_memory_log.memory.records import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Source
+from agent_memory_log.memory.settings import MemorySettings
+from agent_memory_log.payloads import AssistantMessage, UserMessage
+
+_NAME = "model"
+_RELIABILITY = 0.8
+_PACKAGE = "agent_memory_log.memory.extraction"
+_Contract = TypeVar("_Contract", bound=BaseModel)
+
+
+class ModelExtractor:
+    """Finds with a model: preferences, facts and episodes.
+
+    Of what is new in a run, the last 20 texts of user and assistant are sent, each cut at 500 characters; a run of
+    fewer than four messages is left for later. A preference or fact must rest on something the user said. Where the
+    model fails, breaks its contract or cites a message it was not given, nothing is written, the report has the
+    reason, and all is read again next time.
+
+    Its evidence names whole events, not statements of them: a model does not count the same way twice, and what was
+    forgotten must not come back under another number.
+    """
+
+    def __init__(self, model: ModelPort, settings: MemorySettings | None = None) -> None:
+        """``settings``: the defaults unless given."""
+        self._model = model
+        self._settings = settings or MemorySettings()
+
+    @property
+    def name(self) -> str:
+        """``model``."""
+        return _NAME
+
+    def extract(self, new: RunSlice, /) -> Extraction:
+        """What the model finds in ``new``; two calls, or none where nobody said anything."""
+        limits = self._settings.extraction
+        if has_too_few_messages(new, limits.min_messages):
+            return Extraction(position=new.after)
+        said = {event.seq: event for event in new.events if _text(event)}
+        said = dict(list(said.items())[-limits.last_messages :])
+        if not any(isinstance(event.data, UserMessage) for event in said.values()):
+            return Extraction()
+        asking = _Asking(self._model, self._settings, new.scopes, _shown(list(said.values()), limits.message_chars))
+        reading = _Reading(new, said)
+        try:
+            found = [
+                *self._profile(asking.ask("profile", Profile), reading),
+                *self._episodes(asking.ask("episodes", Episodes), reading),
+            ]
+        except ModelFailed as error:
+            return Extraction(stop_reason=error.code, model_calls=asking.calls, usage=dict(asking.usage))
+        return Extraction(tuple(found), model_calls=asking.calls, usage=dict(asking.usage))
+
+    def _profile(self, profile: Profile, reading: _Reading) -> list[Candidate]:
+        most = self._settings.budgets.max_value_chars
+        found: list[Candidate] = []
+        items: tuple[CitedFact | CitedPreference, ...] = (*profile.facts, *profile.preferences)
+        for place, item in enumerate(items):
+            if len(item.value.strip()) > most:
+                raise ModelInvalidSchema(f"item {place} of the profile has a value of over {most} characters")
+            if isinstance(item, CitedPreference):
+                data: RecordData = Preference(item.key.strip(), item.value.strip())
+                scope, ttl_days = item.scope or "", item.ttl_days
+            else:
+                data, scope, ttl_days = Fact(item.key.strip(), item.value.strip()), "", None
+            cited = reading.cited(item.messages, by_user=True)
+            confidence = DEFAULT_CONFIDENCE if item.confidence is None else item.confidence
+            found.append(reading.candidate(data, cited, scope=scope.strip(), ttl_days=ttl_days, confidence=confidence))
+        return found
+
+    def _episodes(self, answer: Episodes, reading: _Reading) -> list[Candidate]:
+        found: list[Candidate] = []
+        for item in answer.episodes:
+            cited = reading.cited(item.messages, by_user=False)
+            data = Episode(item.category, cited[0].timestamp)
+            importance = (item.stars - 1) / 4
+            found.append(reading.candidate(data, cited, text=item.text.strip(), importance=importance))
+        return found
+
+
+class _Asking:
+    """The questions about one conversation, and what they cost."""
+
+    def __init__(self, model: ModelPort, settings: MemorySettings, scopes: Sequence[str], conversation: str) -> None:
+        self.calls = 0
+        self.usage: dict[str, int] = {}
+        self._model = model
+        self._settings = settings.model
+        self._scopes = ", ".join(scopes)
+        self._conversation = conversation
+
+    def ask(self, prompt: str, contract: type[_Contract]) -> _Contract:
+        """Ask what a prompt asks. Raises ``ModelFailed``."""
+        self.calls += 1
+        told = f"{read_prompt(_PACKAGE, prompt)}\n\nWhere an item has a scope, it is one of: {self._scopes}."
+        completion = self._model.complete(
+            [Message("system", told), Message("user", self._conversation)],
+            schema=schema_of(contract),
+            max_tokens=self._settings.max_tokens,
+            timeout=self._settings.timeout_seconds,
+            model=self._settings.name,
+        )
+        for name, count in completion.usage.items():
+            self.usage[name] = self.usage.get(name, 0) + count
+        return read_answer(completion.text, contract)
+
+
+class _Reading:
+    """What was sent of a run, by number: what may be cited."""
+
+    def __init__(self, new: RunSlice, said: Mapping[int, Event]) -> None:
+        self._agent, self._run = new.agent, new.run
+        self._said = said
+
+    def cited(self, numbers: Sequence[int], *, by_user: bool) -> tuple[Event, ...]:
+        """The messages that an item rests on, those of the user first where the user must have said it."""
+        for number in numbers:
+            if number not in self._said:
+                raise ModelInvalidSchema(f"the model cites message {number}, which it was not given")
+        events = [self._said[number] for number in dict.fromkeys(numbers)]
+        if by_user:
+            events.sort(key=lambda event: not isinstance(event.data, UserMessage))
+            if not isinstance(events[0].data, UserMessage):
+                raise ModelInvalidSchema(f"the model cites message {events[0].seq}, which the user did not write")
+        return tuple(events)
+
+    def candidate(
+        self,
+        data: RecordData,
+        cited: Sequence[Event],
+        *,
+        text: str = "",
+        scope: str = "",
+        ttl_days: float | None = None,
+        confidence: float = DEFAULT_CONFIDENCE,
+        importance: float = DEFAULT_IMPORTANCE,
+    ) -> Candidate:
+        return Candidate(
+            data,
+            scope=scope,
+            text=text,
+            confidence=confidence,
+            importance=importance,
+            ttl_days=ttl_days,
+            valid_from=cited[0].timestamp,
+            source=Source("run", f"{self._agent}/{self._run}", _RELIABILITY),
+            evidence=tuple(Evidence(self._agent, self._run, event.seq) for event in cited),
+        )
+
+
+class _Line(msgspec.Struct):
+    n: int
+    role: str
+    text: str
+
+
+def _shown(events: Sequence[Event], most: int) -> str:
+    """The conversation, a JSON object a line, so that no text can pass for another message or its number."""
+    lines = [
+        _Line(event.seq, "user" if isinstance(event.data, UserMessage) else "assistant", _text(event)[:most])
+        for event in events
+    ]
+    return "\n".join(encode_json(line).decode() for line in lines)
+
+
+def _text(event: Event) -> str:
+    """What the user or the assistant said; ``""`` for all other events."""
+    return event.data.message.strip() if isinstance(event.data, (UserMessage, AssistantMessage)) else ""

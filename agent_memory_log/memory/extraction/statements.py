@@ -1,0 +1,213 @@
+"""What a user states about themselves in a message: preferences and facts, and nothing that has to be guessed.
+
+Left out are questions, what is not the case (``if I preferred …``), what others say, what stands in quotes, code or a
+quoted mail, wishes for this once (``I'd prefer …``, ``that one``), and values that do not look like what they must be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from agent_memory_log.memory.extraction.phrases import ALL, LANGUAGES, Phrases, Topic, plain_form
+from agent_memory_log.memory.kinds import Fact, Preference
+
+MAX_TEXT = 4000
+"""How much of a message is read, in characters: what is longer was pasted."""
+
+_MAX_VALUE = 100
+_MAX_WORDS = 14
+_MAX_KEY_WORDS = 6
+_SURE = 0.95
+_CLEAR = 0.9
+_FAIR = 0.8
+_WEAK = 0.6
+
+_FENCE = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
+_QUOTED_LINE = re.compile(r"^(?:[ \t]*[>|]|\t| {4}).*$", re.MULTILINE)
+_LINE_MARKS = frozenset(" \t>|")  # what a quoted line begins with
+_QUOTES = re.compile(
+    r"\"[^\"\n]{0,600}\"|“[^”\n]{0,600}”|„[^“”\n]{0,600}[“”]|«[^»\n]{0,600}»|`[^`\n]{0,600}`|(?<!\w)'[^'\n]{0,600}'(?!\w)"
+)
+_SENTENCE = re.compile(r"\n+|(?<=[.!?…])(?<!\b[A-Z]\.)(?<!\b[DMS]r\.)(?<!\bMrs\.)(?<!\b[Ss]t\.)\s+")
+_LIST_MARK = re.compile(r"\s*(?:[-*•]|\d{1,2}[.)])\s+")
+_HIDDEN = "\0"
+_CAPITALS = re.compile(r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*(?:\s+(?:(?:de|da|di|del|la|le|van|von|der|den|am|an)\s+){0,2}"
+                       r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*){0,3}")  # fmt: skip
+_NOT_A_NAME = frozenset(
+    {"back", "when", "later", "tomorrow", "today", "at", "on", "if", "a", "an", "the", "i", "is", "not", "crazy"}
+)
+_WORD = re.compile(r"\w+(?:['\u2019.+#/-]\w+)*[+#]*")
+_FILLERS = frozenset({
+    "a", "an", "the", "my", "our", "his", "her", "their", "to", "of", "for", "in", "on", "with", "at", "all", "any",
+    "some", "very", "ein", "eine", "einen", "der", "die", "das", "den", "el", "la", "los", "las", "un", "una", "le",
+    "les",
+})  # fmt: skip
+_PHRASE_END = frozenset({
+    "that", "which", "who", "with", "without", "in", "on", "for", "over", "to", "rather", "instead", "of", "when",
+    "while", "by", "at", "from", "before", "after", "than", "as", "not", "mit", "ohne", "für", "zu",
+    "statt", "als", "con", "sin", "para", "que", "de", "del", "du", "des", "en", "avec", "sans", "pour", "à",
+})  # fmt: skip
+
+_ALL_HINTS = frozenset(hint for phrases in ALL for hint in phrases.hints)
+# A text that has a hint has whatever is in that hint: those that hold another one say nothing more.
+_HINTS = tuple(sorted(one for one in _ALL_HINTS if not any(other in one for other in _ALL_HINTS - {one})))
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """Something that was stated: what it is, and how sure it is that it was meant so, 0 to 1."""
+
+    data: Preference | Fact
+    confidence: float
+
+
+def read_statements(text: str) -> tuple[Statement, ...]:
+    """What is stated in a user's message, in the order it stands there."""
+    text = text[:MAX_TEXT].replace("\u2019", "'")
+    plain = plain_form(text)
+    for hint in _HINTS:
+        if hint in plain:
+            return tuple(_read(text, tuple(phrases for phrases in ALL if phrases.may_stand_in(plain))))
+    return ()
+
+
+def _read(text: str, spoken: tuple[Phrases, ...]) -> Iterator[Statement]:
+    hidden = _hide(text)
+    for start, end in _sentences(hidden):
+        if hidden[start:end].rstrip().endswith("?"):
+            continue
+        plain = plain_form(hidden[start:end])
+        for phrases in spoken:
+            if phrases.may_stand_in(plain):
+                yield from _read_sentence(phrases, text[start:end], hidden[start:end])
+
+
+def _hide(text: str) -> str:
+    """The text with what the user does not say themselves hidden, every character at its place."""
+    if "\n" in text or text[:1] in _LINE_MARKS or "```" in text or "~~~" in text:
+        for rule in (_FENCE, _QUOTED_LINE):
+            text = rule.sub(lambda match: "\n" * len(match.group()), text)
+    return _QUOTES.sub(lambda match: match.group()[0] + _HIDDEN * (len(match.group()) - 2) + match.group()[-1], text)
+
+
+def _sentences(text: str) -> Iterator[tuple[int, int]]:
+    start = 0
+    for gap in _SENTENCE.finditer(text):
+        if gap.start() > start:
+            yield start, gap.start()
+        start = gap.end()
+    if start < len(text):
+        yield start, len(text)
+
+
+def _read_sentence(phrases: Phrases, said: str, hidden: str) -> Iterator[Statement]:
+    mark = _LIST_MARK.match(hidden)
+    begin = mark.end() if mark else 0
+    body = hidden.rstrip(" \t.!…")
+    read = 0
+    for start in (begin, *(joint.end() for joint in phrases.joint.finditer(hidden, begin))):
+        if start < read:
+            continue
+        opener = phrases.openers.match(body, start)
+        place = opener.end() if opener else start
+        for topic, pattern in phrases.patterns:
+            match = pattern.match(body, place)
+            if match is None or match.end() <= read:
+                continue
+            if phrases.unreal.search(hidden) or phrases.reported.search(hidden[:place]):
+                return
+            statement = _statement(phrases, topic, match, said)
+            if statement is not None:
+                yield statement
+                read = match.start("value") + 1
+                break
+
+
+def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], said: str) -> Statement | None:
+    groups = match.re.groupindex
+    value = _cut(phrases, said[slice(*match.span("value"))])
+    other = _cut(phrases, said[slice(*match.span("other"))]) if "other" in groups else ""
+    if topic in {"prefers", "habit", "instead"}:
+        if any(not _lasts(phrases, text) for text in (value, other) if text) or not value:
+            return None
+        if topic == "prefers":
+            return _keyed("preferred", _head(value), value, _CLEAR)
+        if topic == "habit":
+            how = "never" if "never" in groups and match.group("never") else "always"
+            return _keyed("", _key_words(value), f"{how} {value}", _CLEAR)
+        if other:
+            return _keyed("instead_of", _key_words(other), f"{value} instead of {other}", _FAIR)
+        return (
+            None if match.group().casefold().startswith("use my ") else _keyed("use", _key_words(value), value, _WEAK)
+        )
+    return _personal(topic, value)
+
+
+def _personal(topic: Topic, value: str) -> Statement | None:
+    """What is about the user themselves, where the value looks like it."""
+    if topic == "language":
+        language = LANGUAGES.get(value.casefold())
+        return None if language is None else Statement(Preference("language", language), _SURE)
+    if topic in {"user_id", "email"}:
+        return Statement(Fact(topic, value.rstrip(".-")), _SURE)
+    found = _name(value)
+    if not found:
+        return None
+    if topic == "home":
+        return Statement(Fact("home", found), _CLEAR)
+    if topic == "called":
+        return Statement(Preference("preferred_name", found), _SURE)
+    return Statement(Fact("name", found), _SURE)
+
+
+def _name(value: str) -> str:
+    """The capitalised words that a value begins with; ``""`` where it does not begin with a name."""
+    capitals = _CAPITALS.match(value)
+    if capitals is None or capitals.group().split()[0].casefold() in _NOT_A_NAME:
+        return ""
+    return capitals.group().rstrip(".,-'")
+
+
+def _cut(phrases: Phrases, value: str) -> str:
+    """The value up to where the sentence goes on to something else, without quotes around it."""
+    end = phrases.end.search(value)
+    value = " ".join(value[: end.start() if end else None].split())
+    return value.strip(" .,;:!\"'“”„«»`")
+
+
+def _lasts(phrases: Phrases, value: str) -> bool:
+    """Whether a value can mean something outside this conversation, and is as short as a value is."""
+    return (
+        len(value) <= _MAX_VALUE and len(value.split()) <= _MAX_WORDS and phrases.passing.search(value) is None
+    )  # fmt: skip
+
+
+def _keyed(first: str, words: list[str], value: str, confidence: float) -> Statement | None:
+    """A preference whose key has the same words wherever the same thing is meant, so that a new value supersedes."""
+    if not words:
+        return None
+    return Statement(Preference("_".join([first, *words] if first else words), value), confidence)
+
+
+def _key_words(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text.casefold()) if word not in _FILLERS][:_MAX_KEY_WORDS]
+
+
+def _head(text: str) -> list[str]:
+    """What the value is one of: ``seat`` for ``window seats``, so that another seat takes its place."""
+    words = _WORD.findall(text.casefold())
+    if words[:1] == ["to"] or words[:2] == ["not", "to"]:
+        return _key_words(" ".join(words[1 + (words[0] == "not") :]))[:3]
+    phrase: list[str] = []
+    for word in words:
+        if word in _PHRASE_END:
+            break
+        if word not in _FILLERS:
+            phrase.append(word)
+    return [_singular(phrase[-1])] if phrase else []
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word  # noqa: PLR2004  # "gas"

@@ -1,0 +1,71 @@
+"""What shows that an answer follows a memory: a table from keys to tests of the text.
+
+A key without a verifier proves nothing and blocks nothing, and so does a value that its verifier has no test for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from agent_memory_log.memory.kinds import fold_key, fold_text
+from agent_memory_log.memory.pattern.results import MemoryItem
+
+Verifier = Callable[[str, str], bool | None]
+"""Whether the answer (second) follows the value (first); None where that cannot be told."""
+
+_CONCISE_WORDS = 80
+_CONCISE_SENTENCES = 3
+_ENGLISH_OPENING = "Incident update:"
+
+# The point inside a number or a name ends no sentence: white space must follow.
+_sentence_end = re.compile(r"[.!?]+[\"')\]]*(?=\s+\S|\s*$)")
+
+
+def names_channel(value: str, answer: str) -> bool | None:
+    """Whether the channel is named, as a word of its own."""
+    named = fold_text(value)
+    return re.search(rf"(?<!\w){re.escape(named)}(?!\w)", fold_text(answer)) is not None if named else None
+
+
+def is_concise(value: str, answer: str) -> bool | None:
+    """For ``concise``: at most 80 words and 3 sentences."""
+    if fold_text(value) != "concise":
+        return None
+    return len(answer.split()) <= _CONCISE_WORDS and _sentences(answer) <= _CONCISE_SENTENCES
+
+
+def is_english_update(value: str, answer: str) -> bool | None:
+    """For ``english``: begins with ``Incident update:``."""
+    if fold_text(value) not in {"english", "en"}:
+        return None
+    return answer.lstrip().startswith(_ENGLISH_OPENING)
+
+
+VERIFIERS: Mapping[str, Verifier] = {
+    "update_channel": names_channel,
+    "response_style": is_concise,
+    "language": is_english_update,
+}
+"""The verifiers by key, compared trimmed and case-folded."""
+
+
+def verified(items: Sequence[MemoryItem], answer: str, verifiers: Mapping[str, Verifier]) -> dict[str, bool]:
+    """By key, whether an answer follows what is remembered under it; keys of which that cannot be told are left out.
+
+    Of several memories under one key, in several scopes, following one is enough.
+    """
+    table = {fold_key(key): verifier for key, verifier in verifiers.items()}
+    found: dict[str, bool] = {}
+    for item in items:
+        verifier = table.get(fold_key(item.key))
+        follows = None if verifier is None else verifier(item.value, answer)
+        if follows is not None:
+            found[item.key] = found.get(item.key, False) or follows
+    return found
+
+
+def _sentences(text: str) -> int:
+    ends = len(_sentence_end.findall(text))
+    rest = _sentence_end.split(text)[-1]
+    return ends + bool(rest.strip())

@@ -1,0 +1,121 @@
+"""Searching: records and the messages of linked runs, by words, by vectors where there is an embedder.
+
+With the extra ``recall`` each subject has an index that is kept warm. Without it, the records that share words with the
+question are found, and no messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING
+
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.memory.asked import Asked
+from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.plain import hit_of
+from agent_memory_log.memory.reading import active
+from agent_memory_log.memory.records import Record
+from agent_memory_log.memory.reports import Hit, Hits
+from agent_memory_log.memory.state import State
+from agent_memory_log.memory.steps import Steps, work
+from agent_memory_log.memory.subjects import Subject
+
+if TYPE_CHECKING:
+    from agent_memory_log.memory.recall import Embedded, Embedder, Embeddings
+    from agent_memory_log.memory.warm_index import WarmIndex
+
+KINDS = ("preference", "fact", "episode", "message")
+"""What is searched where nothing is said."""
+
+
+def search(context: Context, asked: Asked, scopes: tuple[str, ...]) -> Steps[Hits]:
+    """The best hits of several scopes. Their scores are compared as they are: each is a share of the whole question."""
+    make = _index_type()
+    embedder = context.hooks.embedder
+    if make is None:
+        if embedder is not None:
+            raise InvalidArgument("an embedder needs what is not installed: pip install 'agent-memory-log[recall]'")
+        plain = yield from _search_plainly(context, asked, scopes)
+        return plain
+    indexes = [(scope, context.indexes.of(context.subject(scope), make)) for scope in scopes]
+    note, embedded = yield from _prepared([index for _, index in indexes], embedder, asked.query)
+    now = context.hooks.now()
+    hits: list[Hit] = []
+    for scope, index in indexes:
+        while (found := (yield from work(lambda: index.search(asked, now, embedded)))) is None:  # noqa: B023  # done at once
+            yield from index.refresh(None)
+        for one, message in found:
+            hit = Hit(one.score, one.matched_by, None, message)
+            if message is None:
+                record = index.subject.ask(lambda state: _record(state, one.id, scope, now))  # noqa: B023  # asked at once
+                if record is None:  # forgotten a moment ago
+                    continue
+                hit = Hit(one.score, one.matched_by, record)
+            hits.append(hit)
+    context.indexes.settle()
+    return Hits(_best(hits, asked.top_k), note)
+
+
+@cache
+def _index_type() -> Callable[[Subject], WarmIndex] | None:
+    """The index that is kept warm; None without the extra. Imported when it is needed: numpy takes its time."""
+    try:
+        import agent_memory_log.memory.recall  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # it says what is missing
+    except InvalidArgument:
+        return None
+    from agent_memory_log.memory.warm_index import WarmIndex  # noqa: PLC0415  # see above
+
+    return WarmIndex
+
+
+def _prepared(
+    indexes: Sequence[WarmIndex], embedder: Embedder | None, query: str
+) -> Steps[tuple[str, Embeddings | None]]:
+    """Bring the indexes up to date; what went wrong with vectors, and those of the question if nothing did."""
+    if embedder is None or not query.strip():
+        for index in indexes:
+            yield from index.refresh(None)
+        return "", None
+    answer = yield from work(lambda: _embed_question(embedder, query))
+    note, embedded = answer.note, answer.embeddings
+    for index in indexes:
+        yield from index.refresh(None if embedded is None else embedder)
+        if embedded is not None:
+            note = yield from index.embed_lacking(embedder)
+            embedded = None if note else embedded
+    return note, embedded
+
+
+def _embed_question(embedder: Embedder, query: str) -> Embedded:
+    """The vectors of a question, or why there are none."""
+    from agent_memory_log.memory.recall import embed  # noqa: PLC0415  # as in _index_type
+
+    return embed(embedder, [query], "query")
+
+
+def _record(state: State, record: str, scope: str, now: datetime) -> Record | None:
+    live = state.records.get(record)
+    return None if live is None or live.is_expired(now) else live.record(scope, now)
+
+
+def _search_plainly(context: Context, asked: Asked, scopes: tuple[str, ...]) -> Steps[Hits]:
+    hits: list[Hit] = []
+    for scope in scopes:
+        for record in (yield from active(context, scope, asked.kinds)):
+            hit = hit_of(record, asked)
+            if hit is not None:
+                hits.append(hit)
+    return Hits(_best(hits, asked.top_k))
+
+
+def _best(hits: list[Hit], top_k: int) -> list[Hit]:
+    hits.sort(key=lambda hit: (-hit.score, -_time(hit), hit.id))
+    return hits[:top_k]
+
+
+def _time(hit: Hit) -> float:
+    if hit.record is not None:
+        return (hit.record.valid_from or hit.record.created).timestamp()
+    return 0.0 if hit.message is None else hit.message.time.timestamp()

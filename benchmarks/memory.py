@@ -1,0 +1,162 @@
+"""The rows of the table that measure derived memory, on SQLite.
+
+The floor is loading the events of the same stream, without a snapshot: what anything that folds it must do first.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent_memory_log import Event, SyncStore, UserMessage, new_event, open_sync_store
+from agent_memory_log.memory import Principal, SyncMemory, SyncMemoryClient, stream_of
+from agent_memory_log.memory.extraction import RuleExtractor
+from agent_memory_log.memory.payloads import MemoryClosed, MemoryRemembered
+from agent_memory_log.memory.principals import STREAM_RUN
+from agent_memory_log.memory.records import Evidence, Source
+from benchmarks import workload
+from benchmarks.measure import Progress, Ratio, compare, timed
+from benchmarks.scratch import scratch
+from benchmarks.table import Row
+
+_ME = Principal("acme", {"user": "42"})
+_WITH = Principal("acme", {"user": "43"})
+_LOOKS = 200
+_RUNS = 100
+_EVENTS_A_STATEMENT = 20
+
+
+def rows(fast: Path) -> list[Row]:
+    """Every comparison."""
+    found: list[Row] = []
+    for count in (1_000, 10_000, 100_000):
+        found += [
+            _row(fast, f"Memory, open {count:,} records cold", 1.5, count, count, snapshot=False),
+            _row(fast, f"Memory, open {count:,}, all live, by a snapshot", 0.7, count, count, snapshot=True),
+            _row(fast, f"Memory, open {count:,}, a fifth live, by a snapshot", 0.3, count, count // 5, snapshot=True),
+        ]
+    return [
+        *found,
+        Row("Memory, get from 10,000 warm", "the check for news", None, lambda n, p: warm(fast, "get", n, p)),
+        Row("Memory, list 100 warm", "the check for news", None, lambda n, p: warm(fast, "list", n, p)),
+        Row("Memory, derive, runs of 30 events", "reading the run", 3.0, lambda n, p: deriving(fast, 30, n, p)),
+        Row("Memory, derive, 1,000 events", "reading the run", 3.0, lambda n, p: deriving(fast, 1_000, n, p)),
+    ]
+
+
+def _row(fast: Path, name: str, target: float, count: int, live: int, *, snapshot: bool) -> Row:
+    return Row(name, "loading its events", target, lambda n, p: opening(fast, count, live, n, p, snapshot=snapshot))
+
+
+def _told(count: int, live: int) -> list[Event]:
+    """A stream of ``count`` statements about ``live`` keys: of those said again, the older is closed."""
+    events: list[Event] = []
+    known: dict[int, str] = {}
+    for number in range(count):
+        key = number % live
+        told = MemoryRemembered(
+            kind="fact",
+            key=f"fact-{key}",
+            data={"key": f"fact-{key}", "value": f"the customer's order number {number} was shipped on Tuesday"},
+            source=Source("run", "support-agent/run-42"),
+            evidence=(Evidence("support-agent", "run-42", number + 1, "rules/1"),),
+        )
+        event = new_event(told)
+        events.append(event)
+        if key in known:
+            events.append(new_event(MemoryClosed((known[key],), "superseded", event.event_id, "superseded")))
+        known[key] = event.event_id
+    return events
+
+
+def _fill(store: SyncStore, principal: Principal, events: list[Event]) -> str:
+    agent = stream_of(principal.subject("user"))
+    for batch in workload.chunks(events, 5_000):
+        store.append_events(agent, STREAM_RUN, *batch)
+    return agent
+
+
+def _client(store: SyncStore, principal: Principal) -> SyncMemory:
+    return SyncMemoryClient(store, max_keyed=None).of(principal)
+
+
+def opening(parent: Path, count: int, live: int, rounds: int, progress: Progress, *, snapshot: bool) -> Ratio:
+    """Open a subject in a client that has not seen it, to get one record, against loading its events."""
+    events = _told(count, live)
+    with scratch(parent) as folder, open_sync_store(f"sqlite:///{folder / 'ours.db'}") as store:
+        agent = _fill(store, _ME, events)
+        principal = _ME
+        if snapshot:
+            principal = _WITH
+            _fill(store, _WITH, events)
+            _client(store, _WITH).cleanup()
+            assert _client(store, _WITH).stats().snapshot_parts
+        repeat = max(1, 10_000 // count)
+
+        def ours() -> float:
+            def work() -> None:
+                for _ in range(repeat):
+                    assert _client(store, principal).get(key="fact-1") is not None
+
+            return timed(work, repeat)
+
+        def theirs() -> float:
+            return timed(lambda: [store.load_run(agent, STREAM_RUN) for _ in range(repeat)], repeat)
+
+        return compare(ours, theirs, rounds if count < 100_000 else min(rounds, 5), progress)
+
+
+def warm(parent: Path, call: str, rounds: int, progress: Progress) -> Ratio:
+    """Ask a client that is warm, against reading that nothing is new."""
+    count = 100 if call == "list" else 10_000
+    with scratch(parent) as folder, open_sync_store(f"sqlite:///{folder / 'ours.db'}") as store:
+        agent = _fill(store, _ME, _told(count, count))
+        me = _client(store, _ME)
+        me.list()
+        version = store.load_run(agent, STREAM_RUN, limit=1).version
+
+        def ours() -> float:
+            def work() -> None:
+                for _ in range(_LOOKS):
+                    if call == "list":
+                        me.list()
+                    else:
+                        me.get(key="fact-1")
+
+            return timed(work, _LOOKS)
+
+        def theirs() -> float:
+            return timed(lambda: [store.load_run(agent, STREAM_RUN, after=version) for _ in range(_LOOKS)], _LOOKS)
+
+        return compare(ours, theirs, rounds, progress)
+
+
+def deriving(parent: Path, length: int, rounds: int, progress: Progress) -> Ratio:
+    """Derive from runs of ``length`` events, in which the user states something every twenty, against reading them.
+
+    The write is part of it: on a real disk its fsync comes on top, once a run.
+    """
+    runs = max(1, _RUNS * 30 // length)
+    with scratch(parent) as folder, open_sync_store(f"sqlite:///{folder / 'ours.db'}") as store:
+        for run in range(runs):
+            events = workload.events(length)
+            for place in range(0, length, _EVENTS_A_STATEMENT):
+                events[place] = new_event(UserMessage(f"I prefer the colour {run}-{place} for part {place}."))
+            store.append_events("agent", str(run), *events)
+        users = 0
+
+        def ours() -> float:
+            nonlocal users
+            users += 1
+            me = SyncMemoryClient(store, extractor=RuleExtractor()).of(Principal("acme", {"user": f"d{users}"}))
+            assert me.list() == ()
+
+            def work() -> None:
+                for run in range(runs):
+                    assert me.derive("agent", str(run)).written
+
+            return timed(work, runs)
+
+        def theirs() -> float:
+            return timed(lambda: [len(store.load_run("agent", str(run)).log) for run in range(runs)], runs)
+
+        return compare(ours, theirs, rounds, progress)

@@ -1,0 +1,147 @@
+"""The settings: defaults as documented, read from JSON and from the environment, and nothing that cannot be."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.memory.context import INDEX_BYTES
+from agent_memory_log.memory.extraction.messages import MIN_MESSAGES
+from agent_memory_log.memory.policy import MemoryExecution, MemoryPolicy
+from agent_memory_log.memory.policy.contracts import DEFAULT_TOP_K, MAX_QUERY, MAX_TOP_K
+from agent_memory_log.memory.policy.rules import MAX_CAPTURE, MAX_VALUE
+from agent_memory_log.memory.settings import MemorySettings
+
+
+def test_defaults_are_those_that_are_documented() -> None:
+    settings = MemorySettings()
+    assert settings.budgets.model_dump() == {
+        "max_capture_items": 6,
+        "max_top_k": 6,
+        "default_top_k": 4,
+        "max_query_chars": 240,
+        "max_answer_chars": 700,
+        "max_value_chars": 120,
+        "max_seconds": 25.0,
+    }
+    assert settings.extraction.model_dump() == {"min_messages": 4, "message_chars": 500, "last_messages": 20}
+    assert settings.model.timeout_seconds == 60
+    assert settings.upkeep.model_dump() == {"max_keyed": 100, "older_than_days": 90, "below_stars": 3}
+
+
+def test_defaults_are_those_of_the_parts_they_set() -> None:
+    settings = MemorySettings()
+    assert settings.memory_policy() == MemoryPolicy()
+    assert settings.memory_execution() == MemoryExecution()
+    assert settings.extraction.min_messages == MIN_MESSAGES
+    budgets = settings.budgets
+    assert settings.search.index_bytes == INDEX_BYTES
+    assert (budgets.max_capture_items, budgets.max_value_chars) == (MAX_CAPTURE, MAX_VALUE)
+    assert (budgets.max_query_chars, budgets.max_top_k, budgets.default_top_k) == (MAX_QUERY, MAX_TOP_K, DEFAULT_TOP_K)
+
+
+def test_settings_are_read_from_json_and_written_back() -> None:
+    text = '{"budgets": {"max_seconds": 10}, "policy": {"allowed_keys": ["language"]}, "upkeep": {"max_keyed": null}}'
+    settings = MemorySettings.from_json(text)
+    assert settings.budgets.max_seconds == 10
+    assert settings.memory_policy().allowed_keys == frozenset({"language"})
+    assert settings.upkeep.max_keyed is None
+    assert MemorySettings.from_json(settings.model_dump_json()) == settings
+    assert MemorySettings.from_json(b"{}") == MemorySettings()
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("", "all"),
+        ("[]", "all"),
+        ('{"budget": {}}', "budget"),
+        ('{"budgets": {"seconds": 1}}', "budgets.seconds"),
+        ('{"budgets": {"max_top_k": 0}}', "budgets.max_top_k"),
+        ('{"budgets": {"max_top_k": true}}', "budgets.max_top_k"),
+        ('{"budgets": {"max_top_k": "6"}}', "budgets.max_top_k"),
+        ('{"budgets": {"max_top_k": 1.5}}', "budgets.max_top_k"),
+        ('{"budgets": {"max_seconds": NaN}}', "budgets.max_seconds"),
+        ('{"budgets": {"max_seconds": Infinity}}', "budgets.max_seconds"),
+        ('{"budgets": {"max_seconds": -1}}', "budgets.max_seconds"),
+        ('{"model": {"base_url": "localhost"}}', "model.base_url"),
+        ('{"policy": {"allowed_keys": "language"}}', "policy.allowed_keys"),
+        ('{"policy": {"allowed_keys": [""]}}', "policy.allowed_keys"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_name(text: str, place: str) -> None:
+    with pytest.raises(InvalidArgument, match=rf"\b{place}"):
+        MemorySettings.from_json(text)
+
+
+def test_the_environment_sets_what_json_does() -> None:
+    settings = MemorySettings.from_environment(
+        {
+            "OPENAI_MODEL": "small",
+            "OPENAI_BASE_URL": "http://localhost:8080/v1",
+            "OPENAI_TIMEOUT_SECONDS": "7",
+            "AMLOG_MEMORY_MODEL_ATTEMPTS": "5",
+            "AMLOG_MEMORY_BUDGETS_MAX_SECONDS": " 2.5 ",
+            "AMLOG_MEMORY_EXECUTION_DENIED_KEYS": '["declared_tier"]',
+            "AMLOG_MEMORY_UPKEEP_MAX_KEYED": "null",
+            "AMLOG_MEMORY_POLICY_ALLOWED_KEYS": "",
+            "AMLOG_STORE": "sqlite:///runs.db",
+            "PATH": "/usr/bin",
+        }
+    )
+    assert settings == MemorySettings.from_json(
+        json.dumps(
+            {
+                "model": {"name": "small", "base_url": "http://localhost:8080/v1", "timeout_seconds": 7, "attempts": 5},
+                "budgets": {"max_seconds": 2.5},
+                "execution": {"denied_keys": ["declared_tier"]},
+                "upkeep": {"max_keyed": None},
+            }
+        )
+    )
+    assert settings.memory_execution().denied_keys == {"declared_tier"}
+
+
+def test_the_process_own_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AMLOG_MEMORY_BUDGETS_MAX_TOP_K", "3")
+    assert MemorySettings.from_environment().budgets.max_top_k == 3
+
+
+@pytest.mark.parametrize(
+    ("variable", "text"),
+    [
+        ("AMLOG_MEMORY_BUDGETS_MAX_SECOND", "1"),
+        ("AMLOG_MEMORY_MODEL_NAME", "small"),
+        ("AMLOG_MEMORY_BUDGETS_MAX_TOP_K", "six"),
+    ],
+)
+def test_a_variable_that_cannot_be_is_refused_by_name(variable: str, text: str) -> None:
+    with pytest.raises(InvalidArgument, match=rf"^{variable} "):
+        MemorySettings.from_environment({variable: text})
+
+
+def test_a_variable_of_the_wrong_type_names_the_setting() -> None:
+    with pytest.raises(InvalidArgument, match=r"model\.timeout_seconds"):
+        MemorySettings.from_environment({"OPENAI_TIMEOUT_SECONDS": '"soon"'})
+
+
+def test_settings_cannot_be_changed() -> None:
+    settings: Any = MemorySettings()
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.budgets.max_seconds = 3
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.budgets = None
+    assert hash(settings) == hash(MemorySettings())
+
+
+def test_the_schema_can_be_printed_and_describes_every_setting() -> None:
+    schema = json.loads(json.dumps(MemorySettings.model_json_schema()))
+    assert schema["properties"].keys() == {"model", "budgets", "extraction", "policy", "execution", "upkeep", "search"}
+    for group in schema["$defs"].values():
+        for name, one in group["properties"].items():
+            assert one["description"], name
+            assert "default" in one, name

@@ -1,0 +1,133 @@
+"""Subjects: the encoding of their streams is injective, and no principal reaches another's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory_log import InvalidArgument, MemoryStopped, open_sync_store
+from agent_memory_log.memory import Principal, SubjectId, SyncMemory, SyncMemoryClient, stream_of, subject_of
+
+_PARTS = st.text(st.sampled_from("a%2F5/@.$\0é "), min_size=1, max_size=6) | st.text(
+    st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40
+)
+_SUBJECTS = st.builds(SubjectId, _PARTS, _PARTS, _PARTS)
+
+
+@given(one=_SUBJECTS, other=_SUBJECTS)
+def test_a_stream_stands_for_one_subject(one: SubjectId, other: SubjectId) -> None:
+    assert subject_of(stream_of(one)) == one
+    assert (stream_of(one) == stream_of(other)) == (one == other)
+    assert stream_of(one).startswith("@memory/")
+
+
+@given(st.text(max_size=30).map("@memory/".__add__) | st.text(max_size=30))
+def test_other_agents_stand_for_no_subject(agent: str) -> None:
+    found = subject_of(agent)
+    assert found is None or stream_of(found) == agent
+
+
+@pytest.mark.parametrize(
+    ("tenant", "scopes", "message"),
+    [
+        ("", {"user": "1"}, "tenant must be non-empty text"),
+        ("t", {}, "names one at least"),
+        ("t", None, "must be a map"),
+        ("t", {"": "1"}, "scope must be non-empty"),
+        ("t", {"user": ""}, "id must be non-empty"),
+        ("t", {"user": None}, "id must be non-empty text, found null"),
+        ("t", {"user": "\ud800"}, "lone surrogate"),
+        ("t", {"user": "x" * 600}, "characters together"),
+        ("t", {"user": "/" * 200}, "counted as three"),
+        (7, {"user": "1"}, "tenant must be non-empty text, found int 7"),
+    ],
+)
+def test_who_is_nobody(tenant: Any, scopes: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        Principal(tenant, scopes)
+
+
+def test_a_principal_is_not_changed_by_what_it_was_made_of() -> None:
+    scopes = {"user": "1"}
+    principal = Principal("t", scopes)
+    scopes["workspace"] = "ops"
+    assert dict(principal.scopes) == {"user": "1"}
+
+
+def _everything(me: SyncMemory, record: str) -> None:
+    """Each call that names a record, and each that names none, by somebody else."""
+    assert me.get(id=record) is None
+    assert me.get(key="language") is None
+    assert me.list() == ()
+    assert me.search("language english") == ()
+    assert me.history("language") == ()
+    assert me.explain(record) is None
+    assert me.forget(id=record).records == 0
+    assert me.forget(key="language").records == 0
+    assert me.forget_all().records == 0
+    assert me.stats().active == {}
+    me.cleanup(older_than_days=0, below_stars=6)
+    me.rebuild()
+    with pytest.raises(InvalidArgument, match="no active record"):
+        me.update(record, value="mine now")
+    me.remember(key="language", value="theirs")
+
+
+@given(mine=_SUBJECTS, theirs=_SUBJECTS)
+def test_no_principal_reads_or_changes_what_is_another_s(mine: SubjectId, theirs: SubjectId) -> None:
+    if mine == theirs:
+        return
+    with open_sync_store("memory:") as store:
+        client = SyncMemoryClient(store)
+        me = client.of(Principal(mine.tenant, {mine.scope: mine.id}))
+        other = client.of(Principal(theirs.tenant, {theirs.scope: theirs.id}))
+        record = me.remember(key="language", value="english").record
+        assert record is not None
+        before = store.load_run(stream_of(mine), "records")
+        _everything(other, record.id)
+        assert store.load_run(stream_of(mine), "records") == before
+        assert me.list() == (record,)
+
+
+_READS: list[Callable[[SyncMemory], object]] = [
+    lambda me: me.list(scopes=["workspace"]),
+    lambda me: me.search("x", scopes=["workspace", "zzz"]),
+    lambda me: me.get(key="k", scope="workspace"),
+    lambda me: me.history("k", scope="workspace"),
+    lambda me: me.forget(key="k", scope="workspace"),
+    lambda me: me.forget_all(scopes=["workspace"]),
+    lambda me: me.export_jsonl(scopes=["workspace"]),
+]
+
+
+@pytest.mark.parametrize("call", _READS)
+def test_a_scope_that_is_not_the_principals(call: Callable[[SyncMemory], object]) -> None:
+    with open_sync_store("memory:") as store:
+        me = SyncMemoryClient(store).of(Principal("t", {"user": "1"}))
+        with pytest.raises(MemoryStopped) as caught:
+            call(me)
+        assert caught.value.reason == "scope_denied:workspace"
+
+
+def test_writing_to_a_scope_that_is_not_the_principals_is_blocked() -> None:
+    with open_sync_store("memory:") as store:
+        me = SyncMemoryClient(store).of(Principal("t", {"user": "1"}))
+        done = me.remember(key="k", value="secret value", scope="workspace")
+        assert (done.action, done.reason) == ("blocked", "scope_denied_execution")
+        assert [run.agent for run in store.list_runs(include_reserved=True).runs] == ["@memory/t/user/1"]
+        (event,) = store.load_run("@memory/t/user/1", "records").log
+        assert "secret value" not in repr(event)
+
+
+def test_no_scopes_are_none_and_not_all() -> None:
+    with open_sync_store("memory:") as store:
+        me = SyncMemoryClient(store).of(Principal("t", {"user": "1"}))
+        me.remember(key="k", value="v")
+        assert me.list(scopes=()) == ()
+        assert me.search("k v", scopes=()) == ()
+        assert me.forget_all(scopes=()).records == 0
+        assert len(me.list()) == 1

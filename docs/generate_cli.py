@@ -33,7 +33,7 @@ _INTRODUCTION = """\
 - **JSON**: `--json` gives one document, and for `show` and `tail` a line for each event. Keys stay; new ones may come.
 - **Status**: 0; 1 for an error or a failed check; 2 for a wrong use; 130 after Ctrl-C; 141 when the reader of the
   output has gone. An error is one line on standard error; `--debug` or `AMLOG_DEBUG=1` shows where it comes from.
-- **Nothing is lost by default**: `delete`, `redact` and `expire` ask, and off a terminal need `--yes`.
+- **Nothing is lost by default**: `delete`, `redact`, `expire` and `memory forget` ask, and off a terminal need `--yes`.
 """
 
 

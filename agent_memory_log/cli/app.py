@@ -25,6 +25,7 @@ from agent_memory_log.cli.expire import expire
 from agent_memory_log.cli.export import export
 from agent_memory_log.cli.fork import fork
 from agent_memory_log.cli.importing import import_app
+from agent_memory_log.cli.memory.app import memory_app
 from agent_memory_log.cli.options import StoreUrl, reflowed
 from agent_memory_log.cli.output import Output
 from agent_memory_log.cli.redact import redact
@@ -47,6 +48,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., None] | typer.Typer]] = {
     "diff": ("Looking", diff),
     "stats": ("Looking", stats),
     "verify": ("Looking", verify),
+    "memory": ("Remembering", memory_app),
     "fork": ("Changing", fork),
     "delete": ("Changing", delete),
     "redact": ("Changing", redact),

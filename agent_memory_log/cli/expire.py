@@ -7,11 +7,10 @@ from typing import Annotated
 
 import typer
 
-from agent_memory_log.cli.errors import CommandFailed, UsageProblem
-from agent_memory_log.cli.options import AsJson, StoreUrl, Yes, confirmed, open_existing, run_async, store_url
+from agent_memory_log.cli.errors import CommandFailed
+from agent_memory_log.cli.options import AsJson, StoreUrl, Yes, confirmed, instant, open_existing, run_async, store_url
 from agent_memory_log.cli.output import GOOD, Output
-from agent_memory_log.cli.text import counted, one_line
-from agent_memory_log.events import parse_timestamp
+from agent_memory_log.cli.text import counted
 from agent_memory_log.store import ExpireResult, Expires
 
 
@@ -65,7 +64,4 @@ def _what(result: ExpireResult) -> str:
 def _instant(text: str | None) -> datetime:
     if text is None:
         return datetime.now(UTC)  # one instant for counting and deleting: what is confirmed is what goes
-    try:
-        return parse_timestamp(text)
-    except (ValueError, OverflowError) as error:
-        raise UsageProblem(f"--before {one_line(text)!r}: {error}") from error
+    return instant("--before", text)

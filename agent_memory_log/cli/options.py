@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import sys
 from collections.abc import Callable, Coroutine
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -14,6 +15,7 @@ import typer
 from agent_memory_log.backend import StoreUrl as BackendUrl
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.text import one_line
+from agent_memory_log.events import parse_timestamp
 from agent_memory_log.opening import OpeningStore, open_store
 
 _Result = TypeVar("_Result")
@@ -86,6 +88,14 @@ def confirmed(question: str, *, yes: bool) -> None:
         raise UsageProblem(f"{question} Give --yes to say so, as there is no terminal to ask on")
     if not typer.confirm(one_line(question), err=True):
         raise typer.Abort
+
+
+def instant(option: str, text: str) -> datetime:
+    """The time that an option was given, in UTC. Raises ``UsageProblem`` naming the option."""
+    try:
+        return parse_timestamp(text)
+    except (ValueError, OverflowError) as error:
+        raise UsageProblem(f"{option} {one_line(text)!r}: {error}") from error
 
 
 def reflowed(command: Callable[..., None]) -> str:

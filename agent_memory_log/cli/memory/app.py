@@ -1,0 +1,53 @@
+"""The group of commands ``amlog memory``, in the order in which help lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import typer
+
+from agent_memory_log.cli.memory.cleanup import cleanup
+from agent_memory_log.cli.memory.context import context
+from agent_memory_log.cli.memory.demo import demo
+from agent_memory_log.cli.memory.derive import derive
+from agent_memory_log.cli.memory.explain import explain
+from agent_memory_log.cli.memory.exporting import export
+from agent_memory_log.cli.memory.forget import forget
+from agent_memory_log.cli.memory.history import history
+from agent_memory_log.cli.memory.importing import import_records
+from agent_memory_log.cli.memory.link import link
+from agent_memory_log.cli.memory.listing import list_records
+from agent_memory_log.cli.memory.rebuild import rebuild
+from agent_memory_log.cli.memory.search import search
+from agent_memory_log.cli.memory.show import show
+from agent_memory_log.cli.memory.stats import stats
+from agent_memory_log.cli.memory.subjects import subjects
+from agent_memory_log.cli.options import reflowed
+
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo,
+    "derive": derive,
+    "link": link,
+    "list": list_records,
+    "show": show,
+    "search": search,
+    "context": context,
+    "explain": explain,
+    "history": history,
+    "stats": stats,
+    "subjects": subjects,
+    "forget": forget,
+    "cleanup": cleanup,
+    "rebuild": rebuild,
+    "export": export,
+    "import": import_records,
+}
+
+_HELP = (
+    "What is remembered of users: learn it from runs, look at it, correct and erase it.\n\n"
+    "Whose memory is meant is said by --tenant and --user, or any --scope NAME=ID."
+)
+
+memory_app = typer.Typer(no_args_is_help=True, help=_HELP)
+for _name, _command in _COMMANDS.items():
+    memory_app.command(_name, help=reflowed(_command))(_command)

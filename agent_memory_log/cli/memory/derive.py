@@ -1,0 +1,132 @@
+"""``amlog memory derive``: learning from runs."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from agent_memory_log.cli.errors import CommandFailed, UsageProblem
+from agent_memory_log.cli.memory.options import Scopes, Tenant, User, principal_of
+from agent_memory_log.cli.memory.views import outcome_map, outcomes_text, write_outcomes
+from agent_memory_log.cli.names import existing_run, run_name
+from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async
+from agent_memory_log.cli.output import BAD, DIM, GOOD, Output, Segment, note
+from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.memory import DeriveReport, Extractor, MemoryClient, Principal
+
+
+def derive(
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="RUN",
+            help="AGENT/RUN or RUN, as amlog runs names them; may be left out with --again.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    tenant: Tenant,
+    user: User = None,
+    scopes: Scopes = None,
+    store: StoreUrl = None,
+    model: Annotated[
+        bool, typer.Option("--model", help="Ask the model that OPENAI_MODEL names; needs OPENAI_API_KEY.")
+    ] = False,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="From the runs' first events, of all runs learnt from so far or those named."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Learn from what is new in runs.
+
+    Without a model: what the user said outright, and what errors and results show. Doing it again writes nothing twice,
+    and what was forgotten is not learnt again. The status is 1 where a run could not be learnt from; nothing of it is
+    lost, and all is read again next time.
+
+    With --json: a list, each with agent, run, status (ok, stopped or skipped), stop_reason, after and position (the
+    seqs it was read between), error, model_calls, usage and outcomes, each with action, scope, kind, key, reason,
+    superseded, evidence and record.
+    """
+    if not runs and not again:
+        raise UsageProblem("give a RUN or several, or --again for all that were learnt from so far")
+    with _extractor(with_model=model) as extractor:
+        reports = run_async(_derive(store, principal_of(tenant, user, scopes), runs, extractor, again=again))
+    output = Output()
+    if as_json:
+        output.json([report_map(report) for report in reports])
+    elif not reports:
+        note("nothing was learnt from any run so far")
+    else:
+        for report in reports:
+            _write(output, report)
+    output.flush()
+    if any(report.status == "stopped" for report in reports):
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _extractor(*, with_model: bool) -> Generator[Extractor]:
+    if not with_model:
+        from agent_memory_log.memory.extraction import RuleExtractor  # noqa: PLC0415  # many patterns to compile
+
+        yield RuleExtractor()
+        return
+    try:
+        from agent_memory_log.memory.extraction.model import ModelExtractor  # noqa: PLC0415  # needs the extra memory
+        from agent_memory_log.memory.model.openai_chat import OpenAIModel  # noqa: PLC0415  # as above
+        from agent_memory_log.memory.settings import MemorySettings  # noqa: PLC0415  # as above
+    except ModuleNotFoundError as error:
+        if error.name not in ("openai", "pydantic"):
+            raise
+        raise CommandFailed("--model needs the openai client: pip install 'agent-memory-log[memory]'") from error
+    settings = MemorySettings.from_environment()
+    with OpenAIModel(settings.model) as model:
+        yield ModelExtractor(model, settings)
+
+
+async def _derive(
+    url: str | None, principal: Principal, names: Sequence[str] | None, extractor: Extractor, *, again: bool
+) -> list[DeriveReport]:
+    async with open_existing(url) as store:
+        memory = MemoryClient(store, extractor=extractor).of(principal)
+        infos = [await existing_run(store, name) for name in names or ()]
+        found = [(info.agent, info.run) for info in infos]
+        if again:
+            return list(await memory.rederive(runs=found or None))
+        return [await memory.derive(agent, run) for agent, run in found]
+
+
+def report_map(report: DeriveReport) -> dict[str, JsonValue]:
+    """What came of a run, as JSON."""
+    return {
+        "agent": report.agent,
+        "run": report.run,
+        "status": report.status,
+        "stop_reason": report.stop_reason,
+        "after": report.after,
+        "position": report.position,
+        "error": report.error,
+        "model_calls": report.model_calls,
+        "usage": dict(report.usage),
+        "outcomes": [outcome_map(one) for one in report.outcomes],
+    }
+
+
+def _write(output: Output, report: DeriveReport) -> None:
+    name = run_name(report.agent, report.run)
+    if report.status == "stopped":
+        sign: Segment = (f"{output.cross} ", BAD)
+        what = f"stopped: {report.stop_reason}" + (f"   {report.error}" if report.error else "")
+    elif report.status == "skipped":
+        sign, what = ("- ", DIM), f"skipped: {report.stop_reason}"
+    elif report.position == report.after:
+        sign, what = (f"{output.tick} ", GOOD), "nothing new to read yet"
+    else:
+        sign, what = (f"{output.tick} ", GOOD), outcomes_text(report.outcomes)
+    read = f"   #{report.after + 1} to #{report.position}" if report.position > report.after else ""
+    output.line(sign, f"{name}: {what}", (read, DIM))
+    write_outcomes(output, report.outcomes)

@@ -1,0 +1,95 @@
+"""``amlog memory forget``: a memory, or all of it, gone."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from agent_memory_log.cli.errors import CommandFailed, UsageProblem
+from agent_memory_log.cli.memory.options import (
+    RECORD_HELP,
+    Kind,
+    Scopes,
+    Tenant,
+    User,
+    open_memory,
+    principal_of,
+    whose,
+)
+from agent_memory_log.cli.memory.views import memories, name_of
+from agent_memory_log.cli.options import AsJson, StoreUrl, Yes, confirmed, run_async
+from agent_memory_log.cli.output import GOOD, Output
+from agent_memory_log.cli.text import counted
+from agent_memory_log.memory import ForgetReport, Memory, Principal
+
+
+def forget(
+    record: Annotated[
+        str | None,
+        typer.Argument(metavar="RECORD", help=f"{RECORD_HELP}; leave out with --all.", show_default=False),
+    ] = None,
+    *,
+    tenant: Tenant,
+    user: User = None,
+    scopes: Scopes = None,
+    store: StoreUrl = None,
+    kind: Kind = None,
+    everything: Annotated[bool, typer.Option("--all", help="Everything, of every scope that is given.")] = False,
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="Redact the events it came from as well, in their own runs.")
+    ] = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Forget a memory, for good.
+
+    A key means every value it has ever had; an id that memory, and what says the same. Asks first; off a terminal --yes
+    must be given. What it came from is not learnt from again, and a later statement makes a new memory; with --all
+    nothing that was said so far is learnt again. Nothing of it can be read from then on; amlog compact erases it from
+    an SQLite file. With --json: records, events (redacted in the memory's own stream) and evidence (redacted in runs).
+    """
+    if (record is None) != everything or (everything and kind is not None):
+        raise UsageProblem("give either a RECORD, with its --kind where several have the key, or --all")
+    principal = principal_of(tenant, user, scopes)
+    report = run_async(_forget(store, principal, record, kind, evidence=evidence, yes=yes))
+    output = Output()
+    if as_json:
+        output.json(msgspec.to_builtins(report))
+        return
+    gone = memories(report.records) if report.records else "what was noted of it"
+    also = f", and redacted {counted(report.evidence, 'event')} of runs" if report.evidence else ""
+    output.line((f"{output.tick} ", GOOD), f"forgot {gone}{also}")
+
+
+async def _forget(
+    url: str | None, principal: Principal, name: str | None, kind: str | None, *, evidence: bool, yes: bool
+) -> ForgetReport:
+    async with open_memory(url, principal) as memory:
+        and_events = " and the events it came from" if evidence else ""
+        if name is None:
+            count = len(await memory.list())
+            confirmed(f"Forget all {memories(count)} of {whose(principal)}{and_events} for good?", yes=yes)
+            return await memory.forget_all(evidence=evidence)
+        id_, what = await _named(memory, name, kind)
+        confirmed(f"Forget {what} of {whose(principal)}{and_events} for good?", yes=yes)
+        if id_ is not None:
+            return await memory.forget(id=id_, evidence=evidence)
+        report = await memory.forget(key=name, kind=kind, evidence=evidence)
+        if not (report.records or report.events):
+            raise CommandFailed(f"nothing is known of {name!r} of {whose(principal)}: see amlog memory list")
+        return report
+
+
+async def _named(memory: Memory, name: str, kind: str | None) -> tuple[str | None, str]:
+    """The id that is meant (None: ``name`` is a key), and what it is in words.
+
+    What has no value may yet be a key that was blocked, and only forgetting it can tell.
+    """
+    values = len(await memory.history(name, kind=kind))
+    explanation = None if values else await memory.explain(name)
+    if explanation is None or kind not in (None, explanation.record.kind):
+        return None, f"{name!r}" + (f", {counted(values, 'value')}," if values else "")
+    record = explanation.record
+    return record.id, f"the {record.kind} {name_of(record)!r}"

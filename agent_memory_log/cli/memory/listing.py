@@ -1,0 +1,77 @@
+"""``amlog memory list``: what is remembered, or was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, get_args
+
+import typer
+
+from agent_memory_log.cli.errors import UsageProblem
+from agent_memory_log.cli.memory.options import Kinds, Scopes, Tenant, User, open_memory, principal_of, whose
+from agent_memory_log.cli.memory.views import record_map, write_records
+from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
+from agent_memory_log.cli.output import Output, note
+from agent_memory_log.cli.text import one_line
+from agent_memory_log.events import parse_timestamp
+from agent_memory_log.memory import Principal, Record
+from agent_memory_log.memory.records import Status
+
+_STATUSES: dict[str, Status] = {name: name for name in get_args(Status)}
+
+
+def list_records(
+    *,
+    tenant: Tenant,
+    user: User = None,
+    scopes: Scopes = None,
+    store: StoreUrl = None,
+    kinds: Kinds = None,
+    status: Annotated[
+        str, typer.Option("--status", metavar="STATUS", help="active (the default), superseded, archived or expired.")
+    ] = "active",
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--as-of",
+            metavar="TIME",
+            help="What was active then, such as 2026-11-21T09:30:00Z, less what was forgotten since.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what is remembered.
+
+    With how sure it is, its importance in stars, the days it has left, and the event it comes from. With --json: a
+    list, each with id, kind, scope, key, value, text, confidence, importance, stars, source, evidence (each with name,
+    agent, run, seq and item), entities, tags, links, supersedes, valid_from, valid_until, ttl_left_days, created,
+    updated, status and data.
+    """
+    principal = principal_of(tenant, user, scopes)
+    if status not in _STATUSES:
+        raise UsageProblem(f"--status {one_line(status)!r} is none of {', '.join(_STATUSES)}")
+    if as_of is not None and status != "active":
+        raise UsageProblem("--as-of lists what was active then: leave --status out")
+    records = run_async(_list(store, principal, kinds, _STATUSES[status], as_of))
+    output = Output()
+    if as_json:
+        output.json([record_map(record) for record in records])
+    elif records:
+        write_records(output, records)
+    else:
+        note(f"nothing {'remembered' if status == 'active' else status} of {whose(principal)}")
+
+
+async def _list(
+    url: str | None, principal: Principal, kinds: Sequence[str] | None, status: Status, as_of: str | None
+) -> tuple[Record, ...]:
+    if as_of is None:
+        async with open_memory(url, principal) as memory:
+            return await memory.list(kinds=kinds, status=status)
+    try:
+        time = parse_timestamp(as_of)
+    except (ValueError, OverflowError) as error:
+        raise UsageProblem(f"--as-of {one_line(as_of)!r}: {error}") from error
+    async with open_memory(url, principal) as memory:
+        return await memory.as_of(time, kinds=kinds)

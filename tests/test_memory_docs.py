@@ -1,0 +1,44 @@
+"""What docs/memory.md shows runs: its programs, and its amlog commands on the store they leave behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.amlog import environment
+from tests.processes import PATIENCE, ROOT
+
+PAGE = (ROOT / "docs" / "memory.md").read_text()
+BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def _run(command: list[str], folder: Path, **changes: str) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env=environment(**changes), check=False, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stderr) == (0, ""), command
+    return done.stdout
+
+
+def test_programs_and_commands_run(tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    programs = commands = 0
+    for language, block in BLOCKS:
+        if language == "python":
+            _run([sys.executable, "-c", block], tmp_path, PYTHONWARNINGS="error")
+            programs += 1
+        for line in block.splitlines() if language == "console" else ():
+            if line.startswith("$ amlog "):
+                command = line.removeprefix("$ ").split()
+                assert _run(command, tmp_path, PATH=path, AMLOG_STORE="sqlite:///runs.db"), line
+                commands += 1
+    assert programs == 4
+    assert commands == 8
+
+
+def test_links_lead_somewhere() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
+        assert (ROOT / "docs" / target).exists(), target

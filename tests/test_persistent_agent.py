@@ -1,0 +1,612 @@
+"""The example agent, as a process on a terminal of its own, against a model that is a server on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from agent_memory_log import CompactsSync, JsonValue, ToolCall, ToolResult, UnknownPayload, UserMessage, open_sync_store
+from agent_memory_log.memory import Principal, Record, SyncMemoryClient
+from agent_memory_log.transcript import validate
+from examples.persistent_agent import COMMAND_SECONDS, ToolFailed, run_command, run_tool
+from tests.amlog import without_codes
+from tests.model_server import ModelServer, Reply, Request, says_json
+from tests.processes import PATIENCE, ROOT
+from tests.waiting import until_blocking
+
+AGENT = "persistent-agent"
+PROGRAM = ROOT / "examples" / "persistent_agent.py"
+
+_ON_TERMINAL = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+"""Makes standard input the terminal that a program is controlled by, so that Ctrl-C typed there is a signal."""
+
+CONTROL_C = "\x03"
+CONTROL_D = "\x04"
+
+
+class Agent:
+    """The agent on a terminal, in a ``with`` block; ``seen`` is all that it has written so far."""
+
+    def __init__(self, folder: Path, url: str, **environment: str) -> None:
+        self.seen = ""
+        self._read = 0
+        self._controller, terminal = pty.openpty()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _ON_TERMINAL, str(PROGRAM), "--user", "kim", "--store", "sqlite:///agent.db"],
+            stdin=terminal,
+            stdout=terminal,
+            stderr=terminal,
+            cwd=folder,
+            env=os.environ
+            | {
+                "OPENAI_API_KEY": "sk-test",
+                "OPENAI_BASE_URL": url,
+                "AMLOG_MEMORY_MODEL_BACKOFF_SECONDS": "0.01",
+                "PYTHONWARNINGS": "error",
+                "TERM": "xterm",
+            }
+            | environment,
+        )
+        os.close(terminal)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self._process.kill()
+        self._process.wait(PATIENCE)
+        os.close(self._controller)
+
+    def expect(self, text: str) -> str:
+        """Wait for a text; what was written up to it since the last one."""
+        deadline = time.monotonic() + PATIENCE
+        while (found := self.seen.find(text, self._read)) < 0:
+            assert select.select([self._controller], [], [], max(0, deadline - time.monotonic()))[0], self.seen
+            assert self._take(), f"{text!r} never came: {self.seen}"
+        before, self._read = self.seen[self._read : found], found + len(text)
+        return before
+
+    def type(self, text: str) -> None:
+        """Type, once the agent waits for it."""
+        self.expect("you> ")
+        self.press(text + "\r")
+
+    def press(self, keys: str) -> None:
+        """Press keys now."""
+        os.write(self._controller, keys.encode())
+
+    def kill(self) -> None:
+        """Kill it."""
+        self._process.kill()
+        self._process.wait(PATIENCE)
+
+    def end(self) -> int:
+        """Wait until it has ended; its status."""
+        while self._take():
+            pass
+        return self._process.wait(PATIENCE)
+
+    def _take(self) -> bool:
+        with contextlib.suppress(OSError):  # this is how Linux reports that nobody holds the other side any more
+            block = os.read(self._controller, 65536)
+            self.seen += without_codes(block.decode(errors="replace"))
+            return bool(block)
+        return False
+
+
+Messages = list[dict[str, Any]]
+Chat = Callable[[Messages], dict[str, JsonValue]]
+
+
+class Model:
+    """What the server answers: ``chat`` makes the assistant's message; extraction finds what ``learn`` says is there.
+
+    ``learn`` is a text of the user and what it makes: a preference's key and value. Every conversation that has one of
+    them is an episode too.
+    """
+
+    def __init__(self, chat: Chat) -> None:
+        self.chat = chat
+        self.learn = {"metric": ("units", "metric"), "Kyoto": ("city", "Kyoto")}
+        self.asked: list[Messages] = []
+        self.read: list[str] = []
+
+    def __call__(self, request: Request) -> Reply:
+        messages = request.body["messages"]
+        if "tools" in request.body:
+            self.asked.append(messages)
+            return _completion(self.chat(messages))
+        conversation = messages[-1]["content"]
+        self.read.append(conversation)
+        lines = [json.loads(line) for line in conversation.splitlines()]
+        cited = [
+            (line["n"], learnt)
+            for line in lines
+            for word, learnt in self.learn.items()
+            if line["role"] == "user" and word in line["text"]
+        ]
+        if any('"episodes"' in message["content"] for message in messages[:-1]):
+            episode = {"category": "task_result", "text": "The files were counted.", "stars": 4}
+            return says_json({"episodes": [{**episode, "messages": [cited[0][0]]}] if cited else []})
+        preferences = [{"key": key, "value": value, "messages": [seq]} for seq, (key, value) in cited]
+        return says_json({"facts": [], "preferences": preferences})
+
+
+def _completion(message: dict[str, JsonValue]) -> Reply:
+    answer = {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "served",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": "tool_calls" if "tool_calls" in message else "stop",
+                "message": {"role": "assistant", "content": None, **message},
+            }
+        ],
+    }
+    return Reply(body=json.dumps(answer).encode())
+
+
+def calls(name: str, number: int = 1, **arguments: str) -> dict[str, JsonValue]:
+    """An assistant's message that asks for a tool."""
+    function: dict[str, JsonValue] = {"name": name, "arguments": json.dumps(arguments)}
+    return {"tool_calls": [{"id": f"call-{number}", "type": "function", "function": function}]}
+
+
+def counts_files(messages: Messages) -> dict[str, JsonValue]:
+    """Runs a command where the user asks for a count, and says what it said."""
+    last = messages[-1]
+    if last["role"] == "user" and "count" in last["content"]:
+        return calls("run_command", len(messages), command="echo seventeen")
+    return {"content": f"The command said: {last['content']}" if last["role"] == "tool" else "Very well."}
+
+
+@pytest.fixture
+def model() -> Model:
+    return Model(counts_files)
+
+
+@pytest.fixture
+def server(model: Model) -> Iterator[ModelServer]:
+    with ModelServer(model) as server:
+        yield server
+
+
+@pytest.fixture
+def start(server: ModelServer, tmp_path: Path) -> Callable[[], Agent]:
+    return lambda: Agent(tmp_path, server.url)
+
+
+def _remembered(folder: Path) -> Sequence[Record]:
+    with open_sync_store(f"sqlite:///{folder / 'agent.db'}") as store:
+        return SyncMemoryClient(store).of(Principal("local", {"user": "kim"})).list()
+
+
+def _runs(folder: Path) -> list[str]:
+    with open_sync_store(f"sqlite:///{folder / 'agent.db'}") as store:
+        return [info.run for info in store.list_runs(AGENT).runs]
+
+
+def _talk(agent: Agent) -> None:
+    """A conversation of more than four messages, in which the user states a preference."""
+    agent.type("I always want metric units. Please count the files.")
+    assert "* run_command" in agent.expect("agent> The command said: ")
+    agent.type("Thank you.")
+    agent.expect("agent> Very well.")
+
+
+LEARNT = [("units", "metric"), ("", "")]
+
+
+def _has_ended(process: int) -> bool:
+    """Whether a process is gone, or dead and not collected by its new parent yet."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def _values(folder: Path) -> list[tuple[str, str]]:
+    return [(one.key, one.value) for one in _remembered(folder)]
+
+
+class TestRemembering:
+    def test_it_knows_the_user_in_the_next_session(
+        self, start: Callable[[], Agent], model: Model, tmp_path: Path
+    ) -> None:
+        with start() as agent:
+            agent.expect("Hello. I know nothing of you yet.")
+            _talk(agent)
+            agent.type("/exit")
+            agent.expect("(I will remember 1 preference and 1 episode.)")
+            assert agent.end() == 0
+        assert [message["role"] for message in model.asked[0]] == ["system", "user"]
+        with start() as agent:
+            agent.expect("Hello again. I remember 1 preference and 1 episode (/memory).")
+            agent.type("/memory")
+            shown = agent.expect("The files were counted.")
+            assert "units: metric" in shown
+            assert "****" in shown
+            agent.type("How far is it? And what of the files?")
+            agent.expect("agent> Very well.")
+            agent.type("/exit")
+            assert agent.end() == 0
+        instructions, memory, said = model.asked[-1]
+        assert (instructions["role"], memory["role"], said["role"]) == ("system", "system", "user")
+        assert "metric" not in instructions["content"]
+        assert '- preference "units": "metric"' in memory["content"]
+        assert "The files were counted." in memory["content"]
+        assert "silently" in memory["content"]
+        assert "present words win" in memory["content"]
+        # What was recalled is logged as that, and is not learnt from once more.
+        with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
+            newest = store.load_run(AGENT, _runs(tmp_path)[0])
+            assert [event.type for event in newest.log][:2] == ["injected_context", "user_message"]
+            assert newest.meta == {"user": "kim"}
+        assert all("metric" not in text or "always want metric" in text for text in model.read)
+        assert _values(tmp_path) == LEARNT
+
+    def test_it_knows_what_was_said_many_sessions_ago(
+        self, start: Callable[[], Agent], model: Model, tmp_path: Path
+    ) -> None:
+        refund = "The refund went to my sister's account in Oslo."
+
+        def chat(_: Messages) -> dict[str, JsonValue]:
+            return {"content": "Very well."}
+
+        model.chat = chat
+        sessions = (
+            [refund],  # too short to learn from
+            ["The train to Bergen was late again.", "And the bicycle shop was closed."],
+            ["Which files are the largest?"],
+            ["My brother's dog is called Pixel.", "He found a new flat."],
+            ["I painted the kitchen green."],
+        )
+        for turns in sessions:
+            with start() as agent:
+                for turn in turns:
+                    agent.type(turn)
+                    agent.expect("agent> Very well.")
+                agent.type("/exit")
+                agent.expect("(Nothing new to remember.)")
+                assert agent.end() == 0
+        assert _remembered(tmp_path) == ()
+        first = _runs(tmp_path)[-1]
+        with start() as agent:
+            agent.type("Who got the money that was refunded?")
+            agent.expect("agent> Very well.")
+            agent.type("Into which town was it refunded?")
+            agent.expect("agent> Very well.")
+            agent.type("/exit")
+            assert agent.end() == 0
+        for asked in model.asked[-2:]:
+            memory = asked[1]
+            assert memory["role"] == "system"
+            assert f'"user" said "{refund}"' in memory["content"]
+            assert memory["content"].count("</memory>") == 1
+            assert "Pixel" not in memory["content"]
+        with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
+            # What was recalled is logged with where it comes from, and is not found once more.
+            told = store.load_run(AGENT, _runs(tmp_path)[0], types=["injected_context"]).log[0].data
+            assert isinstance(told, UnknownPayload)
+            assert told.data["records"] == []
+            messages = told.data["messages"]
+            assert isinstance(messages, list)
+            assert {"agent": AGENT, "run": first, "seq": 1} in messages
+            me = SyncMemoryClient(store).of(Principal("local", {"user": "kim"}))
+            hits = me.search("the refund to my sister's account in Oslo, as background in quotes", top_k=100)
+            assert [hit.text for hit in hits if "sister" in hit.text] == [refund]
+            assert not any("<memory>" in hit.text for hit in hits)
+
+    def test_without_what_searches_messages_it_knows_what_was_derived(
+        self, server: ModelServer, model: Model, tmp_path: Path
+    ) -> None:
+        (tmp_path / "without").mkdir()
+        (tmp_path / "without" / "Stemmer.py").write_text("raise ModuleNotFoundError(name=__name__)\n")
+        without = {"PYTHONPATH": str(tmp_path / "without")}
+        with Agent(tmp_path, server.url, **without) as agent:
+            _talk(agent)
+            agent.type("/exit")
+            agent.expect("(I will remember 1 preference and 1 episode.)")
+            assert agent.end() == 0
+        with Agent(tmp_path, server.url, **without) as agent:
+            agent.type("What of the metric files?")
+            agent.expect("agent> Very well.")
+        memory = model.asked[-1][1]["content"]
+        assert '- preference "units": "metric"' in memory
+        assert "The files were counted." in memory
+        assert "What was said" not in memory
+
+    def test_what_a_killed_session_said_is_found_later(
+        self, start: Callable[[], Agent], model: Model, tmp_path: Path
+    ) -> None:
+        with start() as agent:
+            agent.type("The spare key is under the blue pot.")
+            agent.expect("agent> Very well.")
+            agent.kill()
+        with start() as agent:
+            agent.type("Where are the spare keys?")
+            agent.expect("agent> Very well.")
+        assert "under the blue pot" in model.asked[-1][1]["content"]
+        assert _remembered(tmp_path) == ()
+
+    @pytest.mark.parametrize(("keys", "status"), [(CONTROL_C, 130), (CONTROL_D, 0)])
+    def test_it_learns_however_the_user_leaves(
+        self, start: Callable[[], Agent], tmp_path: Path, keys: str, status: int
+    ) -> None:
+        with start() as agent:
+            _talk(agent)
+            agent.expect("you> ")
+            agent.press(keys)
+            agent.expect("(I will remember 1 preference and 1 episode.)")
+            assert agent.end() == status
+        assert _values(tmp_path) == LEARNT
+
+    def test_ctrl_c_ends_a_command_and_is_recorded(
+        self, start: Callable[[], Agent], model: Model, tmp_path: Path
+    ) -> None:
+        def chat(messages: Messages) -> dict[str, JsonValue]:
+            if messages[-1]["content"] == "wait":
+                return calls("run_command", command="echo $$ > pid; sleep 1000")
+            return counts_files(messages)
+
+        model.chat = chat
+        with start() as agent:
+            _talk(agent)
+            agent.type("wait")
+            agent.expect("* run_command")
+            until_blocking(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
+            agent.press(CONTROL_C)
+            agent.expect("(I will remember 1 preference and 1 episode.)")
+            assert agent.end() == 130
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((tmp_path / "pid").read_text()), 0)
+        with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
+            last = store.load_run(AGENT, _runs(tmp_path)[0]).log[-1].data
+        assert isinstance(last, ToolResult)
+        assert last.error_message.startswith("interrupted")
+
+    def test_what_a_killed_session_left_is_learnt_at_the_next_start(
+        self, start: Callable[[], Agent], tmp_path: Path
+    ) -> None:
+        with start() as agent:
+            _talk(agent)
+            agent.expect("you> ")
+            agent.kill()
+        assert _values(tmp_path) == []
+        with start() as agent:
+            agent.expect("Hello again. I remember 1 preference and 1 episode")
+        assert _values(tmp_path) == LEARNT
+
+    def test_a_model_that_fails_loses_nothing(self, start: Callable[[], Agent], model: Model, tmp_path: Path) -> None:
+        def answer(request: Request) -> Reply:
+            return model(request) if "tools" in request.body else Reply(status=500)
+
+        with ModelServer(answer) as broken, Agent(tmp_path, broken.url) as agent:
+            _talk(agent)
+            agent.type("/exit")
+            agent.expect("(I could not learn from this now: llm_unavailable; I will try again the next time.)")
+            assert agent.end() == 0
+        assert _values(tmp_path) == []
+        with start() as agent:
+            agent.expect("Hello again. I remember 1 preference and 1 episode")
+
+    def test_ctrl_c_while_it_learns_loses_nothing(
+        self, start: Callable[[], Agent], model: Model, tmp_path: Path
+    ) -> None:
+        def answer(request: Request) -> Reply:
+            return model(request) if "tools" in request.body else Reply(hangs=True)
+
+        with ModelServer(answer) as hanging, Agent(tmp_path, hanging.url) as agent:
+            _talk(agent)
+            agent.type("/exit")
+            until_blocking(lambda: "tools" not in hanging.requests[-1].body)
+            agent.press(CONTROL_C)
+            agent.expect("(What was said is in the log, and will be learnt from the next time.)")
+            assert agent.end() == 130
+        with start() as agent:
+            agent.expect("Hello again. I remember 1 preference and 1 episode")
+
+
+class TestForgetting:
+    def test_it_asks_and_does_not_learn_it_again(
+        self, start: Callable[[], Agent], model: Model, tmp_path: Path
+    ) -> None:
+        with start() as agent:
+            _talk(agent)
+            agent.type("/exit")
+            agent.end()
+        with start() as agent:
+            agent.expect("Hello again.")
+            agent.type("As I said: metric, please. And count once more.")
+            agent.expect("agent> ")
+            agent.type("/forget")
+            agent.expect("Forget 1 preference and 1 episode, for good? [y/N] ")
+            agent.press("\r")
+            agent.expect("Nothing was forgotten.")
+            agent.type("/forget")
+            agent.expect("[y/N] ")
+            agent.press("y\r")
+            agent.expect("Forgotten.")
+            agent.type("/memory")
+            agent.expect("I remember nothing of you.")
+            agent.type("I am in Kyoto. Thank you.")
+            agent.expect("agent> ")
+            model.read.clear()
+            agent.type("/exit")
+            agent.expect("(I will remember 1 preference and 1 episode.)")
+            agent.end()
+        assert all("metric" not in text for text in model.read)
+        assert _values(tmp_path) == [("city", "Kyoto"), ("", "")]
+        # The model was told nothing any more after that, and what it was told before is gone from the log too.
+        assert [message["role"] for message in model.asked[-1]][:2] == ["system", "user"]
+        with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
+            assert [store.load_run(AGENT, run, types=["injected_context"]).log for run in _runs(tmp_path)] == [[], []]
+        with start() as agent:
+            agent.expect("Hello again. I remember 1 preference and 1 episode")
+
+    def test_the_end_of_input_is_no_yes(self, start: Callable[[], Agent], tmp_path: Path) -> None:
+        with start() as agent:
+            _talk(agent)
+            agent.type("/exit")
+            agent.end()
+        with start() as agent:
+            agent.type("/forget")
+            agent.expect("[y/N] ")
+            agent.press(CONTROL_D)
+            assert agent.end() == 0
+        assert _values(tmp_path) == LEARNT
+
+    def test_what_is_forgotten_is_gone_from_the_file(self, start: Callable[[], Agent], tmp_path: Path) -> None:
+        with start() as agent:
+            _talk(agent)
+            agent.type("/exit")
+            agent.end()
+        with start() as agent:
+            agent.type("hello")
+            agent.expect("agent> ")
+            agent.type("/forget")
+            agent.expect("[y/N] ")
+            agent.press("y\r")
+            agent.expect("Forgotten.")
+            agent.type("/exit")
+            agent.end()
+        with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
+            for run in _runs(tmp_path):  # what was said is the log's, and is erased there
+                store.delete_run(AGENT, run)
+            assert isinstance(store, CompactsSync)
+            store.compact()
+        assert b"metric" not in (tmp_path / "agent.db").read_bytes()
+
+
+class TestLimits:
+    def test_fifteen_steps(self, start: Callable[[], Agent], model: Model, tmp_path: Path) -> None:
+        def chat(_: Messages) -> dict[str, JsonValue]:
+            return calls("run_command", len(model.asked), command="true")
+
+        model.chat = chat
+        with start() as agent:
+            for turn in ("one", "two"):
+                agent.type(turn)
+                agent.expect("(stopped after 15 steps")
+            agent.type("/exit")
+            agent.end()
+        assert len(model.asked) == 30
+        assert all(validate(messages, "openai-chat") == [] for messages in model.asked)
+        with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
+            log = store.load_run(AGENT, _runs(tmp_path)[0]).log
+        assert sum(isinstance(event.data, UserMessage) for event in log) == 2
+        assert sum(isinstance(event.data, ToolCall) for event in log) == 30
+
+    def test_thirty_messages_cut_at_valid_places(self, start: Callable[[], Agent], model: Model) -> None:
+        def chat(messages: Messages) -> dict[str, JsonValue]:
+            if messages[-1]["content"] == "two calls":
+                asked = [calls("run_command", number, command="true")["tool_calls"] for number in (1, 2)]
+                return {"tool_calls": [call for one in asked if isinstance(one, list) for call in one]}
+            return {"content": "Very well."}
+
+        model.chat = chat
+        with start() as agent:
+            for turn in ("two calls", *("more",) * 16):
+                agent.type(turn)
+                agent.expect("agent> Very well.")
+        sizes = [len(messages) - 1 for messages in model.asked]
+        # One turn of five messages and then some of two: thirty fit, and then the first turn goes as a whole.
+        assert sizes == [1, 4, *range(6, 31, 2), 27, 29, 29]
+        assert all(validate(messages, "openai-chat") == [] for messages in model.asked)
+        assert all(messages[0]["role"] == "system" and messages[1]["role"] == "user" for messages in model.asked)
+
+    def test_a_tool_that_fails_tells_the_model(self, start: Callable[[], Agent], model: Model) -> None:
+        def chat(messages: Messages) -> dict[str, JsonValue]:
+            last = messages[-1]
+            return calls("read_file", path="../secret") if last["role"] == "user" else {"content": last["content"]}
+
+        model.chat = chat
+        with start() as agent:
+            agent.type("read it")
+            agent.expect("agent> ../secret is outside the working folder")
+
+    def test_no_key_is_said_at_once(self, tmp_path: Path, server: ModelServer) -> None:
+        with Agent(tmp_path, server.url, OPENAI_API_KEY="") as agent:
+            assert agent.end() == 1
+            assert agent.seen.startswith("persistent_agent: OPENAI_API_KEY is not set")
+        assert server.requests == []
+
+    def test_a_model_that_refuses_does_not_end_the_session(self, tmp_path: Path) -> None:
+        refusal = Reply(status=400, body=b'{"error": {"message": "no such model"}}')
+        with ModelServer([refusal]) as refusing, Agent(tmp_path, refusing.url) as agent:
+            agent.type("hello")
+            agent.expect("(that did not work: Error code: 400")
+            agent.type("/exit")
+            assert agent.end() == 0
+
+
+class TestTools:
+    """The tools by themselves."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+
+    def test_a_result_has_three_thousand_characters_at_most(self, tmp_path: Path) -> None:
+        (tmp_path / "long.txt").write_text("x" * 5_000)
+        found = run_tool(ToolCall("c", "read_file", payload_json='{"path": "long.txt"}'))
+        assert len(found) == 3_000
+        assert found.endswith("[cut at 3,000 characters]")
+        (tmp_path / "exact.txt").write_text("y" * 3_000)
+        assert run_tool(ToolCall("c", "read_file", payload_json='{"path": "exact.txt"}')) == "y" * 3_000
+
+    def test_a_command_says_two_thousand_and_five_hundred(self) -> None:
+        said = run_command("yes é | head -c 20000; yes no | head -c 20000 >&2; exit 3")
+        status, _, rest = said.partition("\n")
+        out, _, err = rest.partition("\nstderr:\n")
+        assert status == "status 3"
+        assert len(out.removeprefix("stdout:\n")) == 2_000
+        assert len(err) == 500
+        assert run_command("true") == "status 0"
+
+    def test_a_command_that_takes_too_long_is_killed_with_all_it_started(self, tmp_path: Path) -> None:
+        assert COMMAND_SECONDS == 30
+        said = run_command("sleep 1000 & echo $! > pid; echo begun; wait", seconds=2)
+        assert said == "killed after 2 seconds\nstdout:\nbegun\n"
+        child = int((tmp_path / "pid").read_text())
+        until_blocking(lambda: _has_ended(child))
+
+    def test_files_are_written_and_read_in_the_folder(self, tmp_path: Path) -> None:
+        written = ToolCall("c", "write_file", payload_json='{"path": "a/b.txt", "content": "hé"}')
+        assert run_tool(written) == "wrote 2 characters to a/b.txt"
+        assert run_tool(ToolCall("c", "read_file", payload_json='{"path": "a/b.txt"}')) == "hé"
+        (tmp_path / "link").symlink_to("/etc")
+        for path in ("/etc/passwd", "../x", "link/passwd", "missing", "a"):
+            with pytest.raises(ToolFailed, match=path):
+                run_tool(ToolCall("c", "read_file", payload_json=json.dumps({"path": path})))
+
+    @pytest.mark.parametrize(
+        "payload", ["", "[]", "{", "{}", '{"path": 1}', '{"path": "a", "more": "b"}', '{"path": "a\\u0000"}']
+    )
+    def test_arguments_that_are_none_are_refused(self, payload: str) -> None:
+        with pytest.raises(ToolFailed, match=r"as text: path|not JSON"):
+            run_tool(ToolCall("c", "read_file", payload_json=payload))
+        with pytest.raises(ToolFailed, match="there is no tool remove"):
+            run_tool(ToolCall("c", "remove", payload_json=payload))

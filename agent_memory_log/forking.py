@@ -42,8 +42,8 @@ async def fork_run(store: Store, agent: str, run: str, at: int, new_run: str) ->
 
     The new run has the meta of ``run``, its ``expires_at`` too, and says in ``forked_from`` where it comes from:
     ``{agent, run, seq}``. Events that were redacted are redacted in it; a later redaction of one run does not reach the
-    other. Forking again stores nothing, also when the new
-    run has gone on; a fork that was interrupted goes on when it is repeated.
+    other. Forking again stores nothing, also when the new run has gone on; a fork that was interrupted goes on when it
+    is repeated.
 
     Raises ``InvalidArgument`` for an ``at`` that is no integer from 1 and for a new run that holds, or once held,
     something else; ``CursorOutOfRange`` for an ``at`` beyond the run's version or before its deletion; ``RunDeleted``

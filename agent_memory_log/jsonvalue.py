@@ -54,6 +54,14 @@ decode_json = msgspec.json.Decoder().decode
 """JSON text or bytes to plain values, integers of any size exact."""
 
 
+def json_or_text(text: str) -> JsonValue:
+    """The JSON value that ``text`` is; the text itself where it is none, as models write it at times."""
+    try:
+        return cast("JsonValue", decode_json(text))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text
+
+
 class NotJson(ValueError):
     """A value that JSON cannot carry; ``path`` says where in it, as in ``.items[3]``."""
 

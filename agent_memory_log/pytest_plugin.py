@@ -49,8 +49,9 @@ def replay(request: pytest.FixtureRequest) -> Generator[Callable[..., Replayer]]
         match: Match = "strict",
     ) -> Replayer:
         from agent_memory_log.replay import Replayer, load_recording  # noqa: PLC0415  # not needed by other tests
+        from agent_memory_log.replay.sources import names_store  # noqa: PLC0415  # as above
 
-        place = source if isinstance(source, str) and ":" in source else request.path.parent / source
+        place = source if names_store(source) else request.path.parent / source
         replayer = Replayer(load_recording(place, agent=agent, run=run), provider, match=match)
         opened.append(replayer)
         return replayer

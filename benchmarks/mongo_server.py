@@ -69,7 +69,7 @@ def new_server(parent: Path) -> Generator[str]:
                 stderr=subprocess.STDOUT,
                 cwd=folder,
                 # A benchmark that is killed leaves no server behind; the child calls nothing that waits for a lock.
-                preexec_fn=_die_with_the_benchmark if sys.platform == "linux" else None,  # noqa: PLW1509
+                preexec_fn=_die_with_the_benchmark if sys.platform == "linux" else None,  # noqa: PLW1509  # as said above
             )
         try:
             deadline = time.monotonic() + _PATIENCE

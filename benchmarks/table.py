@@ -91,9 +91,14 @@ class Report:
         for note in self._notes:
             self._console.print(note, markup=False, highlight=False)
         if self._svg is not None:
-            drawn = self._console.export_svg(title="python -m benchmarks")
-            # A picture in a repository fetches nothing: the reader's own monospaced font will do.
-            self._svg.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))
+            draw(self._console, "python -m benchmarks", self._svg)
+
+
+def draw(console: Console, title: str, svg: Path) -> None:
+    """Draw what a recording console has printed into a file."""
+    drawn = console.export_svg(title=title)
+    # A picture in a repository fetches nothing: the reader's own monospaced font will do.
+    svg.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))
 
 
 def _color(target: float | None, met: bool) -> str:

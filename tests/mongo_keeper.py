@@ -42,7 +42,7 @@ def main() -> None:
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
         # safe: there is no other thread yet
-        preexec_fn=_die_with_the_keeper if sys.platform == "linux" else None,  # noqa: PLW1509
+        preexec_fn=_die_with_the_keeper if sys.platform == "linux" else None,  # noqa: PLW1509  # as said above
     )
     threading.Thread(target=_obey, args=(command,), daemon=True).start()
     code = command.wait()

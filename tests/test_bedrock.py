@@ -27,21 +27,8 @@ from agent_memory_log.transcript.providers import repair, request, validate, win
 from agent_memory_log.transcript.requests import model_request
 from tests.converse_judge import judge_messages, judge_request
 from tests.test_openai_chat import TAU
-from tests.transcript_runs import (
-    ODD_VALUES,
-    Message,
-    assert_exact,
-    assert_repaired,
-    at_seqs,
-    built_from,
-    changes_of,
-    json_values,
-    maps,
-    nearly,
-    rules_of,
-    run_of,
-    unhurried,
-)
+from tests.transcript_runs import ODD_VALUES, assert_repaired, built_from, changes_of, nearly, rules_of
+from tests.transcripts import Message, assert_exact, json_values, maps, numbered, run_of, unhurried
 
 BEDROCK = "bedrock"
 
@@ -324,8 +311,8 @@ def test_reasoning_out_of_order_is_found() -> None:
 
 
 def test_reasoning_after_an_erased_event_is_stale() -> None:
-    events = at_seqs(parse(TWO_TURNS, BEDROCK))
-    events[3] = at_seqs([*events[:3], new_event(Redacted("tool_result"))])[3]
+    events = numbered(parse(TWO_TURNS, BEDROCK))
+    events[3] = numbered([*events[:3], new_event(Redacted("tool_result"))])[3]
     transcript = build(Snapshot("a", "r", events, version=len(events)), BEDROCK)
     assert [found for found in rules_of(transcript, BEDROCK) if found[0].startswith("think")] == [
         ("thinking_prefix", 5)
@@ -365,7 +352,7 @@ def test_dropping_reasoning_leaves_other_reasoning_alone() -> None:
 def test_reasoning_signed_with_another_system_prompt_is_stale() -> None:
     empty = Snapshot("a", "r", [], version=0)
     asked = model_request(empty, BEDROCK, model="m", system=[text("Be kind.")])
-    events = at_seqs([new_event(asked), *parse(TWO_TURNS, BEDROCK)])
+    events = numbered([new_event(asked), *parse(TWO_TURNS, BEDROCK)])
     transcript = build(Snapshot("a", "r", events, version=len(events)), BEDROCK)
     assert rules_of(transcript, BEDROCK) == []
     assert rules_of(transcript, BEDROCK, {"system": [text("Be kind.")]}) == []
@@ -488,7 +475,7 @@ def test_reasoning_goes_to_claude_and_to_nobody_else() -> None:
         [user(), assistant({"reasoningContent": {"reasoningText": {"text": "Let me see."}}}, text("A"))], BEDROCK
     )
     for events, takes in ((signed, {"anthropic"}), (unsigned, set[str]())):
-        run = Snapshot("a", "r", at_seqs(events), version=len(events))
+        run = Snapshot("a", "r", numbered(events), version=len(events))
         for provider in ("anthropic", "openai-chat", "openai-responses"):
             transcript = build(run, provider)
             assert (b"Let me see" in encode_canonical(list(transcript))) == (provider in takes)
@@ -534,7 +521,7 @@ def test_no_run_is_beyond_building_and_repair(payloads: list[EventData], limit: 
 
 def test_large_results_are_left_out() -> None:
     events = parse([user(), assistant(use()), user(result("c1", text("x" * 100), IMAGE))], BEDROCK)
-    run = Snapshot("a", "r", at_seqs(events), version=len(events))
+    run = Snapshot("a", "r", numbered(events), version=len(events))
     transcript = build(run, BEDROCK, max_result_bytes=50)
     judge_messages(transcript)
     (part,) = transcript[2]["content"][0]["toolResult"]["content"]

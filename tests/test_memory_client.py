@@ -153,6 +153,9 @@ def test_any_key_and_value(key: str, value: str, text: str) -> None:
         ({"key": "k", "value": "v", "ttl_days": False}, "ttl_days"),
         ({"key": "k", "value": "v", "ttl_days": -math.inf}, "ttl_days"),
         ({"key": "k", "value": "v", "tags": [3]}, r"tags\[0\]"),
+        ({"key": "k", "value": "v", "tags": "urgent"}, "tags must be a list or tuple"),
+        ({"key": "k", "value": "v", "entities": "Bob"}, "entities must be a list or tuple"),
+        ({"key": "k", "value": "v", "evidence": 7}, "evidence must be a list or tuple"),
         ({"key": "k", "value": "v", "entities": ["\udfff"]}, r"entities\[0\]"),
         ({"key": "k", "value": "v", "links": ["x"]}, "links"),
         ({"key": "k", "value": "v", "evidence": ["x"]}, "evidence"),
@@ -251,6 +254,10 @@ def test_update_changes_in_place_and_a_value_supersedes(open_memory_store: OpenS
     assert (changed.created, changed.updated) == (record.created, clock.time)
     assert changed.valid_until == clock.time + timedelta(days=2)
     assert me.update(record.id, confidence=0.5).action == "unchanged"
+    for name in ("entities", "tags", "links"):
+        given: dict[str, Any] = {name: "text"}
+        with pytest.raises(InvalidArgument, match=f"{name} must be a list or tuple"):
+            me.update(record.id, **given)
     done = me.update(record.id, value="w")
     assert (done.action, done.superseded) == ("written", record.id)
     assert done.record is not None

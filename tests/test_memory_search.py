@@ -435,6 +435,7 @@ with open_sync_store("memory:") as store:
     (hit,) = me.search("nothing", boost_preferences={"update_channel"})
     assert dict(hit.matched_by) == {"preference": 0.5}
     assert me.search("name", min_importance=5) and not me.search("channel", min_importance=5)
+    assert me.search("channel", kinds=["preference"]) and not me.search("channel", kinds=["fact"])
     assert me.context("channel").records
     try:
         SyncMemoryClient(store, embedder=object()).of(me.principal).search("channel")

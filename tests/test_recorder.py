@@ -684,10 +684,11 @@ async def test_a_call_left_open_is_made_again_under_its_key_or_its_id(store: Sto
     async with resumed.tool_call(third) as call:
         assert call.recorded is not None
     # Other arguments, or a call that has its answer: an id alone does not make it the same call.
-    async with resumed.tool_call("orders.find", {"id": 9}, tool_call_id="tc-1"):
-        pass
+    for number in (9, 7):
+        async with resumed.tool_call("orders.find", {"id": number}, tool_call_id="tc-1") as call:
+            assert call.recorded is None
     snapshot = await load(store)
-    assert len(snapshot.log) == 8
+    assert len(snapshot.log) == 10
     _is_valid(snapshot)
     with pytest.raises(InvalidArgument, match="not a tool_call"):
         resumed.tool_call(Event("user_message", first.timestamp, UserMessage("x"), {}, "e", 1))

@@ -82,6 +82,8 @@ def run_tests(folder: Path, body: str) -> tuple[dict[str, int], str]:
 
 
 def test_a_run_is_replayed_from_a_file_or_a_store(recorded: Path) -> None:
+    (recorded / "inner").mkdir()
+    (recorded / "inner" / "one:t.jsonl").write_bytes((recorded / "one.jsonl").read_bytes())
     outcome, out = run_tests(
         recorded,
         f"""
@@ -110,11 +112,15 @@ def test_in_a_running_loop(replay):
 
     asyncio.run(main())
 
+def test_a_path_with_a_colon_is_relative_to_the_test_too(replay, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert agent(replay("inner/one:t.jsonl")) == {{"state": "one"}}
+
 def test_unused(request):
     pass
 """,
     )
-    assert outcome == {"passed": 7}, out
+    assert outcome == {"passed": 8}, out
 
 
 def test_what_is_not_used_fails_the_test_at_its_end(recorded: Path) -> None:

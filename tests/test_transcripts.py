@@ -68,7 +68,7 @@ CASES = {
     module.CASE.provider: module.CASE
     for module in (transcripts_anthropic, transcripts_bedrock, transcripts_openai_chat, transcripts_openai_responses)
 }
-"""To add a provider: its module beside these two, and its row."""
+"""To add a provider: its module beside these, and its row."""
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
@@ -670,6 +670,8 @@ def test_a_limit_that_is_none_is_refused(case: Case, limit: Any) -> None:
 def test_a_result_with_an_error_and_a_value_is_a_finding(case: Case) -> None:
     built = build(
         run_of(
+            UserMessage("T"),
+            AssistantMessage("A"),
             UserMessage("U"),
             ToolCall("a", "f"),
             ToolCall("b", "f"),
@@ -678,9 +680,12 @@ def test_a_result_with_an_error_and_a_value_is_a_finding(case: Case) -> None:
         ),
         case.provider,
     )
-    assert [(finding.rule, finding.seq) for finding in validate(built, case.provider)] == [("error_and_value", 5)]
+    cut = window(built, case.provider, since_turn=-1).transcript
+    for transcript in (built, cut):
+        findings = validate(transcript, case.provider)
+        assert [(finding.rule, finding.seq) for finding in findings] == [("error_and_value", 7)]
     mended = repair(built, case.provider)
-    assert [(change.change, change.seq) for change in mended.changes] == [("kept_value", 5)]
+    assert [(change.change, change.seq) for change in mended.changes] == [("kept_value", 7)]
     assert mended.transcript == built
     assert validate(mended.transcript, case.provider) == []
 

@@ -76,13 +76,17 @@ def run_of(*payloads: EventData) -> Snapshot:
 
 
 def assert_exact(messages: Sequence[Message], provider: str) -> list[Event]:
-    """The events of ``messages``, from which equal messages are built, and nothing is lost."""
+    """The events of ``messages``, from which equal messages are built, at once or in two steps; nothing is lost."""
     before = copy.deepcopy(messages)
     events = parse(messages, provider)
-    built = build(snapshot_of(events), provider)
+    whole = snapshot_of(events)
+    built = build(whole, provider)
     assert encode_canonical(built) == encode_canonical(messages)
     assert messages == before
     assert not built.losses
+    grown = build(snapshot_of(events[: len(events) // 2]), provider)
+    grown.update(whole)
+    assert encode_canonical(grown) == encode_canonical(messages)
     assert len({event.event_id for event in events}) == len(events)
     for event in events:
         assert Event.from_map(event.to_map()) == event

@@ -17,7 +17,6 @@ from tests.transcripts import THOUGHT, Case, Message, consume, json_values, maps
 ANTHROPIC = "anthropic"
 
 MARK = {"type": "ephemeral"}
-ENCRYPTED = base64.b64encode(THOUGHT.encode()).decode()
 
 
 def user(*content: Any) -> Message:

@@ -21,6 +21,7 @@ from agent_memory_log.cli.options import AgentName, StoreUrl, open_existing, run
 from agent_memory_log.cli.output import Output, note, progress
 from agent_memory_log.cli.text import counted, safe_json, size
 from agent_memory_log.interchange.atif import to_atif
+from agent_memory_log.interchange.atif.reading import PARENT
 from agent_memory_log.jsonl import export_run, export_store
 from agent_memory_log.jsonvalue import encode_json
 from agent_memory_log.snapshot import Snapshot
@@ -95,7 +96,7 @@ async def _subagents(store: Store, info: RunInfo) -> list[Snapshot]:
     """The runs whose meta names this one as their parent, and those inside them."""
     inner: dict[tuple[str, str], list[RunInfo]] = {}
     async for one in each_run(store):
-        parent = one.meta.get("parent_run")
+        parent = one.meta.get(PARENT)
         if isinstance(parent, Mapping):
             inner.setdefault((str(parent.get("agent")), str(parent.get("run"))), []).append(one)
     found: list[Snapshot] = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+
 from agent_memory_log.cli.output import BOLD, DIM, Output
 from agent_memory_log.cli.text import counted
 from agent_memory_log.cli.timeline import Row, arrange
@@ -14,7 +16,7 @@ from agent_memory_log.snapshot import Snapshot
 def write_turns(output: Output, writer: TimelineWriter, snapshot: Snapshot) -> None:
     """Write a whole run as a timeline, with a heading where each turn begins."""
     reader = Reader(snapshot)
-    turns = reader.turns()
+    turns, waiting = reader.turns(), _open_seqs(reader)
     chunks: list[list[Row]] = [[] for _ in turns]
     number = 0
     # A call's result stands beside it, though it may have come in a later turn; what the user says stands where it did.
@@ -25,37 +27,42 @@ def write_turns(output: Output, writer: TimelineWriter, snapshot: Snapshot) -> N
     for at, (turn, rows) in enumerate(zip(turns, chunks, strict=True)):
         if at:
             output.line("")
-        output.line((f"turn {at + 1}", BOLD), (f"   {_told(reader, turn)}", DIM))
+        output.line((f"turn {at + 1}", BOLD), (f"   {_told(turn, waiting)}", DIM))
         writer.write(rows)
 
 
 def write_json_turns(output: Output, snapshot: Snapshot) -> None:
     """Write a line of JSON for each turn."""
     reader = Reader(snapshot)
+    waiting = _open_seqs(reader)
     for number, turn in enumerate(reader.turns(), 1):
-        calls, waiting = _calls(reader, turn)
+        calls, unanswered = _calls(turn, waiting)
         output.json_line(
             {
                 "turn": number,
                 "first_seq": turn.events[0].seq,
                 "last_seq": turn.events[-1].seq,
                 "tool_calls": calls,
-                "open_tool_calls": waiting,
+                "open_tool_calls": unanswered,
                 "events": [event.to_map() for event in turn.events],
             }
         )
 
 
-def _told(reader: Reader, turn: Turn) -> str:
+def _told(turn: Turn, waiting: AbstractSet[int]) -> str:
     first, last = turn.events[0].seq, turn.events[-1].seq
-    calls, waiting = _calls(reader, turn)
+    calls, unanswered = _calls(turn, waiting)
     parts = [f"event {first}" if first == last else f"events {first}-{last}"]
     parts += [counted(calls, "tool call")] if calls else []
-    parts += [f"{waiting} open"] if waiting else []
+    parts += [f"{unanswered} open"] if unanswered else []
     return ", ".join(parts)
 
 
-def _calls(reader: Reader, turn: Turn) -> tuple[int, int]:
-    """How many tool calls were made in a turn, and how many of them are open."""
+def _open_seqs(reader: Reader) -> AbstractSet[int]:
+    return {event.seq for event in reader.open_tool_calls()}
+
+
+def _calls(turn: Turn, waiting: AbstractSet[int]) -> tuple[int, int]:
+    """How many tool calls were made in a turn, and how many of them are ``waiting`` for a result."""
     calls = {event.seq for event in turn.events if isinstance(event.data, ToolCall)}
-    return len(calls), len(calls & {event.seq for event in reader.open_tool_calls()})
+    return len(calls), len(calls & waiting)

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import cast
 
-import msgspec
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
@@ -24,8 +23,8 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_
 from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.events import Event, to_microseconds
 from agent_memory_log.interchange.steps import Answer, Step, Steps
-from agent_memory_log.interchange.usage import MODEL_LABEL, NO_USAGE, Usage, usage_of
-from agent_memory_log.jsonvalue import JsonValue, encode_json
+from agent_memory_log.interchange.usage import MODEL_LABEL, Usage, usage_in
+from agent_memory_log.jsonvalue import JsonValue, encode_json, json_or_text
 from agent_memory_log.payloads import AssistantMessage, ModelRequest, Thinking, ToolCall, ToolResult, UserMessage
 from agent_memory_log.snapshot import Snapshot
 
@@ -171,19 +170,20 @@ class _Trace:
         )
 
     def _about_run(self) -> _Attributes:
-        used = NO_USAGE
         requests: list[ModelRequest] = []
         said: list[JsonValue] = []
         answer: AssistantMessage | None = None
         for event in self._snapshot.log:
-            used = used.plus(usage_of(event))
             if isinstance(event.data, ModelRequest):
                 requests.append(event.data)
             elif isinstance(event.data, UserMessage):
                 said.append({"role": "user", "parts": [_text("text", event.data.message)]})
             elif isinstance(event.data, AssistantMessage):
                 answer = event.data
-        about: _Attributes = {"agent_memory_log.version": self._snapshot.version, **_about_usage(used)}
+        about: _Attributes = {
+            "agent_memory_log.version": self._snapshot.version,
+            **_about_usage(usage_in(self._snapshot.log)),
+        }
         if requests:
             about["gen_ai.provider.name"] = _provider(requests[-1].provider)
             about["gen_ai.request.model"] = requests[-1].model
@@ -205,14 +205,11 @@ class _Trace:
         if not provider:
             return  # the conventions require it
         model = step.request.model if step.request is not None else labels.get(MODEL_LABEL, "")
-        used = NO_USAGE
-        for event in made:
-            used = used.plus(usage_of(event))
         about: _Attributes = {
             _SEQ: made[0].seq,
             "gen_ai.provider.name": _provider(provider),
             **({"gen_ai.request.model": model} if model else {}),
-            **_about_usage(used),
+            **_about_usage(usage_in(made)),
             **(_about_request(step.request, content=self._content) if step.request is not None else {}),
         }
         for label, key in ((MODEL_LABEL, "gen_ai.response.model"), ("response_id", "gen_ai.response.id")):
@@ -329,16 +326,9 @@ def _part(event: Event) -> JsonValue:
             "type": "tool_call",
             "id": data.tool_call_id,
             "name": data.tool_name,
-            "arguments": _decoded(data.payload_json),
+            "arguments": json_or_text(data.payload_json) if data.payload_json else None,
         }
     return _text("text", data.message if isinstance(data, AssistantMessage) else "")
-
-
-def _decoded(text: str) -> JsonValue:
-    try:
-        return cast("JsonValue", msgspec.json.decode(text)) if text else None
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return text
 
 
 def _text(kind: str, content: str) -> JsonValue:

@@ -6,7 +6,7 @@ own for the same few numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 import msgspec
@@ -56,6 +56,14 @@ def usage_of(event: Event) -> Usage:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return NO_USAGE
     return _read(cast("Mapping[str, object]", report)) if isinstance(report, Mapping) else NO_USAGE
+
+
+def usage_in(events: Iterable[Event]) -> Usage:
+    """What all answers among ``events`` used; each says it once, on its first event."""
+    total = NO_USAGE
+    for event in events:
+        total = total.plus(usage_of(event))
+    return total
 
 
 def _read(report: Mapping[str, object]) -> Usage:

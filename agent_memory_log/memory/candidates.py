@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import cast
+from typing import TypeVar, cast
 
 import msgspec
 
@@ -15,6 +15,8 @@ from agent_memory_log.jsonvalue import NotJson, check_text
 from agent_memory_log.memory.kinds import Episode, Fact, Preference, RecordData, UnknownKind, kind_named, read_kind
 from agent_memory_log.memory.principals import subject_of
 from agent_memory_log.memory.records import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Link, Source
+
+_Item = TypeVar("_Item")
 
 _MAX_TTL_DAYS = 36_500
 _MAX_SEQ = 2**53 - 1
@@ -102,10 +104,10 @@ def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
         valid_from=_time(candidate.valid_from, "valid_from"),
         valid_until=_time(candidate.valid_until, "valid_until"),
         source=_source(candidate.source),
-        evidence=tuple(_evidence(one, may_be_copy) for one in _several(candidate.evidence, "evidence")),
-        entities=texts(candidate.entities, "entities"),
-        tags=texts(candidate.tags, "tags"),
-        links=tuple(_link(one) for one in _several(candidate.links, "links")),
+        evidence=tuple(_evidence(one, may_be_copy) for one in several(candidate.evidence, "evidence")),
+        entities=_texts(candidate.entities, "entities"),
+        tags=_texts(candidate.tags, "tags"),
+        links=tuple(_link(one) for one in several(candidate.links, "links")),
     )
 
 
@@ -149,15 +151,15 @@ def within(value: object, name: str, least: float, most: float) -> float:
     return float(min(max(cast("float", value), least), most))
 
 
-def texts(value: object, name: str) -> tuple[str, ...]:
-    """Several texts. Raises ``InvalidArgument``."""
-    return tuple(_text(one, f"{name}[{place}]") for place, one in enumerate(_several(value, name)))
+def several(values: Sequence[_Item], name: str) -> tuple[_Item, ...]:
+    """The items of a list or tuple. Raises ``InvalidArgument``, for a text too, which holds letters."""
+    if not isinstance(values, (list, tuple)):
+        raise InvalidArgument(f"{name} must be a list or tuple, found {describe(values)}")
+    return tuple(values)
 
 
-def _several(value: object, name: str) -> Sequence[object]:
-    if not isinstance(value, (list, tuple)):
-        raise InvalidArgument(f"{name} must be a list or tuple, found {describe(value)}")
-    return cast("Sequence[object]", value)
+def _texts(values: Sequence[str], name: str) -> tuple[str, ...]:
+    return tuple(_text(one, f"{name}[{place}]") for place, one in enumerate(several(values, name)))
 
 
 def _text(value: object, name: str) -> str:

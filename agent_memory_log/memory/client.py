@@ -24,7 +24,7 @@ from agent_memory_log.memory import (
     writing,
 )
 from agent_memory_log.memory.asked import asked
-from agent_memory_log.memory.candidates import Candidate
+from agent_memory_log.memory.candidates import Candidate, several
 from agent_memory_log.memory.context import INDEX_BYTES, Context, Hooks, WarmIndexes, WarmSubjects
 from agent_memory_log.memory.hooks import (
     Clock,
@@ -40,6 +40,7 @@ from agent_memory_log.memory.hooks import (
     utc_now,
 )
 from agent_memory_log.memory.kinds import Preference, RecordData
+from agent_memory_log.memory.policy.rules import check_limit
 from agent_memory_log.memory.policy.secrets import stop_secrets
 from agent_memory_log.memory.principals import Principal, SubjectId
 from agent_memory_log.memory.records import (
@@ -115,9 +116,8 @@ class MemoryClient:
         """Does nothing to the store. Raises ``InvalidArgument`` for a ``max_keyed`` or ``index_bytes`` below 1."""
         if max_keyed is not None and (type(max_keyed) is not int or max_keyed < 1):
             raise InvalidArgument(f"max_keyed must be an integer from 1, or None, found {describe(max_keyed)}")
+        check_limit(index_bytes, "index_bytes")
         self._store = store
-        if type(index_bytes) is not int or index_bytes < 1:
-            raise InvalidArgument(f"index_bytes must be an integer from 1, found {describe(index_bytes)}")
         self._hooks = Hooks(
             policy or OpenPolicy(),
             execution or OpenExecution(),
@@ -198,10 +198,10 @@ class Memory:
                     importance=importance,
                     ttl_days=ttl_days,
                     source=source or Source("user"),
-                    evidence=tuple(evidence),
-                    entities=tuple(entities),
-                    tags=tuple(tags),
-                    links=tuple(links),
+                    evidence=several(evidence, "evidence"),
+                    entities=several(entities, "entities"),
+                    tags=several(tags, "tags"),
+                    links=several(links, "links"),
                 ),
             )
         )
@@ -223,7 +223,9 @@ class Memory:
     ) -> None:
         """Note that something was stopped before it could be written, and why; never the value."""
         violation = Violation(reason, key, scope or "")
-        await self._run(writing.note_stop(self._context, violation, phase=phase, evidence=tuple(evidence)))
+        await self._run(
+            writing.note_stop(self._context, violation, phase=phase, evidence=several(evidence, "evidence"))
+        )
 
     async def get(
         self,

@@ -21,7 +21,7 @@ from agent_memory_log.memory.messages import MESSAGE, Message
 from agent_memory_log.memory.reading import active
 from agent_memory_log.memory.records import Evidence, Record
 from agent_memory_log.memory.reports import MemoryContext
-from agent_memory_log.memory.searching import search
+from agent_memory_log.memory.searching import search_each
 from agent_memory_log.memory.steps import Steps, work
 from agent_memory_log.memory.tokens import CountTokens, default_count
 
@@ -69,16 +69,11 @@ def memory_context(context: Context, asked: Asked, scopes: tuple[str, ...], max_
             elif record.kind == Episode.kind:
                 episodes.append(record)
     profile.sort(key=lambda one: (-one.stars, -one.confidence, *_profile_place(one)))
-    relevant = yield from search(
-        context,
-        msgspec.structs.replace(
-            asked, kinds=frozenset({Episode.kind}), top_k=RELEVANT_EPISODES, min_importance=LEAST_STARS
-        ),
-        scopes,
+    for_episodes = msgspec.structs.replace(
+        asked, kinds=frozenset({Episode.kind}), top_k=RELEVANT_EPISODES, min_importance=LEAST_STARS
     )
-    said = yield from search(
-        context, msgspec.structs.replace(asked, kinds=frozenset({MESSAGE}), top_k=RELEVANT_MESSAGES), scopes
-    )
+    for_messages = msgspec.structs.replace(asked, kinds=frozenset({MESSAGE}), top_k=RELEVANT_MESSAGES)
+    relevant, said = yield from search_each(context, [for_episodes, for_messages], scopes)
     lines = [_profile_line(one) for one in profile]
     known = [hit.record for hit in relevant if hit.record is not None]
     lines += [_episode_line(one) for one in known]
@@ -94,7 +89,7 @@ def memory_context(context: Context, asked: Asked, scopes: tuple[str, ...], max_
         tokens,
         tuple(line.record for line in ordered if line.record),
         tuple(line.message for line in ordered if line.message is not None),
-        relevant.note or said.note,
+        relevant.note,
     )
 
 

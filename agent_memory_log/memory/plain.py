@@ -19,6 +19,8 @@ _words = re.compile(r"\w+").findall
 
 def hit_of(record: Record, asked: Asked) -> Hit | None:
     """The record as a hit, by the share of the question's words that it has; None if it is none."""
+    if asked.kinds is not None and record.kind not in asked.kinds:
+        return None
     time = record.valid_from or record.created
     if record.stars < asked.min_importance or not _is_within(time, asked.since, asked.until):
         return None

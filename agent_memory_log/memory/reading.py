@@ -38,7 +38,7 @@ def get(
         found = yield from _ask_one(context, name, lambda state, now: _by_key(state, key, kind, name, now))
         return found
     for name in context.readable(None if scope is None else [scope]):
-        found = yield from _ask_one(context, name, lambda state, now: _by_id(state, record or "", name, now))  # noqa: B023  # asked at once
+        found = yield from _ask_one(context, name, lambda state, now: record_of(state, record or "", name, now))  # noqa: B023  # asked at once
         if found is not None:
             return found
     return None
@@ -53,7 +53,8 @@ def _ask_one(
     return subject.ask(lambda state: question(state, now))
 
 
-def _by_id(state: State, record: str, scope: str, now: datetime) -> Record | None:
+def record_of(state: State, record: str, scope: str, now: datetime) -> Record | None:
+    """An active record that has not expired, by its id."""
     live = state.records.get(record)
     return None if live is None or live.is_expired(now) else live.record(scope, now)
 

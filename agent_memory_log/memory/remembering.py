@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument, MemoryStopped
 from agent_memory_log.fields import describe
-from agent_memory_log.memory.candidates import Candidate, checked, texts, unit, within
+from agent_memory_log.memory.candidates import Candidate, checked, several
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.kinds import Fact, Preference, RecordData, kind_named
 from agent_memory_log.memory.payloads import Changes
@@ -76,28 +75,22 @@ def update(
             valid_until=known.valid_until if ttl_days is None and value is None else None,
             source=known.source if value is None else type(known.source)("user"),
             evidence=() if value is not None else known.evidence,
-            entities=known.entities if entities is None else tuple(entities),
-            tags=known.tags if tags is None else tuple(tags),
-            links=known.links if links is None else tuple(links),
+            entities=known.entities if entities is None else several(entities, "entities"),
+            tags=known.tags if tags is None else several(tags, "tags"),
+            links=known.links if links is None else several(links, "links"),
         )
     )
     changes = Changes(
-        text=text,
-        confidence=None if confidence is None else unit(confidence, "confidence"),
-        importance=None if importance is None else unit(importance, "importance"),
-        entities=None if entities is None else texts(tuple(entities), "entities"),
-        tags=None if tags is None else texts(tuple(tags), "tags"),
+        text=None if text is None else candidate.text,
+        confidence=None if confidence is None else candidate.confidence,
+        importance=None if importance is None else candidate.importance,
+        entities=None if entities is None else candidate.entities,
+        tags=None if tags is None else candidate.tags,
         links=None if links is None else candidate.links,
-        valid_until=None
-        if ttl_days is None
-        else context.hooks.now()
-        + timedelta(days=int(within(ttl_days, "ttl_days", 1, known.data.max_ttl_days or _MAX_TTL_DAYS))),
+        valid_until=None if ttl_days is None else candidate.end(context.hooks.now()),
     )
     report = yield from change(context, known.scope, known.id, candidate, changes)
     return _only(report)
-
-
-_MAX_TTL_DAYS = 36_500
 
 
 def _only(report: WriteReport) -> Outcome:

@@ -15,10 +15,9 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.memory.asked import Asked
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.plain import hit_of
-from agent_memory_log.memory.reading import active
+from agent_memory_log.memory.reading import active, record_of
 from agent_memory_log.memory.records import Record
 from agent_memory_log.memory.reports import Hit, Hits
-from agent_memory_log.memory.state import State
 from agent_memory_log.memory.steps import Steps, work
 from agent_memory_log.memory.subjects import Subject
 
@@ -32,30 +31,47 @@ KINDS = ("preference", "fact", "episode", "message")
 
 def search(context: Context, asked: Asked, scopes: tuple[str, ...]) -> Steps[Hits]:
     """The best hits of several scopes. Their scores are compared as they are: each is a share of the whole question."""
+    (hits,) = yield from search_each(context, [asked], scopes)
+    return hits
+
+
+def search_each(context: Context, several: Sequence[Asked], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
+    """The hits of several searches for one query: what is new is read once, and the query embedded once."""
     make = _index_type()
     embedder = context.hooks.embedder
     if make is None:
         if embedder is not None:
             raise InvalidArgument("an embedder needs what is not installed: pip install 'agent-memory-log[recall]'")
-        plain = yield from _search_plainly(context, asked, scopes)
+        plain = yield from _search_plainly(context, several, scopes)
         return plain
     indexes = [(scope, context.indexes.of(context.subject(scope), make)) for scope in scopes]
-    note, embedded = yield from _prepared([index for _, index in indexes], embedder, asked.query)
+    note, embedded = yield from _prepared([index for _, index in indexes], embedder, several[0].query)
     now = context.hooks.now()
-    hits: list[Hit] = []
-    for scope, index in indexes:
-        while (found := (yield from work(lambda: index.search(asked, now, embedded)))) is None:  # noqa: B023  # done at once
-            yield from index.refresh(None)
-        for one, message in found:
-            hit = Hit(one.score, one.matched_by, None, message)
-            if message is None:
-                record = index.subject.ask(lambda state: _record(state, one.id, scope, now))  # noqa: B023  # asked at once
-                if record is None:  # forgotten a moment ago
-                    continue
-                hit = Hit(one.score, one.matched_by, record)
-            hits.append(hit)
+    answers: list[Hits] = []
+    for asked in several:
+        hits: list[Hit] = []
+        for scope, index in indexes:
+            hits += yield from _search_index(index, asked, scope, now, embedded)
+        answers.append(Hits(_best(hits, asked.top_k), note))
     context.indexes.settle()
-    return Hits(_best(hits, asked.top_k), note)
+    return answers
+
+
+def _search_index(
+    index: WarmIndex, asked: Asked, scope: str, now: datetime, embedded: Embeddings | None
+) -> Steps[list[Hit]]:
+    while (found := (yield from work(lambda: index.search(asked, now, embedded)))) is None:
+        yield from index.refresh(None)
+    hits: list[Hit] = []
+    for one, message in found:
+        hit = Hit(one.score, one.matched_by, None, message)
+        if message is None:
+            record = index.subject.ask(lambda state: record_of(state, one.id, scope, now))  # noqa: B023  # asked at once
+            if record is None:  # forgotten a moment ago
+                continue
+            hit = Hit(one.score, one.matched_by, record)
+        hits.append(hit)
+    return hits
 
 
 @cache
@@ -95,19 +111,14 @@ def _embed_question(embedder: Embedder, query: str) -> Embedded:
     return embed(embedder, [query], "query")
 
 
-def _record(state: State, record: str, scope: str, now: datetime) -> Record | None:
-    live = state.records.get(record)
-    return None if live is None or live.is_expired(now) else live.record(scope, now)
-
-
-def _search_plainly(context: Context, asked: Asked, scopes: tuple[str, ...]) -> Steps[Hits]:
-    hits: list[Hit] = []
+def _search_plainly(context: Context, several: Sequence[Asked], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
+    records: list[Record] = []
     for scope in scopes:
-        for record in (yield from active(context, scope, asked.kinds)):
-            hit = hit_of(record, asked)
-            if hit is not None:
-                hits.append(hit)
-    return Hits(_best(hits, asked.top_k))
+        records += yield from active(context, scope, None)
+    return [
+        Hits(_best([hit for record in records if (hit := hit_of(record, asked)) is not None], asked.top_k))
+        for asked in several
+    ]
 
 
 def _best(hits: list[Hit], top_k: int) -> list[Hit]:

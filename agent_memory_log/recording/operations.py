@@ -152,7 +152,7 @@ class Operations:
             is_fresh = result.inserted == 1
         elif event.event_id in self._fresh:
             is_fresh = True
-        self._forget(event)
+        self._forget(event, data.tool_call_id)
         if isinstance(event.data, ToolCall):  # it may have been erased since
             data = event.data
         recorded = None if is_fresh else (yield from self._result_of(event, data))
@@ -232,12 +232,12 @@ class Operations:
                 return event
         return None
 
-    def _forget(self, event: Event) -> None:
+    def _forget(self, event: Event, call_id: str) -> None:
         """The call is being made: another one with its id is another call."""
         self._fresh.discard(event.event_id)
         for calls in (self._asked, self._left_open or {}):
-            for waiting in calls.values():
-                waiting[:] = [known for known in waiting if known.event_id != event.event_id]
+            waiting = calls.get(call_id, [])
+            waiting[:] = [known for known in waiting if known.event_id != event.event_id]
 
     def _result_of(self, call: Event, data: ToolCall) -> Steps[ToolResult | None]:
         snapshot = yield from self._context.refresh()

@@ -59,7 +59,6 @@ def answer_of(response: object, provider: str | None) -> Answer:
             raise DecodeError(
                 f"an answer of no known provider: {describe(found)}; give what the SDK returned, or name the provider"
             )
-    find(named)
     if not isinstance(found, dict):
         raise DecodeError(f"an answer of {named} must be a map, found {describe(found)}")
     return _READERS[named](cast("Map", without_bytes(cast("object", found))))

@@ -9,7 +9,7 @@ from typing import Literal, cast
 import msgspec
 
 from agent_memory_log.fields import is_absent_text
-from agent_memory_log.jsonvalue import MAX_DEPTH, JsonValue, decode_json, encode_canonical, encode_json, own_json
+from agent_memory_log.jsonvalue import MAX_DEPTH, JsonValue, encode_canonical, encode_json, json_or_text, own_json
 
 _SHOWN = 120
 _BEFORE = 20
@@ -68,12 +68,7 @@ def own_value(value: object) -> JsonValue:
 
 def json_in(text: str) -> JsonValue:
     """The JSON value that ``text`` is, None where it is blank, and ``text`` itself where it is no JSON."""
-    if is_absent_text(text):
-        return None
-    try:
-        return cast("JsonValue", decode_json(text))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return text
+    return None if is_absent_text(text) else json_or_text(text)
 
 
 def shown(value: JsonValue) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeGuard
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.jsonl import import_jsonl
@@ -16,6 +17,11 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 """A scheme has two letters at least: one is a drive."""
 
 
+def names_store(source: str | Path) -> TypeGuard[str]:
+    """Whether ``source`` is the URL of a store, rather than the path of a file."""
+    return isinstance(source, str) and _URL.match(source) is not None
+
+
 def load_recording(source: str | Path, *, agent: str | None = None, run: str | None = None) -> Snapshot:
     """The recorded run in ``source``: the path of a JSONL file, or the URL of a store.
 
@@ -23,7 +29,7 @@ def load_recording(source: str | Path, *, agent: str | None = None, run: str | N
     for a file that cannot be read, ``InvalidArgument`` where there is no such run or it is not said which, and what
     ``import_jsonl`` and ``open_sync_store`` raise.
     """
-    if isinstance(source, str) and _URL.match(source):
+    if names_store(source):
         if agent is None or run is None:
             raise InvalidArgument("a run of a store is named by agent and run: give both")
         with open_sync_store(source) as store:

@@ -39,8 +39,16 @@ _Handler = Callable[[int, Any], None]
 
 _PREVIEW_CHARACTERS = 1_000
 
-_ASSISTANT_TYPES = frozenset({EventType.ASSISTANT_MESSAGE, EventType.THINKING, EventType.TOOL_CALL})
-_OTHER_TYPES = frozenset({EventType.USER_MESSAGE, EventType.SYSTEM_MESSAGE, EventType.TOOL_RESULT})
+_CONVERSATION_TYPES = frozenset(
+    {
+        EventType.USER_MESSAGE,
+        EventType.ASSISTANT_MESSAGE,
+        EventType.SYSTEM_MESSAGE,
+        EventType.THINKING,
+        EventType.TOOL_CALL,
+        EventType.TOOL_RESULT,
+    }
+)
 
 
 class Builder(ABC):
@@ -201,7 +209,7 @@ class Builder(ABC):
 
     def _redacted(self, seq: int, data: Redacted) -> None:
         kind = data.original_type
-        if kind in _ASSISTANT_TYPES or kind in _OTHER_TYPES or kind in self._own_types:
+        if kind in _CONVERSATION_TYPES or kind in self._own_types:
             self.lose("redacted", f"a {kind} that was erased from the log", seq, kind)
             if kind != EventType.THINKING:  # what thinking is signed with is the rest
                 self.edited(after=True)

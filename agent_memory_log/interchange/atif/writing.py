@@ -18,9 +18,9 @@ from agent_memory_log.interchange.atif.documents import OURS, SCHEMA_VERSION, At
 from agent_memory_log.interchange.atif.drafts import draft_of
 from agent_memory_log.interchange.atif.images import ATIF
 from agent_memory_log.interchange.atif.reading import DOCUMENT, PARENT, SUBAGENTS, AtifRun, from_atif
-from agent_memory_log.interchange.atif.rendering import Place, metrics_of, render_step, used_in
+from agent_memory_log.interchange.atif.rendering import Place, metrics_of, render_step
 from agent_memory_log.interchange.steps import Steps
-from agent_memory_log.interchange.usage import NO_USAGE
+from agent_memory_log.interchange.usage import NO_USAGE, usage_in
 from agent_memory_log.jsonvalue import JsonValue, own_json
 from agent_memory_log.payloads import ModelRequest, ToolResult
 from agent_memory_log.snapshot import Snapshot
@@ -177,7 +177,7 @@ def _written(node: _Node, *, exact: bool, server_data: bool) -> JsonMap:
     written: list[JsonValue] = []
     for number, step in enumerate(steps.steps, 1):
         rendered = render_step(step, number, exact=exact)
-        total = total.plus(used_in(step))
+        total = total.plus(usage_in(step.made))
         _hold(rendered.step, {"events": _entries(rendered.step, rendered.places, server_data=server_data)})
         written.append(rendered.step)
     document = _root(snapshot, exact=exact)

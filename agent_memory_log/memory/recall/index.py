@@ -73,9 +73,6 @@ class RecallIndex:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def __contains__(self, document_id: object) -> bool:
-        return document_id in self._numbers
-
     def add(self, document: Document) -> None:
         """Add a document, in place of the one with its id if there is one.
 
@@ -142,11 +139,6 @@ class RecallIndex:
         self._conversations = self._conversations.keeping(kept)
         if self._vectors is not None:
             self._vectors = self._vectors.renumbered(anew)
-
-    @property
-    def model(self) -> str:
-        """The model whose vectors the index holds; "" for none."""
-        return self._model
 
     def use_model(self, model: str, dimension: int) -> None:
         """Hold vectors of this model from now on; those of another are dropped, for the two cannot be compared."""

@@ -17,10 +17,8 @@ import binascii
 from collections.abc import Mapping
 from typing import cast
 
-import msgspec
-
 from agent_memory_log.fields import is_absent_text
-from agent_memory_log.jsonvalue import JsonValue, decode_json
+from agent_memory_log.jsonvalue import JsonValue, json_or_text
 from agent_memory_log.payloads import Thinking, ToolCall, ToolResult
 from agent_memory_log.transcript.model import Message
 from agent_memory_log.transcript.names import WireRules, encode_name
@@ -83,7 +81,7 @@ def arguments_of(text: str) -> tuple[Message, bool]:
     """
     if is_absent_text(text):
         return {}, True
-    arguments = decoded(text)
+    arguments = json_or_text(text)
     return (cast("Message", arguments), True) if isinstance(arguments, dict) else ({"arguments": text}, False)
 
 
@@ -98,21 +96,13 @@ def tool_result(data: ToolResult, wire_id: str, residual: Mapping[str, JsonValue
     if spans is not None:
         content = SAID.join(text, spans)
     elif residual.get("json") is True:
-        content = [{"json": decoded(text)}]
+        content = [{"json": json_or_text(text)}]
     if content is None:
         content = [{"text": text}] if text else []
     body: Message = {"toolUseId": wire_id, "content": content}
     if data.error_message:
         body["status"] = "error"
     return body
-
-
-def decoded(text: str) -> JsonValue:
-    """The JSON of a text; the text itself where it is none."""
-    try:
-        return cast("JsonValue", decode_json(text))
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return text
 
 
 def encrypted_bytes(text: str) -> bytes:

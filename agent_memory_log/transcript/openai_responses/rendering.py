@@ -12,12 +12,11 @@ itself is kept whole, or it would look open.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
 
 import msgspec
 
 from agent_memory_log.fields import is_absent_text
-from agent_memory_log.jsonvalue import JsonValue, decode_json
+from agent_memory_log.jsonvalue import JsonValue, json_or_text
 from agent_memory_log.payloads import Thinking, ToolCall, ToolResult
 from agent_memory_log.transcript.model import Message
 from agent_memory_log.transcript.names import WireRules, encode_name
@@ -127,7 +126,7 @@ def call_item(kind: CallKind, data: ToolCall, wire_id: str) -> Message:
         item["name"] = encode_name(data.tool_name)
         item[kind.arguments] = arguments
         return item
-    value = decoded(arguments)
+    value = json_or_text(arguments)
     item["actions" if kind is COMPUTER and isinstance(value, list) else kind.arguments] = value
     return item
 
@@ -138,9 +137,9 @@ def result_item(kind: CallKind, data: ToolResult, wire_id: str) -> Message:
     text = data.result_json if is_value else data.error_message
     item: Message = {"type": kind.result, kind.id_key: wire_id, "output": text}
     if kind is COMPUTER:
-        item["output"] = decoded(text)
+        item["output"] = json_or_text(text)
     elif kind is SHELL:
-        value = decoded(text)
+        value = json_or_text(text)
         is_failure = bool(data.error_message) and not is_value
         item["output"] = value if isinstance(value, list) else shell_output(text, is_failure=is_failure)
     elif kind is APPLY_PATCH:
@@ -159,14 +158,6 @@ def shell_output(text: str, *, is_failure: bool) -> list[JsonValue]:
     """The output of a shell's command that was recorded as text."""
     outcome = {"type": "exit", "exit_code": 1 if is_failure else 0}
     return [{"stdout": "" if is_failure else text, "stderr": text if is_failure else "", "outcome": outcome}]
-
-
-def decoded(text: str) -> JsonValue:
-    """The JSON of a text; the text itself where it is none."""
-    try:
-        return cast("JsonValue", decode_json(text))
-    except (msgspec.DecodeError, RecursionError):
-        return text
 
 
 def with_parts(item: Message, key: str, how: TextParts, residual: Mapping[str, JsonValue]) -> Message:

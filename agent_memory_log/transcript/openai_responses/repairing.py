@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.transcript.model import Facts, Finding, Message, Recorded
+from agent_memory_log.transcript.model import Facts, Finding, Message
 from agent_memory_log.transcript.openai_responses.rendering import (
     APPLY_PATCH,
     CALLS,
@@ -64,11 +64,9 @@ class _Repair:
 
     def _find(self) -> list[Finding]:
         entries = self._draft.entries
-        facts = replace(self._facts, recorded=self._recorded(), edited_from=self._edited_from())
+        recorded = self._draft.recorded(self._facts.recorded)
+        facts = replace(self._facts, recorded=recorded, edited_from=self._edited_from())
         return find([entry.message for entry in entries], facts, self._reasoning_of)
-
-    def _recorded(self) -> Recorded | None:
-        return self._draft.recorded(self._facts.recorded)
 
     def _edited_from(self) -> tuple[int, int] | None:
         """The first place of the draft that is not what the model saw: by the log, or by what was changed here."""

@@ -38,7 +38,7 @@ class _Module(Protocol):
 
 
 class OpenAICompatibleEmbedder:
-    """The ``model`` of an endpoint, with pooled vectors of ``dimension``; needs the extra ``openai``.
+    """The ``model`` of an endpoint, with pooled vectors of ``dimension``; needs the extra ``memory``.
 
     ``base_url`` and ``api_key`` default to what the environment gives the client (``OPENAI_BASE_URL``,
     ``OPENAI_API_KEY``). ``timeout`` is in seconds. The prefixes stand before each text of their kind, for models that

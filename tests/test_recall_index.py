@@ -40,6 +40,7 @@ _ENGLISH = ["refund", "order", "ship", "Mara", "Jonas", "yesterday", "when", "?"
 _WORDS = st.sampled_from([*_ENGLISH, "Treppe", "Treppenhaus", "und", "die", "猫", "昨日", "ปลา", "\x00", "é"])
 _TEXTS = st.lists(_WORDS, min_size=1, max_size=4).map(" ".join)
 _EVERYTHING = "when went Mara on March 3 for a refund of the order? Treppe 猫"
+_CLOSE = st.integers(0, 6).map(lambda each: NOW - timedelta(hours=4 * each))
 _DOCUMENTS = st.builds(
     Document,
     id=st.integers(0, 12).map(str),
@@ -48,7 +49,7 @@ _DOCUMENTS = st.builds(
     session=st.sampled_from(["", "a", "b"]),
     position=st.integers(0, 5),
     speaker=st.sampled_from(["", "Mara", "Jonas"]),
-    time=st.none() | st.integers(0, 100).map(lambda days: NOW - timedelta(days=days)),
+    time=st.none() | st.integers(0, 600).map(lambda each: NOW - timedelta(hours=4 * each)) | _CLOSE,
     importance=st.integers(0, 5).map(float),
     confidence=st.sampled_from([1.0, 0.5]),
     key=st.sampled_from(["", "tea"]),
@@ -283,6 +284,23 @@ def test_the_best_session_lifts_its_turns() -> None:
     index = index_of(*turns, Document(id="x", text="a coat is in the hall", session="other"))
     best = index.search("What coat for the wedding in Bergen?", now=NOW)
     assert next(hit for hit in best if hit.id == "bergen/3").matched_by["session"] > 0
+
+
+def test_a_night_of_silence_ends_a_talk_and_what_bridges_it_goes_on() -> None:
+    evening, morning = NOW - timedelta(hours=14), NOW
+    turns = [
+        Document(id="a", text="the parrot", session="s", position=1, time=evening),
+        Document(id="b", text="upstairs", session="s", position=2, time=evening),
+        Document(id="c", text="downstairs", session="s", position=4, time=morning),
+    ]
+    index = index_of(*turns)
+    assert found(index, "parrot") == ["a", "b"]
+    index.add(Document(id="late", text="hm", session="s", position=3, time=NOW - timedelta(hours=9)))
+    assert set(found(index, "parrot")) == {"a", "b", "late"}
+    index.add(Document(id="later", text="hm", session="s", position=3, time=NOW - timedelta(hours=5)))
+    assert set(found(index, "parrot")) == {"a", "b", "late", "later", "c"}
+    index.remove("late")
+    assert found(index, "parrot") == ["a", "b"]
 
 
 @pytest.mark.parametrize("query", ["", "   ", "?", "\x00", "the of and", "👍", "\u0301"])

@@ -34,7 +34,7 @@ ASKING: Final = 0.2
 """What a turn loses that asks something, as a share of what it has: it has a question's words and not the answer."""
 
 SESSION: Final = 0.25
-"""The share that the best turn of a session lends to all of it."""
+"""The share that the best turn of a talk lends to all of it."""
 
 SPEAKER: Final = 0.6
 """What a turn gains whose speaker is named, as a share of what it has."""
@@ -51,9 +51,14 @@ SPAN: Final = 0.5
 SPAN_ALONE: Final = 0.1
 """What it has even without a word of the question: asked what was said that day, all of that day is an answer."""
 
+SILENCE: Final = 6 * 3_600.0
+"""Seconds without a word, about a night, after which a session is another talk: a run may hold months of them."""
 
 _NONE: Final = -1
 """The number of no document."""
+
+_NO_TALK: Final = 0
+"""The talk of what is of no session."""
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -82,7 +87,8 @@ def turn_of(document: Document, analysis: Analysis) -> Turn:
 class Conversations:
     """The sessions and speakers of documents, by number. Not for several threads at once.
 
-    A turn goes where its position says: at the end of a session that costs nothing, elsewhere a search in it.
+    A turn goes where its position says: at the end of a session that costs nothing, elsewhere a search in it. Where it
+    was silent for long, a session falls into talks, each as if it were a session of its own.
     """
 
     def __init__(self) -> None:
@@ -95,6 +101,8 @@ class Conversations:
         self._session = Column(np.int32)
         self._sessions: dict[str, int] = {"": 0}
         self._turns: list[list[int]] = [[]]
+        self._talk = Column(np.int32)
+        self._talks = 1
         self._speaker = Column(np.int32)
         self._speakers: dict[str, int] = {}
         self._spoken: list[int] = []
@@ -114,6 +122,7 @@ class Conversations:
         if session == len(self._turns):
             self._turns.append([])
         self._session.append(session)
+        self._talk.append(_NO_TALK)
         if session:
             self._link(number, self._turns[session])
 
@@ -136,12 +145,29 @@ class Conversations:
             self._join(turns[at - 1], number)
         if at + 1 < len(turns):
             self._join(number, turns[at + 1])
+        self._divide(turns, at)
 
     def _join(self, before: int, after: int) -> None:
-        if before != _NONE:
-            self._after.values[before] = after
-        if after != _NONE:
-            self._before.values[after] = before
+        beside = not self._time.values[after] - self._time.values[before] > SILENCE
+        self._after.values[before] = after if beside else _NONE
+        self._before.values[after] = before if beside else _NONE
+
+    def _divide(self, turns: Sequence[int], at: int) -> None:
+        """Say of the turns from a place on which talk they are of, as far as that is another than it was."""
+        talks, before = self._talk.values, self._before.values
+        last = int(talks[turns[at - 1]]) if at else _NO_TALK
+        for place in range(at, len(turns)):
+            talk = int(talks[turns[place]])
+            if before[turns[place]] != _NONE:
+                now = last
+            elif talk in {_NO_TALK, last}:
+                now = self._talks
+                self._talks += 1
+            else:
+                now = talk
+            if now == talk:
+                return
+            talks[turns[place]] = last = now
 
     def remove(self, number: int) -> None:
         """Take a turn out: those beside it are beside each other now."""
@@ -149,8 +175,16 @@ class Conversations:
         session = int(self._session.values[number])
         if session:
             turns = self._turns[session]
-            del turns[bisect_left(turns, self._places[number], key=self._places.__getitem__)]
-            self._join(int(self._before.values[number]), int(self._after.values[number]))
+            at = bisect_left(turns, self._places[number], key=self._places.__getitem__)
+            del turns[at]
+            if at < len(turns):
+                if at:
+                    self._join(turns[at - 1], turns[at])
+                else:
+                    self._before.values[turns[at]] = _NONE
+                self._divide(turns, at)
+            elif at:
+                self._after.values[turns[at - 1]] = _NONE
 
     def keeping(self, numbers: Sequence[int]) -> Conversations:
         """The same with these turns alone, numbered anew in their order."""
@@ -187,7 +221,7 @@ class Conversations:
         told = lending[before]
         near = told * (BESIDE + ANSWER * np.append(asks, np.False_)[before]) + lending[self._after.values] * BESIDE
         near += np.append(told, 0.0)[before] * GOES_ON
-        together = SESSION * self._best(scores)[self._session.values]
+        together = SESSION * self._best(scores)[self._talk.values]
         have = scores + near + together
         lifts = {"asking": -ASKING * have * asks, "neighbours": near, "session": together}
         named = [speaker for word, _ in asked.words for speaker in self._named(word)]
@@ -203,10 +237,10 @@ class Conversations:
         return lifts
 
     def _best(self, scores: Floats) -> Floats:
-        best = np.zeros(len(self._turns))
+        best = np.zeros(self._talks)
         found = np.flatnonzero(scores)
-        np.maximum.at(best, self._session.values[found], scores[found])
-        best[0] = 0
+        np.maximum.at(best, self._talk.values[found], scores[found])
+        best[_NO_TALK] = 0
         return best
 
     def _named(self, word: str) -> Iterable[int]:

@@ -179,11 +179,22 @@ def test_what_follows_a_question_is_lifted_more_than_what_follows_a_statement() 
     assert hits["asked/1"]["neighbours"] > hits["told/1"]["neighbours"]
 
 
-def test_a_turn_lends_to_the_one_with_which_its_speaker_goes_on() -> None:
-    turns = talk(("A", "parrot"), ("B", "hm"), ("A", "downstairs"), ("B", "oh"), ("A", "bread"))
-    hits = {hit.id: hit.matched_by for hit in index_of(*turns).search("parrot", now=NOW)}
-    assert hits["s/2"]["neighbours"] > 0
-    assert "neighbours" not in hits["s/3"]
+def test_a_turn_lends_to_those_beside_it_and_less_behind_many_words() -> None:
+    long = "bread " * 200
+    turns = talk(("A", "parrot"), ("B", "hm"), ("A", "oh"), ("B", long), ("A", "ah"), ("B", "eh"))
+    shares = {hit.id: hit.matched_by.get("neighbours", 0) for hit in index_of(*turns).search("parrot", now=NOW)}
+    assert shares["s/1"] > shares["s/2"] > shares["s/3"] > 10 * shares["s/4"] > 0 == shares["s/5"]
+    backwards = [msgspec.structs.replace(turn, position=9 - turn.position) for turn in turns]
+    assert shares == {
+        hit.id: hit.matched_by.get("neighbours", 0) for hit in index_of(*backwards).search("parrot", now=NOW)
+    }
+
+
+def test_a_talk_in_which_several_turns_have_the_words_lends_them_all() -> None:
+    apart = talk(("A", "the parrot"), ("B", "-"), ("A", "the wedding"), ("B", "-"), ("A", "the boat"), session="apart")
+    once = talk(("A", "the parrot"), ("B", "-"), ("A", "the parrot"), ("B", "-"), ("A", "hm"), session="once")
+    hits = {hit.id: hit.matched_by for hit in index_of(*apart, *once).search("parrot wedding boat", now=NOW)}
+    assert hits["apart/1"]["session"] > 2 * hits["once/1"]["session"]
 
 
 def test_of_two_turns_with_the_words_the_one_that_tells_comes_first() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
+from typing import cast
 
 import numpy as np
 import pytest
@@ -272,6 +273,26 @@ def test_an_endpoint_is_asked_in_parts_and_its_answers_put_in_order(
     embedder.close()
 
 
+def test_an_endpoint_is_given_no_text_and_no_request_that_it_would_refuse(
+    endpoint: tuple[str, list[dict[str, object]]],
+) -> None:
+    pytest.importorskip("openai")
+    url, asked = endpoint
+    embedder = OpenAICompatibleEmbedder("m", 2, base_url=url, api_key="none", longest_text=50_000)
+    found = embedder.embed(["ü" * 40_000, "short"] * 8, "document")
+    embedder.close()
+    assert found.pooled[:, 0].tolist() == [25_000.0, 5.0] * 8
+    sizes = [sum(len(str(text).encode()) for text in _sent(one)) for one in asked]
+    assert sum(sizes) == 8 * (50_000 + 5)
+    assert max(sizes) <= 256_000
+
+
+def _sent(request: dict[str, object]) -> list[object]:
+    texts = request["input"]
+    assert isinstance(texts, list)
+    return cast("list[object]", texts)
+
+
 def test_an_endpoint_that_is_not_there_costs_a_note() -> None:
     pytest.importorskip("openai")
     embedder = OpenAICompatibleEmbedder("m", 2, base_url="http://127.0.0.1:9/v1", api_key="none", timeout=1)
@@ -285,7 +306,7 @@ def test_an_endpoint_that_is_not_there_costs_a_note() -> None:
     ("module", "make", "extra"),
     [
         ("sentence_transformers", lambda: SentenceTransformersEmbedder("m"), "sentence-transformers"),
-        ("fastembed", lambda: FastEmbedEmbedder("m", 2), "fastembed"),
+        ("fastembed", lambda: FastEmbedEmbedder("m"), "fastembed"),
     ],
 )
 def test_an_adapter_without_its_library_says_what_to_install(

@@ -13,6 +13,9 @@ from agent_memory_log.memory.recall import Document
 
 HALVES: Final = ("dev", "reported")
 
+LONG: Final = 150
+"""Turns from which a conversation is long; the long ones are asked about in whatever words come to mind."""
+
 _FOLDER: Final = Path(__file__).parent
 
 

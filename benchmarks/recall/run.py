@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.recall import rankers, speed
-from benchmarks.recall.corpus import HALVES, Conversation, conversations, recall
+from benchmarks.recall.corpus import HALVES, LONG, Conversation, conversations, recall
 from benchmarks.table import draw
 
 _Rankers = Mapping[str, Callable[[Conversation], rankers.Ranker]]
@@ -68,9 +68,13 @@ def _scores(found: Sequence[Conversation], compared: _Rankers) -> _Scores:
             ranker = make(conversation)
             for question in conversation.answerable():
                 score = recall(ranker(question.question), question.evidence)
-                for row in (question.kind, f"in {conversation.language}", _ALL):
+                for row in (question.kind, f"in {conversation.language}", _length(conversation), _ALL):
                     scores.setdefault(row, {}).setdefault(name, []).append(score)
     return scores
+
+
+def _length(conversation: Conversation) -> str:
+    return "in long talks" if len(conversation.turns) >= LONG else "in short talks"
 
 
 def _plot(half: str, scores: _Scores) -> Table:

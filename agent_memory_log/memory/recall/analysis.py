@@ -14,9 +14,10 @@ from agent_memory_log.memory.recall.words import fold, words
 
 
 class Analysis(msgspec.Struct, frozen=True):
-    """A text as it is indexed: its terms in order, repeated as they are, those of its dates last."""
+    """A text as it is indexed: its terms in order, repeated as they are, those of its dates last; its words' number."""
 
     terms: Sequence[str]
+    length: int
     language: str
     timed: bool
     question: bool
@@ -29,7 +30,7 @@ def analyse(text: str, at: datetime | None) -> Analysis:
     language = language_of(found)
     dates = dates_in(folded, found, at)
     terms = [*filter(None, map(stems(language).__getitem__, found)), *dates.terms]
-    return Analysis(terms, language, dates.timed, is_question(folded, found))
+    return Analysis(terms, len(found), language, dates.timed, is_question(folded, found))
 
 
 def ask(query: str, at: datetime | None, languages: Iterable[str]) -> Question:

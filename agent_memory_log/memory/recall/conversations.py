@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from agent_memory_log.memory.recall.analysis import Analysis
-from agent_memory_log.memory.recall.columns import Column, Floats
+from agent_memory_log.memory.recall.columns import Column, Floats, Numbers
 from agent_memory_log.memory.recall.documents import Document
 from agent_memory_log.memory.recall.questions import Question
 from agent_memory_log.memory.recall.words import fold, words
@@ -27,14 +27,17 @@ BESIDE: Final = 0.25
 ANSWER: Final = 0.5
 """What it lends to the one after it besides, when it is a question."""
 
-GOES_ON: Final = 0.1
-"""The share that it lends to the second one after it, with which the same speaker often goes on."""
+REACH: Final = 4
+"""How many turns before it and after it a turn lends to."""
+
+FADING: Final = 40.0
+"""Words between two turns by which that share falls to a third (to 1/e): a burst of short messages is one remark."""
 
 ASKING: Final = 0.2
 """What a turn loses that asks something, as a share of what it has: it has a question's words and not the answer."""
 
 SESSION: Final = 0.25
-"""The share that the best turn of a talk lends to all of it."""
+"""What a talk lends to each of its turns: a share of what its best turn for each word of the question has, together."""
 
 SPEAKER: Final = 0.6
 """What a turn gains whose speaker is named, as a share of what it has."""
@@ -62,7 +65,10 @@ _NO_TALK: Final = 0
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What of a document matters here; ``time`` is in seconds, NaN when it is unknown."""
+    """What of a document matters here.
+
+    ``time`` is in seconds, NaN when it is unknown; ``fade`` is what is left, behind it, of what a turn before it lends.
+    """
 
     session: str
     place: tuple[int, str]
@@ -70,6 +76,7 @@ class Turn(msgspec.Struct, frozen=True):
     time: float
     question: bool
     timed: bool
+    fade: float
 
 
 def turn_of(document: Document, analysis: Analysis) -> Turn:
@@ -81,6 +88,7 @@ def turn_of(document: Document, analysis: Analysis) -> Turn:
         math.nan if document.time is None else document.time.timestamp(),
         analysis.question,
         analysis.timed,
+        math.exp(-analysis.length / FADING),
     )
 
 
@@ -98,6 +106,7 @@ class Conversations:
         self._question = Column(np.bool_)
         self._timed = Column(np.bool_)
         self._time = Column(np.float64)
+        self._fade = Column(np.float64)
         self._session = Column(np.int32)
         self._sessions: dict[str, int] = {"": 0}
         self._turns: list[list[int]] = [[]]
@@ -115,6 +124,7 @@ class Conversations:
         self._question.append(turn.question)
         self._timed.append(turn.timed)
         self._time.append(turn.time)
+        self._fade.append(turn.fade)
         self._speaker.append(self._heard(turn.speaker))
         self._before.append(_NONE)
         self._after.append(_NONE)
@@ -174,6 +184,7 @@ class Conversations:
         self._spoken[int(self._speaker.values[number])] -= 1
         session = int(self._session.values[number])
         if session:
+            self._talk.values[number] = _NO_TALK
             turns = self._turns[session]
             at = bisect_left(turns, self._places[number], key=self._places.__getitem__)
             del turns[at]
@@ -199,6 +210,7 @@ class Conversations:
                     float(self._time.values[number]),
                     bool(self._question.values[number]),
                     bool(self._timed.values[number]),
+                    float(self._fade.values[number]),
                 )
             )
         return kept
@@ -212,16 +224,26 @@ class Conversations:
         """The words of a question that count for less: the names of speakers."""
         return {word: NAME for word, _ in asked.words if self._named(word)}
 
-    def lifts(self, asked: Question, scores: Floats) -> dict[str, Floats]:
-        """What each document gains by what it has in ``scores`` (0 for those removed), by part and number."""
-        before = self._before.values
-        # The last place is the one that _NONE points to: a neighbour that is not there lends nothing.
-        lending = np.append(scores, 0.0)
+    def shared(self, said: Iterable[Iterable[tuple[Numbers, Floats]]]) -> Floats:
+        """What each talk has, by its number: the best of each of ``said``, which are documents and what each has."""
+        talks = self._talk.values
+        shared = np.zeros(self._talks)
+        for one in said:
+            best = np.zeros(self._talks)
+            for documents, scores in one:
+                np.maximum.at(best, talks[documents], scores)
+            shared += best
+        shared[_NO_TALK] = 0
+        return shared
+
+    def lifts(self, asked: Question, scores: Floats, shared: Floats) -> dict[str, Floats]:
+        """What each document gains, by part and number.
+
+        It gains by what it and others have in ``scores`` (0 for those removed), and its talk in ``shared``.
+        """
         asks = self._question.values
-        told = lending[before]
-        near = told * (BESIDE + ANSWER * np.append(asks, np.False_)[before]) + lending[self._after.values] * BESIDE
-        near += np.append(told, 0.0)[before] * GOES_ON
-        together = SESSION * self._best(scores)[self._talk.values]
+        near = self._near(scores)
+        together = SESSION * shared[self._talk.values]
         have = scores + near + together
         lifts = {"asking": -ASKING * have * asks, "neighbours": near, "session": together}
         named = [speaker for word, _ in asked.words for speaker in self._named(word)]
@@ -236,12 +258,22 @@ class Conversations:
                 lifts["time"] += within * (SPAN * have + SPAN_ALONE)
         return lifts
 
-    def _best(self, scores: Floats) -> Floats:
-        best = np.zeros(self._talks)
-        found = np.flatnonzero(scores)
-        np.maximum.at(best, self._talk.values[found], scores[found])
-        best[_NO_TALK] = 0
-        return best
+    def _near(self, scores: Floats) -> Floats:
+        """What the turns beside each one lend to it."""
+        near = np.zeros(len(scores))
+        lending: Numbers = np.flatnonzero(scores).astype(np.int32)
+        fade = self._fade.values
+        for beside in (self._after.values, self._before.values):
+            turns, lent = lending, BESIDE * scores[lending]
+            for _ in range(REACH):
+                turns = beside[turns]
+                there = turns != _NONE
+                turns, lent = turns[there], lent[there]
+                near[turns] += lent
+                lent = lent * fade[turns]
+        asking = lending[self._question.values[lending] & (self._after.values[lending] != _NONE)]
+        near[self._after.values[asking]] += ANSWER * scores[asking]
+        return near
 
     def _named(self, word: str) -> Iterable[int]:
         return [speaker for speaker in self._names.get(word, ()) if self._spoken[speaker]]

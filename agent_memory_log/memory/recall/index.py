@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -22,7 +23,7 @@ from agent_memory_log.memory.recall.embedding import Embeddings
 from agent_memory_log.memory.recall.lexical import MOST_DOCUMENTS, LexicalIndex
 from agent_memory_log.memory.recall.vectors import VectorIndex
 
-VECTORS: Final = 1.0
+VECTORS: Final = 0.75
 """The weight of vectors beside words: the text most like the question has as much by them as the best one by words."""
 
 IMPORTANCE: Final = 0.2
@@ -208,14 +209,20 @@ class RecallIndex:
     ) -> Mapping[str, Floats]:
         asked = ask(query, now, [language for language, texts in self._texts_in.items() if texts])
         alive = self._alive.values
-        words = self._lexical.scores(asked, self._conversations.weights(asked)) * alive
+        matches = self._lexical.matches(asked, self._conversations.weights(asked))
+        words = np.zeros(len(alive))
+        for documents, scores in chain.from_iterable(matches):
+            words[documents] += scores
+        words *= alive
         parts = {"words": words}
         about = words
+        shared = self._conversations.shared(matches)
         if embedded is not None and self._vectors is not None:
             most = float(words.max(initial=0))
             parts["vectors"] = self._vectors.likeness(embedded, words) * (VECTORS * (most or 1.0)) * alive
             about = words + parts["vectors"]
-        parts |= self._conversations.lifts(asked, about)
+            shared += self._conversations.shared([[(np.arange(len(alive), dtype=np.int32), parts["vectors"])]])
+        parts |= self._conversations.lifts(asked, about, shared)
         have = about + sum(parts[name] for name in parts if name not in {"words", "vectors"})
         stars = self._lifting.values
         if stars.any():

@@ -37,6 +37,9 @@ MOST_COUNTED: Final = 255
 MOST_DOCUMENTS: Final = 1 << 24
 """Documents that can be numbered."""
 
+Matches = Sequence[tuple[Numbers, Floats]]
+"""What a word finds: for each term that it stands as the documents that hold it, and what each has by that."""
+
 
 class LexicalIndex:
     """The terms of documents. Not for several threads at once.
@@ -99,13 +102,13 @@ class LexicalIndex:
             kept._append((terms[one >> 8], one & MOST_COUNTED) for one in packed)
         return kept
 
-    def scores(self, asked: Question, weights: Mapping[str, float]) -> Floats:
-        """How much of the question each document says, 0 to about 1, by number; those removed score too.
+    def matches(self, asked: Question, weights: Mapping[str, float]) -> list[Matches]:
+        """What each word of the question finds, among it documents that were removed.
 
-        A word that no document holds counts too, as one that each of them lacks. ``weights`` are those of words that
-        count for less than 1.
+        All that a document has is how much of the question it says, 0 to about 1: a word that no document holds counts
+        too, as one that each of them lacks. ``weights`` are those of words that count for less than 1.
         """
-        scores = np.zeros(len(self._lengths))
+        matches: list[Matches] = []
         whole = 0.0
         lengths = np.frombuffer(self._lengths, np.uint32) if self._lengths else np.zeros(0, np.uint32)
         spread = SATURATION * LENGTH * self._documents / max(self._length, 1)
@@ -116,11 +119,13 @@ class LexicalIndex:
             said = [(number, rarity) for number in self._known(terms)]
             if asked.compounds and word not in weights:
                 said += [(number, COMPOUND * rarity) for number in self._compounds(terms)]
+            found: list[tuple[Numbers, Floats]] = []
             for number, weight in said:
                 documents, counts = self._postings(number)
                 normal = SATURATION * (1 - LENGTH) + spread * lengths[documents]
-                scores[documents] += weight * counts / (counts + normal)
-        return scores / whole if whole else scores
+                found.append((documents, weight * counts / (counts + normal)))
+            matches.append(found)
+        return [[(documents, scores / whole) for documents, scores in found] for found in matches] if whole else []
 
     def _known(self, terms: Iterable[str]) -> list[int]:
         return [number for term in terms if (number := self._numbers.get(term)) is not None]

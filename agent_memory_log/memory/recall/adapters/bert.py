@@ -16,11 +16,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from agent_memory_log.memory.recall.adapters.extras import import_extra
+from agent_memory_log.memory.recall.adapters.extras import import_extra, load_model
+from agent_memory_log.memory.recall.adapters.texts import TOKENS_AT_ONCE, batches, stored_name
 from agent_memory_log.memory.recall.embedding import Embeddings, Kind, Vectors
-
-_BATCH: Final = 32
-"""Texts that go through the model together, of about one length: more of them no longer gain."""
 
 _HIDDEN: Final = np.float32(-1e9)
 """What is added to the attention that padding gets: none is left."""
@@ -63,8 +61,7 @@ class BertEmbedder:
     """The model in ``folder``, called ``model``; needs the extra ``bert`` (tokenizers and safetensors).
 
     ``longest`` is in tokens: what a text has beyond is not read. The prefixes stand before each text of their kind, for
-    models that were trained with them ("query: "). Raises ``OSError`` or ``msgspec.DecodeError`` for a folder
-    without such a model.
+    models that were trained with them ("query: "). Raises ``ModelUnavailable`` for a folder without such a model.
     """
 
     def __init__(
@@ -72,23 +69,24 @@ class BertEmbedder:
     ) -> None:
         tokenizers = cast("_Tokenizers", import_extra("tokenizers", "bert", type(self).__name__))
         safetensors = cast("_Safetensors", import_extra("safetensors.numpy", "bert", type(self).__name__))
-        self._config = msgspec.json.decode((folder / "config.json").read_bytes(), type=_Config)
-        self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._config = load_model(
+            lambda: msgspec.json.decode((folder / "config.json").read_bytes(), type=_Config), model
+        )
+        self._tokenizer = load_model(lambda: tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")), model)
+        weights = load_model(lambda: safetensors.load_file(str(folder / "model.safetensors")), model)
         self._tokenizer.enable_truncation(min(longest, self._config.max_position_embeddings))
         self._tokenizer.no_padding()
-        self._layers = _Layers(self._config, safetensors.load_file(str(folder / "model.safetensors")))
+        self._layers = _Layers(self._config, weights)
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "document": document_prefix}
-        self.model: Final = model
+        self.model: Final = stored_name(model, document_prefix)
         self.dimension: Final = self._config.hidden_size
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
         """The vectors of ``texts``, special tokens in the pooled one alone."""
         encoded = self._tokenizer.encode_batch([self._prefixes[kind] + text for text in texts])
-        by_length = sorted(range(len(texts)), key=lambda at: len(encoded[at].ids))
         pooled = np.zeros((len(texts), self.dimension), np.float32)
         tokens: dict[int, Vectors] = {}
-        for start in range(0, len(by_length), _BATCH):
-            batch = by_length[start : start + _BATCH]
+        for batch in batches([len(one.ids) for one in encoded], TOKENS_AT_ONCE):
             states = self._layers.run([encoded[at].ids for at in batch])
             for at, state in zip(batch, states, strict=True):
                 pooled[at] = state.mean(axis=0)

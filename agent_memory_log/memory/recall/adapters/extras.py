@@ -1,10 +1,14 @@
-"""Importing what an extra brings, when it is first needed."""
+"""Importing what an extra brings, when it is first needed, and loading its models."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
+from typing import TypeVar
 
-from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.errors import InvalidArgument, ModelUnavailable
+
+_Model = TypeVar("_Model")
 
 
 def import_extra(module: str, extra: str, embedder: str) -> object:
@@ -15,3 +19,11 @@ def import_extra(module: str, extra: str, embedder: str) -> object:
         raise InvalidArgument(
             f"{embedder} needs {module}, which cannot be imported ({error}): pip install 'agent-memory-log[{extra}]'"
         ) from error
+
+
+def load_model(load: Callable[[], _Model], model: str) -> _Model:
+    """What ``load`` gives. Raises ``ModelUnavailable`` for whatever it raises, which is chained."""
+    try:
+        return load()
+    except Exception as error:
+        raise ModelUnavailable(f"the model {model} cannot be loaded: {error}") from error

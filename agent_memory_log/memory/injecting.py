@@ -1,12 +1,15 @@
 """What a planner puts in front of a model: the profile, and what has to do with what was asked, as background.
 
-The text is the same for the same memory and question. Everything that was stored stands in quotes, as a JSON string
-whose every ``<``, ``>`` and unprintable character is an escape: it can neither end the block, nor its line.
+The text is the same for the same memory and question. Everything that was stored stands in quotes, as a JSON string in
+which whatever cannot be seen, or could be taken for a mark of the block or of a turn, is an escape: it can end neither
+the block, nor its line, nor its quotes, and that in any of Unicode's normal forms, as some tokenizers read a text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -16,11 +19,11 @@ from agent_memory_log.fields import describe
 from agent_memory_log.jsonvalue import encode_json
 from agent_memory_log.memory.asked import Asked
 from agent_memory_log.memory.context import Context
-from agent_memory_log.memory.kinds import Episode
+from agent_memory_log.memory.kinds import Episode, Fact, Preference
 from agent_memory_log.memory.messages import MESSAGE, Message
 from agent_memory_log.memory.reading import active
 from agent_memory_log.memory.records import Evidence, Record
-from agent_memory_log.memory.reports import MemoryContext
+from agent_memory_log.memory.reports import Hits, MemoryContext
 from agent_memory_log.memory.searching import search_each
 from agent_memory_log.memory.steps import Steps, work
 from agent_memory_log.memory.tokens import CountTokens, default_count
@@ -44,13 +47,27 @@ class _Line(msgspec.Struct, frozen=True):
     """A line of the block, the ``section`` it stands in, its place there, and what it shows."""
 
     section: int
-    place: tuple[float, str]
+    place: tuple[float | str, ...]
     text: str
     record: str = ""
     message: Evidence | None = None
 
 
 _SECTIONS = ("Facts and preferences:", "What happened:", "What was said:")
+
+_KINDS = frozenset({Preference.kind, Fact.kind})
+"""The kinds whose names are ours. Whoever registers or imports another one chooses its name."""
+
+_MARKS = frozenset('<>"\\[]')
+"""What no character may stand for: some tokenizers read a text in its form NFKC, in which U+FF1C is a ``<``."""
+
+_turn = re.compile(r"\[(?=/?[A-Z_]+])")
+"""How some models are told whose turn it is: ``[INST]``."""
+
+_unseen = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+"""Characters that Python takes for printable and nobody sees: a text can be hidden in them."""
 
 
 def memory_context(context: Context, asked: Asked, scopes: tuple[str, ...], max_tokens: int) -> Steps[MemoryContext]:
@@ -60,29 +77,28 @@ def memory_context(context: Context, asked: Asked, scopes: tuple[str, ...], max_
     """
     if type(max_tokens) is not int or max_tokens < 1:
         raise InvalidArgument(f"max_tokens must be an integer from 1, found {describe(max_tokens)}")
-    profile: list[Record] = []
-    episodes: list[Record] = []
-    for scope in scopes:
-        for record in (yield from active(context, scope, None)):
-            if record.key:
-                profile.append(record)
-            elif record.kind == Episode.kind:
-                episodes.append(record)
-    profile.sort(key=lambda one: (-one.stars, -one.confidence, *_profile_place(one)))
     for_episodes = msgspec.structs.replace(
         asked, kinds=frozenset({Episode.kind}), top_k=RELEVANT_EPISODES, min_importance=LEAST_STARS
     )
-    for_messages = msgspec.structs.replace(asked, kinds=frozenset({MESSAGE}), top_k=RELEVANT_MESSAGES)
+    # A run may be linked to several scopes, and its messages are then found in each.
+    for_messages = msgspec.structs.replace(asked, kinds=frozenset({MESSAGE}), top_k=RELEVANT_MESSAGES * len(scopes))
     relevant, said = yield from search_each(context, [for_episodes, for_messages], scopes)
-    lines = [_profile_line(one) for one in profile]
-    known = [hit.record for hit in relevant if hit.record is not None]
-    lines += [_episode_line(one) for one in known]
-    lines += [_message_line(hit.message) for hit in said if hit.message is not None]
-    shown = {one.id for one in known}
-    recent = sorted((one for one in episodes if one.id not in shown), key=lambda one: (-_when(one).timestamp(), one.id))
-    lines += [_episode_line(one) for one in recent[:RECENT_EPISODES]]
+    # The records last: what was forgotten or changed while the search waited, as for an embedder, is not in the text.
+    records: list[Record] = []
+    for scope in scopes:
+        records += yield from active(context, scope, None)
+    profile = sorted((one for one in records if one.key), key=lambda one: (-one.stars, -one.confidence, *_named(one)))
+    episodes = {one.id: one for one in records if one.kind == Episode.kind and not one.key}
+    found = [episodes.pop(hit.id) for hit in relevant if hit.id in episodes]
+    recent = sorted(episodes.values(), key=lambda one: (-_when(one).timestamp(), one.text, one.id))
+    groups = (
+        [_profile_line(one) for one in profile],
+        [_episode_line(one) for one in found],
+        [_message_line(one) for one in _messages(context, scopes, said)],
+    )
     count = context.hooks.count_tokens or (yield from work(default_count))
-    kept, tokens = yield from work(lambda: _fitting(lines, max_tokens, count))
+    least = [_episode_line(one) for one in recent[:RECENT_EPISODES]]
+    kept, tokens = yield from work(lambda: _fitting(groups, least, max_tokens, count))
     ordered = _ordered(kept)
     return MemoryContext(
         _rendered(kept),
@@ -93,16 +109,59 @@ def memory_context(context: Context, asked: Asked, scopes: tuple[str, ...], max_
     )
 
 
-def _fitting(lines: Sequence[_Line], max_tokens: int, count: CountTokens) -> tuple[list[_Line], int]:
-    """The lines that fit, the first ones first, and how many tokens they are together."""
-    frame = _counted(count, "\n".join((_HEAD, *_SECTIONS, _TAIL)))
-    kept: list[_Line] = []
-    left = max_tokens - frame
-    for line in lines:
-        size = _counted(count, f"\n{line.text}")
-        if size <= left:
-            kept.append(line)
-            left -= size
+def _messages(context: Context, scopes: Iterable[str], said: Hits) -> list[Message]:
+    """The messages that were found, each once, less those that have been forgotten since."""
+    subjects = [context.subject(scope) for scope in scopes]
+    found = {hit.message.evidence: hit.message for hit in said if hit.message is not None}
+    known = [
+        message
+        for place, message in found.items()
+        if any(one.ask(lambda state: state.may_find(place.agent, place.run, place.seq)) for one in subjects)  # noqa: B023  # asked at once
+    ]
+    return known[:RELEVANT_MESSAGES]
+
+
+class _Room:
+    """The lines that were kept so far, and the tokens that are left for more."""
+
+    def __init__(self, max_tokens: int, count: CountTokens) -> None:
+        self.kept: list[_Line] = []
+        self.left = max_tokens - _counted(count, f"{_HEAD}\n{_TAIL}")
+        self._count = count
+        self._headings = {at: _counted(count, f"\n{section}") for at, section in enumerate(_SECTIONS)}
+
+    def take(self, lines: Iterable[_Line], share: int) -> list[_Line]:
+        """Keep the first line that fits, and more for ``share`` tokens in all; the lines that were put off."""
+        put_off: list[_Line] = []
+        used = 0
+        for line in lines:
+            size = self._headings.get(line.section, 0) + _counted(self._count, f"\n{line.text}")
+            if size > self.left:
+                continue
+            if used and used + size > share:
+                put_off.append(line)
+                continue
+            self._headings.pop(line.section, None)
+            self.kept.append(line)
+            self.left -= size
+            used += size
+        return put_off
+
+
+def _fitting(
+    groups: Sequence[Sequence[_Line]], least: Sequence[_Line], max_tokens: int, count: CountTokens
+) -> tuple[list[_Line], int]:
+    """The lines that fit, and how many tokens they are together.
+
+    The first groups come first, and the first lines of each; but none starves those after it: it takes half of what is
+    left, and then of what the others leave. The ``least`` get what is left at the end.
+    """
+    room = _Room(max_tokens, count)
+    *first, last = groups
+    later = [line for group in first for line in room.take(group, room.left // 2)]
+    for group in (last, later, least):
+        room.take(group, room.left)
+    kept = room.kept
     while kept:
         # The tokens of a whole are not those of its parts.
         tokens = _counted(count, _rendered(kept))
@@ -137,27 +196,27 @@ def _rendered(lines: Sequence[_Line]) -> str:
     return "\n".join([*text, _TAIL])
 
 
-def _profile_place(record: Record) -> tuple[str, str, str]:
-    return record.kind, record.key, record.id
+def _named(record: Record) -> tuple[str, str, str, str]:
+    return record.kind, record.key, record.text, record.id
 
 
 def _profile_line(record: Record) -> _Line:
     said = f"{_quoted(record.key)}: {_quoted(record.value)}"
     if record.text != record.data.describe():
         said += f" ({_quoted(record.text)})"
-    kind = record.kind if record.kind.isidentifier() and record.kind.isascii() else _quoted(record.kind)
-    return _Line(0, (0, "\0".join(_profile_place(record))), f"- {kind} {said}", record.id)
+    kind = record.kind if record.kind in _KINDS else _quoted(record.kind)
+    return _Line(0, (0, *_named(record)), f"- {kind} {said}", record.id)
 
 
 def _episode_line(record: Record) -> _Line:
     time = _when(record)
-    return _Line(1, (time.timestamp(), record.id), f"- {_day(time)} {_quoted(record.text)}", record.id)
+    return _Line(1, (time.timestamp(), record.text, record.id), f"- {_day(time)} {_quoted(record.text)}", record.id)
 
 
 def _message_line(message: Message) -> _Line:
-    place = f"{message.agent}\0{message.run}\0{message.seq:020}"
     said = f"- {_day(message.time)} {_quoted(message.speaker)} said {_quoted(message.text)}"
-    return _Line(2, (message.time.timestamp(), place), said, "", message.evidence)
+    place = (message.time.timestamp(), message.agent, message.run, message.seq)
+    return _Line(2, place, said, "", message.evidence)
 
 
 def _when(record: Record) -> datetime:
@@ -173,8 +232,17 @@ def _day(time: datetime) -> str:
 def _quoted(text: str) -> str:
     """A text as a JSON string in which nothing stands that could be taken for anything but a part of it."""
     short = text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
-    return "".join(
-        one if one.isprintable() and one not in "<>" else _escaped(one) for one in encode_json(short).decode()
+    encoded = _turn.sub(r"\\u005b", encode_json(short).decode())
+    return "".join(one if _is_plain(one) else _escaped(one) for one in encoded)
+
+
+def _is_plain(character: str) -> bool:
+    if character.isascii():
+        return character.isprintable() and character not in "<>"
+    return (
+        character.isprintable()
+        and not _unseen.match(character)
+        and _MARKS.isdisjoint(unicodedata.normalize("NFKD", character))
     )
 
 

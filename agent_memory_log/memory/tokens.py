@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 CountTokens = Callable[[str], int]
 """How many tokens a text has."""
@@ -32,5 +33,19 @@ def default_count() -> CountTokens:
 
 
 def count_bytes(text: str) -> int:
-    """The bytes of a text in UTF-8: no tokenizer that starts from bytes makes more tokens of it."""
-    return len(text.encode())
+    """The bytes of a text in UTF-8: no tokenizer that starts from bytes makes more tokens of it.
+
+    Some start from the text in its form NFC or NFKC, in which a character can have more bytes, and by the tables of
+    whatever version of Unicode: for each character the form with the most bytes counts.
+    """
+    if text.isascii():
+        return len(text)
+    is_mark = [unicodedata.combining(one) != 0 for one in text] + [False]
+    return sum(_most_bytes(one, is_mark[at] or is_mark[at + 1]) for at, one in enumerate(text))
+
+
+@lru_cache(4_096)
+def _most_bytes(character: str, in_company: bool) -> int:
+    """The bytes of a character; ``in_company`` of marks, it may come apart, as another mark takes its base."""
+    forms: tuple[Literal["NFC", "NFKC", "NFD", "NFKD"], ...] = ("NFD", "NFKD") if in_company else ("NFC", "NFKC")
+    return max(len(character.encode()), *(len(unicodedata.normalize(form, character).encode()) for form in forms))

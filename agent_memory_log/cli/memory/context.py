@@ -10,7 +10,6 @@ from agent_memory_log.cli.memory.options import Scopes, Tenant, User, open_memor
 from agent_memory_log.cli.memory.views import evidence_map
 from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
 from agent_memory_log.cli.output import Output, note
-from agent_memory_log.cli.text import safe
 from agent_memory_log.memory import MemoryContext, Principal
 
 
@@ -46,7 +45,7 @@ def context(
         )
     elif found.text:
         for line in found.text.split("\n"):
-            output.line(safe(line))
+            output.line(line)
     else:
         note("nothing remembered that fits")
 

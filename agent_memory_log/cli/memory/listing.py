@@ -9,7 +9,7 @@ from typing import Annotated, get_args
 import typer
 
 from agent_memory_log.cli.errors import UsageProblem
-from agent_memory_log.cli.memory.options import Kinds, Scopes, Tenant, User, open_memory, principal_of, whose
+from agent_memory_log.cli.memory.options import Kinds, Scopes, Tenant, User, not_empty, open_memory, principal_of, whose
 from agent_memory_log.cli.memory.views import record_map, write_records
 from agent_memory_log.cli.options import AsJson, StoreUrl, instant, run_async
 from agent_memory_log.cli.output import Output, note
@@ -54,7 +54,7 @@ def list_records(
     if as_of is not None and status != "active":
         raise UsageProblem("--as-of lists what was active then: leave --status out")
     time = None if as_of is None else instant("--as-of", as_of)
-    records = run_async(_list(store, principal, kinds, _STATUSES[status], time))
+    records = run_async(_list(store, principal, not_empty("--kind", kinds), _STATUSES[status], time))
     output = Output()
     if as_json:
         output.json([record_map(record) for record in records])

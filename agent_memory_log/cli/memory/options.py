@@ -51,6 +51,13 @@ RECORD_HELP = "A memory's key, or its id; -- must stand before one that begins w
 RecordName = Annotated[str, typer.Argument(metavar="RECORD", help=f"{RECORD_HELP}.", show_default=False)]
 
 
+def not_empty(option: str, names: Sequence[str] | None) -> Sequence[str] | None:
+    """The names that an option was given. Raises ``UsageProblem`` where one is empty, as nothing has such a name."""
+    if names is not None and not all(name.strip() for name in names):
+        raise UsageProblem(f"{option} must not be empty")
+    return names
+
+
 def principal_of(tenant: str, user: str | None, scopes: Sequence[str] | None) -> Principal:
     """Whose memory the options mean. Raises ``UsageProblem``."""
     found: dict[str, str] = {}

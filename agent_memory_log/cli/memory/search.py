@@ -6,12 +6,14 @@ from typing import Annotated
 
 import typer
 
-from agent_memory_log.cli.memory.options import Kinds, Scopes, Tenant, User, open_memory, principal_of
+from agent_memory_log.cli.errors import UsageProblem
+from agent_memory_log.cli.memory.options import Kinds, Scopes, Tenant, User, not_empty, open_memory, principal_of
 from agent_memory_log.cli.memory.views import evidence_map, evidence_name, record_map, source_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, instant, run_async
 from agent_memory_log.cli.output import DIM, GOOD, Column, Output, note
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.memory import Hit
+from agent_memory_log.memory.asked import MOST_HITS
 
 _COLUMNS = (Column("score", number=True), Column("kind"), Column("memory"), Column("from"))
 """Of the table off a terminal, which has no styles."""
@@ -25,7 +27,7 @@ def search(
     scopes: Scopes = None,
     store: StoreUrl = None,
     kinds: Kinds = None,
-    top: Annotated[int, typer.Option("--top", "-k", min=1, metavar="N", help="At most so many.")] = 4,
+    top: Annotated[int, typer.Option("--top", "-k", min=1, max=MOST_HITS, metavar="N", help="At most so many.")] = 4,
     since: Annotated[
         str | None,
         typer.Option(
@@ -61,11 +63,14 @@ def search(
     principal = principal_of(tenant, user, scopes)
     begin = None if since is None else instant("--since", since)
     end = None if until is None else instant("--until", until)
+    if begin is not None and end is not None and begin >= end:
+        raise UsageProblem("--since must be before --until")
+    wanted, boosted = not_empty("--kind", kinds), not_empty("--boost", boost)
 
     async def found() -> tuple[Hit, ...]:
         async with open_memory(store, principal) as memory:
             return await memory.search(
-                " ".join(query), top_k=top, kinds=kinds, since=begin, until=end, boost_preferences=boost or ()
+                " ".join(query), top_k=top, kinds=wanted, since=begin, until=end, boost_preferences=boosted or ()
             )
 
     hits = run_async(found())

@@ -150,9 +150,11 @@ def write_blocks(output: Output, records: Sequence[Record], remarks: Sequence[st
     """Write records for a terminal, however narrow: what is remembered, and under it what there is to know of it."""
     now = datetime.now(UTC)
     scoped = len({record.scope for record in records}) > 1
-    width = min(_WIDEST_NAME, max((len(one_line(name_of(record))) for record in records), default=0))
+    # In columns of the terminal: a Chinese character takes two.
+    widths = [output.text(name_of(record)).cell_len for record in records]
+    width = min(_WIDEST_NAME, max(widths, default=0))
     for at, record in enumerate(records):
-        name = one_line(name_of(record)).ljust(width)
+        name = one_line(name_of(record)) + " " * (width - widths[at])
         output.hanging([(stars(output, record), WARN), "  ", (name, NAME), "  "], words(record))
         left = record.ttl_left_days(now)
         details: list[Segment | str] = [" " * (_MOST_STARS + 2), (record.kind, DIM)]

@@ -275,3 +275,38 @@ class ExpiresSync(Protocol):
     def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         """See ``Expires.expire_runs``."""
         ...
+
+
+class RunHead(msgspec.Struct, frozen=True, gc=False):
+    """Where a run stands: what a ``Snapshot`` of it would have as its ``version`` and its ``first_seq``.
+
+    While these two are the same nothing has changed in the run: an append and a redaction raise the version, a deletion
+    raises ``first_seq``, and what begins a deleted run anew raises both. A run that holds no events has a ``first_seq``
+    above its version; one that never was is at version 0.
+    """
+
+    version: int
+    first_seq: int
+
+
+@runtime_checkable
+class Peeks(Protocol):
+    """A ``Store`` that can tell where many runs stand without reading them. Found with ``isinstance``."""
+
+    async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """Where each of ``runs``, pairs of agent and run, stands; None for one that has expired.
+
+        One answer for each pair, in their order; a pair may stand there twice. Costs a few round trips for thousands,
+        and sees every append, redaction and deletion acknowledged before the call. Raises ``InvalidArgument`` for what
+        is no pair.
+        """
+        ...
+
+
+@runtime_checkable
+class PeeksSync(Protocol):
+    """A ``SyncStore`` that can tell where many runs stand without reading them."""
+
+    def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """See ``Peeks.peek_runs``."""
+        ...

@@ -148,6 +148,7 @@ CALLS: dict[str, Callable[[SyncMongoStore, str], object]] = {
     "follow": lambda store, agent: [
         event for event, _ in zip(store.follow(agent, "run", after=2), range(3), strict=False)
     ],
+    "peek": lambda store, agent: store.peek_runs([(agent, run) for run in ("run", "other", "unknown", "ends")]),
     "list": lambda store, _: store.list_runs(),
     "list agent": lambda store, agent: store.list_runs(agent, limit=2),
     "list next": lambda store, _: store.list_runs(limit=1, cursor=store.list_runs(limit=1).cursor),

@@ -6,6 +6,7 @@ removed, since the monitor that would do it looks at all databases of a server.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
@@ -13,7 +14,7 @@ from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -26,9 +27,12 @@ from agent_memory_log import (
     Event,
     ExpireResult,
     Expires,
+    Peeks,
     PlannerNote,
     RunExpired,
+    RunHead,
     Store,
+    StoreUnavailable,
     ToolCall,
     new_event,
     open_store,
@@ -38,6 +42,7 @@ from agent_memory_log.conformance.ends import FAR_ENDS, until_expired
 from agent_memory_log.events import format_timestamp
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log_mongo import SyncMongoStore
+from agent_memory_log_mongo.documents import BLANKING
 from agent_memory_log_mongo.listing import FIRST_CEILING
 from agent_memory_log_mongo.removal import REMOVAL_DELAY_SECONDS
 from tests.mongo_server import GivenServer, MongoServer
@@ -69,6 +74,12 @@ def database(mongo_uri: str) -> Generator[Database[Document]]:
 async def store(mongo_uri: str) -> AsyncGenerator[Store]:
     async with open_store(mongo_uri) as opened:
         yield opened
+
+
+async def _peek(store: Store, run: str) -> RunHead | None:
+    assert isinstance(store, Peeks)
+    (head,) = await store.peek_runs([("agent", run)])
+    return head
 
 
 def _run_of(database: Database[Document], run: str = "run") -> Document:
@@ -260,6 +271,7 @@ async def test_every_call_says_that_the_run_has_expired(
                 assert list(database["amlog_commits"].find()) == there, name
             assert (await handle.list_runs()).runs == ()
             assert (await handle.list_runs("agent", include_reserved=True)).runs == ()
+            assert await _peek(handle, ended.run) is None
             nothing = await handle.append_events("agent", ended.run)
             assert (nothing.inserted, nothing.events) == (0, ())
             if removed is None:
@@ -294,6 +306,7 @@ async def test_numbers_go_on_where_nobody_was(
             snapshot = await handle.load_run("agent", ended.run)
             assert len(snapshot.log) == 0
             assert snapshot.version >= last
+            assert await _peek(handle, ended.run) == RunHead(snapshot.version, snapshot.first_seq)
         first = await store.append_events("agent", ended.run, *_notes(2))
         second = await fresh.append_events("agent", ended.run, ended.events[0])
         given = [event.seq for event in (*first.events, *second.events)]
@@ -547,3 +560,50 @@ def test_a_redaction_is_not_beyond_the_ceiling_either(large: str, run: str) -> N
         version = writer.append(writer.ceiling - version)
         assert version == writer.ceiling
         assert another.redact_events("agent", run, [1]).version == version + 1 <= writer.ceiling
+
+
+@pytest.mark.parametrize("end", [FAR_ENDS[0], None])
+async def test_a_look_believes_the_newest_commit_before_the_runs_document(
+    mongo_uri: str, store: Store, database: Database[Document], end: str | None
+) -> None:
+    """Whatever a writer or a deleter left in the document who did not live to do the rest."""
+    runs, commits = database["amlog_runs"], database["amlog_commits"]
+    meta: dict[str, JsonValue] | None = {"expires_at": end} if end else None
+    past = {"end": 1, "expires_at": EPOCH}
+    expected = {
+        "announced": RunHead(0, 1),  # and the commit that was to create it never came
+        "contested": RunHead(1, 1),  # another's document, who had announced the run with an end
+        "deleted": RunHead(1, 2),  # and not yet taken from the list
+        "begun anew": RunHead(2, 2),
+    }
+    for run in expected:
+        await store.append_events("agent", run, _note(), meta=meta)
+    before = _run_of(database, "deleted")
+    for run in ("deleted", "begun anew"):
+        await store.delete_run("agent", run)
+    await store.append_events("agent", "begun anew", _note(), meta=meta)
+    commits.delete_many({"run": "announced"})
+    for run in ("contested", "begun anew"):
+        runs.update_one({"run": run}, {"$set": past})
+    runs.replace_one({"run": "deleted"}, before | past)
+    async with open_store(mongo_uri) as fresh:
+        for run, head in expected.items():
+            snapshot = await fresh.load_run("agent", run)
+            assert await _peek(fresh, run) == RunHead(snapshot.version, snapshot.first_seq) == head, run
+        assert isinstance(fresh, Peeks)
+        found = await fresh.peek_runs([("agent", run) for run in expected])
+        assert found == tuple(expected.values())
+
+
+async def test_a_look_that_meets_a_deletion_half_seen_looks_again(mongo_uri: str, database: Database[Document]) -> None:
+    """It may find the newest commit as it was emptied, and not yet the tombstone that came before that."""
+    async with open_store(f"{mongo_uri}{'&' if '?' in mongo_uri else '?'}timeoutMS=500") as store:
+        await store.append_events("agent", "run", _note())
+        (commit,) = database["amlog_commits"].find()
+        database["amlog_commits"].update_one({"_id": commit["_id"]}, cast("list[Document]", BLANKING))
+        with pytest.raises(StoreUnavailable):
+            await _peek(store, "run")
+        peeking = asyncio.create_task(_peek(store, "run"))
+        await asyncio.sleep(0)
+        database["amlog_commits"].replace_one({"_id": commit["_id"]}, commit)
+        assert await peeking == RunHead(1, 1)

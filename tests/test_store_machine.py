@@ -17,7 +17,9 @@ from agent_memory_log import (
     AppendResult,
     CompactsSync,
     Event,
+    PeeksSync,
     PlannerNote,
+    RunHead,
     RunPage,
     Snapshot,
     SyncStore,
@@ -45,6 +47,15 @@ def _comparable(event: Event) -> object:
     """An event without what each store makes up by itself: the id and time of its redaction markers."""
     made = event.type == "redaction"
     return (event.seq, event.data, event.labels, None if made else (event.event_id, event.timestamp))
+
+
+def _peek(store: SyncStore, runs: list[str]) -> object:
+    """Where runs stand, which is where they are loaded."""
+    assert isinstance(store, PeeksSync)
+    heads = store.peek_runs([("agent", run) for run in runs])
+    loaded = [store.load_run("agent", run, limit=1) for run in runs]
+    assert heads == tuple(RunHead(snapshot.version, snapshot.first_seq) for snapshot in loaded)
+    return heads
 
 
 def _outcome(call: Callable[[], Any]) -> object:
@@ -142,6 +153,10 @@ class StoresAgree(RuleBasedStateMachine):
     @rule(limit=st.integers(1, 4), agent=st.sampled_from([None, "agent", "nobody"]))
     def list_runs(self, limit: int, agent: str | None) -> None:
         self.both(lambda store: store.list_runs(agent, limit=limit))
+
+    @rule(runs=st.lists(st.sampled_from(RUNS), max_size=4))
+    def peek(self, runs: list[str]) -> None:
+        self.both(lambda store: _peek(store, runs))
 
     @rule()
     def reopen(self) -> None:

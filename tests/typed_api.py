@@ -21,7 +21,10 @@ from agent_memory_log import (
     ExpiresSync,
     InvalidEvent,
     JsonValue,
+    Peeks,
+    PeeksSync,
     Reader,
+    RunHead,
     RunInfo,
     RunPage,
     Snapshot,
@@ -106,6 +109,8 @@ async def stores() -> None:
             assert_type(await store.compact(), CompactResult)
         if isinstance(store, Expires):
             assert_type(await store.expire_runs(before=event.timestamp, dry_run=True), ExpireResult)
+        if isinstance(store, Peeks):
+            assert_type(await store.peek_runs([("a", "r")]), tuple[RunHead | None, ...])
     assert_type(await open_store("memory:"), Store)
 
 
@@ -120,6 +125,8 @@ def sync_stores() -> None:
             assert_type(store.compact(), CompactResult)
         if isinstance(store, ExpiresSync):
             assert_type(store.expire_runs().runs, int)
+        if isinstance(store, PeeksSync):
+            assert_type([head.first_seq for head in store.peek_runs(iter([("a", "r")])) if head is not None], list[int])
 
 
 def protocols() -> None:
@@ -128,7 +135,9 @@ def protocols() -> None:
     sync_store: SyncStore = SyncMemoryStore()
     expiring: Expires = MemoryStore()
     expiring_sync: ExpiresSync = SyncMemoryStore()
-    del store, sync_store, expiring, expiring_sync
+    peeking: Peeks = MemoryStore()
+    peeking_sync: PeeksSync = SyncMemoryStore()
+    del store, sync_store, expiring, expiring_sync, peeking, peeking_sync
 
 
 def reading(snapshot: Snapshot, event: Event) -> None:

@@ -184,6 +184,18 @@ def _check_id(value: object, field: str) -> str:
     return text
 
 
+def check_runs(runs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The pairs of agent and run asked for. Raises ``InvalidArgument`` for what is none, ``InvalidEvent`` for an id."""
+    if isinstance(runs, str) or not isinstance(runs, Iterable):
+        raise InvalidArgument(f"runs must be several pairs of agent and run, found {describe(runs)}")
+    wanted = list(runs)
+    for one in wanted:
+        if not isinstance(one, tuple) or len(one) != 2:  # noqa: PLR2004  # a pair
+            raise InvalidArgument(f"a run must be named by a pair of agent and run, found {describe(one)}")
+        check_ids(*one)
+    return wanted
+
+
 def check_append(expected_version: int | None, first_seq: int | None) -> None:
     """Check an append's numbers; a time is not a version. Raises ``InvalidArgument``."""
     if expected_version is not None and (type(expected_version) is not int or expected_version < 0):

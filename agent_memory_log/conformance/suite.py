@@ -23,6 +23,7 @@ from agent_memory_log.conformance.isolation import Isolation
 from agent_memory_log.conformance.listing import Listing
 from agent_memory_log.conformance.loading import Loading
 from agent_memory_log.conformance.meta import Meta
+from agent_memory_log.conformance.peeking import Peeking
 from agent_memory_log.conformance.redacting import Redacting
 from agent_memory_log.conformance.refusals import Refusals
 from agent_memory_log.conformance.sequence import Sequence
@@ -52,6 +53,7 @@ class StoreConformance(
     Meta,
     Expiring,
     ExpiringRuns,
+    Peeking,
 ):
     """All the tests; subclass it and give the fixture ``open_handle``, as the package's docstring shows.
 

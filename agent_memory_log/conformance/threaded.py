@@ -16,7 +16,7 @@ from typing import Self, TypeVar
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, ExpireResult, ExpiresSync, RunPage, SyncStore
+from agent_memory_log.store import AppendResult, ExpireResult, ExpiresSync, PeeksSync, RunHead, RunPage, SyncStore
 
 _Result = TypeVar("_Result")
 
@@ -142,9 +142,25 @@ class ThreadedExpiringStore(ThreadedStore):
         return await self._call(lambda: raw.expire_runs(before=before, dry_run=dry_run))
 
 
+class ThreadedPeekingStore(ThreadedStore):
+    """A ``ThreadedStore`` whose ``raw`` is a ``PeeksSync`` as well, and so one that ``Peeks``."""
+
+    async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """See ``Peeks.peek_runs``."""
+        raw = self.raw
+        assert isinstance(raw, PeeksSync)
+        return await self._call(lambda: raw.peek_runs(runs))
+
+
+class ThreadedCapableStore(ThreadedExpiringStore, ThreadedPeekingStore):
+    """A ``ThreadedStore`` whose ``raw`` is both."""
+
+
 def threaded(raw: SyncStore) -> ThreadedStore:
     """``raw`` as a ``Store``, with what it is capable of."""
-    return ThreadedExpiringStore(raw) if isinstance(raw, ExpiresSync) else ThreadedStore(raw)
+    if isinstance(raw, ExpiresSync):
+        return ThreadedCapableStore(raw) if isinstance(raw, PeeksSync) else ThreadedExpiringStore(raw)
+    return ThreadedPeekingStore(raw) if isinstance(raw, PeeksSync) else ThreadedStore(raw)
 
 
 class _Worker:

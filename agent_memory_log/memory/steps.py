@@ -7,7 +7,7 @@ or throw in what it raised. ``yield from append(...)`` reads as a call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -16,7 +16,7 @@ import msgspec
 from agent_memory_log.events import Event
 from agent_memory_log.memory.hooks import Extraction, Extractor, RunSlice
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, RunPage, Store, SyncStore
+from agent_memory_log.store import AppendResult, Peeks, PeeksSync, RunHead, RunPage, Store, SyncStore
 
 _T = TypeVar("_T")
 
@@ -38,6 +38,15 @@ class Load(msgspec.Struct, frozen=True):
     after: int = 0
     types: tuple[str, ...] | None = None
     limit: int | None = None
+
+
+class Peek(msgspec.Struct, frozen=True):
+    """Ask where runs stand; answered with a ``RunHead`` for each, None for one that has expired.
+
+    A store that is none that ``Peeks`` answers None.
+    """
+
+    runs: tuple[tuple[str, str], ...]
 
 
 class Redact(msgspec.Struct, frozen=True):
@@ -68,7 +77,16 @@ class Work(msgspec.Struct, frozen=True):
     do: Callable[[], object]
 
 
-Request = Append | Load | Redact | ListRuns | Extract | Work
+class Each(msgspec.Struct, frozen=True):
+    """Carry out several operations, at the same time where the store awaits; answered with a list of what they return.
+
+    What one of them raises ends the others.
+    """
+
+    operations: tuple[Steps[Any], ...]
+
+
+Request = Append | Load | Peek | Redact | ListRuns | Extract | Work | Each
 Steps = Generator[Request, Any, _T]
 """An operation: yields requests, is sent their answers, returns a ``_T``."""
 
@@ -81,6 +99,11 @@ def append(request: Append) -> Steps[AppendResult]:
 def load(request: Load) -> Steps[Snapshot]:
     """Carry out a read. Raises what ``Store.load_run`` raises."""
     return cast("Snapshot", (yield request))
+
+
+def peek(request: Peek) -> Steps[tuple[RunHead | None, ...] | None]:
+    """Ask where runs stand. Raises what ``Peeks.peek_runs`` raises."""
+    return cast("tuple[RunHead | None, ...] | None", (yield request))
 
 
 def redact(request: Redact) -> Steps[AppendResult]:
@@ -103,6 +126,11 @@ def work(do: Callable[[], _T]) -> Steps[_T]:
     return cast("_T", (yield Work(do)))
 
 
+def each(operations: Iterable[Steps[_T]]) -> Steps[list[_T]]:
+    """Carry out several operations. Raises what one of them raises."""
+    return cast("list[_T]", (yield Each(tuple(operations))))
+
+
 async def run_async(steps: Steps[_T], store: Store) -> _T:
     """Run an operation as a part of this task; extractors, and what else takes its time, in threads of their own."""
     resume: Callable[[], Request] = partial(next, steps)
@@ -112,27 +140,55 @@ async def run_async(steps: Steps[_T], store: Store) -> _T:
         except StopIteration as end:
             return cast("_T", end.value)
         try:
-            answer: object
-            if isinstance(request, Load):
-                answer = await store.load_run(
-                    request.agent, request.run, after=request.after, types=request.types, limit=request.limit
-                )
-            elif isinstance(request, Append):
-                answer = await store.append_events(
-                    request.agent, request.run, *request.events, expected_version=request.expected_version
-                )
-            elif isinstance(request, Redact):
-                answer = await store.redact_events(request.agent, request.run, request.seqs, reason=request.reason)
-            elif isinstance(request, ListRuns):
-                answer = await store.list_runs(cursor=request.cursor, limit=_PAGE, include_reserved=True)
-            elif isinstance(request, Work):
-                answer = await asyncio.to_thread(request.do)
-            else:
-                answer = await asyncio.to_thread(request.extractor.extract, request.new)
+            answer = await _carry_out_async(request, store)
         except Exception as error:  # noqa: BLE001  # the operation decides what becomes of it
             resume = partial(steps.throw, error)
         else:
             resume = partial(steps.send, answer)
+
+
+async def _carry_out_async(request: Request, store: Store) -> object:
+    answer: object
+    if isinstance(request, Load):
+        answer = await store.load_run(
+            request.agent, request.run, after=request.after, types=request.types, limit=request.limit
+        )
+    elif isinstance(request, Append):
+        answer = await store.append_events(
+            request.agent, request.run, *request.events, expected_version=request.expected_version
+        )
+    elif isinstance(request, Peek):
+        answer = await store.peek_runs(request.runs) if isinstance(store, Peeks) else None
+    elif isinstance(request, Each):
+        answer = await _run_each(request.operations, store)
+    elif isinstance(request, Redact):
+        answer = await store.redact_events(request.agent, request.run, request.seqs, reason=request.reason)
+    elif isinstance(request, ListRuns):
+        answer = await store.list_runs(cursor=request.cursor, limit=_PAGE, include_reserved=True)
+    elif isinstance(request, Work):
+        answer = await asyncio.to_thread(request.do)
+    else:
+        answer = await asyncio.to_thread(request.extractor.extract, request.new)
+    return answer
+
+
+async def _run_each(operations: Sequence[Steps[Any]], store: Store) -> list[object]:
+    answers: list[object] = [None] * len(operations)
+    left = iter(enumerate(operations))
+
+    async def run_some() -> None:
+        for number, one in left:
+            answers[number] = await run_async(one, store)
+
+    tasks = [asyncio.create_task(run_some()) for _ in range(min(_AT_ONCE, len(operations)))]
+    try:
+        # Not a TaskGroup, which would take a task's own cancellation for its end, and hide one error in a group.
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return answers
 
 
 def run_sync(steps: Steps[_T], store: SyncStore) -> _T:
@@ -144,27 +200,39 @@ def run_sync(steps: Steps[_T], store: SyncStore) -> _T:
         except StopIteration as end:
             return cast("_T", end.value)
         try:
-            answer: object
-            if isinstance(request, Load):
-                answer = store.load_run(
-                    request.agent, request.run, after=request.after, types=request.types, limit=request.limit
-                )
-            elif isinstance(request, Append):
-                answer = store.append_events(
-                    request.agent, request.run, *request.events, expected_version=request.expected_version
-                )
-            elif isinstance(request, Redact):
-                answer = store.redact_events(request.agent, request.run, request.seqs, reason=request.reason)
-            elif isinstance(request, ListRuns):
-                answer = store.list_runs(cursor=request.cursor, limit=_PAGE, include_reserved=True)
-            elif isinstance(request, Work):
-                answer = request.do()
-            else:
-                answer = request.extractor.extract(request.new)
+            answer = _carry_out_sync(request, store)
         except Exception as error:  # noqa: BLE001  # the operation decides what becomes of it
             resume = partial(steps.throw, error)
         else:
             resume = partial(steps.send, answer)
 
 
+def _carry_out_sync(request: Request, store: SyncStore) -> object:
+    answer: object
+    if isinstance(request, Load):
+        answer = store.load_run(
+            request.agent, request.run, after=request.after, types=request.types, limit=request.limit
+        )
+    elif isinstance(request, Append):
+        answer = store.append_events(
+            request.agent, request.run, *request.events, expected_version=request.expected_version
+        )
+    elif isinstance(request, Peek):
+        answer = store.peek_runs(request.runs) if isinstance(store, PeeksSync) else None
+    elif isinstance(request, Each):
+        answer = [run_sync(one, store) for one in request.operations]
+    elif isinstance(request, Redact):
+        answer = store.redact_events(request.agent, request.run, request.seqs, reason=request.reason)
+    elif isinstance(request, ListRuns):
+        answer = store.list_runs(cursor=request.cursor, limit=_PAGE, include_reserved=True)
+    elif isinstance(request, Work):
+        answer = request.do()
+    else:
+        answer = request.extractor.extract(request.new)
+    return answer
+
+
 _PAGE = 200
+
+_AT_ONCE = 16
+"""How many operations run at the same time, so that one search does not take all of a store's connections."""

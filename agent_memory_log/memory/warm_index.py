@@ -24,10 +24,11 @@ from agent_memory_log.memory.principals import VECTORS_RUN
 from agent_memory_log.memory.recall import Embedder, Embeddings, embed
 from agent_memory_log.memory.recall import Hit as Found
 from agent_memory_log.memory.state import Live, Place, State
-from agent_memory_log.memory.steps import Append, Load, Steps, append, load, work
+from agent_memory_log.memory.steps import Append, Load, Peek, Steps, append, each, load, peek, work
 from agent_memory_log.memory.subjects import Subject
 from agent_memory_log.memory.vectors import VECTOR_TYPES, TextName, drop_vectors, is_alive, name_of, record_name
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import RunHead
 
 TEXTS_AT_ONCE = 128
 """How many texts an embedder is given, and how many vectors are stored, at a time."""
@@ -36,11 +37,14 @@ _BATCH_BYTES = 2 * 1024 * 1024
 _ATTEMPTS = 100
 
 
-class _Run(msgspec.Struct):
-    """A linked run: how far it was read, and its messages that can be found, by seq."""
+_UNREAD = RunHead(0, 0)
+"""Where a run stands of which nothing was read: nowhere that a store would say."""
 
-    first_seq: int
-    last_seq: int
+
+class _Run(msgspec.Struct):
+    """A linked run: where it stood when it was read, None where it had expired; messages that can be found, by seq."""
+
+    head: RunHead | None
     ids: dict[int, str]
 
 
@@ -104,36 +108,38 @@ class WarmIndex:
             vectors = None if embedder is None else (yield from self._read_vectors(embedder))
             yield from self.subject.refresh()
             places = self._places()
-            news: list[News] = []
-            for place, after in places:
-                news.append((yield from _read(place, after)))
+            news = yield from _read_new(places)
             if (
                 not (vectors is not None and self._has_vector_news(vectors))
                 and not any(map(self._is_news, news))
                 and self._is_current()
             ):
                 return
-            taken = yield from work(lambda: self._take(news, vectors, embedder))  # noqa: B023  # done at once
+            taken = yield from work(lambda: self._take(places, news, vectors, embedder))  # noqa: B023  # done at once
             if taken is not None:
                 yield from drop_vectors(self.subject, taken)
                 return
 
-    def _places(self) -> list[tuple[Place, int]]:
-        """The linked runs, and how far each was read; of another state than before, everything is read anew."""
+    def _places(self) -> list[tuple[Place, RunHead | None]]:
+        """The linked runs, and where each stood when read; of another state than before, everything is read anew."""
         state, linked = self.subject.ask(lambda state: (state, tuple(state.linked)))
         with self._lock:
             if state is not self._state:
                 self._clear()
                 self._state = state
-            return [(place, self._runs[place].last_seq if place in self._runs else 0) for place in linked]
+            return [(place, self._head(place)) for place in linked]
+
+    def _head(self, place: Place) -> RunHead | None:
+        run = self._runs.get(place)
+        return _UNREAD if run is None else run.head
 
     def _is_news(self, news: News) -> bool:
         with self._lock:
-            run = self._runs.get(news.place)
+            head = self._head(news.place)
         newer = news.snapshot
-        if run is None or newer is None or news.anew:
-            return run is not None or newer is not None
-        return newer.last_seq > run.last_seq or newer.first_seq != run.first_seq
+        if head is None or newer is None or news.anew:
+            return head is not None or newer is not None
+        return newer.last_seq > head.version or newer.first_seq != head.first_seq
 
     def _is_current(self) -> bool:
         state, version = self.subject.ask(lambda state: (state, state.version))
@@ -141,11 +147,15 @@ class WarmIndex:
             return state is self._state and version == self._version
 
     def _take(
-        self, news: Sequence[News], vectors: Snapshot | None, embedder: Embedder | None
+        self,
+        places: Sequence[tuple[Place, RunHead | None]],
+        news: Sequence[News],
+        vectors: Snapshot | None,
+        embedder: Embedder | None,
     ) -> tuple[int, ...] | None:
         """Take in what was read; the seqs of vectors of what is gone. None: another was faster, so read again."""
         with self._lock:
-            if not all(map(self._fits, news)):
+            if not all(self._holds(place, known) for place, known in places):
                 return None
             seen = self.subject.ask(lambda state: self._look(state, news))
             if seen is None:
@@ -183,10 +193,10 @@ class WarmIndex:
             found,
         )
 
-    def _fits(self, news: News) -> bool:
-        """Whether what was read follows what is known."""
-        run = self._runs.get(news.place)
-        return news.snapshot is None or news.anew or news.snapshot.after <= (0 if run is None else run.last_seq)
+    def _holds(self, place: Place, known: RunHead | None) -> bool:
+        """Whether what was ``known`` of a run before it was looked at is still there, and it has not ended since."""
+        head = self._head(place)
+        return known is None or (head is not None and known.version <= head.version)
 
     def _newly_forgotten(self, state: State) -> list[tuple[Place, int]]:
         judged = (len(state.forgotten), dict(state.until))
@@ -206,22 +216,23 @@ class WarmIndex:
         if newer is None or news.anew:
             self._drop_run(place)
         if newer is None:
+            self._runs[place] = _Run(None, {})
             return
-        run = self._runs.setdefault(place, _Run(newer.first_seq, 0, {}))
-        if newer.first_seq < run.first_seq:
+        head = self._head(place) or _UNREAD
+        if newer.first_seq < head.first_seq:
             return  # read before the run was deleted, and late
-        run.first_seq = newer.first_seq
+        run = self._runs.setdefault(place, _Run(None, {}))
+        run.head = RunHead(max(head.version, newer.last_seq), newer.first_seq)
         is_off = newer.meta.get("memory") is False
         for seq in [seq for seq in run.ids if seq < newer.first_seq or seq in newer.redactions or is_off]:
             self._remove(run.ids.pop(seq))
         for event in newer.log:
-            if event.seq > run.last_seq and not is_off and event.seq in found:
+            if event.seq > head.version and not is_off and event.seq in found:
                 message = message_of(*place, event)
                 if message is not None:
                     document = message_document(message)
                     run.ids[event.seq] = document.id
                     self._texts.put(document, TextName("", *place, event.seq), message)
-        run.last_seq = max(run.last_seq, newer.last_seq)
 
     def _remove(self, document: str) -> None:
         self._note_removed(self._texts.remove(document))
@@ -355,6 +366,18 @@ def _first(vectors: Sequence[MemoryVectors]) -> list[MemoryVectors]:
         if count and size > _BATCH_BYTES:
             return list(vectors[:count])
     return list(vectors)
+
+
+def _read_new(places: Sequence[tuple[Place, RunHead | None]]) -> Steps[list[News]]:
+    """What is new in linked runs. Those that stand where they did are left out, if the store can tell by one look."""
+    known = [one for one in places if one[1] is not _UNREAD]
+    heads = (yield from peek(Peek(tuple([place for place, _ in known])))) if known else None
+    if heads is not None:
+        unread = [one for one in places if one[1] is _UNREAD]
+        places = [one for one, head in zip(known, heads, strict=True) if one[1] != head] + unread
+    if not places:
+        return []
+    return (yield from each(_read(place, 0 if head is None else head.version) for place, head in places))
 
 
 def _read(place: Place, after: int) -> Steps[News]:

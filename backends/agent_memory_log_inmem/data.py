@@ -6,7 +6,7 @@ The operations run to the end under one lock and never wait, so the asynchronous
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -33,7 +33,7 @@ from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_json
 from agent_memory_log.payloads import Redaction
 from agent_memory_log.registry import decode_parts
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, ExpireResult, RunInfo, RunPage
+from agent_memory_log.store import AppendResult, ExpireResult, RunHead, RunInfo, RunPage
 
 DEFAULT_MAX_EVENT_BYTES = 64 * 1024 * 1024
 
@@ -201,6 +201,17 @@ class MemoryData:
                 types=types,
                 first_seq=kept.base + 1,
                 redactions=redactions,
+            )
+
+    def peek(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """See ``Peeks.peek_runs``."""
+        now = now_microseconds()
+        never = _Run()
+        with self._lock:
+            found = [self._runs.get(one, never) for one in runs]
+            return tuple(
+                RunHead(kept.version, kept.base + 1) if kept.expires_at is None or kept.expires_at > now else None
+                for kept in found
             )
 
     def next_event(self, agent: str, run: str, follower: Follower) -> Event | None:

@@ -15,6 +15,7 @@ from agent_memory_log.backend import (
     check_limit,
     check_listing,
     check_meta,
+    check_runs,
     check_seqs,
     check_types,
     prepare_batch,
@@ -22,7 +23,7 @@ from agent_memory_log.backend import (
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, ExpireResult, RunPage
+from agent_memory_log.store import AppendResult, ExpireResult, RunHead, RunPage
 from agent_memory_log_inmem.data import DEFAULT_MAX_EVENT_BYTES, Follower, MemoryData
 
 _BATCH_EVENTS = 16
@@ -119,6 +120,11 @@ class SyncMemoryStore(SyncHandle):
         self._check_open()
         return self._data.expire(check_before(before), dry_run=dry_run)
 
+    def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """See ``Peeks.peek_runs``."""
+        self._check_open()
+        return self._data.peek(check_runs(runs))
+
     def reset(self) -> None:
         """Empty the data behind this handle, as if every run in it had never been; for tests."""
         self._check_open()
@@ -208,6 +214,11 @@ class MemoryStore(AsyncHandle):
         """See ``Expires.expire_runs``."""
         self._check_open()
         return self._sync.expire_runs(before=before, dry_run=dry_run)
+
+    async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """See ``Peeks.peek_runs``."""
+        self._check_open()
+        return self._sync.peek_runs(runs)
 
     async def reset(self) -> None:
         """Empty the data behind this handle, as if every run in it had never been; for tests."""

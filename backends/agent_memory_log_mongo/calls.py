@@ -11,6 +11,7 @@ from agent_memory_log.backend import (
     check_limit,
     check_listing,
     check_meta,
+    check_runs,
     check_seqs,
     check_types,
     prepare_batch,
@@ -19,7 +20,7 @@ from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, RunPage
+from agent_memory_log.store import AppendResult, RunHead, RunPage
 from agent_memory_log_mongo import listing, reads, removal, writes
 from agent_memory_log_mongo.documents import Run
 from agent_memory_log_mongo.place import Place
@@ -81,6 +82,11 @@ def list_runs(
     """See ``Store.list_runs``."""
     check_listing(agent, limit)
     return listing.list_runs(place, agent, limit, cursor, include_reserved)
+
+
+def peek_runs(place: Place, runs: Iterable[tuple[str, str]]) -> Steps[tuple[RunHead | None, ...]]:
+    """See ``Peeks.peek_runs``."""
+    return listing.peek_runs(place, [Run.of(*one) for one in check_runs(runs)])
 
 
 def redact(place: Place, agent: str, run: str, seqs: Iterable[int], reason: str) -> tuple[bytes, Steps[AppendResult]]:

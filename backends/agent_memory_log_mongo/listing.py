@@ -10,21 +10,27 @@ What a run was created with is decided by its first commit; the document is anno
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from agent_memory_log.backend import decode_cursor, encode_cursor, is_reserved, now_microseconds
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events import from_microseconds
 from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.store import RunInfo, RunPage
+from agent_memory_log.store import RunHead, RunInfo, RunPage
 from agent_memory_log_mongo.documents import HEAD_FIELDS, Document, Head, Run, head_of, meta_fields, meta_of
 from agent_memory_log_mongo.place import Place
-from agent_memory_log_mongo.reads import Interfered, meta_at
+from agent_memory_log_mongo.reads import Interfered, meta_at, undisturbed
 from agent_memory_log_mongo.steps import Steps, ask, find, update
 
 FIRST_CEILING = 1024
 RUNS_AT_ONCE = 100
 """How many runs one query asks for."""
+
+_PEEKED_AT_ONCE = 1_000
+"""How many runs one query asks for that returns nothing but numbers: far fewer than one reply holds."""
+
+_NEVER = RunHead(0, 1)
 
 _BY_ID = "_id_"
 """The index that is named where more than ``_id`` is asked for, since not every server chooses it by itself then."""
@@ -144,8 +150,38 @@ def list_runs(
             return RunPage(tuple(runs), None)
 
 
+def peek_runs(place: Place, runs: Sequence[Run]) -> Steps[tuple[RunHead | None, ...]]:
+    """See ``Peeks.peek_runs``."""
+    keys = sorted({run.key for run in runs})
+    heads: dict[bytes, RunHead | None] = {}
+    for begin in range(0, len(keys), _PEEKED_AT_ONCE):
+        heads.update((yield from undisturbed(partial(_peek, place, keys[begin : begin + _PEEKED_AT_ONCE]))))
+    return tuple(heads.get(run.key, _NEVER) for run in runs)
+
+
+def _peek(place: Place, keys: list[bytes]) -> Steps[dict[bytes, RunHead | None]]:
+    """Where runs stand, by key; those that never were are left out."""
+    where = {"_id": {"$in": keys}}
+    found, _ = yield from runs_with_heads(place, where, {"_id": 1}, len(keys), {"g": 1, "end": 1})
+    now = now_microseconds()
+    heads: dict[bytes, RunHead | None] = {}
+    for document, newest in found:
+        head = newest or Head()
+        if head.is_blank:
+            raise Interfered
+        end = head.end
+        if head.is_empty and document.get("g", 0) == head.deletions:
+            end = document.get("end")  # of a life of which the server has removed every commit, as in removed_life
+        heads[document["_id"]] = None if end is not None and end <= now else RunHead(head.version, head.base + 1)
+    return heads
+
+
 def runs_with_heads(
-    place: Place, where: Mapping[str, object], sort: Mapping[str, int], limit: int
+    place: Place,
+    where: Mapping[str, object],
+    sort: Mapping[str, int],
+    limit: int,
+    fields: Mapping[str, int] | None = None,
 ) -> Steps[tuple[list[tuple[Document, Head | None]], bool]]:
     """The documents of some runs, each with the run's newest commit, None where it has none; in one query.
 
@@ -158,10 +194,11 @@ def runs_with_heads(
         "pipeline": [{"$sort": {"s": -1}}, {"$limit": 1}, {"$project": HEAD_FIELDS}],
         "as": "heads",
     }
+    project = [{"$project": fields}] if fields else []
     reply = yield from ask(
         {
             "aggregate": place.runs,
-            "pipeline": [{"$match": where}, {"$sort": sort}, {"$limit": limit}, {"$lookup": lookup}],
+            "pipeline": [{"$match": where}, {"$sort": sort}, {"$limit": limit}, *project, {"$lookup": lookup}],
             "cursor": {"batchSize": limit},
             "readConcern": {"level": place.level},
         }

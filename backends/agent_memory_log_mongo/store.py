@@ -14,7 +14,7 @@ from agent_memory_log.backend import AsyncHandle, check_before
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, ExpireResult, RunPage
+from agent_memory_log.store import AppendResult, ExpireResult, RunHead, RunPage
 from agent_memory_log_mongo import calls
 from agent_memory_log_mongo.place import Place, Queues
 from agent_memory_log_mongo.run import AsyncDatabase, Clock, carry_out_async, database_of, run_async
@@ -181,6 +181,10 @@ class MongoStore(AsyncHandle):
         result = await self._run(calls.expire(self._place, instant, dry_run))
         self._signals.notify_all()
         return result
+
+    async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """See ``Peeks.peek_runs``. One query for each thousand runs."""
+        return await self._run(calls.peek_runs(self._place, runs))
 
     async def aclose(self) -> None:
         """See ``Store.aclose``. On another event loop, marks the handle closed and raises ``StoreClosed``."""

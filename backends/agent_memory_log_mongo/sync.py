@@ -14,7 +14,7 @@ from agent_memory_log.backend import SyncHandle, check_before
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, ExpireResult, RunPage
+from agent_memory_log.store import AppendResult, ExpireResult, RunHead, RunPage
 from agent_memory_log_mongo import calls
 from agent_memory_log_mongo.place import Place, Queues
 from agent_memory_log_mongo.run import Clock, SyncDatabase, carry_out_sync, database_of, run_sync
@@ -153,6 +153,10 @@ class SyncMongoStore(SyncHandle):
         result = self._run(calls.expire(self._place, instant, dry_run))
         self._signals.notify_all()
         return result
+
+    def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """See ``Peeks.peek_runs``. One query for each thousand runs."""
+        return self._run(calls.peek_runs(self._place, runs))
 
     def close(self) -> None:
         """See ``Store.aclose``."""

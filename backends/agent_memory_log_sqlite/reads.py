@@ -7,8 +7,9 @@ thread at a time uses the connection.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from functools import lru_cache
 
 import msgspec
 
@@ -19,7 +20,7 @@ from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.payloads import EventType
 from agent_memory_log.registry import decode_parts
 from agent_memory_log.snapshot import Snapshot, redactions_in
-from agent_memory_log.store import ExpireResult, RunInfo, RunPage
+from agent_memory_log.store import ExpireResult, RunHead, RunInfo, RunPage
 from agent_memory_log_sqlite.failures import is_busy
 
 SEQ_BITS = 32
@@ -32,11 +33,14 @@ _INDEXED_ONLY = " AND ".join(f"type <> '{one}'" for one in _UNINDEXED)
 COLUMNS = "id, event_id, type, timestamp, labels, data, verbatim"
 _VERSION = f"(SELECT id & {MAX_SEQ} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1)"  # noqa: E501, S608
 _RUN = f"SELECT id, base, deletions, redactions, meta, expires_at, coalesce({_VERSION}, base) FROM runs WHERE agent = ? AND run = ?"  # noqa: E501, S608
+_HEADS = f"SELECT number, base, expires_at, coalesce({_VERSION}, base) FROM wanted CROSS JOIN runs ON agent = of AND run = named"  # noqa: E501, S608
 _EVENTS = f"SELECT {COLUMNS} FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"  # noqa: S608
 
 _COUNT_EXPIRED = f"SELECT count(*), coalesce(sum(coalesce({_VERSION}, base) - base), 0) FROM runs WHERE expires_at <= ?"  # noqa: S608
 
 _NO_LIMIT = -1
+_HEADS_AT_ONCE = 499
+"""Two variables each, and an SQLite before 3.32 takes 999 in a statement."""
 _FOLLOW_BATCH = 64
 _FOLLOW_CHARACTERS = 1024 * 1024
 
@@ -63,6 +67,9 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     def row_id(self, seq: int) -> int:
         """The event id of ``seq`` in this run."""
         return self.id << SEQ_BITS | seq
+
+
+_NEVER = RunHead(0, 1)
 
 
 class _OneView:
@@ -260,6 +267,27 @@ def list_runs(
     except (OverflowError, TypeError) as error:
         raise DecodeError(f"a run's row cannot be read: {error}") from error
     return RunPage(runs, encode_cursor(page[-1][4], page[-1][0]) if len(rows) > limit else None)
+
+
+def peek(connection: sqlite3.Connection, runs: Sequence[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+    """See ``Peeks.peek_runs``."""
+    heads: list[RunHead | None] = [_NEVER] * len(runs)
+    with _OneView(connection):
+        now = now_microseconds()
+        for begin in range(0, len(runs), _HEADS_AT_ONCE):
+            some = runs[begin : begin + _HEADS_AT_ONCE]
+            rows = connection.execute(_heads_of(len(some)), [one for pair in some for one in pair])
+            for number, base, expires_at, version in rows:
+                has_expired = expires_at is not None and expires_at <= now
+                heads[begin + number] = None if has_expired else RunHead(version, base + 1)
+    return tuple(heads)
+
+
+@lru_cache(8)
+def _heads_of(count: int) -> str:
+    # A row value IN (VALUES ...) would say the same, and scan all runs.
+    values = ", ".join(f"({number}, ?, ?)" for number in range(count))
+    return f"WITH wanted (number, of, named) AS (VALUES {values}) {_HEADS}"
 
 
 def count_expired(connection: sqlite3.Connection, before: int) -> ExpireResult:

@@ -19,6 +19,7 @@ from agent_memory_log.backend import (
     check_limit,
     check_listing,
     check_meta,
+    check_runs,
     check_seqs,
     check_types,
     seconds_left,
@@ -27,7 +28,7 @@ from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunPage
+from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunHead, RunPage
 from agent_memory_log_sqlite import reads
 from agent_memory_log_sqlite.failures import translated, translating
 from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
@@ -209,6 +210,11 @@ class SqliteStore(AsyncHandle):
         while (removed := await self._write(lambda: self._writer.expire_some(until))).runs:
             runs, events = runs + removed.runs, events + removed.events
         return ExpireResult(runs, events)
+
+    async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """See ``Peeks.peek_runs``."""
+        wanted = check_runs(runs)
+        return await self._read(lambda: reads.peek(self._read_connection, wanted))
 
     async def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""

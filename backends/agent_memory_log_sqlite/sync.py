@@ -20,6 +20,7 @@ from agent_memory_log.backend import (
     check_limit,
     check_listing,
     check_meta,
+    check_runs,
     check_seqs,
     check_types,
     prepare_batch,
@@ -28,7 +29,7 @@ from agent_memory_log.backend import (
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunPage
+from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunHead, RunPage
 from agent_memory_log_sqlite import reads
 from agent_memory_log_sqlite.failures import translated
 from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
@@ -168,6 +169,11 @@ class SyncSqliteStore(SyncHandle):
         while (removed := self._write(lambda: self._writer.expire_some(until))).runs:
             runs, events = runs + removed.runs, events + removed.events
         return ExpireResult(runs, events)
+
+    def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """See ``Peeks.peek_runs``."""
+        wanted = check_runs(runs)
+        return self._read(lambda: reads.peek(self._read_connection, wanted))
 
     def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""

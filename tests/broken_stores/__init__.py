@@ -15,6 +15,7 @@ from tests.broken_stores import (  # the modules register their defects
     listing,
     loading,
     losing,
+    peeking,
     refusing,
     repeating,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "listing",
     "loading",
     "losing",
+    "peeking",
     "refusing",
     "repeating",
 ]

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
+from rich.cells import cell_len
 
 from agent_memory_log import PlannerNote, ToolCall, UserMessage, open_sync_store
 from tests.amlog import COLOUR, PATIENCE, append, environment, run, run_on_terminal, start, without_codes
@@ -130,6 +132,18 @@ class TestPipes:
         ran = run("show", "r", "--store", url, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
         assert (ran.status, ran.err) == (0, "")
         assert r"\u65e5\u672c \u2714" in ran.out
+
+    def test_json_in_an_encoding_that_lacks_characters(self, url: str) -> None:
+        append(url, "a", "r", UserMessage(message="é 日本 😀"))
+        for command in (("show", "r", "--json"), ("export", "r")):
+            ran = run(*command, "--store", url, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
+            assert "é 日本 😀" in str([msgspec.json.decode(line) for line in ran.out.splitlines()])
+
+    def test_a_table_of_wide_characters_is_aligned(self, url: str) -> None:
+        append(url, "日本", "r", UserMessage(message="hi"))
+        append(url, "ab", "r", UserMessage(message="hi"))
+        lines = run("runs", "--store", url).out.splitlines()
+        assert len({cell_len(line[: line.rindex(" 1 ")]) for line in lines[1:]}) == 1
 
     def test_hostile_text_stays_on_its_line(self, url: str) -> None:
         append(url, "a", "r", UserMessage(message=HOSTILE), meta={"k\x1b[2J": HOSTILE})

@@ -127,7 +127,10 @@ class TestText:
     @given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
     def test_json_keeps_its_meaning(self, value: object) -> None:
         encoded = msgspec.json.encode(value).decode()
-        assert msgspec.json.decode(safe_json(encoded)) == msgspec.json.decode(encoded)
+        for encoding in ("utf-8", "ascii", "latin-1", "no such encoding"):
+            written = safe_json(encoded, encoding)
+            assert msgspec.json.decode(written) == msgspec.json.decode(encoded)
+            assert encoding == "utf-8" or written.isascii() or written.encode(encoding)
 
     @given(st.text(min_size=1), st.text(min_size=1))
     def test_a_run_is_found_by_its_name(self, agent: str, run: str) -> None:

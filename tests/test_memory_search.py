@@ -126,7 +126,7 @@ def test_nothing_but_what_was_said_is_a_message(open_memory_store: OpenStore) ->
     assert texts(me.search("zebra")) == ["zebra four"]
 
 
-def test_what_was_redacted_deleted_or_expired_is_gone_at_the_next_search(open_memory_store: OpenStore) -> None:
+def test_what_was_redacted_or_deleted_is_gone_at_the_next_search(open_memory_store: OpenStore) -> None:
     me = client(open_memory_store).of(somebody())
     store, agent = open_memory_store(), agent_of(me)
     for run in ("a", "b"):
@@ -204,6 +204,22 @@ def test_what_a_user_said_is_not_found_by_others_of_the_workspace(open_memory_st
         memory.of(Principal("t", {"user": "1"})).link_run(agent, "run", scope="workspace")
     with pytest.raises(InvalidArgument, match="own runs"):
         me.link_run("@memory/a/b/c", "records")
+
+
+def test_a_message_of_a_run_that_two_scopes_have_is_found_once(open_memory_store: OpenStore) -> None:
+    me = client(open_memory_store).of(somebody(user="1", workspace="ops"))
+    agent = agent_of(me)
+    open_memory_store().append_events(agent, "run", said("zebra one"), said("zebra two"))
+    for scope in ("user", "workspace"):
+        me.link_run(agent, "run", scope=scope)
+    assert sorted(texts(me.search("zebra", top_k=9))) == ["zebra one", "zebra two"]
+
+
+def test_of_equal_records_the_one_that_was_told_last_comes_first(open_memory_store: OpenStore) -> None:
+    me = client(open_memory_store).of(somebody())
+    names = ["Ada", "Bo", "Cy", "Di", "Ed", "Flo", "Gus", "Hal"]
+    me.write([Candidate(Episode("x"), text=f"zebra {name}") for name in names])
+    assert texts(me.search("zebra", top_k=5)) == [f"zebra {name}" for name in reversed(names[3:])]
 
 
 def test_policy_boosts_preferences_and_times_choose(open_memory_store: OpenStore) -> None:

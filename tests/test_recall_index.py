@@ -167,9 +167,10 @@ def test_the_answer_to_a_question_is_found_without_its_words() -> None:
         )
     )
     hits = index.search("Who looks after the parrot?", now=NOW)
-    assert [hit.id for hit in hits][:2] == ["s/0", "s/1"]
-    assert "words" not in hits[1].matched_by
-    assert hits[1].matched_by["neighbours"] > hits[2].matched_by.get("neighbours", 0)
+    assert {hit.id for hit in hits[:2]} == {"s/0", "s/1"}
+    shares = {hit.id: hit.matched_by for hit in hits}
+    assert "words" not in shares["s/1"]
+    assert shares["s/1"]["neighbours"] > shares["s/2"]["neighbours"]
 
 
 def test_what_follows_a_question_is_lifted_more_than_what_follows_a_statement() -> None:

@@ -19,7 +19,7 @@ from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.names import each_run, existing_run
 from agent_memory_log.cli.options import AgentName, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import Output, note, progress
-from agent_memory_log.cli.text import counted, safe_json, size
+from agent_memory_log.cli.text import counted, size
 from agent_memory_log.interchange.atif import to_atif
 from agent_memory_log.interchange.atif.reading import PARENT
 from agent_memory_log.jsonl import export_run, export_store
@@ -161,7 +161,7 @@ def _writer(to: Path | None) -> Generator[Callable[[bytes], object]]:
     if to is None:
         output = Output()
         if output.terminal:
-            yield lambda line: output.stream.write(safe_json(line.decode()))
+            yield output.encoded
         else:
             output.flush()
             yield sys.stdout.buffer.write

@@ -123,11 +123,12 @@ class Output:
             return
         lines = [[column.title for column in columns]]
         lines += [[one_line(_text_of(cell)) for cell in row] for row in rows]
-        widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
-        for line in lines:
+        taken = [[_width(cell) for cell in line] for line in lines]
+        widest = [max(line[at] for line in taken) for at in range(len(columns))]
+        for line, widths in zip(lines, taken, strict=True):
             cells = (
-                cell.rjust(width) if column.number else cell.ljust(width)
-                for cell, width, column in zip(line, widths, columns, strict=True)
+                " " * (most - width) + cell if column.number else cell + " " * (most - width)
+                for cell, width, most, column in zip(line, widths, widest, columns, strict=True)
             )
             self.stream.write("  ".join(cells).rstrip(" ") + "\n")
 
@@ -158,11 +159,15 @@ class Output:
         encoded = msgspec.json.encode(value)
         if self.terminal:
             encoded = msgspec.json.format(encoded, indent=2)
-        self.stream.write(safe_json(encoded.decode()) + "\n")
+        self.encoded(encoded + b"\n")
 
     def json_line(self, value: object) -> None:
         """Write one line of a stream of JSON lines, at once visible to who reads it."""
-        self.stream.write(safe_json(msgspec.json.encode(value).decode()) + "\n")
+        self.encoded(msgspec.json.encode(value) + b"\n")
+
+    def encoded(self, lines: bytes) -> None:
+        """Write lines of JSON as they are."""
+        self.stream.write(safe_json(lines.decode(), self.stream.encoding or "ascii"))
 
     def flush(self) -> None:
         """Hand on what was written."""
@@ -187,6 +192,15 @@ def meta_text(meta: Mapping[str, JsonValue]) -> str:
         f"{key}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
         for key, value in meta.items()
     )
+
+
+def _width(text: str) -> int:
+    """The columns of a terminal that ``text`` takes."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len  # noqa: PLC0415  # see Output.console
+
+    return cell_len(text)
 
 
 def _text_of(segment: Segment | str) -> str:

@@ -13,6 +13,7 @@ import re
 _UNSAFE = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f"
 _unsafe = re.compile(f"[{_UNSAFE}]")
 _unsafe_or_layout = re.compile(f"[{_UNSAFE}\t\n]")
+_beyond_ascii = re.compile(r"[^\x00-\x7f]")
 _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -27,9 +28,17 @@ def one_line(text: str) -> str:
     return _unsafe_or_layout.sub(_escape, text)
 
 
-def safe_json(text: str) -> str:
-    """JSON text with what could disturb a terminal escaped: the same value, as it can only stand in strings."""
-    return _unsafe.sub(lambda match: _json_escape(match[0]), text)
+def safe_json(text: str, encoding: str) -> str:
+    """JSON text with what could disturb a terminal escaped: the same value, as it can only stand in strings.
+
+    Where ``encoding`` lacks a character, all that are not ASCII are escaped.
+    """
+    text = _unsafe.sub(lambda match: _json_escape(match[0]), text)
+    try:
+        text.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return _beyond_ascii.sub(lambda match: _json_escape(match[0]), text)
+    return text
 
 
 def _escape(match: re.Match[str]) -> str:

@@ -139,6 +139,7 @@ def record_document(live: Live) -> Document:
         id=live.id,
         text=" ".join((text, *told.tags, *told.entities)).strip(),
         kind=told.kind,
+        position=live.seq,
         time=told.valid_from or live.created,
         importance=stars_of(min(max(told.importance, 0), 1)),
         confidence=min(max(told.confidence, 0), 1),

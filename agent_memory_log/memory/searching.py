@@ -52,7 +52,7 @@ def search_each(context: Context, several: Sequence[Asked], scopes: tuple[str, .
         hits: list[Hit] = []
         for scope, index in indexes:
             hits += yield from _search_index(index, asked, scope, now, embedded)
-        answers.append(Hits(_best(hits, asked.top_k), note))
+        answers.append(Hits(_best(_once(hits), asked.top_k), note))
     context.indexes.settle()
     return answers
 
@@ -121,8 +121,18 @@ def _search_plainly(context: Context, several: Sequence[Asked], scopes: tuple[st
     ]
 
 
+def _once(hits: list[Hit]) -> list[Hit]:
+    """A message once, by its best score: its run may be linked to several scopes."""
+    best: dict[str, Hit] = {}
+    for hit in hits:
+        if hit.id not in best or hit.score > best[hit.id].score:
+            best[hit.id] = hit
+    return list(best.values())
+
+
 def _best(hits: list[Hit], top_k: int) -> list[Hit]:
-    hits.sort(key=lambda hit: (-hit.score, -_time(hit), hit.id))
+    """The first ones; of two alike the newer, and then as they came."""
+    hits.sort(key=lambda hit: (-hit.score, -_time(hit)))
     return hits[:top_k]
 
 

@@ -7,7 +7,6 @@ import sys
 from agent_memory_log.cli.memory.options import Scopes, Tenant, User, open_memory, principal_of
 from agent_memory_log.cli.options import StoreUrl, run_async
 from agent_memory_log.cli.output import Output
-from agent_memory_log.cli.text import safe_json
 from agent_memory_log.memory import Principal
 
 
@@ -20,7 +19,7 @@ def export(*, tenant: Tenant, user: User = None, scopes: Scopes = None, store: S
     data = run_async(_export(store, principal_of(tenant, user, scopes)))
     output = Output()
     if output.terminal:
-        output.stream.write(safe_json(data.decode()))
+        output.encoded(data)
         return
     output.flush()
     sys.stdout.buffer.write(data)

@@ -220,6 +220,10 @@ class Conversations:
         """When each was, in seconds, by number; NaN where it is unknown."""
         return self._time.values
 
+    def place(self, number: int) -> tuple[int, str]:
+        """The position of a turn in its session, and its id."""
+        return self._places[number]
+
     def weights(self, asked: Question) -> dict[str, float]:
         """The words of a question that count for less: the names of speakers."""
         return {word: NAME for word, _ in asked.words if self._named(word)}

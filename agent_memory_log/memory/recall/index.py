@@ -187,7 +187,7 @@ class RecallIndex:
         boost_preferences: Collection[str] = (),
         embedded: Embeddings | None = None,
     ) -> list[Hit]:
-        """The documents that answer ``query`` best, the best first; of two alike the newer one, then by id.
+        """The documents that answer ``query`` best, the best first; of two alike the newer, then the later, then by id.
 
         ``now`` is when it is asked: "yesterday" counts from it; what has expired by then is not found. ``kinds``,
         ``since`` (inclusive), ``until`` (exclusive) and ``min_importance`` (stars) choose; what has no time is in no
@@ -263,8 +263,8 @@ class RecallIndex:
         least = float(np.partition(total, -top_k)[-top_k]) if len(total) > top_k else 0.0
         found = np.flatnonzero(total >= least if least > 0 else total > 0)
         scores, times = total[found].tolist(), np.nan_to_num(self._conversations.times[found]).tolist()
-        ids = [self._ids[number] or "" for number in found.tolist()]
-        order = sorted(range(len(ids)), key=lambda at: (-scores[at], -times[at], ids[at]))
+        places = [self._conversations.place(number) for number in found.tolist()]
+        order = sorted(range(len(places)), key=lambda at: (-scores[at], -times[at], -places[at][0], places[at][1]))
         best: list[int] = found[order[:top_k]].tolist()
         return best
 

@@ -121,3 +121,12 @@ class Deleting(Suite):
         given = said("new")
         await store.append_events(AGENT, RUN, given)
         check_run(await store.load_run(AGENT, RUN), [given], first_seq=4)
+
+    @contract
+    async def test_12_a_run_that_another_handle_deleted_can_be_imported_anew(self, open_handle: Handles) -> None:
+        store, other = await open_handle(), await open_handle()
+        await store.append_events(AGENT, RUN, said("one"), said("two"))
+        await other.delete_run(AGENT, RUN)
+        given = said("three")
+        await store.append_events(AGENT, RUN, given, first_seq=20)
+        check_run(await other.load_run(AGENT, RUN), [given], first_seq=20)

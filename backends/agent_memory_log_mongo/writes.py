@@ -93,7 +93,7 @@ class _Appending:
         rest = self._place.contention.rest(run.key)
         if rest:
             yield Pause(rest)
-        if rest or (head is not None and (not self._is_expected(head) or head.is_empty or _is_over(head))):
+        if rest or wanted.first_seq is not None or (head is not None and not self._is_usable(head)):
             # What is remembered may be old, the run deleted and created anew since, and of that life nothing be left.
             head = None
         refused_behind: Head | None = None
@@ -118,6 +118,9 @@ class _Appending:
             if not self._unknown:
                 yield Pause(rest)
             refused_behind, head = head, None
+
+    def _is_usable(self, head: Head) -> bool:
+        return self._is_expected(head) and not head.is_empty and not _is_over(head)
 
     def _is_expected(self, head: Head) -> bool:
         return self._wanted.expected_version is None or self._wanted.expected_version == head.version

@@ -376,6 +376,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 index_bytes=settings.search.index_bytes,
             )
             me = memory.of(Principal(tenant=TENANT, scopes={"user": asked.user}))
+            # What happened long ago and mattered little makes room for the rest.
+            me.cleanup(older_than_days=settings.upkeep.older_than_days, below_stars=settings.upkeep.below_stars)
             with client:
                 return converse(store, me, client, settings.model.name or DEFAULT_MODEL)
     except AgentMemoryLogError as error:

@@ -247,6 +247,16 @@ class RemembersIdsOfADeletedRun(_Deletes):
         return await super().appending(append)
 
 
+@caught_by("test_12_a_run_that_another_handle_deleted_can_be_imported_anew")
+class RemembersWhatItAppendedToADeletedRun(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        appended: set[tuple[str, str]] = self.__dict__.setdefault("_appended", set())
+        if (append.agent, append.run) in appended:
+            append.first_seq = None
+        appended.add((append.agent, append.run))
+        return await super().appending(append)
+
+
 @caught_by("test_12_the_meta_of_a_deleted_run_is_forgotten")
 class RemembersTheMetaOfADeletedRun(_Deletes):
     async def loading(self, load: Load) -> Snapshot:

@@ -235,6 +235,7 @@ def test_policy_boosts_preferences_and_times_choose(open_memory_store: OpenStore
     assert texts(me.search("mule", kinds=["message"], since=day)) == ["mule two"]
     assert texts(me.search("mule", kinds=["message"], until=day)) == ["mule one"]
     assert [hit.kind for hit in me.search("mule tone", min_importance=2)] == ["preference", "fact"]
+    assert me.search("mule tone", min_importance=10**400) == ()
     fact, episode = me.search("tone deaf", kinds=["fact"])[0], me.search("mule", kinds=["episode"])[0]
     assert fact.matched_by["confidence"] < 0
     assert {"importance", "recency"} & fact.matched_by.keys() == set()
@@ -244,6 +245,7 @@ def test_policy_boosts_preferences_and_times_choose(open_memory_store: OpenStore
         {"until": "today"},
         {"min_importance": "many"},
         {"min_importance": float("nan")},
+        {"min_importance": float("inf")},
         {"boost_preferences": "tone"},
         {"top_k": True},
         {"top_k": 10**9},

@@ -432,3 +432,55 @@ def test_a_bad_search_is_refused() -> None:
         RecallIndex().search("parrot", now=NOW, top_k=0)
     with pytest.raises(InvalidArgument, match=r"^since:"):
         RecallIndex().search("parrot", now=NOW, since=datetime(2024, 1, 1))  # noqa: DTZ001  # as above
+
+
+def test_what_nobody_believes_is_not_found() -> None:
+    words = ["zebra", "mule", "when", "late", "March 3", "?"]
+    index = index_of(
+        *(
+            Document(
+                id=f"{at}",
+                text=" ".join(words[at % 6 :] + words[: at % 5]),
+                session="s",
+                position=at,
+                time=NOW - timedelta(hours=at),
+                importance=at % 6,
+                confidence=0 if at % 2 else 0.001,
+            )
+            for at in range(40)
+        )
+    )
+    hits = index.search("when was the zebra late, on March 3?", now=NOW, top_k=50)
+    assert {int(hit.id) % 2 for hit in hits} == {0}
+
+
+@given(st.lists(_DOCUMENTS, unique_by=lambda document: document.id, max_size=12), _TEXTS)
+@settings(deadline=None)
+def test_the_first_hits_are_the_first_of_more(documents: list[Document], query: str) -> None:
+    index = index_of(*documents)
+    every = index.search(query, now=NOW, top_k=50)
+    assert [index.search(query, now=NOW, top_k=most) for most in (1, 3, 7)] == [every[:most] for most in (1, 3, 7)]
+
+
+def test_each_compound_in_a_text_counts() -> None:
+    texts = ["Das Treppenhaus und die Treppenstufe", "Das Treppenhaus und die Katze", "Das ist die Katze und der Hund"]
+    one = index_of(*(Document(id=str(at), text=text) for at, text in enumerate(texts)))
+    both, single = one.search("Wo ist die Treppe und der Treppen?", now=NOW)[:2]
+    assert (both.id, single.id) == ("0", "1")
+    assert both.matched_by["words"] > single.matched_by["words"] * 1.2
+
+
+def test_a_compound_that_comes_later_is_found_among_many_words() -> None:
+    index = index_of(*(Document(id=str(at), text=f"das und die wort{at}") for at in range(600)))
+    assert found(index, "Wo ist die Treppe und der Hund?") == []
+    for at, text in enumerate(["das und die Treppenstufe", "das und die Zebraherde", "das und die Treppenwand"]):
+        index.add(Document(id=f"late {at}", text=text))
+        found(index, "Wo ist die Treppe und der Hund?")
+    assert set(found(index, "Wo ist die Treppe und der Hund?")) == {"late 0", "late 2"}
+
+
+def test_no_text_has_more_stars_than_there_are() -> None:
+    index = index_of(Document(id="a", text="zebra", importance=5))
+    assert [hit.id for hit in index.search("zebra", now=NOW, min_importance=5)] == ["a"]
+    for many in (5.5, 1e39, 1e308):
+        assert index.search("zebra", now=NOW, min_importance=many) == []

@@ -316,3 +316,9 @@ def test_an_adapter_without_its_library_says_what_to_install(
         pytest.skip(f"{module} is installed")
     with pytest.raises(InvalidArgument, match=rf"agent-memory-log\[{extra}\]"):
         make()
+
+
+@pytest.mark.parametrize("length", [1e-300, 1e-40, 1.0, 1e25, 1e300])
+def test_how_long_a_vector_is_does_not_matter(length: float) -> None:
+    rows = np.array([[3.0, 4.0], [0.0, 0.0]]) * length
+    assert unit(rows) == pytest.approx(np.array([[0.6, 0.8], [0.0, 0.0]]))

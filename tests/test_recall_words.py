@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent_memory_log.memory.recall.analysis import analyse, ask
 from agent_memory_log.memory.recall.dates import dates_in
-from agent_memory_log.memory.recall.languages import STEMMERS, language_of, stop_words
+from agent_memory_log.memory.recall.languages import STEMMERS, language_of, stems, stop_words
 from agent_memory_log.memory.recall.words import LONGEST_WORD, fold, words
 
 AT = datetime(2024, 5, 8, 12, tzinfo=UTC)  # a Wednesday
@@ -230,3 +230,9 @@ def test_what_is_no_date_is_none(text: str) -> None:
 @given(st.text(alphabet="0123456789-/.: maychyesterdayago月日年"), st.datetimes(timezones=st.just(UTC)))
 def test_nothing_that_looks_like_a_date_breaks_anything(text: str, at: datetime) -> None:
     date_terms(text, at)
+
+
+def test_a_whole_file_without_a_space_is_not_remembered_as_a_word() -> None:
+    long = "x" * 100_000
+    assert analyse(long, None).terms == [long[:LONGEST_WORD]]
+    assert not any(long in remembered for remembered in map(stems, STEMMERS))

@@ -52,7 +52,7 @@ def asked(
     for name, time in (("since", since), ("until", until)):
         if time is not None and (not isinstance(time, datetime) or time.utcoffset() is None):
             raise InvalidArgument(f"{name} must be a timezone-aware datetime, or None, found {describe(time)}")
-    if type(min_importance) not in (int, float) or not math.isfinite(min_importance):
+    if type(min_importance) not in (int, float) or not -math.inf < min_importance < math.inf:
         raise InvalidArgument(f"min_importance must be a number of stars, found {describe(min_importance)}")
     boosted = names_of(boost_preferences, "boost_preferences") or frozenset()
     return Asked(

@@ -11,7 +11,7 @@ from agent_memory_log.memory.asked import Asked
 from agent_memory_log.memory.kinds import Preference, fold_key, read_kind
 from agent_memory_log.memory.messages import MESSAGE, Message
 from agent_memory_log.memory.packing import unpack
-from agent_memory_log.memory.recall import Document, Embeddings, Hit, RecallIndex
+from agent_memory_log.memory.recall import Document, Embedded, Hit, RecallIndex
 from agent_memory_log.memory.records import place_name, stars_of
 from agent_memory_log.memory.state import Live
 from agent_memory_log.memory.vectors import TextName
@@ -99,12 +99,12 @@ class IndexedTexts:
         """Texts without vectors, the first ones."""
         return [(entry.name, entry.text) for entry in map(self._entries.__getitem__, islice(self._lacking, most))]
 
-    def put_vectors(self, name: TextName, model: str, dimension: int, packed: bytes) -> None:
-        """Give a text its vectors, if it is there and they are of the model in use."""
+    def put_vectors(self, name: TextName, model: str, dimension: int, packed: bytes) -> bool:
+        """Give a text its vectors, if it is there and they are of the model in use; whether that is so."""
         document = self._names.get(name)
         embeddings = unpack(packed, dimension) if (model, dimension) == self._model else None
         if document is None or embeddings is None:
-            return
+            return False
         self._index.put_vectors([document], embeddings)
         self._lacking.pop(document, None)
         if name.record:
@@ -112,8 +112,9 @@ class IndexedTexts:
         size = _VECTOR_BYTES * len(packed)
         self.size += size - self._vector_sizes.get(document, 0)
         self._vector_sizes[document] = size
+        return True
 
-    def search(self, asked: Asked, now: datetime, embedded: Embeddings | None) -> list[tuple[Hit, Message | None]]:
+    def search(self, asked: Asked, now: datetime, embedded: Embedded | None) -> list[tuple[Hit, Message | None]]:
         """The best texts, with the message of those that are one."""
         found = self._index.search(
             asked.query,
@@ -124,7 +125,7 @@ class IndexedTexts:
             until=asked.until,
             min_importance=asked.min_importance,
             boost_preferences=asked.boosted,
-            embedded=None if self._model is None else embedded,
+            embedded=None if embedded is None or embedded.model != self._model else embedded.embeddings,
         )
         return [(one, self._entries[one.id].message) for one in found]
 

@@ -21,11 +21,12 @@ from agent_memory_log.memory.asked import Asked
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.kinds import Episode, Fact, Preference
 from agent_memory_log.memory.messages import MESSAGE, Message
-from agent_memory_log.memory.reading import active
+from agent_memory_log.memory.reading import active_of
 from agent_memory_log.memory.records import Evidence, Record
 from agent_memory_log.memory.reports import Hits, MemoryContext
 from agent_memory_log.memory.searching import search_each
 from agent_memory_log.memory.steps import Steps, work
+from agent_memory_log.memory.subjects import Subject
 from agent_memory_log.memory.tokens import CountTokens, default_count
 
 RELEVANT_EPISODES = 5
@@ -82,11 +83,13 @@ def memory_context(context: Context, asked: Asked, scopes: tuple[str, ...], max_
     )
     # A run may be linked to several scopes, and its messages are then found in each.
     for_messages = msgspec.structs.replace(asked, kinds=frozenset({MESSAGE}), top_k=RELEVANT_MESSAGES * len(scopes))
+    # Held from here on: while others are used by the hundred, the client may no longer know one as warm.
+    subjects = [context.subject(scope) for scope in scopes]
     relevant, said = yield from search_each(context, [for_episodes, for_messages], scopes)
     # The records last: what was forgotten or changed while the search waited, as for an embedder, is not in the text.
     records: list[Record] = []
-    for scope in scopes:
-        records += yield from active(context, scope, None)
+    for scope, subject in zip(scopes, subjects, strict=True):
+        records += yield from active_of(context, subject, scope, None)
     profile = sorted((one for one in records if one.key), key=lambda one: (-one.stars, -one.confidence, *_named(one)))
     episodes = {one.id: one for one in records if one.kind == Episode.kind and not one.key}
     found = [episodes.pop(hit.id) for hit in relevant if hit.id in episodes]
@@ -94,7 +97,7 @@ def memory_context(context: Context, asked: Asked, scopes: tuple[str, ...], max_
     groups = (
         [_profile_line(one) for one in profile],
         [_episode_line(one) for one in found],
-        [_message_line(one) for one in _messages(context, scopes, said)],
+        [_message_line(one) for one in _messages(subjects, said)],
     )
     count = context.hooks.count_tokens or (yield from work(default_count))
     least = [_episode_line(one) for one in recent[:RECENT_EPISODES]]
@@ -109,9 +112,8 @@ def memory_context(context: Context, asked: Asked, scopes: tuple[str, ...], max_
     )
 
 
-def _messages(context: Context, scopes: Iterable[str], said: Hits) -> list[Message]:
+def _messages(subjects: Sequence[Subject], said: Hits) -> list[Message]:
     """The messages that were found, each once, less those that have been forgotten since."""
-    subjects = [context.subject(scope) for scope in scopes]
     found = {hit.message.evidence: hit.message for hit in said if hit.message is not None}
     known = [
         message

@@ -18,6 +18,7 @@ from agent_memory_log.memory.records import Evidence, Record, Status, stars_of
 from agent_memory_log.memory.reports import EvidenceLine, Explanation, Stats, Version
 from agent_memory_log.memory.state import State
 from agent_memory_log.memory.steps import Load, Steps, load
+from agent_memory_log.memory.subjects import Subject
 from agent_memory_log.payloads import EventData, Redacted, ToolCall, ToolResult
 
 STATUSES: frozenset[str] = frozenset({"active", "superseded", "archived", "expired"})
@@ -92,7 +93,11 @@ def list_records(
 
 def active(context: Context, scope: str, kinds: frozenset[str] | None) -> Steps[list[Record]]:
     """The active records of a scope, as they came."""
-    subject = context.subject(scope)
+    return (yield from active_of(context, context.subject(scope), scope, kinds))
+
+
+def active_of(context: Context, subject: Subject, scope: str, kinds: frozenset[str] | None) -> Steps[list[Record]]:
+    """The active records of a subject, which is a scope's."""
     yield from subject.refresh()
     now = context.hooks.now()
     return subject.ask(

@@ -12,17 +12,21 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.fields import describe
 from agent_memory_log.memory.asked import Asked
 from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.messages import Message
 from agent_memory_log.memory.plain import hit_of
 from agent_memory_log.memory.reading import active, record_of
 from agent_memory_log.memory.records import Record
 from agent_memory_log.memory.reports import Hit, Hits
+from agent_memory_log.memory.state import State
 from agent_memory_log.memory.steps import Steps, work
 from agent_memory_log.memory.subjects import Subject
 
 if TYPE_CHECKING:
-    from agent_memory_log.memory.recall import Embedded, Embedder, Embeddings
+    from agent_memory_log.memory.recall import Embedded, Embedder
+    from agent_memory_log.memory.recall import Hit as Found
     from agent_memory_log.memory.warm_index import WarmIndex
 
 KINDS = ("preference", "fact", "episode", "message")
@@ -44,6 +48,8 @@ def search_each(context: Context, several: Sequence[Asked], scopes: tuple[str, .
             raise InvalidArgument("an embedder needs what is not installed: pip install 'agent-memory-log[recall]'")
         plain = yield from _search_plainly(context, several, scopes)
         return plain
+    if embedder is not None and not callable(getattr(embedder, "embed", None)):
+        raise InvalidArgument(f"embedder must have model, dimension and embed(texts, kind), found {describe(embedder)}")
     indexes = [(scope, context.indexes.of(context.subject(scope), make)) for scope in scopes]
     note, embedded = yield from _prepared([index for _, index in indexes], embedder, several[0].query)
     now = context.hooks.now()
@@ -58,20 +64,22 @@ def search_each(context: Context, several: Sequence[Asked], scopes: tuple[str, .
 
 
 def _search_index(
-    index: WarmIndex, asked: Asked, scope: str, now: datetime, embedded: Embeddings | None
+    index: WarmIndex, asked: Asked, scope: str, now: datetime, embedded: Embedded | None
 ) -> Steps[list[Hit]]:
     while (found := (yield from work(lambda: index.search(asked, now, embedded)))) is None:
         yield from index.refresh(None)
-    hits: list[Hit] = []
-    for one, message in found:
-        hit = Hit(one.score, one.matched_by, None, message)
-        if message is None:
-            record = index.subject.ask(lambda state: record_of(state, one.id, scope, now))  # noqa: B023  # asked at once
-            if record is None:  # forgotten a moment ago
-                continue
-            hit = Hit(one.score, one.matched_by, record)
-        hits.append(hit)
-    return hits
+    return index.subject.ask(
+        lambda state: [hit for one in found if (hit := _hit_of(*one, state, scope, now)) is not None]
+    )
+
+
+def _hit_of(found: Found, message: Message | None, state: State, scope: str, now: datetime) -> Hit | None:
+    """What was found, as a hit; None where it was forgotten a moment ago, as while an embedder was asked."""
+    if message is not None:
+        is_there = state.may_find(message.agent, message.run, message.seq)
+        return Hit(found.score, found.matched_by, None, message) if is_there else None
+    record = record_of(state, found.id, scope, now)
+    return None if record is None else Hit(found.score, found.matched_by, record)
 
 
 @cache
@@ -88,27 +96,27 @@ def _index_type() -> Callable[[Subject], WarmIndex] | None:
 
 def _prepared(
     indexes: Sequence[WarmIndex], embedder: Embedder | None, query: str
-) -> Steps[tuple[str, Embeddings | None]]:
+) -> Steps[tuple[str, Embedded | None]]:
     """Bring the indexes up to date; what went wrong with vectors, and those of the question if nothing did."""
     if embedder is None or not query.strip():
         for index in indexes:
             yield from index.refresh(None)
         return "", None
-    answer = yield from work(lambda: _embed_question(embedder, query))
-    note, embedded = answer.note, answer.embeddings
+    embedded, fixed = yield from work(lambda: _embed_question(embedder, query))
+    note = embedded.note
     for index in indexes:
-        yield from index.refresh(None if embedded is None else embedder)
-        if embedded is not None:
-            note = yield from index.embed_lacking(embedder)
-            embedded = None if note else embedded
-    return note, embedded
+        yield from index.refresh(None if note else fixed)
+        if not note:
+            note = yield from index.embed_lacking(fixed)
+    return note, None if note else embedded
 
 
-def _embed_question(embedder: Embedder, query: str) -> Embedded:
-    """The vectors of a question, or why there are none."""
-    from agent_memory_log.memory.recall import embed  # noqa: PLC0415  # as in _index_type
+def _embed_question(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]:
+    """The vectors of a question, or why there are none; and the embedder, as that model."""
+    from agent_memory_log.memory.recall import Fixed, embed  # noqa: PLC0415  # as in _index_type
 
-    return embed(embedder, [query], "query")
+    embedded = embed(embedder, [query], "query")
+    return embedded, Fixed(embedder, embedded.model)
 
 
 def _search_plainly(context: Context, several: Sequence[Asked], scopes: tuple[str, ...]) -> Steps[list[Hits]]:

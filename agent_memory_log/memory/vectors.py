@@ -63,8 +63,9 @@ def erase_orphans(subject: Subject) -> Steps[int]:
     return len(orphans)
 
 
-def drop_vectors(subject: Subject, seqs: tuple[int, ...]) -> Steps[None]:
-    """Redact the vectors of what is gone, where that can be done now: whoever searches next tries again."""
-    if seqs:
-        with suppress(AgentMemoryLogError):
-            yield from redact(Redact(subject.agent, VECTORS_RUN, seqs, FORGOTTEN))
+def drop_vectors(subject: Subject, seqs: tuple[int, ...]) -> Steps[bool]:
+    """Redact the vectors of what is gone; False where that cannot be done now."""
+    with suppress(AgentMemoryLogError):
+        yield from redact(Redact(subject.agent, VECTORS_RUN, seqs, FORGOTTEN))
+        return True
+    return False

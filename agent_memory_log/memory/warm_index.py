@@ -6,46 +6,44 @@ Needs the extra ``recall``. What the index finds is what a new one would find, r
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from copy import copy
 from datetime import datetime
+from typing import TypeVar
 
 import msgspec
 
-from agent_memory_log.errors import AgentMemoryLogError, CursorOutOfRange, RunExpired, VersionConflict
+from agent_memory_log.errors import (
+    AgentMemoryLogError,
+    CursorOutOfRange,
+    StoreUnavailable,
+    VersionConflict,
+)
 from agent_memory_log.events import new_event
 from agent_memory_log.memory.asked import Asked
 from agent_memory_log.memory.indexed_texts import IndexedTexts, message_document, record_document
-from agent_memory_log.memory.messages import MESSAGE_TYPES, Message, message_of
+from agent_memory_log.memory.linked_runs import UNREAD, LinkedRun, News, read_new
+from agent_memory_log.memory.messages import Message, message_of
 from agent_memory_log.memory.packing import pack
 from agent_memory_log.memory.payloads import MemoryRemembered, MemoryVectors
 from agent_memory_log.memory.principals import VECTORS_RUN
-from agent_memory_log.memory.recall import Embedder, Embeddings, embed
+from agent_memory_log.memory.recall import Embedded, Embedder, embed
 from agent_memory_log.memory.recall import Hit as Found
 from agent_memory_log.memory.state import Live, Place, State
-from agent_memory_log.memory.steps import Append, Load, Peek, Steps, append, each, load, peek, work
+from agent_memory_log.memory.steps import Append, Load, Steps, append, load, work
+from agent_memory_log.memory.stored_vectors import StoredVectors
 from agent_memory_log.memory.subjects import Subject
 from agent_memory_log.memory.vectors import VECTOR_TYPES, TextName, drop_vectors, is_alive, name_of, record_name
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import RunHead
+from agent_memory_log.store import AppendResult, RunHead
 
 TEXTS_AT_ONCE = 128
 """How many texts an embedder is given, and how many vectors are stored, at a time."""
 
-_BATCH_BYTES = 2 * 1024 * 1024
 _ATTEMPTS = 100
 
-
-_UNREAD = RunHead(0, 0)
-"""Where a run stands of which nothing was read: nowhere that a store would say."""
-
-
-class _Run(msgspec.Struct):
-    """A linked run: where it stood when it was read, None where it had expired; messages that can be found, by seq."""
-
-    head: RunHead | None
-    ids: dict[int, str]
+_T = TypeVar("_T")
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -58,12 +56,11 @@ class _Seen(msgspec.Struct, frozen=True):
     found: list[frozenset[int]]
 
 
-class News(msgspec.Struct, frozen=True):
-    """What was read of a linked run: ``snapshot`` is None where it expired; ``anew``: from its first event."""
+class _Made(msgspec.Struct, frozen=True):
+    """How many texts got vectors, and what went wrong; None: what is stored has to be read before."""
 
-    place: Place
-    snapshot: Snapshot | None
-    anew: bool = False
+    texts: int | None
+    note: str = ""
 
 
 class WarmIndex:
@@ -76,19 +73,43 @@ class WarmIndex:
         self._embedding = threading.Lock()
         self._clear()
 
+    @contextmanager
+    def _changing(self) -> Generator[None]:
+        """Change what is indexed: all of it, or, where that is broken off, nothing is kept and all is read anew."""
+        with self._lock:
+            try:
+                yield
+            except BaseException:
+                self._clear()
+                raise
+
+    def _look(self, do: Callable[[], _T]) -> Steps[_T]:
+        """Do something short under the lock. Whoever holds that for long, as to index much, keeps no loop waiting."""
+        if not self._lock.acquire(blocking=False):
+            return (yield from work(lambda: self._do(do)))
+        try:
+            return do()
+        finally:
+            self._lock.release()
+
+    def _do(self, do: Callable[[], _T]) -> _T:
+        with self._lock:
+            return do()
+
     def _clear(self) -> None:
         self._texts = IndexedTexts()
         self._state: State | None = None
         self._version = -1
         self._judged: object = None
         self._told: dict[str, MemoryRemembered] = {}
-        self._runs: dict[Place, _Run] = {}
+        self._runs: dict[Place, LinkedRun] = {}
         self._forget_vectors()
 
     def _forget_vectors(self) -> None:
-        self._vectors_read = 0
-        self._stored: dict[TextName, dict[int, str]] = {}
-        self._removed: list[TextName] = []
+        self._vectors = StoredVectors()
+
+    def _is_there(self, name: TextName) -> bool:
+        return self._texts.named(name) is not None
 
     def _use(self, embedder: Embedder) -> None:
         """Hold this embedder's vectors, and none of another's."""
@@ -102,49 +123,42 @@ class WarmIndex:
 
     def refresh(self, embedder: Embedder | None) -> Steps[None]:
         """Read what is new. Raises what ``Store.load_run`` raises."""
-        while True:
+        is_done = False
+        while not is_done:
             # Vectors first: whoever stored one had read what it is of, so whatever is read later knows that, or that
             # it is gone.
             vectors = None if embedder is None else (yield from self._read_vectors(embedder))
             yield from self.subject.refresh()
-            places = self._places()
-            news = yield from _read_new(places)
-            if (
-                not (vectors is not None and self._has_vector_news(vectors))
-                and not any(map(self._is_news, news))
-                and self._is_current()
-            ):
-                return
-            taken = yield from work(lambda: self._take(places, news, vectors, embedder))  # noqa: B023  # done at once
-            if taken is not None:
-                yield from drop_vectors(self.subject, taken)
-                return
+            places = yield from self._look(self._places)
+            news = yield from read_new(places)
+            is_done = yield from self._look(lambda: self._is_current(news, vectors))  # noqa: B023  # done at once
+            if not is_done:
+                is_done = yield from work(lambda: self._take(places, news, vectors, embedder))  # noqa: B023  # as above
+        if embedder is not None:
+            yield from self._drop_orphans()
 
     def _places(self) -> list[tuple[Place, RunHead | None]]:
         """The linked runs, and where each stood when read; of another state than before, everything is read anew."""
         state, linked = self.subject.ask(lambda state: (state, tuple(state.linked)))
-        with self._lock:
-            if state is not self._state:
-                self._clear()
-                self._state = state
-            return [(place, self._head(place)) for place in linked]
+        if state is not self._state:
+            self._clear()
+            self._state = state
+        return [(place, self._head(place)) for place in linked]
 
     def _head(self, place: Place) -> RunHead | None:
         run = self._runs.get(place)
-        return _UNREAD if run is None else run.head
+        return UNREAD if run is None else run.head
 
-    def _is_news(self, news: News) -> bool:
-        with self._lock:
-            head = self._head(news.place)
-        newer = news.snapshot
-        if head is None or newer is None or news.anew:
-            return head is not None or newer is not None
-        return newer.last_seq > head.version or newer.first_seq != head.first_seq
-
-    def _is_current(self) -> bool:
+    def _is_current(self, news: Sequence[News], vectors: Snapshot | None) -> bool:
+        """Whether nothing of what was read has to be taken in."""
         state, version = self.subject.ask(lambda state: (state, state.version))
-        with self._lock:
-            return state is self._state and version == self._version
+        if (
+            state is not self._state
+            or version != self._version
+            or any(one.is_news(self._head(one.place)) for one in news)
+        ):
+            return False
+        return vectors is None or not self._vectors.is_news(vectors)
 
     def _take(
         self,
@@ -152,28 +166,28 @@ class WarmIndex:
         news: Sequence[News],
         vectors: Snapshot | None,
         embedder: Embedder | None,
-    ) -> tuple[int, ...] | None:
-        """Take in what was read; the seqs of vectors of what is gone. None: another was faster, so read again."""
-        with self._lock:
+    ) -> bool:
+        """Take in what was read; False: another was faster, so read again."""
+        with self._changing():
             if not all(self._holds(place, known) for place, known in places):
-                return None
-            seen = self.subject.ask(lambda state: self._look(state, news))
+                return False
+            seen = self.subject.ask(lambda state: self._compare(state, news))
             if seen is None:
-                return None
+                return False
             for record in seen.gone:
                 del self._told[record]
                 self._remove(record)
             for live in seen.lives:
                 self._told[live.id] = live.told
                 self._note_removed(self._texts.put(record_document(live), record_name(live)))
-            for place, seq in seen.forgotten:
+            for place, seq in reversed(seen.forgotten):
                 self._remove(self._runs[place].ids.pop(seq))
             self._version = seen.version
             for one, seqs in zip(news, seen.found, strict=True):
                 self._take_run(one, seqs)
             return self._take_vectors(vectors, embedder)
 
-    def _look(self, state: State, news: Sequence[News]) -> _Seen | None:
+    def _compare(self, state: State, news: Sequence[News]) -> _Seen | None:
         """What the state says of it all; indexing is done later, as nobody can ask the subject meanwhile."""
         if state is not self._state:
             return None
@@ -208,7 +222,8 @@ class WarmIndex:
     def _drop_run(self, place: Place) -> None:
         run = self._runs.pop(place, None)
         if run is not None:
-            for document in run.ids.values():
+            # The last one first: to take out the first one of many moves all the others.
+            for document in reversed(run.ids.values()):
                 self._remove(document)
 
     def _take_run(self, news: News, found: frozenset[int]) -> None:
@@ -216,15 +231,19 @@ class WarmIndex:
         if newer is None or news.anew:
             self._drop_run(place)
         if newer is None:
-            self._runs[place] = _Run(None, {})
+            self._runs[place] = LinkedRun(None, {})
             return
-        head = self._head(place) or _UNREAD
+        head = self._head(place) or UNREAD
         if newer.first_seq < head.first_seq:
             return  # read before the run was deleted, and late
-        run = self._runs.setdefault(place, _Run(None, {}))
+        run = self._runs.setdefault(place, LinkedRun(None, {}))
         run.head = RunHead(max(head.version, newer.last_seq), newer.first_seq)
         is_off = newer.meta.get("memory") is False
-        for seq in [seq for seq in run.ids if seq < newer.first_seq or seq in newer.redactions or is_off]:
+        if is_off or newer.first_seq != head.first_seq:
+            gone = [seq for seq in run.ids if seq < newer.first_seq or seq in newer.redactions or is_off]
+        else:
+            gone = sorted(newer.redactions.keys() & run.ids.keys())
+        for seq in reversed(gone):
             self._remove(run.ids.pop(seq))
         for event in newer.log:
             if event.seq > head.version and not is_off and event.seq in found:
@@ -238,155 +257,109 @@ class WarmIndex:
         self._note_removed(self._texts.remove(document))
 
     def _note_removed(self, name: TextName | None) -> None:
-        if name is not None and name in self._stored:
-            self._removed.append(name)
+        if name is not None:
+            self._vectors.remove(name)
 
     def _read_vectors(self, embedder: Embedder) -> Steps[Snapshot]:
-        with self._lock:
-            self._use(embedder)
-            after = self._vectors_read
+        after = yield from self._look(lambda: self._vectors_from(embedder))
         try:
             newer = yield from load(Load(self.subject.agent, VECTORS_RUN, after, VECTOR_TYPES))
         except CursorOutOfRange:  # the store has forgotten everything
-            with self._lock:
-                self._forget_vectors()
+            yield from self._look(self._forget_vectors)
             newer = yield from load(Load(self.subject.agent, VECTORS_RUN, 0, VECTOR_TYPES))
         return newer
 
-    def _has_vector_news(self, vectors: Snapshot) -> bool:
-        with self._lock:
-            return vectors.last_seq > self._vectors_read or vectors.after > self._vectors_read
-
-    def _take_vectors(self, vectors: Snapshot | None, embedder: Embedder | None) -> tuple[int, ...] | None:
-        if vectors is None or embedder is None:
-            return ()
+    def _vectors_from(self, embedder: Embedder) -> int:
         self._use(embedder)
-        if vectors.after > self._vectors_read:
-            return None
-        if vectors.redactions:
-            for seqs in self._stored.values():
-                for seq in vectors.redactions.keys() & seqs.keys():
-                    del seqs[seq]
-        fresh = [(event.seq, event.data) for event in vectors.log if event.seq > self._vectors_read]
-        orphans = [seq for seq, data in fresh if isinstance(data, MemoryVectors) and not self._take_stored(seq, data)]
-        self._vectors_read = max(self._vectors_read, vectors.last_seq)
-        for name in self._removed:
-            if self._texts.named(name) is None:
-                orphans.extend(self._stored.pop(name, {}))
-        self._removed.clear()
-        return tuple(sorted(orphans))
+        return self._vectors.read_to
 
-    def _take_stored(self, seq: int, data: MemoryVectors) -> bool:
-        """Take in the vectors of a text; False if there is no such text any longer."""
-        name = name_of(data)
-        if self._texts.named(name) is None:
+    def _take_vectors(self, vectors: Snapshot | None, embedder: Embedder | None) -> bool:
+        if vectors is None or embedder is None:
+            return True
+        self._use(embedder)
+        fresh = self._vectors.take(vectors, self._is_there)
+        if fresh is None:
             return False
-        self._stored.setdefault(name, {})[seq] = data.model
-        self._texts.put_vectors(name, data.model, data.dimension, data.vectors)
+        for data in fresh:
+            self._texts.put_vectors(name_of(data), data.model, data.dimension, data.vectors)
         return True
+
+    def _drop_orphans(self) -> Steps[None]:
+        """Redact the vectors of what is gone. Where that fails, whoever searches next tries again."""
+        orphans = yield from self._look(lambda: self._vectors.orphans)
+        if orphans and (yield from drop_vectors(self.subject, orphans)):
+            yield from self._look(lambda: self._vectors.dropped(orphans))
 
     def embed_lacking(self, embedder: Embedder) -> Steps[str]:
         """Give every text its vectors, and store them; what went wrong, ``""`` where nothing did."""
-        while True:
-            made = yield from work(lambda: self._embed_some(embedder))
-            if isinstance(made, str):
-                return made
-            if not made:
-                return ""
-            yield from self._store(made, embedder)
+        for _ in range(_ATTEMPTS):
+            while True:
+                # Before and after: an earlier search may have been cancelled when it had made some.
+                yield from self._store_made(embedder)
+                made = yield from work(lambda: self._embed_some(embedder))
+                if not made.texts:
+                    break
+            if made.texts is not None:
+                return made.note
+            yield from self.refresh(embedder)
+        return f"the embedder {embedder.model} has changed its model all the time, words alone were compared"
 
-    def _embed_some(self, embedder: Embedder) -> list[MemoryVectors] | str:
+    def _embed_some(self, embedder: Embedder) -> _Made:
         # One at a time, so that no text goes to the embedder twice.
         with self._embedding:
             with self._lock:
                 self._use(embedder)
+                if not self._vectors.is_known:
+                    return _Made(None)
                 batch = self._texts.lacking(TEXTS_AT_ONCE)
+            if not batch:
+                return _Made(0)
             answer = embed(embedder, [text for _, text in batch], "document")
             found = answer.embeddings
             if found is None:
-                return answer.note
-            made: list[MemoryVectors] = []
-            with self._lock:
+                return _Made(0, answer.note)
+            with self._changing():
                 for row, (name, _) in enumerate(batch):
                     packed = pack(found.pooled[row], None if found.tokens is None else found.tokens[row])
-                    one = MemoryVectors(
-                        embedder.model, embedder.dimension, packed, name.seq, name.record, name.agent, name.run
-                    )
-                    made.append(one)
-                    self._texts.put_vectors(name, one.model, one.dimension, packed)
-            return made
+                    one = MemoryVectors(*answer.model, packed, name.seq, name.record, name.agent, name.run)
+                    if self._texts.put_vectors(name, one.model, one.dimension, packed):
+                        self._vectors.make(one)
+            return _Made(len(batch))
 
-    def _store(self, made: Sequence[MemoryVectors], embedder: Embedder) -> Steps[None]:
-        """Store vectors, so that no other process asks for them. It is no loss if that fails: they are at hand here."""
-        left = list(made)
+    def _store_made(self, embedder: Embedder) -> Steps[None]:
+        """Store vectors, so that no other process asks for them. It is no loss if that fails: the next search tries."""
         with suppress(AgentMemoryLogError):
             for _ in range(_ATTEMPTS):
-                batch = _first(left)
+                batch, version = yield from self._look(lambda: self._vectors.to_store())  # noqa: PLW0108  # it may be another by then
                 if not batch:
                     break
-                with self._lock:
-                    version = self._vectors_read
                 events = tuple(new_event(one) for one in batch)
                 try:
                     result = yield from append(Append(self.subject.agent, VECTORS_RUN, events, version))
                 except VersionConflict:
                     yield from self.refresh(embedder)
-                    with self._lock:
-                        left = [one for one in left if one.model not in self._stored.get(name_of(one), {}).values()]
                     continue
-                left = left[len(batch) :]
-                with self._lock:
-                    for event, data in zip(result.events, batch, strict=True):
-                        self._stored.setdefault(name_of(data), {})[event.seq] = data.model
-                    if self._vectors_read == version:
-                        self._vectors_read = result.version
+                except StoreUnavailable:
+                    raise
+                except AgentMemoryLogError:  # what is refused once is refused again
+                    yield from self._look(lambda: self._vectors.refuse(batch))  # noqa: B023  # done at once
+                    raise
+                yield from self._look(lambda: self._note_stored(batch, result, version))  # noqa: B023  # done at once
                 # What was forgotten since it was read: whoever forgot it may not have seen these vectors.
                 yield from self.subject.refresh()
-                dead = self.subject.ask(
-                    lambda state: [one for one in batch if not is_alive(state, name_of(one))]  # noqa: B023  # asked at once
-                )
-                if dead:
-                    with self._lock:
-                        seqs = [seq for one in dead for seq in self._stored.pop(name_of(one), {})]
-                    yield from drop_vectors(self.subject, tuple(sorted(seqs)))
+                yield from self._look(lambda: self._note_dead(batch))  # noqa: B023  # done at once
+                yield from self._drop_orphans()
+
+    def _note_stored(self, batch: Sequence[MemoryVectors], result: AppendResult, version: int) -> None:
+        self._vectors.store(batch, result, version, self._is_there)
+
+    def _note_dead(self, batch: Sequence[MemoryVectors]) -> None:
+        names = list(map(name_of, batch))
+        self._vectors.drop(self.subject.ask(lambda state: [one for one in names if not is_alive(state, one)]))
 
     def search(
-        self, asked: Asked, now: datetime, embedded: Embeddings | None
+        self, asked: Asked, now: datetime, embedded: Embedded | None
     ) -> list[tuple[Found, Message | None]] | None:
         """The best texts, with the message of those that are one. None: all has to be read anew, so refresh first."""
         with self._lock:
             return None if self._version < 0 else self._texts.search(asked, now, embedded)
-
-
-def _first(vectors: Sequence[MemoryVectors]) -> list[MemoryVectors]:
-    """As many as one append takes."""
-    size = 0
-    for count, one in enumerate(vectors):
-        size += len(one.vectors)
-        if count and size > _BATCH_BYTES:
-            return list(vectors[:count])
-    return list(vectors)
-
-
-def _read_new(places: Sequence[tuple[Place, RunHead | None]]) -> Steps[list[News]]:
-    """What is new in linked runs. Those that stand where they did are left out, if the store can tell by one look."""
-    known = [one for one in places if one[1] is not _UNREAD]
-    heads = (yield from peek(Peek(tuple([place for place, _ in known])))) if known else None
-    if heads is not None:
-        unread = [one for one in places if one[1] is _UNREAD]
-        places = [one for one, head in zip(known, heads, strict=True) if one[1] != head] + unread
-    if not places:
-        return []
-    return (yield from each(_read(place, 0 if head is None else head.version) for place, head in places))
-
-
-def _read(place: Place, after: int) -> Steps[News]:
-    """What is new in a linked run."""
-    try:
-        newer = yield from load(Load(*place, after, MESSAGE_TYPES))
-    except RunExpired:
-        return News(place, None)
-    except CursorOutOfRange:  # the store has forgotten it
-        newer = yield from load(Load(*place, 0, MESSAGE_TYPES))
-        return News(place, newer, anew=True)
-    return News(place, newer)

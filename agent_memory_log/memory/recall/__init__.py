@@ -10,7 +10,7 @@ from agent_memory_log.errors import InvalidArgument
 
 try:
     from agent_memory_log.memory.recall.documents import Document, Hit
-    from agent_memory_log.memory.recall.embedding import Embedded, Embedder, Embeddings, embed
+    from agent_memory_log.memory.recall.embedding import Embedded, Embedder, Embeddings, Fixed, embed
     from agent_memory_log.memory.recall.index import RecallIndex
 except ModuleNotFoundError as error:
     if (error.name or "").startswith("agent_memory_log"):
@@ -19,4 +19,4 @@ except ModuleNotFoundError as error:
         f"search needs {error.name}, which is not installed: pip install 'agent-memory-log[recall]'"
     ) from error
 
-__all__ = ["Document", "Embedded", "Embedder", "Embeddings", "Hit", "RecallIndex", "embed"]
+__all__ = ["Document", "Embedded", "Embedder", "Embeddings", "Fixed", "Hit", "RecallIndex", "embed"]

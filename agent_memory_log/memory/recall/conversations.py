@@ -228,11 +228,11 @@ class Conversations:
         """The words of a question that count for less: the names of speakers."""
         return {word: NAME for word, _ in asked.words if self._named(word)}
 
-    def shared(self, said: Iterable[Iterable[tuple[Numbers, Floats]]]) -> Floats:
+    def shared(self, said: Iterable[Sequence[tuple[Numbers, Floats]]]) -> Floats:
         """What each talk has, by its number: the best of each of ``said``, which are documents and what each has."""
         talks = self._talk.values
         shared = np.zeros(self._talks)
-        for one in said:
+        for one in filter(None, said):
             best = np.zeros(self._talks)
             for documents, scores in one:
                 np.maximum.at(best, talks[documents], scores)

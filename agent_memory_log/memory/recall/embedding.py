@@ -7,6 +7,7 @@ answered from the words alone, with a note.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.fields import describe
 
 Vectors = NDArray[np.float32]
 Kind = Literal["query", "document"]
@@ -54,30 +56,80 @@ class Embedder(Protocol):
         ...
 
 
+Model = tuple[str, int]
+"""What vectors can be compared: those of one model and dimension."""
+
+
 class Embedded(msgspec.Struct, frozen=True):
-    """The outcome of asking an embedder: ``embeddings``, or None and a ``note`` that says what went wrong."""
+    """The outcome of asking an embedder: ``embeddings`` by ``model``, or None and a ``note`` of what went wrong."""
 
     embeddings: Embeddings | None
     note: str = ""
+    model: Model = ("", 0)
+
+
+class Fixed:
+    """An embedder as it was when a search began: should it become another model meanwhile, it fails."""
+
+    def __init__(self, embedder: Embedder, model: Model) -> None:
+        """Asks nothing yet."""
+        self.model, self.dimension = model
+        self._embedder = embedder
+
+    def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
+        """What it answers. Raises what it raises, and ``InvalidArgument``."""
+        found = self._embedder.embed(texts, kind)
+        if (now := _model_of(self._embedder)) != (self.model, self.dimension):
+            raise InvalidArgument(f"meanwhile it has become {now[0]} of dimension {now[1]}")
+        return found
 
 
 def embed(embedder: Embedder, texts: Sequence[str], kind: Kind) -> Embedded:
     """Ask an embedder, and check what it answers: a failing one costs its vectors and nothing else."""
-    if not texts:
-        return Embedded(Embeddings(np.zeros((0, embedder.dimension), np.float32)))
     try:
-        return Embedded(_checked(embedder.embed(texts, kind), len(texts), embedder.dimension))
+        if not texts:
+            model = _model_of(embedder)
+            return Embedded(Embeddings(np.zeros((0, model[1]), np.float32)), "", model)
+        found = embedder.embed(texts, kind)
+        model = _model_of(embedder)
+        return Embedded(_checked(found, len(texts), model[1]), "", model)
     except Exception as error:  # noqa: BLE001  # a model may raise anything, and search goes on without it
-        return Embedded(None, f"the embedder {embedder.model} failed, words alone were compared: {error}")
+        said = str(error) or type(error).__name__
+        return Embedded(None, f"the embedder {_name_of(embedder)} failed, words alone were compared: {said}")
+
+
+def _model_of(embedder: Embedder) -> Model:
+    model, dimension = embedder.model, embedder.dimension
+    if not isinstance(model, str):
+        raise InvalidArgument(f"its model must be text, found {describe(model)}")
+    try:
+        length = index(dimension)  # numpy's integers are such too
+    except TypeError:
+        length = 0
+    if length < 1:
+        raise InvalidArgument(f"its dimension must be an integer from 1, found {describe(dimension)}")
+    return str(model), length
+
+
+def _name_of(embedder: Embedder) -> str:
+    try:
+        return str(embedder.model)
+    except Exception:  # noqa: BLE001  # it has failed already, and this is only what it is called
+        return type(embedder).__name__
 
 
 def unit(vectors: NDArray[np.floating]) -> Vectors:
     """Rows of length 1; a row of zeros stays, and is like nothing."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    # By their longest components first: the squares of very long and very short ones are infinite, or nothing.
+    longest = np.abs(vectors).max(axis=-1, keepdims=True)
+    scaled = (vectors / np.where(longest > 0, longest, 1)).astype(np.float32)
+    lengths = np.linalg.norm(scaled, axis=-1, keepdims=True)
+    return (scaled / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def _checked(found: Embeddings, texts: int, dimension: int) -> Embeddings:
+def _checked(found: object, texts: int, dimension: int) -> Embeddings:
+    if not isinstance(found, Embeddings):
+        raise InvalidArgument(f"embed must return Embeddings, found {describe(found)}")
     if found.pooled.shape != (texts, dimension):
         raise InvalidArgument(
             f"pooled vectors of shape {found.pooled.shape} for {texts} texts of dimension {dimension}"

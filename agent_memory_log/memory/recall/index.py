@@ -202,7 +202,8 @@ class RecallIndex:
         for name in sorted(parts):
             total += parts[name]
         allowed = (total > 0) & self._allowed(now, kinds, since, until, min_importance)
-        return [self._hit(number, parts) for number in self._best(np.where(allowed, total, 0.0), top_k)]
+        best = self._best(np.where(allowed, total, 0.0), top_k)
+        return [self._hit(number, float(total[number]), parts) for number in best]
 
     def _parts(
         self, query: str, now: datetime, boosted: Collection[str], embedded: Embeddings | None
@@ -212,7 +213,10 @@ class RecallIndex:
         matches = self._lexical.matches(asked, self._conversations.weights(asked))
         words = np.zeros(len(alive))
         for documents, scores in chain.from_iterable(matches):
-            words[documents] += scores
+            if asked.compounds:
+                np.add.at(words, documents, scores)  # several compounds may stand in one text
+            else:
+                words[documents] += scores
         words *= alive
         parts = {"words": words}
         about = words
@@ -249,6 +253,7 @@ class RecallIndex:
         min_importance: float,
     ) -> Flags:
         allowed = self._alive.values & (self._expires.values > now.timestamp())
+        allowed &= self._confidence.values > 0  # what is nothing but for rounding is nothing
         if kinds is not None:
             allowed &= np.isin(self._kind.values, [self._kinds[kind] for kind in kinds if kind in self._kinds])
         if since is not None:
@@ -256,7 +261,7 @@ class RecallIndex:
         if until is not None:
             allowed &= self._conversations.times < until.timestamp()
         if min_importance > 0:
-            allowed &= self._stars.values >= min_importance
+            allowed &= self._stars.values >= min(min_importance, STARS + 1)
         return allowed
 
     def _best(self, total: Floats, top_k: int) -> list[int]:
@@ -268,9 +273,9 @@ class RecallIndex:
         best: list[int] = found[order[:top_k]].tolist()
         return best
 
-    def _hit(self, number: int, parts: Mapping[str, Floats]) -> Hit:
+    def _hit(self, number: int, score: float, parts: Mapping[str, Floats]) -> Hit:
         shares = {name: share for name in sorted(parts) if (share := float(parts[name][number]))}
-        return Hit(self._ids[number] or "", sum(shares.values()), shares)
+        return Hit(self._ids[number] or "", score, shares)
 
 
 def _check(document: Document) -> None:

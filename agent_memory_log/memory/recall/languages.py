@@ -114,7 +114,9 @@ class Stems(dict[str, str]):
     def __missing__(self, word: str) -> str:
         if len(self) >= _MOST_REMEMBERED:
             self.clear()
-        stem = self[word] = self._stem(word)
+        stem = self._stem(word)
+        if len(word) <= LONGEST_WORD:  # a longer one may be a whole file, and seldom comes again
+            self[word] = stem
         return stem
 
     def _stem(self, word: str) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
@@ -37,8 +37,14 @@ MOST_COUNTED: Final = 255
 MOST_DOCUMENTS: Final = 1 << 24
 """Documents that can be numbered."""
 
+WORTH_SORTING: Final = 256
+"""How many old terms there are for a new one where it is put in its place, as sorting them all takes longer."""
+
 Matches = Sequence[tuple[Numbers, Floats]]
-"""What a word finds: for each term that it stands as the documents that hold it, and what each has by that."""
+"""What a word finds: for each term that it stands as the documents that hold it, and what each has by that.
+
+The compounds of a word, of which there may be thousands, are one term, and a document is there once for each it holds.
+"""
 
 
 class LexicalIndex:
@@ -116,12 +122,12 @@ class LexicalIndex:
             holding = sum(self._holding[number] for number in self._known(terms))
             rarity = math.log1p((max(self._documents - holding, 0) + 0.5) / (holding + 0.5)) * weights.get(word, 1.0)
             whole += rarity
-            said = [(number, rarity) for number in self._known(terms)]
-            if asked.compounds and word not in weights:
-                said += [(number, COMPOUND * rarity) for number in self._compounds(terms)]
+            said: list[tuple[Sequence[int], float]] = [((number,), rarity) for number in self._known(terms)]
+            if asked.compounds and word not in weights and (compounds := self._compounds(terms)):
+                said.append((compounds, COMPOUND * rarity))
             found: list[tuple[Numbers, Floats]] = []
-            for number, weight in said:
-                documents, counts = self._postings(number)
+            for numbers, weight in said:
+                documents, counts = self._postings(numbers)
                 normal = SATURATION * (1 - LENGTH) + spread * lengths[documents]
                 found.append((documents, weight * counts / (counts + normal)))
             matches.append(found)
@@ -147,12 +153,15 @@ class LexicalIndex:
 
     def _in_order(self) -> list[str]:
         # Sorted when asked for: only some languages need it, and the few terms since the last time find their places.
-        if len(self._sorted) < len(self._numbers):
-            self._sorted += islice(self._numbers, len(self._sorted), None)
+        new = list(islice(reversed(self._numbers), len(self._numbers) - len(self._sorted)))
+        if len(new) * WORTH_SORTING < len(self._sorted):
+            for term in new:
+                insort(self._sorted, term)
+        elif new:
+            self._sorted += new
             self._sorted.sort()
         return self._sorted
 
-    def _postings(self, number: int) -> tuple[Numbers, Numbers]:
-        # A view would keep the array from growing: both halves are copies.
-        packed = np.frombuffer(self._holders[number], np.uint32)
+    def _postings(self, numbers: Sequence[int]) -> tuple[Numbers, Numbers]:
+        packed = np.frombuffer(b"".join([self._holders[number] for number in numbers]), np.uint32)
         return (packed >> 8).astype(np.int32), (packed & MOST_COUNTED).astype(np.int32)

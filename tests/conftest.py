@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import uuid
 import warnings
 from collections.abc import Generator
@@ -19,6 +20,9 @@ from tests.mongo_server import GivenServer, MongoServer
 settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("unhurried")
 
+# Workers, and the hundreds of processes that tests start, do not each compile all modules anew, whatever is asked for.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 _OF_MONGODB = "test_mongo"
 _LEFT_SOCKET = "unclosed (<socket|<ssl|transport)"
@@ -52,7 +56,7 @@ def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoSer
     if given:
         yield GivenServer(given)
         return
-    with MongoServer(tmp_path_factory.mktemp("mongo")) as server:
+    with MongoServer(tmp_path_factory.mktemp("mongo"), sync_on_commit=False) as server:
         yield server
 
 

@@ -25,7 +25,10 @@ def test_every_budget_is_kept_to_and_what_fits_exactly_is_there() -> None:
         me.remember(key="language", value="english")
         alone = me.context("zebra", max_tokens=ENOUGH)
         assert me.context("zebra", max_tokens=alone.tokens) == alone
-        assert me.context("zebra", max_tokens=alone.tokens - 1) == MemoryContext()
+        too_little = alone.tokens - 1
+        assert me.context("zebra", max_tokens=too_little) == MemoryContext(
+            note=f"nothing fits into max_tokens={too_little}"
+        )
         me.remember(Episode("x"), text="A zebra was seen")
         clock.move(days=1)
         me.remember(Episode("x"), text="The sea was calm")

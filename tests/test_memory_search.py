@@ -450,6 +450,8 @@ with open_sync_store("memory:") as store:
     me.link_run("agent", "run")
     (hit,) = me.search("Which CHANNEL?")
     assert (hit.text, dict(hit.matched_by)) == ("update_channel: email", {"shared_words": 0.5})
+    assert "agent-memory-log[recall]" in me.search("Which CHANNEL?").note == me.context("channel").note
+    assert me.search("channel", kinds=["fact"]).note == ""
     (hit,) = me.search("nothing", boost_preferences={"update_channel"})
     assert dict(hit.matched_by) == {"preference": 0.5}
     assert me.search("name", min_importance=5) and not me.search("channel", min_importance=5)

@@ -31,16 +31,20 @@ from tests import strategies
 RUNS = ("a", "b", "A")
 TYPES = st.none() | st.sets(st.sampled_from(["planner_note", "redacted", "redaction", "user_message", "tool_call"]))
 
+_ANY_EVENT = strategies.events()
+_ANY_META = st.none() | strategies.json_maps().map(dict)
+"""Made once: hypothesis takes longer to make them than to draw from them."""
+
 
 @st.composite
 def _events(draw: st.DrawFn) -> Event:
     """Any event; composite, because hypothesis writes out a strategy's definition at each step, and this is long."""
-    return draw(strategies.events())
+    return draw(_ANY_EVENT)
 
 
 @st.composite
 def _metas(draw: st.DrawFn) -> dict[str, Any] | None:
-    return draw(st.none() | strategies.json_maps().map(dict))
+    return draw(_ANY_META)
 
 
 def _comparable(event: Event) -> object:

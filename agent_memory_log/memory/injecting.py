@@ -108,7 +108,7 @@ def memory_context(context: Context, asked: Asked, scopes: tuple[str, ...], max_
         tokens,
         tuple(line.record for line in ordered if line.record),
         tuple(line.message for line in ordered if line.message is not None),
-        relevant.note,
+        said.note if kept or not any((*groups, least)) else f"nothing fits into max_tokens={max_tokens}",
     )
 
 

@@ -15,7 +15,7 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.fields import describe
 from agent_memory_log.memory.asked import Asked
 from agent_memory_log.memory.context import Context
-from agent_memory_log.memory.messages import Message
+from agent_memory_log.memory.messages import MESSAGE, Message
 from agent_memory_log.memory.plain import hit_of
 from agent_memory_log.memory.reading import active, record_of
 from agent_memory_log.memory.records import Record
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
 KINDS = ("preference", "fact", "episode", "message")
 """What is searched where nothing is said."""
+
+_NO_MESSAGES = "no messages were searched: pip install 'agent-memory-log[recall]'"
+
+_ALIKE = 9
+"""Digits behind the point to which scores are compared, as in an index."""
 
 
 def search(context: Context, asked: Asked, scopes: tuple[str, ...]) -> Steps[Hits]:
@@ -124,7 +129,10 @@ def _search_plainly(context: Context, several: Sequence[Asked], scopes: tuple[st
     for scope in scopes:
         records += yield from active(context, scope, None)
     return [
-        Hits(_best([hit for record in records if (hit := hit_of(record, asked)) is not None], asked.top_k))
+        Hits(
+            _best([hit for record in records if (hit := hit_of(record, asked)) is not None], asked.top_k),
+            _NO_MESSAGES if asked.kinds is None or MESSAGE in asked.kinds else "",
+        )
         for asked in several
     ]
 
@@ -139,9 +147,13 @@ def _once(hits: list[Hit]) -> list[Hit]:
 
 
 def _best(hits: list[Hit], top_k: int) -> list[Hit]:
-    """The first ones; of two alike the newer, and then as they came."""
-    hits.sort(key=lambda hit: (-hit.score, -_time(hit)))
+    """The first ones; of two alike the one that has more by itself, then the newer, and then as they came."""
+    hits.sort(key=lambda hit: (-round(hit.score, _ALIKE), -_alone(hit), -_time(hit)))
     return hits[:top_k]
+
+
+def _alone(hit: Hit) -> float:
+    return hit.matched_by.get("words", 0.0) + hit.matched_by.get("vectors", 0.0)
 
 
 def _time(hit: Hit) -> float:

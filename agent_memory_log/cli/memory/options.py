@@ -35,7 +35,10 @@ Scopes = Annotated[
 Kinds = Annotated[
     list[str] | None,
     typer.Option(
-        "--kind", metavar="KIND", help="Only preference, fact, episode or another kind; repeatable.", show_default=False
+        "--kind",
+        metavar="KIND",
+        help="Only preference, fact, episode, message (in search) or another kind; repeatable.",
+        show_default=False,
     ),
 ]
 

@@ -18,7 +18,7 @@ def stats(
     """Count what is remembered.
 
     With --json: active (by kind), closed (by status), blocked (by reason), events (of the memory's streams), runs (that
-    were learnt from) and snapshot_parts.
+    are linked) and snapshot_parts.
     """
     found = run_async(_stats(store, principal_of(tenant, user, scopes)))
     output = Output()
@@ -30,7 +30,7 @@ def stats(
         **dict(found.closed),
         **{f"blocked: {reason}": count for reason, count in found.blocked.items()},
         "events": found.events,
-        "runs learnt from": found.runs,
+        "runs linked": found.runs,
         "snapshot parts": found.snapshot_parts,
     }
     output.table(_COLUMNS, [(name, f"{count:,}") for name, count in counts.items()])

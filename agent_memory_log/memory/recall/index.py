@@ -41,6 +41,9 @@ PREFERENCE: Final = 0.5
 STARS: Final = 5
 """The most stars there are."""
 
+ALIKE: Final = 9
+"""Digits behind the point to which scores are compared."""
+
 _WORTH_REBUILDING: Final = 256
 """Removed documents below which an index is not rebuilt."""
 
@@ -187,7 +190,9 @@ class RecallIndex:
         boost_preferences: Collection[str] = (),
         embedded: Embeddings | None = None,
     ) -> list[Hit]:
-        """The documents that answer ``query`` best, the best first; of two alike the newer, then the later, then by id.
+        """The documents that answer ``query`` best, the best first.
+
+        Of two alike the one that has more by itself, then the newer, then the later in its session, then by id.
 
         ``now`` is when it is asked: "yesterday" counts from it; what has expired by then is not found. ``kinds``,
         ``since`` (inclusive), ``until`` (exclusive) and ``min_importance`` (stars) choose; what has no time is in no
@@ -202,7 +207,8 @@ class RecallIndex:
         for name in sorted(parts):
             total += parts[name]
         allowed = (total > 0) & self._allowed(now, kinds, since, until, min_importance)
-        best = self._best(np.where(allowed, total, 0.0), top_k)
+        own = parts["words"] + parts.get("vectors", 0.0)
+        best = self._best(np.where(allowed, total, 0.0), own, top_k)
         return [self._hit(number, float(total[number]), parts) for number in best]
 
     def _parts(
@@ -264,12 +270,17 @@ class RecallIndex:
             allowed &= self._stars.values >= min(min_importance, STARS + 1)
         return allowed
 
-    def _best(self, total: Floats, top_k: int) -> list[int]:
+    def _best(self, total: Floats, own: Floats, top_k: int) -> list[int]:
+        # What differs by rounding alone is alike: the sums of a question and of its answer come out the same.
+        total = np.round(total, ALIKE)
         least = float(np.partition(total, -top_k)[-top_k]) if len(total) > top_k else 0.0
         found = np.flatnonzero(total >= least if least > 0 else total > 0)
         scores, times = total[found].tolist(), np.nan_to_num(self._conversations.times[found]).tolist()
         places = [self._conversations.place(number) for number in found.tolist()]
-        order = sorted(range(len(places)), key=lambda at: (-scores[at], -times[at], -places[at][0], places[at][1]))
+        alone = own[found].tolist()
+        order = sorted(
+            range(len(places)), key=lambda at: (-scores[at], -alone[at], -times[at], -places[at][0], places[at][1])
+        )
         best: list[int] = found[order[:top_k]].tolist()
         return best
 

@@ -65,15 +65,14 @@ class BertEmbedder:
     """
 
     def __init__(
-        self, folder: Path, model: str, *, longest: int = 256, query_prefix: str = "", document_prefix: str = ""
+        self, folder: Path | str, model: str, *, longest: int = 256, query_prefix: str = "", document_prefix: str = ""
     ) -> None:
         tokenizers = cast("_Tokenizers", import_extra("tokenizers", "bert", type(self).__name__))
         safetensors = cast("_Safetensors", import_extra("safetensors.numpy", "bert", type(self).__name__))
-        self._config = load_model(
-            lambda: msgspec.json.decode((folder / "config.json").read_bytes(), type=_Config), model
-        )
-        self._tokenizer = load_model(lambda: tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")), model)
-        weights = load_model(lambda: safetensors.load_file(str(folder / "model.safetensors")), model)
+        path = Path(folder)
+        self._config = load_model(lambda: msgspec.json.decode((path / "config.json").read_bytes(), type=_Config), model)
+        self._tokenizer = load_model(lambda: tokenizers.Tokenizer.from_file(str(path / "tokenizer.json")), model)
+        weights = load_model(lambda: safetensors.load_file(str(path / "model.safetensors")), model)
         self._tokenizer.enable_truncation(min(longest, self._config.max_position_embeddings))
         self._tokenizer.no_padding()
         self._layers = _Layers(self._config, weights)

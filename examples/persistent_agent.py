@@ -358,9 +358,11 @@ def catch_up(store: SyncStore, me: SyncMemory) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Talk with a user; the exit status."""
-    parser = argparse.ArgumentParser(description="An agent that knows you the next time.")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--user", default=getpass.getuser(), help="who is talking; by default your login name")
-    parser.add_argument("--store", default="sqlite:///persistent_agent.db", help="where log and memory are kept")
+    parser.add_argument(
+        "--store", default="sqlite:///persistent_agent.db", help="where log and memory are kept (%(default)s)"
+    )
     asked = parser.parse_args(arguments)
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # gives input() line editing

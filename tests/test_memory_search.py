@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -220,6 +221,18 @@ def test_of_equal_records_the_one_that_was_told_last_comes_first(open_memory_sto
     names = ["Ada", "Bo", "Cy", "Di", "Ed", "Flo", "Gus", "Hal"]
     me.write([Candidate(Episode("x"), text=f"zebra {name}") for name in names])
     assert texts(me.search("zebra", top_k=5)) == [f"zebra {name}" for name in reversed(names[3:])]
+
+
+def test_a_newer_reply_does_not_come_before_the_question_that_has_the_words(open_memory_store: OpenStore) -> None:
+    me = client(open_memory_store).of(somebody())
+    question, reply = said("Where is my order?", days=2), said("One moment.", days=1)
+    open_memory_store().append_events(agent_of(me), "run", question, reply)
+    me.link_run(agent_of(me), "run")
+    assert texts(me.search("order")) == ["Where is my order?"]
+    close = msgspec.structs.replace(reply, timestamp=question.timestamp + timedelta(minutes=1))
+    open_memory_store().append_events(agent_of(me), "close", question, close)
+    me.link_run(agent_of(me), "close")
+    assert texts(me.search("order", top_k=9))[2:] == ["One moment."]
 
 
 def test_policy_boosts_preferences_and_times_choose(open_memory_store: OpenStore) -> None:

@@ -204,6 +204,13 @@ def test_of_two_turns_with_the_words_the_one_that_tells_comes_first() -> None:
     assert found(index_of(asks, tells), "What colour is the green parrot?") == ["tells", "asks"]
 
 
+def test_a_reply_without_the_words_does_not_come_before_the_question_that_has_them() -> None:
+    index = index_of(*talk(("A", "Where is my order?"), ("B", "One moment.")))
+    question, reply = index.search("order", now=NOW)
+    assert question.score == pytest.approx(reply.score)
+    assert (question.id, reply.id) == ("s/0", "s/1")
+
+
 def test_a_date_makes_no_text_longer() -> None:
     dated = Document(id="dated", text="parrot yesterday", time=NOW)
     plain = Document(id="plain", text="parrot downstairs", time=NOW)

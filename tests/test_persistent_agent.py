@@ -91,7 +91,9 @@ class Agent:
         self.press(text + "\r")
 
     def press(self, keys: str) -> None:
-        """Press keys now."""
+        """Press keys, once the agent sleeps: Ctrl-C just before it waits is noticed with the next one only."""
+        state = Path(f"/proc/{self._process.pid}/stat")
+        until_blocking(lambda: not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "S")
         os.write(self._controller, keys.encode())
 
     def kill(self) -> None:

@@ -1,7 +1,8 @@
 # Everyday commands. Each makes what it needs in .venv; only Python 3.11+ and make must be there.
 PYTHON ?= python3
 BIN := .venv/bin
-WORKERS ?= 2
+# More than there are cores: a third of the time tests wait for processes, servers and time-outs.
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint format types docs bench clean

@@ -242,7 +242,7 @@ class TestProcesses:
         return process
 
     def test_killed_again_and_again(self, urls: tuple[str, str]) -> None:
-        for more in (1, 2000, 3000):
+        for more in (1, 1, 2000, 3000):
             process = self.kill_in_the_middle(urls, signal.SIGKILL, more)
             process.communicate(timeout=PATIENCE)
             assert process.returncode == -signal.SIGKILL

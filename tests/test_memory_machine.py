@@ -397,5 +397,5 @@ def test_memory_is_a_dict(open_memory_store: OpenStore, store_url: str) -> None:
         def __init__(self) -> None:
             super().__init__(stores)
 
-    examples = {"memory": 100, "sqlite": 25}.get(store_url.partition(":")[0], 5)
+    examples = {"memory": 150, "sqlite": 25}.get(store_url.partition(":")[0], 6)
     run_state_machine_as_test(OnThisStore, settings=settings(max_examples=examples, stateful_step_count=25))

@@ -647,7 +647,7 @@ def _outcome(store: SyncStore, run: str, batch: list[Event], meta: Mapping[str, 
     return result.inserted, result.version, result.events
 
 
-@settings(max_examples=50)
+@settings(max_examples=100)
 @given(st.lists(strategies.events(), min_size=1, max_size=3), st.none() | strategies.json_maps())
 @example(
     [new_event(UnknownPayload(type="$x.\x00", data={"": {"": 2**64}, "$a": [], "a.b": {}}), event_id="$id.\x00")], {}

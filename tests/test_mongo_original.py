@@ -423,13 +423,14 @@ async def test_two_documents_for_one_run_are_an_error(store: Store, collection: 
 # Size.
 
 
-async def test_a_document_near_the_limit(store: Store, collection: Documents) -> None:
+async def test_a_document_near_the_limit(opened: Handles, collection: Documents) -> None:
     text = "x" * 1000
     one: dict[str, Any] = {"type": "planner_note", "timestamp": TIME, "data": {"note": text}}
     count = (16 * 1024 * 1024 - 1000) // (len(bson.encode(one)) + 8)
     document = run_document("r", [one] * count)
     assert 16 * 1024 * 1024 - 100_000 < len(bson.encode(document)) <= 16 * 1024 * 1024
     collection.insert_one(document)
+    store = await opened()
     snapshot = await store.load_run("a", "r")
     assert (snapshot.version, len(snapshot.log)) == (count, count)
     (last,) = (await store.load_run("a", "r", after=count - 1)).log

@@ -23,7 +23,7 @@ from agent_memory_log.recording import RecordedCall, RunRecorder, SyncRunRecorde
 from tests import processes
 
 ROUNDS = 8
-KILLS = 5
+KILLS = 8
 
 
 def say(text: str) -> None:

@@ -37,7 +37,7 @@ def test_processes_threads_and_tasks_append_together(tmp_path: Path, runs: int) 
 
 
 def test_many_processes_create_one_file(tmp_path: Path) -> None:
-    for attempt in range(2):
+    for attempt in range(4):
         url = f"sqlite:///{tmp_path / f'runs{attempt}.db'}"
         started = [processes.start("open_at_once", url, f"p{number}") for number in range(8)]
         for process in started:

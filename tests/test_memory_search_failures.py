@@ -115,7 +115,8 @@ def test_what_a_store_refuses_for_good_is_not_offered_again() -> None:
         assert offered == [VECTORS_RUN]
 
 
-async def test_what_was_embedded_in_a_search_that_was_cancelled_is_stored_by_the_next() -> None:
+@pytest.mark.parametrize("late", [0, 0.2], ids=["before it begins", "while it waits"])
+async def test_what_was_embedded_in_a_search_that_was_cancelled_is_stored_by_the_next(late: float) -> None:
     goes_on = threading.Event()
 
     class Slow(Meaning):
@@ -131,7 +132,7 @@ async def test_what_was_embedded_in_a_search_that_was_cancelled_is_stored_by_the
             await me.remember(Episode("x"), text=text)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(me.search("dog"), 0.05)
-        goes_on.set()
+        asyncio.get_running_loop().call_later(late, goes_on.set)
         assert (await me.search("dog"))[0].text == "a puppy"
         stored = await store.load_run(stream_of(me.principal.subject("user")), VECTORS_RUN)
         assert (len(stored.log), sorted(embedder.asked)) == (2, ["a puppy", "a storm"])

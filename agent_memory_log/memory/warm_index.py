@@ -294,9 +294,9 @@ class WarmIndex:
         """Give every text its vectors, and store them; what went wrong, ``""`` where nothing did."""
         for _ in range(_ATTEMPTS):
             while True:
-                # Before and after: an earlier search may have been cancelled when it had made some.
-                yield from self._store_made(embedder)
                 made = yield from work(lambda: self._embed_some(embedder))
+                # Also where it made none: a search that was cancelled may have made some, and not come to store them.
+                yield from self._store_made(embedder)
                 if not made.texts:
                     break
             if made.texts is not None:

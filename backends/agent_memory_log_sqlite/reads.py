@@ -31,12 +31,12 @@ _UNINDEXED = ("assistant_message", "thinking", "tool_call", "tool_result")
 _INDEXED_ONLY = " AND ".join(f"type <> '{one}'" for one in _UNINDEXED)
 
 COLUMNS = "id, event_id, type, timestamp, labels, data, verbatim"
-_VERSION = f"(SELECT id & {MAX_SEQ} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1)"  # noqa: E501, S608
-_RUN = f"SELECT id, base, deletions, redactions, meta, expires_at, coalesce({_VERSION}, base) FROM runs WHERE agent = ? AND run = ?"  # noqa: E501, S608
-_HEADS = f"SELECT number, base, expires_at, coalesce({_VERSION}, base) FROM wanted CROSS JOIN runs ON agent = of AND run = named"  # noqa: E501, S608
-_EVENTS = f"SELECT {COLUMNS} FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"  # noqa: S608
+_VERSION = f"(SELECT id & {MAX_SEQ} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1)"  # noqa: E501, S608  # one statement, of constants
+_RUN = f"SELECT id, base, deletions, redactions, meta, expires_at, coalesce({_VERSION}, base) FROM runs WHERE agent = ? AND run = ?"  # noqa: E501, S608  # one statement, of constants
+_HEADS = f"SELECT number, base, expires_at, coalesce({_VERSION}, base) FROM wanted CROSS JOIN runs ON agent = of AND run = named"  # noqa: E501, S608  # one statement, of constants
+_EVENTS = f"SELECT {COLUMNS} FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"  # noqa: S608  # of constants
 
-_COUNT_EXPIRED = f"SELECT count(*), coalesce(sum(coalesce({_VERSION}, base) - base), 0) FROM runs WHERE expires_at <= ?"  # noqa: S608
+_COUNT_EXPIRED = f"SELECT count(*), coalesce(sum(coalesce({_VERSION}, base) - base), 0) FROM runs WHERE expires_at <= ?"  # noqa: S608  # of constants
 
 _NO_LIMIT = -1
 _HEADS_AT_ONCE = 499
@@ -144,7 +144,7 @@ def _of_types(
     else:
         where = f"run = ? AND {_INDEXED_ONLY} AND id > ? AND id <= ?"
         arguments = (run_id, *bounds)
-    sql = f"SELECT {COLUMNS} FROM events WHERE {where} AND type IN ({marks}) ORDER BY id LIMIT ?"  # noqa: S608
+    sql = f"SELECT {COLUMNS} FROM events WHERE {where} AND type IN ({marks}) ORDER BY id LIMIT ?"  # noqa: S608  # of constants and question marks
     rows: list[Row] = connection.execute(sql, (*arguments, *wanted, count)).fetchall()
     return rows
 
@@ -254,7 +254,7 @@ def list_runs(
         where.append("(created, id) < (?, ?)")
         arguments.extend(decode_cursor(cursor))
     sql = (
-        f"SELECT id, agent, run, base, created, meta, coalesce({_VERSION}, base) FROM runs "  # noqa: S608
+        f"SELECT id, agent, run, base, created, meta, coalesce({_VERSION}, base) FROM runs "  # noqa: S608  # of constants
         f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?"
     )
     rows = connection.execute(sql, (*arguments, min(limit, MAX_SEQ) + 1)).fetchall()

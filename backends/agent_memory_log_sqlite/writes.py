@@ -48,10 +48,10 @@ _INTO = "events (id, run, event_id, type, timestamp, labels, data, verbatim)"
 _INSERT = f"INSERT INTO {_INTO} VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  # made of constants, as are the next
 _ROWS_A_STATEMENT = 50
 # Many rows in one statement cost 0.8 of one each, measured; 50 stay far below SQLite's limit on parameters.
-_INSERT_MANY = f"INSERT INTO {_INTO} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * _ROWS_A_STATEMENT)}"  # noqa: S608
+_INSERT_MANY = f"INSERT INTO {_INTO} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * _ROWS_A_STATEMENT)}"  # noqa: S608  # of constants
 
-_BY_ID = f"SELECT {COLUMNS} FROM events WHERE id = ?"  # noqa: S608
-_BY_EVENT_ID = f"SELECT {COLUMNS} FROM events WHERE run = ? AND event_id = ?"  # noqa: S608
+_BY_ID = f"SELECT {COLUMNS} FROM events WHERE id = ?"  # noqa: S608  # of constants
+_BY_EVENT_ID = f"SELECT {COLUMNS} FROM events WHERE run = ? AND event_id = ?"  # noqa: S608  # of constants
 
 _LATEST_CREATED = "SELECT max(created) FROM runs WHERE created IS NOT NULL AND substr(agent, 1, 1) <> '@'"
 
@@ -62,7 +62,7 @@ _EVENTS_A_TRANSACTION = 10_000
 
 # The run must not have been deleted since its version was remembered; the primary key refuses a version that is stale,
 # and the index on event ids one that is known.
-_INSERT_NEXT = f"INSERT INTO {_INTO} SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base = ?"  # noqa: S608
+_INSERT_NEXT = f"INSERT INTO {_INTO} SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base = ?"  # noqa: S608  # of constants
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):

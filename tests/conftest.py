@@ -56,7 +56,7 @@ def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoSer
     if given:
         yield GivenServer(given)
         return
-    with MongoServer(tmp_path_factory.mktemp("mongo"), sync_on_commit=False) as server:
+    with MongoServer(tmp_path_factory.mktemp("mongo")) as server:
         yield server
 
 

@@ -34,6 +34,9 @@ KINDS = ("preference", "fact", "episode", "message")
 
 _NO_MESSAGES = "no messages were searched: pip install 'agent-memory-log[recall]'"
 
+_ALIKE = 9
+"""Digits behind the point to which scores are compared, as in an index."""
+
 
 def search(context: Context, asked: Asked, scopes: tuple[str, ...]) -> Steps[Hits]:
     """The best hits of several scopes. Their scores are compared as they are: each is a share of the whole question."""
@@ -145,7 +148,7 @@ def _once(hits: list[Hit]) -> list[Hit]:
 
 def _best(hits: list[Hit], top_k: int) -> list[Hit]:
     """The first ones; of two alike the one that has more by itself, then the newer, and then as they came."""
-    hits.sort(key=lambda hit: (-hit.score, -_alone(hit), -_time(hit)))
+    hits.sort(key=lambda hit: (-round(hit.score, _ALIKE), -_alone(hit), -_time(hit)))
     return hits[:top_k]
 
 

@@ -41,8 +41,8 @@ PREFERENCE: Final = 0.5
 STARS: Final = 5
 """The most stars there are."""
 
-DIGITS: Final = 9
-"""Digits behind the point that a score has."""
+ALIKE: Final = 9
+"""Digits behind the point to which scores are compared."""
 
 _WORTH_REBUILDING: Final = 256
 """Removed documents below which an index is not rebuilt."""
@@ -206,8 +206,6 @@ class RecallIndex:
         total = np.zeros(len(self._ids))
         for name in sorted(parts):
             total += parts[name]
-        # A question and its answer differ by rounding alone, and what is nothing but for that is nothing.
-        total = np.round(total, DIGITS)
         allowed = (total > 0) & self._allowed(now, kinds, since, until, min_importance)
         own = parts["words"] + parts.get("vectors", 0.0)
         best = self._best(np.where(allowed, total, 0.0), own, top_k)
@@ -261,6 +259,7 @@ class RecallIndex:
         min_importance: float,
     ) -> Flags:
         allowed = self._alive.values & (self._expires.values > now.timestamp())
+        allowed &= self._confidence.values > 0  # what is nothing but for rounding is nothing
         if kinds is not None:
             allowed &= np.isin(self._kind.values, [self._kinds[kind] for kind in kinds if kind in self._kinds])
         if since is not None:
@@ -272,6 +271,8 @@ class RecallIndex:
         return allowed
 
     def _best(self, total: Floats, own: Floats, top_k: int) -> list[int]:
+        # What differs by rounding alone is alike: the sums of a question and of its answer come out the same.
+        total = np.round(total, ALIKE)
         least = float(np.partition(total, -top_k)[-top_k]) if len(total) > top_k else 0.0
         found = np.flatnonzero(total >= least if least > 0 else total > 0)
         scores, times = total[found].tolist(), np.nan_to_num(self._conversations.times[found]).tolist()

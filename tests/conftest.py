@@ -24,6 +24,9 @@ settings.load_profile("unhurried")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# The campaigns take many minutes: ``make torture`` asks for them.
+collect_ignore = [] if "AMLOG_TORTURE" in os.environ else ["torture"]
+
 _OF_MONGODB = "test_mongo"
 _LEFT_SOCKET = "unclosed (<socket|<ssl|transport)"
 """What Python says of one. Of a client that nobody closed, which would be our own mistake, the driver speaks."""

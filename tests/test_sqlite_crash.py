@@ -17,9 +17,13 @@ KILLS = 15
 @pytest.mark.parametrize("durability", ["full", "os"])
 def test_acknowledged_batches_survive_whole(tmp_path: Path, program: str, durability: str) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}?durability={durability}"
-    chance = random.Random(program + durability)
+    kill_writers(program, url, KILLS, random.Random(program + durability))
+
+
+def kill_writers(program: str, url: str, kills: int, chance: random.Random) -> None:
+    """Start a writer and kill it, again and again: after each kill, everything it acknowledged is stored whole."""
     acknowledged: set[int] = set()
-    for _ in range(KILLS):
+    for _ in range(kills):
         process = processes.start(program, url, str(max(acknowledged, default=-1) + 1))
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -31,7 +35,7 @@ def test_acknowledged_batches_survive_whole(tmp_path: Path, program: str, durabi
         acknowledged.update(int(line) for line in rest.splitlines() if rest.endswith("\n"))
         stored = _stored_batches(url)
         assert acknowledged <= stored
-    assert len(acknowledged) > KILLS
+    assert len(acknowledged) > kills
 
 
 def _stored_batches(url: str) -> set[int]:

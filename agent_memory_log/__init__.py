@@ -6,138 +6,26 @@ and import), ``agent_memory_log.conformance`` (the test suite for backends), ``a
 authors), ``agent_memory_log.errors`` (everything that is raised).
 """
 
-from agent_memory_log.errors import (
-    AgentMemoryLogError,
-    BackendNotFound,
-    CursorOutOfRange,
-    DecodeError,
-    EventConflict,
-    EventTooLarge,
-    InvalidArgument,
-    InvalidEvent,
-    MemoryStopped,
-    ModelEmpty,
-    ModelFailed,
-    ModelInvalidJson,
-    ModelInvalidSchema,
-    ModelTimeout,
-    ModelUnavailable,
-    ReplayDivergence,
-    RunDeleted,
-    RunExpired,
-    SchemaTooNew,
-    StoreClosed,
-    StoreCorrupt,
-    StoreUnavailable,
-    ToolFailed,
-    VersionConflict,
-)
-from agent_memory_log.events import Event, decode_event, new_event
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.opening import open_store, open_sync_store
-from agent_memory_log.payloads import (
-    Annotation,
-    AssistantMessage,
-    Bounds,
-    EventData,
-    EventType,
-    ModelRequest,
-    PlannerNote,
-    Redacted,
-    Redaction,
-    RetryHint,
-    SystemMessage,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    ToolTelemetry,
-    UnknownPayload,
-    UserMessage,
-)
-from agent_memory_log.reader import Reader, Turn
-from agent_memory_log.registry import register_payload
-from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import (
-    AppendResult,
-    CompactResult,
-    Compacts,
-    CompactsSync,
-    ExpireResult,
-    Expires,
-    ExpiresSync,
-    Peeks,
-    PeeksSync,
-    RunHead,
-    RunInfo,
-    RunPage,
-    Store,
-    SyncStore,
-)
+from __future__ import annotations
 
-__all__ = [
-    "AgentMemoryLogError",
-    "Annotation",
-    "AppendResult",
-    "AssistantMessage",
-    "BackendNotFound",
-    "Bounds",
-    "CompactResult",
-    "Compacts",
-    "CompactsSync",
-    "CursorOutOfRange",
-    "DecodeError",
-    "Event",
-    "EventConflict",
-    "EventData",
-    "EventTooLarge",
-    "EventType",
-    "ExpireResult",
-    "Expires",
-    "ExpiresSync",
-    "InvalidArgument",
-    "InvalidEvent",
-    "JsonValue",
-    "MemoryStopped",
-    "ModelEmpty",
-    "ModelFailed",
-    "ModelInvalidJson",
-    "ModelInvalidSchema",
-    "ModelRequest",
-    "ModelTimeout",
-    "ModelUnavailable",
-    "Peeks",
-    "PeeksSync",
-    "PlannerNote",
-    "Reader",
-    "Redacted",
-    "Redaction",
-    "ReplayDivergence",
-    "RetryHint",
-    "RunDeleted",
-    "RunExpired",
-    "RunHead",
-    "RunInfo",
-    "RunPage",
-    "SchemaTooNew",
-    "Snapshot",
-    "Store",
-    "StoreClosed",
-    "StoreCorrupt",
-    "StoreUnavailable",
-    "SyncStore",
-    "SystemMessage",
-    "Thinking",
-    "ToolCall",
-    "ToolFailed",
-    "ToolResult",
-    "ToolTelemetry",
-    "Turn",
-    "UnknownPayload",
-    "UserMessage",
-    "VersionConflict",
-    "decode_event",
-    "new_event",
-    "open_store",
-    "open_sync_store",
-    "register_payload",
-]
+TYPE_CHECKING = False  # typing's own takes longer to import than all that this module does
+if TYPE_CHECKING:
+    from agent_memory_log.front import *  # noqa: F403
+    from agent_memory_log.front import __all__ as __all__  # a type checker wants it said twice
+else:
+
+    def __getattr__(name: str) -> object:
+        """Import the front when one of its names is first used.
+
+        So ``amlog`` prepares for Ctrl-C before the slow imports, and a program that needs one room imports that alone.
+        """
+        if name == "__all__" or not name.startswith("__"):
+            import agent_memory_log.front as front  # noqa: PLC0415, PLR0402  # "from" would ask this function for it
+
+            globals().update({public: getattr(front, public) for public in front.__all__}, __all__=front.__all__)
+            if name in globals():
+                return globals()[name]
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__getattr__("__all__")})

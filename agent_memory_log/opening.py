@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from types import TracebackType
 from typing import cast
 
-from agent_memory_log.backend.urls import Backend, StoreUrl
+from agent_memory_log.backend.urls import Backend, KeepsFiles, StoreUrl
 from agent_memory_log.errors import BackendNotFound
 from agent_memory_log.store import Store, SyncStore
 
@@ -59,6 +60,17 @@ def open_sync_store(url: str) -> SyncStore:
     """``open_store`` without ``await``: opens at once; use the store in a ``with`` block, or ``close()`` it."""
     parsed = StoreUrl.parse(url)
     return find_backend(parsed).open_sync_store(parsed)
+
+
+def store_files(url: str) -> tuple[Path, ...]:
+    """Every file that the store at ``url`` has or may come to have, its main one first.
+
+    Empty for a store without files. The store need not exist, and is not opened. Raises
+    ``BackendNotFound`` and ``InvalidArgument``.
+    """
+    parsed = StoreUrl.parse(url)
+    backend = find_backend(parsed)
+    return backend.files(parsed) if isinstance(backend, KeepsFiles) else ()
 
 
 def installed_backends() -> dict[str, EntryPoint]:

@@ -29,10 +29,14 @@ _INTRODUCTION = """\
 - **Runs** are named `AGENT/RUN`, or `RUN` alone where only one agent has it. Inside a part, `/` is written `%2F` and
   `%` is written `%25`; the names that commands print can be given back to them as they are.
 - **Output** is laid out and coloured on a terminal (`NO_COLOR` is honoured). Anywhere else it is plain, whole and one
-  line for each event or row. Control characters in what was logged are shown escaped, everywhere.
+  line for each event or row. Control, bidirectional and invisible characters in what was logged are shown escaped,
+  everywhere; JSON on a terminal has them as `\\u` escapes, which mean the same.
 - **JSON**: `--json` gives one document, and for `show` and `tail` a line for each event. Keys stay; new ones may come.
-- **Status**: 0; 1 for an error or a failed check; 2 for a wrong use; 130 after Ctrl-C; 141 when the reader of the
-  output has gone. An error is one line on standard error; `--debug` or `AMLOG_DEBUG=1` shows where it comes from.
+- **Status**: 0; 1 for an error or a failed check; 2 for a wrong use; 130 after Ctrl-C, 143
+  after SIGTERM, 129 after SIGHUP; 141 when the reader of the output has gone. An error is one line on standard error;
+  `--debug` or `AMLOG_DEBUG=1` shows where it comes from.
+- **Files** are written whole or not at all. An output that is a file of the store, by any spelling, symlink or hard
+  link, or any SQLite database, is refused; so is standard output redirected into one.
 - **Nothing is lost by default**: `delete`, `redact`, `expire` and `memory forget` ask, and off a terminal need `--yes`.
 """
 

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from agent_memory_log import Event, EventData, JsonValue, new_event, open_sync_store
-from agent_memory_log.cli import main
+from agent_memory_log.cli.main import main
 from agent_memory_log.samples import sample_lines
 
 PATIENCE = 60
@@ -141,7 +141,7 @@ def run_on_terminal(*arguments: str, columns: int = 100, answer: str = "", **cha
         stdin=terminal,
         stdout=terminal,
         stderr=terminal,
-        env=environment(TERM="xterm-256color", **changes),
+        env=environment(**{"TERM": "xterm-256color", **changes}),
     )
     os.close(terminal)
     os.write(controller, answer.encode())

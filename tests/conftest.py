@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import uuid
 import warnings
@@ -23,6 +24,16 @@ settings.load_profile("unhurried")
 # Workers, and the hundreds of processes that tests start, do not each compile all modules anew, whatever is asked for.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    """Ignore a signal, without having processes that this one starts ignore it."""
+
+
+# Processes that tests interrupt would inherit what nohup, or a shell for its background jobs, has this one ignore.
+for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _ignore)
 
 # The campaigns take many minutes: ``make torture`` asks for them.
 collect_ignore = [] if "AMLOG_TORTURE" in os.environ else ["torture"]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory_log.cli import main
 from agent_memory_log.cli.app import COMMANDS
+from agent_memory_log.cli.main import main
 from tests.amlog import PATIENCE
 
 DOCS = Path(__file__).parent.parent / "docs"

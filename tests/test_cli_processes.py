@@ -15,6 +15,7 @@ from agent_memory_log import PlannerNote, ToolCall, UserMessage, open_sync_store
 from tests.amlog import COLOUR, PATIENCE, append, environment, run, run_on_terminal, start, without_codes
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07 [red]markup[/red] :smile:\r\n   9  call  fake\u202e\x9b2J\x00"
+INVISIBLE = "\xad \u200b \u200d \u200e \u2028 \u2060 \u2069 \ufeff \x85 \x9b \U000e0041 \U000e0100"
 SHOWN = r"\x1b[31mred\x1b[0m \x1b]0;title\x07 [red]markup[/red] :smile:"
 
 
@@ -33,7 +34,9 @@ def test_it_is_installed_as_a_program() -> None:
 
 def test_without_the_extra_it_says_what_to_install() -> None:
     for missing in ("typer", "rich"):
-        code = f"import sys; sys.modules[{missing!r}] = None; from agent_memory_log.cli import main; sys.exit(main())"
+        code = (
+            f"import sys; sys.modules[{missing!r}] = None; from agent_memory_log.cli.main import main; sys.exit(main())"
+        )
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=PATIENCE
         )
@@ -241,6 +244,28 @@ class TestTerminal:
             assert all(char.isprintable() or char in "\r\n" for char in out)
         lines = run_on_terminal("show", "r", "--full", "--store", url, NO_COLOR="1").out.splitlines()
         assert any(line.endswith(r"   9  call  fake\u202e\x9b2J\x00") and line.startswith(" " * 16) for line in lines)
+
+    def test_invisible_characters_are_seen(self, url: str) -> None:
+        append(url, f"agent{INVISIBLE}", "r", UserMessage(message=INVISIBLE), meta={"k": INVISIBLE})
+        escaped = INVISIBLE.encode("unicode_escape").decode()
+        for command in (["show", "r"], ["runs"]):
+            out = run_on_terminal(*command, "--store", url, NO_COLOR="1", columns=600).out
+            assert escaped in out
+            assert all(char.isprintable() or char in "\r\n" for char in out)
+
+    @pytest.mark.parametrize("command", [["export", "r"], ["export", "r", "--to", "atif"], ["show", "r", "--json"]])
+    def test_json_of_any_command_is_harmless_and_means_the_same(self, url: str, command: list[str]) -> None:
+        text = INVISIBLE + "\x1b[2J"
+        append(url, "a", "r", UserMessage(message=text))
+        # A terminal that cannot move its cursor obeys control characters all the same.
+        out = run_on_terminal(*command, "--store", url, TERM="dumb").out
+        assert all(char.isprintable() or char in "\r\n" for char in out)
+        lines = [out] if "atif" in command else out.splitlines()
+        assert repr(text) in str([msgspec.json.decode(line) for line in lines])
+
+    def test_a_traceback_is_harmless(self, url: str) -> None:
+        append(url, "a", "r", PlannerNote(note="n"))
+        assert "\x9b" not in run("show", "\x9b2J\u200b", "--store", url, "--debug").err
 
     def test_progress_comes_and_goes(self, url: str) -> None:
         append(url, "a", "r", *(PlannerNote(note="n") for _ in range(1000)))

@@ -33,7 +33,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.backend import StoreUrl, encode_cursor
-from agent_memory_log.cli import main
+from agent_memory_log.cli.main import main
 from agent_memory_log_mongo import MongoStore, SyncMongoStore
 from tests import amlog
 from tests.mongo_certificates import Certificates, make_certificates

@@ -91,3 +91,15 @@ def test_the_core_imports_no_driver_and_no_command_line() -> None:
     code = f"import sys; {imports}print(sorted({others!r} & sys.modules.keys()))"
     found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_the_front_is_imported_when_it_is_first_used() -> None:
+    code = (
+        "import sys, agent_memory_log as front; assert 'msgspec' not in sys.modules;"
+        "assert not hasattr(front, '__nonsense__'); assert 'msgspec' not in sys.modules;"
+        "assert {'open_store', 'Event'} <= set(dir(front));"
+        "assert not hasattr(front, 'nonsense');"
+        "assert front.errors.StoreClosed is front.StoreClosed;"
+        "from agent_memory_log import *; assert open_store is front.open_store"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

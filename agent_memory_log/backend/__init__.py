@@ -28,7 +28,7 @@ from agent_memory_log.backend.expiry import check_before, check_expiry, expiry_o
 from agent_memory_log.backend.handles import AsyncHandle, SyncHandle
 from agent_memory_log.backend.paging import decode_cursor, encode_cursor
 from agent_memory_log.backend.signals import ChangeSignal
-from agent_memory_log.backend.urls import Backend, StoreUrl
+from agent_memory_log.backend.urls import Backend, KeepsFiles, StoreUrl
 
 __all__ = [
     "MAX_ID_LENGTH",
@@ -37,6 +37,7 @@ __all__ = [
     "AsyncHandle",
     "Backend",
     "ChangeSignal",
+    "KeepsFiles",
     "Prepared",
     "StoreUrl",
     "SyncHandle",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Protocol, Self
+from pathlib import Path
+from typing import Protocol, Self, runtime_checkable
 from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlsplit
 
 from agent_memory_log.errors import InvalidArgument
@@ -144,4 +145,16 @@ class Backend(Protocol):
 
     def open_sync_store(self, url: StoreUrl) -> SyncStore:
         """Open a synchronous handle. Raises as ``open_store`` does."""
+        ...
+
+
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """A ``Backend`` whose stores are files of this machine. Found with ``isinstance``."""
+
+    def files(self, url: StoreUrl) -> tuple[Path, ...]:
+        """Every file that the store at ``url`` has or may come to have, its main one first, with symlinks resolved.
+
+        The store need not exist, and is not opened. Raises ``InvalidArgument`` for a URL that cannot be opened.
+        """
         ...

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from agent_memory_log.cli import main
+from agent_memory_log.cli.program import main
 
 sys.exit(main())

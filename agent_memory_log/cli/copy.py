@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
 import typer
 
-from agent_memory_log.backend.urls import StoreUrl, without_credentials
+from agent_memory_log.backend.urls import without_credentials
 from agent_memory_log.cli.checks import Remark, Severity
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.names import existing_run, run_name
 from agent_memory_log.cli.options import AgentName, AsJson, open_existing, open_or_create, run_async
+from agent_memory_log.cli.outfile import is_same_file
 from agent_memory_log.cli.output import BAD, DIM, GOOD, Advance, Output, Segment, progress
 from agent_memory_log.cli.text import counted, one_line
 from agent_memory_log.cli.verify import write_findings
 from agent_memory_log.copying import CopiedRun, copy_run, runs_by_age
+from agent_memory_log.opening import store_files
 from agent_memory_log.store import RunInfo, Store
 
 _PASSES = 2
@@ -182,19 +183,14 @@ def _write_summary(output: Output, results: Sequence[CopiedRun], summary: Copied
 
 
 def _is_same_store(one: str, other: str) -> bool:
-    """Whether two URLs name one store, as far as they show it.
+    """Whether two URLs name one store, or have a file in common, as far as URLs and files show it.
 
     Copying a store onto itself in another guise does no harm: it finds everything there.
     """
-    first, second = StoreUrl.parse(one), StoreUrl.parse(other)
-    if first.scheme != second.scheme:
-        return False
-    if first.scheme == "sqlite" and first.location and second.location:
-        here, there = Path(first.location), Path(second.location)
-        return here.resolve() == there.resolve() or (here.exists() and there.exists() and here.samefile(there))
-    return _without_user(one) == _without_user(other)
+    shared = (is_same_file(mine, theirs) for mine in store_files(one) for theirs in store_files(other))
+    return any(shared) or _without_user(one) == _without_user(other)
 
 
-def _without_user(url: str) -> tuple[str, str, list[str]]:
+def _without_user(url: str) -> tuple[str, str, str, list[str]]:
     parts = urlsplit(url)
-    return parts.netloc.rpartition("@")[2].lower(), parts.path, sorted(parts.query.split("&"))
+    return parts.scheme, parts.netloc.rpartition("@")[2].lower(), parts.path, sorted(parts.query.split("&"))

@@ -25,8 +25,10 @@ from agent_memory_log.cli.demo_writer import Acknowledged
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.names import run_name
 from agent_memory_log.cli.options import AsJson, run_async
+from agent_memory_log.cli.outfile import check_streams
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, NAME, Column, Output
 from agent_memory_log.cli.show import write_run
+from agent_memory_log.cli.stopping import Graceful
 from agent_memory_log.opening import open_store
 from agent_memory_log.snapshot import Snapshot
 
@@ -68,11 +70,13 @@ def demo(
     url = store or f"sqlite:///{tempfile.mkdtemp(prefix='amlog-demo-')}/demo.db"
     if url.startswith("memory:"):
         raise UsageProblem("the demo needs a store that outlives a process, such as sqlite:///demo.db")
+    check_streams(url)
     runs = sample_runs()
     if run_async(_holds_any(url, runs)):
         raise CommandFailed("that store already holds the demo's runs: give it a new one")
     output = Output()
-    proofs = _Quiet(url, runs).play() if as_json else _Show(output, url, runs).play()
+    with Graceful():  # the writer is a process of its own, and ends with this one
+        proofs = _Quiet(url, runs).play() if as_json else _Show(output, url, runs).play()
     ok = all(proof.ok for proof in proofs)
     if as_json:
         output.json({"ok": ok, "store": without_credentials(url), "checks": proofs})

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import enum
 import io
-import os
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +14,9 @@ import typer
 
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.names import each_run, existing_run
-from agent_memory_log.cli.options import AgentName, StoreUrl, open_existing, run_async
-from agent_memory_log.cli.output import Output, note, progress
+from agent_memory_log.cli.options import AgentName, StoreUrl, open_existing, run_async, store_url
+from agent_memory_log.cli.outfile import writer
+from agent_memory_log.cli.output import note, progress
 from agent_memory_log.cli.text import counted, size
 from agent_memory_log.interchange.atif import to_atif
 from agent_memory_log.interchange.atif.reading import PARENT
@@ -88,7 +86,7 @@ async def _export_atif(url: str | None, name: str, to: Path | None, *, server_da
         info = await existing_run(store, name)
         snapshot = await store.load_run(info.agent, info.run)
         document = to_atif(snapshot, subagents=await _subagents(store, info), server_data=server_data)
-    with _writer(to) as write:
+    with writer(to, store_url(url)) as write:
         write(msgspec.json.format(encode_json(document), indent=2) + b"\n")
 
 
@@ -125,14 +123,14 @@ async def _export_spans(url: str | None, name: str, to: Path | None, *, content:
         snapshot = await store.load_run(info.agent, info.run)
     lines = io.StringIO()
     export_spans(snapshot, FileSpanExporter(stream=lines), content=content)
-    with _writer(to) as write:
+    with writer(to, store_url(url)) as write:
         write(lines.getvalue().encode())
 
 
 async def _export(url: str | None, name: str | None, agent: str | None, to: Path | None, *, reserved: bool) -> None:
     async with open_existing(url) as store:
         lines, runs, events = await _source(store, name, agent, reserved=reserved)
-        with _writer(to) as write, progress("exporting", events) as advance:
+        with writer(to, store_url(url)) as write, progress("exporting", events) as advance:
             written = 0
             async for line in lines:
                 write(line)
@@ -153,41 +151,3 @@ async def _source(
     if not counts and agent is not None:
         raise CommandFailed(f"no runs of the agent {agent!r}: see amlog runs")
     return export_store(store, agent=agent, include_reserved=reserved), len(counts), sum(counts)
-
-
-@contextmanager
-def _writer(to: Path | None) -> Generator[Callable[[bytes], object]]:
-    """Something to write bytes to: standard output, or a file that takes its name when all is in it."""
-    if to is None:
-        output = Output()
-        if output.terminal:
-            yield output.encoded
-        else:
-            output.flush()
-            yield sys.stdout.buffer.write
-            sys.stdout.buffer.flush()
-        return
-    if to.exists() and not to.is_file():
-        with to.open("wb") as special:  # a device or a named pipe cannot be replaced, and has nothing to lose
-            yield special.write
-        return
-    target = to.resolve()
-    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name[:100]}.", delete=False) as file:
-        try:
-            yield file.write
-            file.flush()
-            os.fsync(file.fileno())
-            os.chmod(file.name, _permissions(target))  # noqa: PTH101  # the temporary file's name is text
-            os.replace(file.name, target)  # noqa: PTH105  # as above
-        except BaseException:
-            os.unlink(file.name)  # noqa: PTH108  # as above
-            raise
-
-
-def _permissions(target: Path) -> int:
-    """Those of the file to replace, or of any new file."""
-    if target.exists():
-        return target.stat().st_mode & 0o777
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

@@ -11,13 +11,13 @@ from urllib.parse import quote, unquote
 
 from agent_memory_log.backend.urls import without_credentials
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
-from agent_memory_log.cli.text import one_line
+from agent_memory_log.cli.text import INVISIBLE, one_line
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import RunInfo, Store
 
 _PAGE = 500
 _SHOWN_CANDIDATES = 5
-_encoded = re.compile(r"[/%\x00-\x20\x7f-\xa0\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]")
+_encoded = re.compile(rf"[/%\x00-\x20\x7f-\xa0{INVISIBLE}]")
 
 
 def run_name(agent: str, run: str) -> str:

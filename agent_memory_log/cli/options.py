@@ -7,16 +7,16 @@ import inspect
 import sys
 from collections.abc import Callable, Coroutine
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
-from agent_memory_log.backend import StoreUrl as BackendUrl
+from agent_memory_log.cli import stopping
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
+from agent_memory_log.cli.outfile import check_streams
 from agent_memory_log.cli.text import one_line
 from agent_memory_log.events import parse_timestamp
-from agent_memory_log.opening import OpeningStore, open_store
+from agent_memory_log.opening import OpeningStore, open_store, store_files
 
 _Result = TypeVar("_Result")
 
@@ -61,23 +61,38 @@ def store_url(url: str | None) -> str:
 def open_existing(url: str | None) -> OpeningStore:
     """Open the store that was given, to look at what is there. Raises ``CommandFailed`` where there is no file.
 
-    Opening an SQLite file creates it, and a mistyped name should be an error and not an empty store.
+    Opening a store of files creates them, and a mistyped name should be an error and not an empty store.
     """
-    given = store_url(url)
-    parsed = BackendUrl.parse(given)
-    if parsed.scheme == "sqlite" and parsed.location and not Path(parsed.location).exists():
-        raise CommandFailed(f"{parsed.location}: no such file; amlog import creates one")
-    return open_store(given)
+    files = store_files(store_url(url))
+    if files and not files[0].exists():
+        raise CommandFailed(f"{files[0]}: no such file; amlog import creates one")
+    return open_or_create(url)
 
 
 def open_or_create(url: str | None) -> OpeningStore:
     """Open the store that was given, to put something in."""
-    return open_store(store_url(url))
+    url = store_url(url)
+    check_streams(url)
+    return open_store(url)
 
 
 def run_async(coroutine: Coroutine[object, object, _Result]) -> _Result:
-    """Run a command's coroutine to its end; an interrupt cancels it, and is raised when it has cleaned up."""
-    return asyncio.run(coroutine)
+    """Run a command's coroutine to its end; a signal cancels it, and is an interrupt when it has cleaned up."""
+
+    async def stoppable() -> _Result:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+        def cancel() -> None:
+            if task is not None:
+                loop.call_soon_threadsafe(task.cancel)
+
+        with stopping.Graceful(cancel):
+            return await coroutine
+
+    try:
+        return asyncio.run(stoppable())
+    except asyncio.CancelledError as error:
+        raise KeyboardInterrupt from error
 
 
 def confirmed(question: str, *, yes: bool) -> None:
@@ -86,8 +101,9 @@ def confirmed(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise UsageProblem(f"{question} Give --yes to say so, as there is no terminal to ask on")
-    if not typer.confirm(one_line(question), err=True):
-        raise typer.Abort
+    with stopping.Graceful():  # the event loop waits for the answer too, and could not be asked to stop
+        if not typer.confirm(one_line(question), err=True):
+            raise typer.Abort
 
 
 def instant(option: str, text: str) -> datetime:

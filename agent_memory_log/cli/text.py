@@ -1,7 +1,8 @@
 """Text for people: what came out of a log made harmless, and durations, sizes and counts in short.
 
 Nothing here knows about terminals. Text in a log was written by models, users and tools: a control character in it
-could move the cursor, a bidirectional override could make a line read as another, so both are shown escaped.
+could move the cursor, a bidirectional override could make a line read as another, an invisible one could make two
+names look the same or hide an instruction. All are shown escaped.
 """
 
 # ruff: noqa: PLR2004  # units of time and size, and the widths of escapes, are clearest as numbers
@@ -10,7 +11,16 @@ from __future__ import annotations
 
 import re
 
-_UNSAFE = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\U000e0000-\U000e007f"
+INVISIBLE = (
+    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
+    r"\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""For a character class: what Unicode has shown as nothing (Default_Ignorable_Code_Point), and its line ends.
+
+Not U+FE00-FE0F, which only choose how an emoji looks.
+"""
+
+_UNSAFE = rf"\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{INVISIBLE}"
 _unsafe = re.compile(f"[{_UNSAFE}]")
 _unsafe_or_layout = re.compile(f"[{_UNSAFE}\t\n]")
 _beyond_ascii = re.compile(r"[^\x00-\x7f]")

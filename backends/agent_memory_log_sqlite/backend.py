@@ -21,6 +21,11 @@ class _SqliteBackend:
     def open_sync_store(self, url: StoreUrl) -> SyncSqliteStore:
         return SyncSqliteStore(_settings(url))
 
+    def files(self, url: StoreUrl) -> tuple[Path, ...]:
+        """The database, the write-ahead log and its index, and the journal of an opening or a compaction."""
+        database = Path(_settings(url).path).resolve()  # SQLite puts the others beside what a symlink leads to
+        return database, *(database.with_name(database.name + end) for end in ("-wal", "-shm", "-journal"))
+
 
 backend = _SqliteBackend()
 """The entry point for ``sqlite:`` URLs."""

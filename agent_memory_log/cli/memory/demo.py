@@ -13,7 +13,9 @@ from agent_memory_log.backend.urls import without_credentials
 from agent_memory_log.cli.demo_checks import Proof
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.options import AsJson
+from agent_memory_log.cli.outfile import check_streams
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, NAME, WARN, Column, Output
+from agent_memory_log.cli.stopping import Graceful
 from agent_memory_log.jsonvalue import JsonValue
 
 if TYPE_CHECKING:
@@ -62,14 +64,16 @@ def demo(
     url = store or f"sqlite:///{tempfile.mkdtemp(prefix='amlog-demo-')}/demo.db"
     if url.startswith("memory:"):
         raise UsageProblem("the demo needs a store that outlives a process, such as sqlite:///demo.db")
+    check_streams(url)
     output = Output()
     scenes: dict[str, Scene] = {}
     if output.terminal and not as_json:
         output.line(("amlog memory demo", BOLD), (f"   {without_credentials(url)}", DIM))
-    for scene in _play(url):
-        scenes[scene.name] = scene
-        if output.terminal and not as_json:
-            _tell(output, scene, len(scenes))
+    with Graceful():  # a session is a process of its own, and ends with this one
+        for scene in _play(url):
+            scenes[scene.name] = scene
+            if output.terminal and not as_json:
+                _tell(output, scene, len(scenes))
     proofs = _proofs(scenes)
     ok = all(proof.ok for proof in proofs)
     if as_json:

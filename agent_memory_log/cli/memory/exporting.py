@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 from agent_memory_log.cli.memory.options import Scopes, Tenant, User, open_memory, principal_of
 from agent_memory_log.cli.options import StoreUrl, run_async
-from agent_memory_log.cli.output import Output
+from agent_memory_log.cli.outfile import writer
 from agent_memory_log.memory import Principal
 
 
@@ -17,13 +15,8 @@ def export(*, tenant: Tenant, user: User = None, scopes: Scopes = None, store: S
     active is left out.
     """
     data = run_async(_export(store, principal_of(tenant, user, scopes)))
-    output = Output()
-    if output.terminal:
-        output.encoded(data)
-        return
-    output.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    with writer(None) as write:
+        write(data)
 
 
 async def _export(url: str | None, principal: Principal) -> bytes:

@@ -50,7 +50,7 @@ def _played(url: str, name: str, script: SessionScript) -> Scene:
     with process:
         try:
             out, err = process.communicate(timeout=_PATIENCE)
-        except subprocess.TimeoutExpired:
+        except BaseException:  # an interrupt too: the session is not to go on alone
             process.kill()
             raise
     if process.returncode:

@@ -1,0 +1,136 @@
+"""What commands write besides lines on a terminal: files, whole or not at all, and never over a store."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from agent_memory_log.backend.urls import without_credentials
+from agent_memory_log.cli import stopping
+from agent_memory_log.cli.errors import CommandFailed, UsageProblem
+from agent_memory_log.cli.output import Output
+from agent_memory_log.opening import store_files
+
+_SQLITE = (
+    b"SQLite format 3\0",
+    b"\x37\x7f\x06\x82",  # a write-ahead log
+    b"\x37\x7f\x06\x83",
+    b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",  # a rollback journal
+)
+"""How SQLite's files begin (https://sqlite.org/fileformat2.html)."""
+
+_DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/")
+_STREAMS = {1: "standard output", 2: "standard error"}
+
+
+def check_output(to: Path, *urls: str) -> None:
+    """Refuse an output whose writing would destroy a file of the stores at ``urls``, or any SQLite database.
+
+    Raises ``UsageProblem``.
+    """
+    for url in urls:
+        if any(is_same_file(to, file) for file in store_files(url)):
+            raise UsageProblem(f"{to} is a file of the store {without_credentials(url)}: name another output")
+    if _is_sqlite(to):
+        raise UsageProblem(f"{to} is an SQLite database: name another output, or remove it first")
+
+
+def check_streams(url: str) -> None:
+    """Refuse to run with standard output or error redirected into the store, or any SQLite database.
+
+    Raises ``UsageProblem``, with standard error closed where the message would go into the database.
+    """
+    for descriptor, name in _STREAMS.items():
+        with suppress(OSError):  # a stream may be closed, and a file of the store not be there
+            stream = os.fstat(descriptor)
+            if not stat.S_ISREG(stream.st_mode):
+                continue
+            of_store = any(os.path.samestat(stream, file.stat()) for file in store_files(url) if file.exists())
+            if of_store or _is_sqlite(Path(f"/dev/fd/{descriptor}")):
+                if name == "standard error":
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+                what = f"the store {without_credentials(url)}" if of_store else "an SQLite database"
+                raise UsageProblem(f"{name} goes into {what}: redirect it to another file")
+
+
+def is_same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, by symlinks or hard links; or would, where it is not there yet."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return os.path.realpath(one) == os.path.realpath(other)
+
+
+@contextmanager
+def writer(to: Path | None, *urls: str) -> Generator[Callable[[bytes], object]]:
+    """What writes bytes to standard output, or to a file that takes its name when the block ends.
+
+    What goes to a terminal must be JSON: invisible characters in it are escaped, which keeps its values. Raises as
+    ``check_output`` does.
+    """
+    if to is None:
+        output = Output()
+        if output.stream.isatty():
+            yield output.encoded
+        else:
+            output.flush()
+            yield sys.stdout.buffer.write
+            sys.stdout.buffer.flush()
+        return
+    check_output(to, *urls)
+    if str(to.absolute()).startswith(_DESCRIPTORS) or (to.exists() and not to.is_file()):
+        with to.open("ab") as stream:  # what is open already, a pipe or a device cannot be replaced
+            yield stream.write
+        return
+    with replaced(to) as temporary, temporary.open("wb") as file:
+        yield file.write
+
+
+@contextmanager
+def replaced(to: Path) -> Generator[Path]:
+    """An empty file that takes the name and the place of ``to`` when the block ends, and goes away when it fails.
+
+    It lies in the same folder, and is on the disk before it takes the name. A signal that ends the process removes it.
+    Call ``check_output`` first. Raises ``CommandFailed`` when it cannot be created.
+    """
+    target = Path(os.path.realpath(to))
+    temporary = target.with_name(f".amlog-{os.urandom(8).hex()}")
+    stopping.temporary_files.add(temporary)
+    try:
+        try:
+            _create(temporary, target)
+        except OSError as error:
+            raise CommandFailed(f"{to}: {error.strerror}") from error
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+        stopping.temporary_files.discard(temporary)
+
+
+def _create(temporary: Path, target: Path) -> None:
+    """Create an empty file with the permissions of the file to replace, or those of any new file."""
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
+    if target.exists():
+        os.close(os.open(temporary, flags, 0o600))
+        temporary.chmod(target.stat().st_mode & 0o777)
+    else:
+        os.close(os.open(temporary, flags, 0o666))
+
+
+def _is_sqlite(path: Path) -> bool:
+    """Whether ``path`` is a file of an SQLite database."""
+    try:
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return file.read(16).startswith(_SQLITE)
+    except OSError:
+        return False  # it cannot be read

@@ -1,0 +1,51 @@
+"""Signals at random moments of ``amlog``, from its first import to its exit: nothing is left behind or half written."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from agent_memory_log import PlannerNote, open_sync_store
+from tests.amlog import PATIENCE, append, run, start
+
+ROUNDS = 100
+EVENTS = 2000
+STATUSES = {
+    signal.SIGINT: {0, 130, -signal.SIGINT, 1},  # the last two are Python's own, before it comes to our first line
+    signal.SIGTERM: {0, 143, -signal.SIGTERM},
+}
+COMMANDS = (
+    ("export", "--all", "-o", "out.jsonl"),
+    ("copy", "sqlite:///v.db", "sqlite:///copy.db"),
+    ("verify",),
+    ("show", "r"),
+)
+
+
+def test_at_random_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    url = "sqlite:///v.db"
+    append(url, "a", "r", *(PlannerNote(note="n") for _ in range(EVENTS)))
+    began = time.monotonic()
+    exported = run("export", "--all", "--store", url).out
+    whole = time.monotonic() - began
+    for _ in range(ROUNDS):
+        number = random.choice([signal.SIGINT, signal.SIGTERM])
+        process = start(*random.choice(COMMANDS), AMLOG_STORE=url)
+        time.sleep(random.uniform(0, 1.2 * whole))
+        process.send_signal(number)
+        _, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode in STATUSES[number], err
+        assert b"agent_memory_log/cli/main.py" not in err, err.decode()
+        assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
+        output = tmp_path / "out.jsonl"
+        assert not output.exists() or output.read_text() == exported
+        output.unlink(missing_ok=True)
+    assert run("copy", url, "sqlite:///copy.db").status == 0
+    for copied in (url, "sqlite:///copy.db"):
+        with open_sync_store(copied) as store:
+            assert len(store.load_run("a", "r").events) == EVENTS

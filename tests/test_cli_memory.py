@@ -438,9 +438,10 @@ def test_every_event_that_a_memory_rests_on_is_readable(amlog: Amlog) -> None:
     with _Subject(amlog) as me:
         evidence = (Evidence("a/b", "r", 2), Evidence("a/b", "r", 1), Evidence("a/b", "gone", 1))
         me.write([Candidate(Episode("error"), text="A seat is a number.", evidence=evidence)])
+        me.link_run("a/b", "r")
     (episode,) = amlog.ok("memory", "list", *WHOSE, "--json").json
     assert "a%2Fb/r#2 +2" in amlog.ok("memory", "list", *WHOSE).out
     out = amlog.ok("memory", "explain", *WHOSE, "--", episode["id"]).out
     assert "  a%2Fb/r#2  tool_result: book: seat must be a number\n" in out
     assert '  a%2Fb/r#1  tool_call: book {"seat": "1"}\n' in out
-    assert "  a%2Fb/gone#1  (deleted)\n" in out
+    assert "  a%2Fb/gone#1  (not linked to this subject)\n" in out

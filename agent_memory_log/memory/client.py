@@ -391,7 +391,11 @@ class Memory:
         return await self._run(reading.as_of(self._context, time, kinds=kinds, scopes=scopes))
 
     async def explain(self, id: str) -> Explanation | None:  # noqa: A002  # as the record's field is named
-        """Why the record with this id, active or not, is or was believed; None where there is none."""
+        """Why the record with this id, active or not, is or was believed; None where there is none.
+
+        Evidence may name any event of the store. The text of an event is shown only if its run is linked to a scope of
+        the principal and the event was not forgotten there; for any other, ``reason`` says why it is not shown.
+        """
         return await self._run(reading.explain(self._context, id))
 
     async def derive(self, agent: str, run: str, *, extractor: Extractor | None = None) -> DeriveReport:

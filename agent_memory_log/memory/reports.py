@@ -194,10 +194,14 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class EvidenceLine(msgspec.Struct, frozen=True):
-    """An event that a memory rests on, as a line to read: ``user: I prefer English``."""
+    """An event that a memory rests on, as a line to read: ``user: I prefer English``.
+
+    ``text`` is ``""`` where the event cannot be shown; ``reason`` says why, as in ``not linked to this subject``.
+    """
 
     evidence: Evidence
-    text: str
+    text: str = ""
+    reason: str = ""
 
 
 class Explanation(msgspec.Struct, frozen=True):

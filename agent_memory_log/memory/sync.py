@@ -387,7 +387,11 @@ class SyncMemory:
         return self._run(reading.as_of(self._context, time, kinds=kinds, scopes=scopes))
 
     def explain(self, id: str) -> Explanation | None:  # noqa: A002  # as the record's field is named
-        """Why the record with this id, active or not, is or was believed; None where there is none."""
+        """Why the record with this id, active or not, is or was believed; None where there is none.
+
+        Evidence may name any event of the store. The text of an event is shown only if its run is linked to a scope of
+        the principal and the event was not forgotten there; for any other, ``reason`` says why it is not shown.
+        """
         return self._run(reading.explain(self._context, id))
 
     def derive(self, agent: str, run: str, *, extractor: Extractor | None = None) -> DeriveReport:

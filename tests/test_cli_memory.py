@@ -347,6 +347,23 @@ class TestForget:
         assert ran.out == "✔ forgot 1 memory, and redacted 1 event of runs\n"
         assert SAID not in learnt.ok("show", "support/run 1", "--full").out
 
+    def test_a_sweep_redacts_what_holds_the_value(self, learnt: Amlog) -> None:
+        learnt.append("support", "later", UserMessage("It is Kim again."), UserMessage("Call Kim's mother."))
+        learnt.ok("memory", "link", "later", *WHOSE)
+        command = ("memory", "forget", "preferred_name", *WHOSE)
+        assert (
+            learnt.ok(*command, "--dry-run", "--sweep").out == "✔ would forget 1 memory, and redact 3 events of runs\n"
+        )
+        assert learnt.ok(*command, "--dry-run", "--evidence").out.endswith(
+            "2 events of linked runs still hold the value: support/later#1, support/later#2\n"
+        )
+        assert "redact 3 events" in learnt.error(*command, "-y", "--sweep", "--sweep-limit", "2")
+        assert "take a RECORD" in learnt.error("memory", "forget", "--all", "--sweep", "-y", *WHOSE, status=2)
+        assert _keys(learnt) == ["language", "preferred_name"]
+        found = learnt.ok(*command, "-y", "--evidence", "--json").json
+        assert [place["name"] for place in found["elsewhere"]] == ["support/later#1", "support/later#2"]
+        assert (found["records"], found["evidence"]) == (1, 1)
+
     def test_everything(self, learnt: Amlog) -> None:
         assert learnt.ok("memory", "forget", "--all", "-y", *WHOSE).out == "✔ forgot 2 memories\n"
         assert _keys(learnt) == []

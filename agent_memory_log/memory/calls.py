@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from agent_memory_log.memory import (
     deriving,
-    erasing,
     exchange,
+    forgetting,
     injecting,
     links,
     reading,
@@ -24,6 +24,7 @@ from agent_memory_log.memory import (
 from agent_memory_log.memory.asked import asked
 from agent_memory_log.memory.candidates import Candidate, several
 from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.erasing import SWEEP_LIMIT, Reach
 from agent_memory_log.memory.hooks import (
     Extractor,
     Origin,
@@ -55,9 +56,6 @@ from agent_memory_log.memory.reports import (
 )
 from agent_memory_log.memory.steps import Steps, run_async
 from agent_memory_log.store import Store
-
-if TYPE_CHECKING:
-    pass  # needs the extra ``recall``
 
 _T = TypeVar("_T")
 
@@ -210,15 +208,25 @@ class Memory:
         kind: str | None = None,
         scope: str | None = None,
         evidence: bool = False,
+        sweep: bool = False,
+        sweep_limit: int = SWEEP_LIMIT,
+        dry_run: bool = False,
     ) -> ForgetReport:
         """Erase all that a ``key`` has ever held; or the record with this ``id``, and what else says the same as it.
 
-        What it came from is not learnt from again; a later statement makes a new memory. With ``evidence`` the events
-        it came from are redacted in their own runs too, and so is every ``injected_context`` that names it, in the runs
-        that were derived from or linked. What is gone, and when, is as for ``Store.redact_events``.
+        What it came from is not learnt from again; a later statement makes a new memory. What is gone, and when, is as
+        for ``Store.redact_events``. A ``dry_run`` reports what would go, and changes nothing.
+
+        ``evidence`` redacts more, in the runs that are linked to the scope: the events it came from; whatever repeats
+        the value in the same exchange, that is from what the user said to what they said next; and every
+        ``injected_context`` that names it. ``sweep`` does so too, and redacts every event of these runs that holds the
+        value. Values are compared as whole words, without case, accents, width and white space. The report says which
+        events of linked runs hold the value and stay. Raises ``MemoryStopped`` where a sweep would redact more than
+        ``sweep_limit`` events, with their number, and nothing is erased.
         """
+        reach = Reach(evidence, sweep, sweep_limit, dry_run)
         return await self._run(
-            erasing.forget(self._context, record=id, key=key, kind=kind, scope=scope, evidence=evidence)
+            forgetting.forget(self._context, record=id, key=key, kind=kind, scope=scope, reach=reach)
         )
 
     async def forget_all(
@@ -232,7 +240,7 @@ class Memory:
 
         ``runs`` are more of those, as (agent, run): conversations that are going on. ``evidence`` is as in ``forget``.
         """
-        return await self._run(erasing.forget_all(self._context, scopes=scopes, runs=runs, evidence=evidence))
+        return await self._run(forgetting.forget_all(self._context, scopes=scopes, runs=runs, evidence=evidence))
 
     async def search(
         self,

@@ -82,11 +82,16 @@ class DeriveReport(msgspec.Struct, frozen=True):
 
 
 class ForgetReport(msgspec.Struct, frozen=True):
-    """What was forgotten: ``records``, ``events`` redacted in memory's streams, and in run logs (``evidence``)."""
+    """What was forgotten: ``records``, ``events`` redacted in memory's streams, and in run logs (``evidence``).
+
+    ``elsewhere``: the events of linked runs that hold the value as whole words and were not redacted; looked for with
+    ``evidence`` or ``sweep`` only.
+    """
 
     records: int = 0
     events: int = 0
     evidence: int = 0
+    elsewhere: tuple[Evidence, ...] = ()
 
 
 class RebuildReport(msgspec.Struct, frozen=True):

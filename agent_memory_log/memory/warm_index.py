@@ -213,7 +213,7 @@ class WarmIndex:
         return known is None or (head is not None and known.version <= head.version)
 
     def _newly_forgotten(self, state: State) -> list[tuple[Place, int]]:
-        judged = (len(state.forgotten), dict(state.until))
+        judged = (len(state.forgotten), dict(state.until), tuple(state.in_runs))
         if judged == self._judged:
             return []
         self._judged = judged

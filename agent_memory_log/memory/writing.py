@@ -115,8 +115,8 @@ def decided(
     while True:
         if not fresh or attempt:
             yield from subject.refresh()
-        yield from subject.finish_erasure()
         now = context.hooks.now()
+        yield from subject.finish_erasure(now)
         version, draft = subject.ask(lambda state: (state.version, decide(state, now)))  # noqa: B023  # asked at once
         if draft.question is not None:
             yield from draft.question.ask()

@@ -47,6 +47,7 @@ from agent_memory_log.memory.reports import (
     Explanation,
     ForgetReport,
     Hits,
+    LinkReport,
     MemoryContext,
     Outcome,
     RebuildReport,
@@ -300,12 +301,17 @@ class Memory:
         readable = self._context.readable(scopes)
         return await self._run(injecting.memory_context(self._context, wanted, readable, max_tokens))
 
-    async def link_run(self, agent: str, run: str, *, scope: str | None = None) -> None:
+    async def link_run(self, agent: str, run: str, *, scope: str | None = None) -> LinkReport:
         """Let the messages of a run be found, by all who reach the scope; ``derive`` does so at home.
 
-        Those that it will have are found too, and it need not have any yet. What was forgotten is not found again.
+        Those that it will have are found too, and it need not have any yet: the report then names it, as it may be a
+        mistake. What was forgotten is not found again.
         """
-        await self._run(links.link_run(self._context, agent, run, scope=scope))
+        return await self.link_runs([(agent, run)], scope=scope)
+
+    async def link_runs(self, runs: Iterable[tuple[str, str]], *, scope: str | None = None) -> LinkReport:
+        """Link many runs, as (agent, run), as ``link_run`` does one; in few appends. Again, and nothing changes."""
+        return await self._run(links.link_runs(self._context, runs, scope=scope))
 
     async def history(self, key: str, *, kind: str | None = None, scope: str | None = None) -> tuple[Version, ...]:
         """Every value that a key has had, the oldest first, less what was forgotten."""

@@ -94,6 +94,16 @@ class ForgetReport(msgspec.Struct, frozen=True):
     elsewhere: tuple[Evidence, ...] = ()
 
 
+class LinkReport(msgspec.Struct, frozen=True):
+    """What linking did: the runs ``linked`` that were not, and those of all given that are ``without_events``.
+
+    Runs are pairs of agent and run. One without events has none yet, or has expired, or its name is a mistake.
+    """
+
+    linked: tuple[tuple[str, str], ...] = ()
+    without_events: tuple[tuple[str, str], ...] = ()
+
+
 class RebuildReport(msgspec.Struct, frozen=True):
     """What folding everything again gave: active ``records`` from ``events``; ``equal``: the state that was held."""
 

@@ -31,13 +31,14 @@ def link_runs(context: Context, runs: Iterable[tuple[str, str]], *, scope: str |
     without_events = yield from _without_events(places)
     linked: list[Place] = []
     for begin in range(0, len(places), _AT_ONCE):
-        batch = places[begin : begin + _AT_ONCE]
-
-        def decide(state: State, now: datetime) -> _Linking:
-            return _Linking(state, name, now, batch)  # noqa: B023  # decided at once
-
-        linked += (yield from decided(context, name, decide)).linked
+        linked += yield from link(context, name, places[begin : begin + _AT_ONCE])
     return LinkReport(tuple(linked), without_events)
+
+
+def link(context: Context, scope: str, runs: Sequence[Place]) -> Steps[list[Place]]:
+    """Note in one append that runs belong to a scope; those that were not linked."""
+    linking = yield from decided(context, scope, lambda state, now: _Linking(state, scope, now, runs))
+    return linking.linked
 
 
 class _Linking(Draft):

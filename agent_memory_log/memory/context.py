@@ -89,7 +89,9 @@ class WarmIndexes:
         with self._lock:
             self._searches.update(ids)
             for subject in subjects:
-                self._indexes[subject.id] = self._indexes.pop(subject.id, None) or make(subject)
+                if subject.id not in self._indexes:
+                    self._indexes[subject.id] = make(subject)
+                self._indexes.move_to_end(subject.id)
             indexes = [self._indexes[one] for one in ids]
         try:
             yield indexes

@@ -70,11 +70,18 @@ class Values:
             return True
         matches = list(_words(folded))
         words = [match[0] for match in matches]
+        candidates = [
+            value
+            for first in self._by_first_word.keys() & set(words)
+            for value in self._by_first_word[first]
+            if value.text in folded
+        ]
         return any(
-            words[at : at + len(value.words)] == value.words
+            word == value.words[0]
+            and words[at : at + len(value.words)] == value.words
             and folded.startswith(value.text, max(matches[at].start() - value.before, 0))
+            for value in candidates
             for at, word in enumerate(words)
-            for value in self._by_first_word.get(word, ())
         )
 
     def are_in_event(self, event: Event) -> bool:

@@ -39,8 +39,9 @@ class Heads:
 
     def checked(self, runs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
         """The pairs that are asked for. Raises what ``check_runs`` raises."""
-        if type(runs) is tuple and any(look.runs == runs for look in self._looks):
-            return runs
+        for look in self._looks:
+            if look.runs == runs:
+                return look.runs
         return tuple(check_runs(runs))
 
     def peek(self, runs: tuple[tuple[str, str], ...]) -> tuple[RunHead | None, ...]:

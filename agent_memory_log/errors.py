@@ -13,7 +13,7 @@
     ├── RunExpired            the run is past its ``expires_at``
     ├── StoreUnavailable      the file, disk or server behind the store refused
     │   └── StoreCorrupt      what is there is damaged, or is not a store of ours
-    ├── MemoryStopped         a memory call that policy stopped, or a retrieval that execution denied
+    ├── MemoryStopped         a memory call that policy stopped, a retrieval that execution denied, too large a sweep
     ├── ModelFailed           the model behind memory gave nothing that can be used
     │   ├── ModelTimeout      no answer in time, or no connection
     │   ├── ModelUnavailable  the model's server refused, or went on failing

@@ -1,6 +1,6 @@
-"""Makes ``agent_memory_log/memory/sync.py`` from ``client.py``: ``python -m tests.sync_twin``.
+"""Makes the twins without ``await`` of the memory clients: ``python -m tests.sync_twin``.
 
-The two differ in ``await`` and in names, and in nothing else; what does the work is shared.
+A twin differs from its source in ``await`` and in names, and in nothing else; what does the work is shared.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import sys
 from pathlib import Path
 
 _FOLDER = Path(__file__).parent.parent / "agent_memory_log" / "memory"
-SOURCE = _FOLDER / "client.py"
-TWIN = _FOLDER / "sync.py"
+TWINS = {_FOLDER / "client.py": _FOLDER / "sync.py", _FOLDER / "calls.py": _FOLDER / "sync_calls.py"}
+"""The file that is made from each source."""
 
-_DOCSTRING = '''"""The clients without ``await``, for a ``SyncStore``; any number of threads may use one.
+_DOCSTRING = '''"""What ``{source}`` holds, without ``await``, for a ``SyncStore``; any number of threads may use it.
 
-Made from ``client.py`` by ``python -m tests.sync_twin``: change that file, and make this one again.
+Made by ``python -m tests.sync_twin``: change ``{source}``, and make this file again.
 """
 '''
 _CHANGES = (
@@ -24,26 +24,29 @@ _CHANGES = (
     (r"await (?=self\.|run_async)", ""),
     (r"await me\.", "me."),
     (r"\brun_async\b", "run_sync"),
+    (r"memory\.calls import", "memory.sync_calls import"),
     (r"\bMemoryClient\b", "SyncMemoryClient"),
-    (r"\bMemory\b(?=[:(]|$)", "SyncMemory"),
+    (r"\bMemory\b(?=[:(`]|$)", "SyncMemory"),
     (r"\bStore\b(?!\.)", "SyncStore"),
 )
 
 
-def made() -> str:
-    """What the twin must be."""
-    text = re.sub(r'^""".*?"""\n', lambda _: _DOCSTRING, SOURCE.read_text(), count=1, flags=re.DOTALL)
+def made(source: Path) -> str:
+    """What the twin of a source must be."""
+    twin, text = TWINS[source], source.read_text()
+    docstring = _DOCSTRING.format(source=source.name)
+    text = re.sub(r'^""".*?"""\n', lambda _: docstring, text, count=1, flags=re.DOTALL)
     for pattern, replacement in _CHANGES:
         text = re.sub(pattern, replacement, text, flags=re.MULTILINE)
     formatted = subprocess.run(
-        [Path(sys.executable).parent / "ruff", "format", "--stdin-filename", TWIN, "-"],
+        [Path(sys.executable).parent / "ruff", "format", "--stdin-filename", twin, "-"],
         input=text,
         capture_output=True,
         text=True,
         check=True,
     )
     sorted_imports = subprocess.run(
-        [Path(sys.executable).parent / "ruff", "check", "--select", "I", "--fix", "-q", "--stdin-filename", TWIN, "-"],
+        [Path(sys.executable).parent / "ruff", "check", "--select", "I", "--fix", "-q", "--stdin-filename", twin, "-"],
         input=formatted.stdout,
         capture_output=True,
         text=True,
@@ -53,4 +56,5 @@ def made() -> str:
 
 
 if __name__ == "__main__":
-    TWIN.write_text(made())
+    for file, twin in TWINS.items():
+        twin.write_text(made(file))

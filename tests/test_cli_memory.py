@@ -347,6 +347,23 @@ class TestForget:
         assert ran.out == "✔ forgot 1 memory, and redacted 1 event of runs\n"
         assert SAID not in learnt.ok("show", "support/run 1", "--full").out
 
+    def test_a_sweep_redacts_what_holds_the_value(self, learnt: Amlog) -> None:
+        learnt.append("support", "later", UserMessage("It is Kim again."), UserMessage("Call Kim's mother."))
+        learnt.ok("memory", "link", "later", *WHOSE)
+        command = ("memory", "forget", "preferred_name", *WHOSE)
+        assert (
+            learnt.ok(*command, "--dry-run", "--sweep").out == "✔ would forget 1 memory, and redact 3 events of runs\n"
+        )
+        assert learnt.ok(*command, "--dry-run", "--evidence").out.endswith(
+            "2 events of linked runs still hold the value: support/later#1, support/later#2\n"
+        )
+        assert "redact 3 events" in learnt.error(*command, "-y", "--sweep", "--sweep-limit", "2")
+        assert "take a RECORD" in learnt.error("memory", "forget", "--all", "--sweep", "-y", *WHOSE, status=2)
+        assert _keys(learnt) == ["language", "preferred_name"]
+        found = learnt.ok(*command, "-y", "--evidence", "--json").json
+        assert [place["name"] for place in found["elsewhere"]] == ["support/later#1", "support/later#2"]
+        assert (found["records"], found["evidence"]) == (1, 1)
+
     def test_everything(self, learnt: Amlog) -> None:
         assert learnt.ok("memory", "forget", "--all", "-y", *WHOSE).out == "✔ forgot 2 memories\n"
         assert _keys(learnt) == []
@@ -438,9 +455,10 @@ def test_every_event_that_a_memory_rests_on_is_readable(amlog: Amlog) -> None:
     with _Subject(amlog) as me:
         evidence = (Evidence("a/b", "r", 2), Evidence("a/b", "r", 1), Evidence("a/b", "gone", 1))
         me.write([Candidate(Episode("error"), text="A seat is a number.", evidence=evidence)])
+        me.link_run("a/b", "r")
     (episode,) = amlog.ok("memory", "list", *WHOSE, "--json").json
     assert "a%2Fb/r#2 +2" in amlog.ok("memory", "list", *WHOSE).out
     out = amlog.ok("memory", "explain", *WHOSE, "--", episode["id"]).out
     assert "  a%2Fb/r#2  tool_result: book: seat must be a number\n" in out
     assert '  a%2Fb/r#1  tool_call: book {"seat": "1"}\n' in out
-    assert "  a%2Fb/gone#1  (deleted)\n" in out
+    assert "  a%2Fb/gone#1  (not linked to this subject)\n" in out

@@ -212,6 +212,7 @@ def test_history_as_of_and_explain(open_memory_store: OpenStore) -> None:
     run = f"run {me.principal.tenant}"
     store.append_events("agent", run, new_event(UserMessage("I  prefer\nEnglish")))
     evidence = [Evidence("agent", run, 1), Evidence("agent", run, 9), Evidence("agent", "none", 1)]
+    me.link_run("agent", run)
     one = me.remember(key="language", value="english", evidence=evidence).record
     clock.move(days=1)
     two = me.remember(key="LANGUAGE", value="german").record
@@ -228,8 +229,8 @@ def test_history_as_of_and_explain(open_memory_store: OpenStore) -> None:
     assert me.as_of(clock.time - timedelta(days=2)) == ()
     explained = me.explain(one.id)
     assert explained is not None
-    assert [line.text for line in explained.evidence] == [
-        "user: I prefer English", "(not there)", "(deleted)",
+    assert [(line.text, line.reason) for line in explained.evidence] == [
+        ("user: I prefer English", ""), ("", "not there"), ("", "not linked to this subject"),
     ]  # fmt: skip
     assert explained.status == "superseded"
     assert explained.events[-1].endswith(f"superseded by {two.id}")

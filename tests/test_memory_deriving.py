@@ -11,6 +11,7 @@ import pytest
 
 from agent_memory_log import (
     AgentMemoryLogError,
+    AssistantMessage,
     Event,
     InvalidArgument,
     StoreClosed,
@@ -26,6 +27,7 @@ from agent_memory_log.memory import (
     Candidate,
     Evidence,
     Extraction,
+    Extractor,
     MemoryClient,
     Preference,
     RunSlice,
@@ -33,6 +35,7 @@ from agent_memory_log.memory import (
     SyncMemoryClient,
     stream_of,
 )
+from agent_memory_log.memory.extraction import RuleExtractor
 from tests.memory_stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
 
 __all__ = ["open_memory_store", "store_url"]
@@ -177,8 +180,9 @@ def test_a_failing_extractor_loses_nothing(open_memory_store: OpenStore, found: 
     report = me.derive("agent", run, extractor=_Broken(found))
     assert (report.status, report.stop_reason, report.position) == ("stopped", reason, 0)
     assert said in report.error
-    (noted,) = _stream(store, me)
+    noted, linked = _stream(store, me)
     assert noted.data.to_map()["reason"] == reason
+    assert linked.data.to_map() == {"agent": "agent", "run": run, "seq": 0}
     assert len(me.derive("agent", run).written) == 1
 
 
@@ -214,6 +218,42 @@ def test_a_run_that_is_only_asked_anew_is_known_from_then_on(open_memory_store: 
     assert (me.derive("agent", run).after, me.stats().runs) == (1, 1)
     assert [one.action for one in me.rederive()[0].outcomes] == ["unchanged"]
     assert me.forget_all(evidence=True).evidence == 1
+
+
+class _Waiting:
+    """An extractor that waits for more, or, as ``stop_reason`` says, cannot do its work."""
+
+    name = "waiting"
+
+    def __init__(self, stop_reason: str = "") -> None:
+        self.stop_reason = stop_reason
+
+    def extract(self, new: RunSlice, /) -> Extraction:
+        return Extraction(position=new.after, stop_reason=self.stop_reason)
+
+
+@pytest.mark.parametrize("extractor", [RuleExtractor(), _Waiting(), _Waiting("llm_timeout")])
+def test_a_run_of_one_turn_is_known_and_what_it_was_told_is_forgotten_with_the_memory(
+    open_memory_store: OpenStore, extractor: Extractor
+) -> None:
+    store = open_memory_store()
+    me, run = _new(store)
+    record = me.remember(key="codeword", value="wolfram").record
+    assert record is not None
+    told = UnknownPayload("injected_context", {"text": "I prefer wolfram", "records": [record.id]})
+    events = (told, UserMessage("hello"), AssistantMessage("Good day."))
+    store.append_events("agent", run, *map(new_event, events))
+    report = me.derive("agent", run, extractor=extractor)
+    assert (report.position, report.outcomes) == (0, ())
+    version = me.stats().events
+    assert me.derive("agent", run, extractor=_Waiting()).position == 0
+    assert me.stats().events == version, "it is noted once"
+    assert me.forget(key="codeword", evidence=True).evidence == 1
+    assert "wolfram" not in repr(store.load_run("agent", run).log)
+    # What comes then is read from the first event, and what was recalled is not taken for the user's words.
+    store.append_events("agent", run, *map(new_event, (UserMessage("Call me Kim."), AssistantMessage("Hello."))))
+    learnt = me.derive("agent", run, extractor=RuleExtractor())
+    assert [outcome.key for outcome in learnt.written] == ["preferred_name"]
 
 
 def test_what_has_expired_is_not_learnt_again_from_the_same_words(open_memory_store: OpenStore) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agent_memory_log import (
+    AssistantMessage,
     CompactsSync,
     Event,
     JsonValue,
@@ -258,15 +259,16 @@ def test_a_message_that_a_model_was_told_goes_with_the_message(open_memory_store
     store = open_memory_store()
     me = SyncMemoryClient(store, extractor=SaidPreferences()).of(somebody())
     run = f"run {me.principal.tenant}"
-    store.append_events("agent", run, *map(new_event, [UserMessage(f"codeword={SECRET}"), UserMessage("hello")]))
+    messages = [UserMessage(f"codeword={SECRET}"), AssistantMessage("Noted."), UserMessage("hello")]
+    store.append_events("agent", run, *map(new_event, messages))
     me.derive("agent", run)
     store.append_events(
         "agent",
         run,
-        *(_recalled(messages=[{"agent": "agent", "run": run, "seq": seq}]) for seq in (1, 2)),
+        *(_recalled(messages=[{"agent": "agent", "run": run, "seq": seq}]) for seq in (1, 3)),
     )
     assert me.forget(key="codeword", evidence=True).evidence == 2
-    assert [event.seq for event in store.load_run("agent", run, types=["injected_context"]).log] == [4]
+    assert [event.seq for event in store.load_run("agent", run, types=["injected_context"]).log] == [5]
 
 
 def test_what_a_conversation_that_is_named_was_told_goes_too(open_memory_store: OpenStore) -> None:

@@ -192,6 +192,7 @@ def test_captured_memory_cites_the_message_it_came_from(store: SyncStore) -> Non
     assert record is not None
     assert record.evidence == (evidence,)
     assert (record.source.kind, record.source.id) == ("run", "desk/run")
+    rig.me.link_run("desk", "run")
     explained = rig.me.explain(record.id)
     assert explained is not None
     assert explained.evidence[0].text == "user: English, please."

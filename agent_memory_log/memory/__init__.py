@@ -8,8 +8,9 @@
 ``SyncMemoryClient`` is the same without ``await``. Every memory names its source; ``forget`` erases it from the store.
 """
 
+from agent_memory_log.memory.calls import Memory
 from agent_memory_log.memory.candidates import Candidate
-from agent_memory_log.memory.client import Memory, MemoryClient
+from agent_memory_log.memory.client import MemoryClient
 from agent_memory_log.memory.hooks import (
     Execution,
     Extraction,
@@ -34,6 +35,7 @@ from agent_memory_log.memory.reports import (
     ForgetReport,
     Hit,
     Hits,
+    LinkReport,
     MemoryContext,
     Outcome,
     RebuildReport,
@@ -41,7 +43,8 @@ from agent_memory_log.memory.reports import (
     Version,
     WriteReport,
 )
-from agent_memory_log.memory.sync import SyncMemory, SyncMemoryClient
+from agent_memory_log.memory.sync import SyncMemoryClient
+from agent_memory_log.memory.sync_calls import SyncMemory
 
 __all__ = [
     "Candidate",
@@ -58,6 +61,7 @@ __all__ = [
     "Hit",
     "Hits",
     "Link",
+    "LinkReport",
     "Memory",
     "MemoryClient",
     "MemoryContext",

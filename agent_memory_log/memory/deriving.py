@@ -14,6 +14,7 @@ from agent_memory_log.fields import describe
 from agent_memory_log.memory.candidates import RESERVED, Candidate
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.hooks import Extraction, Extractor, RunSlice, Violation
+from agent_memory_log.memory.links import link
 from agent_memory_log.memory.payloads import MemoryDerived
 from agent_memory_log.memory.reports import DeriveReport
 from agent_memory_log.memory.steps import Extract, Load, Steps, extract, load
@@ -63,6 +64,15 @@ def _chosen(context: Context, agent: str, extractor: Extractor | None) -> Extrac
 def _derive(
     context: Context, agent: str, run: str, extractor: Extractor, after: int, *, again: bool
 ) -> Steps[DeriveReport]:
+    report = yield from _learn(context, agent, run, extractor, after, again=again)
+    if report.status == "stopped":  # nothing was written; the run is known all the same, so that forgetting reaches it
+        yield from link(context, context.principal.home, [(agent, run)])
+    return report
+
+
+def _learn(
+    context: Context, agent: str, run: str, extractor: Extractor, after: int, *, again: bool
+) -> Steps[DeriveReport]:
     new = yield from load(Load(agent, run, after))
     if new.meta.get("memory") is False:
         return DeriveReport(agent, run, "skipped", MEMORY_OFF, after, after)
@@ -94,7 +104,7 @@ def _derive(
             candidates,
             origin="derive",
             phase=_PHASE,
-            position=MemoryDerived(agent, run, position, extractor.name) if position > after and not again else None,
+            position=None if again else MemoryDerived(agent, run, position, extractor.name),
             fresh=not again and not found.model_calls,  # a model takes its time
         )
     except InvalidArgument as error:

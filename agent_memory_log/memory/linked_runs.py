@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import msgspec
 
@@ -38,16 +38,31 @@ class News(msgspec.Struct, frozen=True):
         return self.snapshot.last_seq > head.version or self.snapshot.first_seq != head.first_seq
 
 
-def read_new(places: Sequence[tuple[Place, RunHead | None]]) -> Steps[list[News]]:
+class KnownRuns(msgspec.Struct, frozen=True):
+    """Linked runs, and where each stood when it was read: ``UNREAD``, or None where it had expired."""
+
+    places: tuple[Place, ...]
+    heads: tuple[RunHead | None, ...]
+
+    def __iter__(self) -> Iterator[tuple[Place, RunHead | None]]:
+        return zip(self.places, self.heads, strict=True)
+
+
+def read_new(runs: KnownRuns) -> Steps[list[News]]:
     """What is new in linked runs. Those that stand where they did are left out, if the store can tell by one look."""
-    known = [one for one in places if one[1] is not UNREAD]
-    heads = (yield from peek(Peek(tuple([place for place, _ in known])))) if known else None
-    if heads is not None:
-        unread = [one for one in places if one[1] is UNREAD]
-        places = [one for one, head in zip(known, heads, strict=True) if one[1] != head] + unread
-    if not places:
+    unread = [one for one in runs if one[1] is UNREAD] if UNREAD in runs.heads else []
+    known = [one for one in runs if one[1] is not UNREAD] if unread else runs
+    places = tuple([place for place, _ in known]) if unread else runs.places
+    heads = (yield from peek(Peek(places))) if places else None
+    if heads is None:
+        changed = list(runs)
+    elif not unread and heads == runs.heads:
+        changed = []
+    else:
+        changed = [one for one, head in zip(known, heads, strict=True) if one[1] != head] + unread
+    if not changed:
         return []
-    return (yield from each(_read(place, 0 if head is None else head.version) for place, head in places))
+    return (yield from each(_read(place, 0 if head is None else head.version) for place, head in changed))
 
 
 def _read(place: Place, after: int) -> Steps[News]:

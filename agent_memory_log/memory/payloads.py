@@ -127,6 +127,14 @@ class Until(msgspec.Struct, frozen=True, gc=False):
     seq: int
 
 
+class RunEvents(msgspec.Struct, frozen=True):
+    """Events of a run, by seq."""
+
+    agent: str
+    run: str
+    seqs: tuple[Int64, ...]
+
+
 @register_payload
 class MemoryTombstone(EventData, frozen=True):
     """Something was forgotten. Positions only.
@@ -134,6 +142,7 @@ class MemoryTombstone(EventData, frozen=True):
     - ``erased``: the seqs of this stream that held it.
     - ``sources``: the statements it came from, which are not to be learnt from again.
     - ``until``: runs of which nothing up to a seq is to be learnt again.
+    - ``in_runs``: events of other runs that hold it too, which whoever writes next redacts there.
     """
 
     event_type = "memory_tombstone"
@@ -141,6 +150,16 @@ class MemoryTombstone(EventData, frozen=True):
     erased: tuple[Int64, ...] = ()
     sources: tuple[Evidence, ...] = ()
     until: tuple[Until, ...] = ()
+    in_runs: tuple[RunEvents, ...] = ()
+
+
+@register_payload
+class MemoryErasedInRuns(EventData, frozen=True):
+    """What tombstones up to ``seq`` name ``in_runs`` is redacted there."""
+
+    event_type = "memory_erased_in_runs"
+
+    seq: Int64
 
 
 @register_payload

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
@@ -174,12 +174,9 @@ def explain(context: Context, record: str) -> Steps[Explanation | None]:
         now = context.hooks.now()
         found = next((one for one in ledger.records(scope, now) if one.id == record), None)
         if found is not None:
-            lines: list[EvidenceLine] = []
-            for one in found.evidence:
-                text = yield from _line(one)
-                lines.append(EvidenceLine(one, text))
+            lines = yield from _lines(context, found.evidence)
             story = tuple(_told(event, record) for event in ledger.story.get(record, ()))
-            return Explanation(found, found.status, _source(found), tuple(lines), story)
+            return Explanation(found, found.status, _source(found), lines, story)
     return None
 
 
@@ -230,24 +227,45 @@ def _told(event: Event, record: str) -> str:
     return f"{day} remembered"
 
 
-def _line(evidence: Evidence) -> Steps[str]:
-    """The event that a memory rests on, as a line."""
-    if evidence.agent.startswith(RESERVED):
-        return "(imported from another memory)"  # whose it is, nobody said
+def _lines(context: Context, evidence: Sequence[Evidence]) -> Steps[tuple[EvidenceLine, ...]]:
+    """The events that a memory rests on, as lines. Evidence may name any event; only those of linked runs are read."""
+    subjects = [context.subject(scope) for scope in context.readable(None)]
+    for subject in subjects:
+        yield from subject.refresh()
+    lines: list[EvidenceLine] = []
+    for place in evidence:
+        reasons = {subject.ask(lambda state: _reason_not_to_show(state, place)) for subject in subjects}  # noqa: B023  # asked at once
+        if "" in reasons:
+            lines.append((yield from _line(place)))
+        elif place.agent.startswith(RESERVED):
+            lines.append(EvidenceLine(place, reason="imported from another memory"))
+        else:
+            lines.append(EvidenceLine(place, reason=min(reasons)))
+    return tuple(lines)
+
+
+def _reason_not_to_show(state: State, place: Evidence) -> str:
+    if (place.agent, place.run) not in state.linked:
+        return "not linked to this subject"
+    return "" if state.may_find(place.agent, place.run, place.seq) else "forgotten"
+
+
+def _line(evidence: Evidence) -> Steps[EvidenceLine]:
+    """An event of a linked run, as a line."""
     try:
-        found = yield from load(Load(evidence.agent, evidence.run, evidence.seq - 1, limit=1))
+        run = yield from load(Load(evidence.agent, evidence.run, evidence.seq - 1, limit=1))
     except CursorOutOfRange:
-        return "(not there)"
+        return EvidenceLine(evidence, reason="not there")
     except RunExpired:
-        return "(expired)"
-    if not found.log or found.log[0].seq != evidence.seq:
-        return "(deleted)"
-    return _shown(found.log[0].data)
+        return EvidenceLine(evidence, reason="expired")
+    if not run.log or run.log[0].seq != evidence.seq:
+        return EvidenceLine(evidence, reason="deleted")
+    if isinstance(run.log[0].data, Redacted):
+        return EvidenceLine(evidence, reason="erased")
+    return EvidenceLine(evidence, _shown(run.log[0].data))
 
 
 def _shown(data: EventData) -> str:
-    if isinstance(data, Redacted):
-        return "(erased)"
     if isinstance(data, ToolCall):
         text = f"{data.tool_name} {data.payload_json}"
     elif isinstance(data, ToolResult):

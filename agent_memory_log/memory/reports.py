@@ -82,11 +82,26 @@ class DeriveReport(msgspec.Struct, frozen=True):
 
 
 class ForgetReport(msgspec.Struct, frozen=True):
-    """What was forgotten: ``records``, ``events`` redacted in memory's streams, and in run logs (``evidence``)."""
+    """What was forgotten: ``records``, ``events`` redacted in memory's streams, and in run logs (``evidence``).
+
+    ``elsewhere``: the events of linked runs that hold the value as whole words and were not redacted; looked for with
+    ``evidence`` or ``sweep`` only.
+    """
 
     records: int = 0
     events: int = 0
     evidence: int = 0
+    elsewhere: tuple[Evidence, ...] = ()
+
+
+class LinkReport(msgspec.Struct, frozen=True):
+    """What linking did: the runs ``linked`` that were not, and those of all given that are ``without_events``.
+
+    Runs are pairs of agent and run. One without events has none yet, or has expired, or its name is a mistake.
+    """
+
+    linked: tuple[tuple[str, str], ...] = ()
+    without_events: tuple[tuple[str, str], ...] = ()
 
 
 class RebuildReport(msgspec.Struct, frozen=True):
@@ -194,10 +209,14 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class EvidenceLine(msgspec.Struct, frozen=True):
-    """An event that a memory rests on, as a line to read: ``user: I prefer English``."""
+    """An event that a memory rests on, as a line to read: ``user: I prefer English``.
+
+    ``text`` is ``""`` where the event cannot be shown; ``reason`` says why, as in ``not linked to this subject``.
+    """
 
     evidence: Evidence
-    text: str
+    text: str = ""
+    reason: str = ""
 
 
 class Explanation(msgspec.Struct, frozen=True):

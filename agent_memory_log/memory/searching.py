@@ -55,16 +55,15 @@ def search_each(context: Context, several: Sequence[Asked], scopes: tuple[str, .
         return plain
     if embedder is not None and not callable(getattr(embedder, "embed", None)):
         raise InvalidArgument(f"embedder must have model, dimension and embed(texts, kind), found {describe(embedder)}")
-    indexes = [(scope, context.indexes.of(context.subject(scope), make)) for scope in scopes]
-    note, embedded = yield from _prepared([index for _, index in indexes], embedder, several[0].query)
-    now = context.hooks.now()
-    answers: list[Hits] = []
-    for asked in several:
-        hits: list[Hit] = []
-        for scope, index in indexes:
-            hits += yield from _search_index(index, asked, scope, now, embedded)
-        answers.append(Hits(_best(_once(hits), asked.top_k), note))
-    context.indexes.settle()
+    with context.indexes.of([context.subject(scope) for scope in scopes], make) as indexes:
+        note, embedded = yield from _prepared(indexes, embedder, several[0].query)
+        now = context.hooks.now()
+        answers: list[Hits] = []
+        for asked in several:
+            hits: list[Hit] = []
+            for scope, index in zip(scopes, indexes, strict=True):
+                hits += yield from _search_index(index, asked, scope, now, embedded)
+            answers.append(Hits(_best(_once(hits), asked.top_k), note))
     return answers
 
 

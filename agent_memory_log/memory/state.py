@@ -22,6 +22,7 @@ from agent_memory_log.memory.payloads import (
     MemoryChanged,
     MemoryClosed,
     MemoryDerived,
+    MemoryErasedInRuns,
     MemoryRefreshed,
     MemoryRemembered,
     MemorySnapshot,
@@ -99,6 +100,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     chunks: tuple[int, ...] = ()
     pending: tuple[int, ...] = ()
     linked: tuple[Place, ...] = ()
+    in_runs: tuple[tuple[str, str, int, int], ...] = ()
 
 
 class State:
@@ -109,6 +111,7 @@ class State:
     - ``positions``: how far each run was read; ``linked``: the runs whose messages can be found.
     - ``until``, ``forgotten``: what is not to be learnt again, nor found.
     - ``chunks``: the seqs of snapshots that hold content; ``pending``: those that are to be redacted and are not yet.
+    - ``in_runs``: events of other runs that are to be redacted and are not yet, each with the seq of its tombstone.
     - ``stale``: something was redacted from outside of memory, so that only a fold from the first event is right.
     """
 
@@ -118,6 +121,7 @@ class State:
         "first_seq",
         "forgotten",
         "holders",
+        "in_runs",
         "keys",
         "kinds",
         "linked",
@@ -142,6 +146,7 @@ class State:
         self.linked: dict[Place, None] = dict.fromkeys(held.linked)
         self.chunks = set(held.chunks)
         self.pending = set(held.pending)
+        self.in_runs: dict[tuple[str, str, int], int] = {(agent, run, seq): by for agent, run, seq, by in held.in_runs}
         self.stale = False
         self.records: dict[str, Live] = {live.id: live for live in lives}
         self.keys: dict[tuple[str, str], str] = {}
@@ -162,6 +167,7 @@ class State:
             tuple(sorted(self.chunks)),
             tuple(sorted(self.pending)),
             tuple(sorted(self.linked)),
+            tuple((agent, run, seq, by) for (agent, run, seq), by in sorted(self.in_runs.items())),
         )
 
     def to_bytes(self) -> bytes:
@@ -206,8 +212,13 @@ class State:
 
     def may_find(self, agent: str, run: str, seq: int) -> bool:
         """Whether an event of a run can be found: the run is linked, and what it says there was not forgotten."""
-        place = (agent, run)
-        return place in self.linked and seq > self.until.get(place, 0) and (agent, run, seq) not in self.forgotten
+        place, event = (agent, run), (agent, run, seq)
+        return (
+            place in self.linked
+            and seq > self.until.get(place, 0)
+            and event not in self.forgotten
+            and event not in self.in_runs
+        )
 
     def _index(self, live: Live) -> None:
         told = live.told
@@ -283,7 +294,7 @@ class State:
         if data.linked:
             self.linked[place] = None
 
-    def _tombstone(self, _: Event, data: MemoryTombstone) -> None:
+    def _tombstone(self, event: Event, data: MemoryTombstone) -> None:
         for seq in data.erased:
             self.pending.add(seq)
             self.chunks.discard(seq)
@@ -295,6 +306,11 @@ class State:
         for one in data.until:
             place = (one.agent, one.run)
             self.until[place] = max(one.seq, self.until.get(place, 0))
+        for events in data.in_runs:
+            self.in_runs.update(((events.agent, events.run, seq), event.seq) for seq in events.seqs)
+
+    def _erased_in_runs(self, _: Event, data: MemoryErasedInRuns) -> None:
+        self.in_runs = {event: by for event, by in self.in_runs.items() if by > data.seq}
 
     def _snapshot(self, event: Event, _: MemorySnapshot) -> None:
         self.chunks.add(event.seq)
@@ -325,6 +341,7 @@ class State:
         MemoryClosed: _closed,
         MemoryDerived: _derived,
         MemoryTombstone: _tombstone,
+        MemoryErasedInRuns: _erased_in_runs,
         MemorySnapshot: _snapshot,
         Redacted: _redacted,
         Redaction: _redaction,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import TypeVar
 
-from agent_memory_log.errors import AgentMemoryLogError, CursorOutOfRange, EventTooLarge
-from agent_memory_log.events import Event
+from agent_memory_log.errors import AgentMemoryLogError, CursorOutOfRange, EventTooLarge, RunExpired, VersionConflict
+from agent_memory_log.events import Event, new_event
 from agent_memory_log.memory import snapshots
-from agent_memory_log.memory.payloads import MemorySnapshot
+from agent_memory_log.memory.payloads import MemoryErasedInRuns, MemorySnapshot, RunEvents
 from agent_memory_log.memory.principals import STREAM_RUN, SubjectId, stream_of, subject_of
 from agent_memory_log.memory.state import State
 from agent_memory_log.memory.steps import Append, ListRuns, Load, Redact, Steps, append, list_runs, load, redact
@@ -93,14 +93,26 @@ class Subject:
                 state.fold(result.events, result.version)
         return result.events
 
-    def finish_erasure(self) -> Steps[int]:
-        """Redact what a tombstone names and is still there, whoever wrote it; how many events that were."""
+    def finish_erasure(self, now: datetime) -> Steps[int]:
+        """Redact what tombstones name and is still there, whoever wrote them; how many events of this stream.
+
+        The subject is read before.
+        """
         pending = self.ask(lambda state: tuple(sorted(state.pending)))
-        if not pending:
-            return 0
-        yield from redact(Redact(self.agent, STREAM_RUN, pending, FORGOTTEN))
-        yield from self.refresh()
+        if pending:
+            yield from redact(Redact(self.agent, STREAM_RUN, pending, FORGOTTEN))
+            yield from self.refresh()
+        if self.ask(lambda state: state.in_runs):
+            yield from self._erase_in_runs(now)
         return len(pending)
+
+    def _erase_in_runs(self, now: datetime) -> Steps[None]:
+        in_runs, version = self.ask(lambda state: (dict(state.in_runs), state.version))
+        for events in by_run(in_runs):
+            with suppress(CursorOutOfRange, RunExpired):  # the run is gone
+                yield from redact(Redact(events.agent, events.run, events.seqs, FORGOTTEN))
+        with suppress(VersionConflict):  # whoever was faster, or writes next, notes it
+            yield from self.commit([new_event(MemoryErasedInRuns(max(in_runs.values())), timestamp=now)], version)
 
     def keep_opening_fast(self, now: datetime) -> Steps[None]:
         """Write a snapshot where one is due. It is no loss if that fails: the stream says everything."""
@@ -153,6 +165,14 @@ def folded(everything: Snapshot) -> State:
     state.fold(everything.log, everything.last_seq)
     state.stale = False
     return state
+
+
+def by_run(events: Iterable[tuple[str, str, int]]) -> tuple[RunEvents, ...]:
+    """Events, each an agent, a run and a seq, sorted by run."""
+    seqs: dict[tuple[str, str], list[int]] = {}
+    for agent, run, seq in sorted(events):
+        seqs.setdefault((agent, run), []).append(seq)
+    return tuple(RunEvents(*place, tuple(several)) for place, several in seqs.items())
 
 
 def list_subjects(tenant: str | None) -> Steps[tuple[SubjectId, ...]]:

@@ -67,7 +67,7 @@ def rebuild(context: Context) -> Steps[RebuildReport]:
     for scope in context.readable(None):
         subject = context.subject(scope)
         yield from subject.refresh()
-        yield from subject.finish_erasure()
+        yield from subject.finish_erasure(context.hooks.now())
         version, held = subject.ask(lambda state: (state.version, state.to_bytes()))
         stream = yield from subject.load_all()
         fresh = folded(stream)

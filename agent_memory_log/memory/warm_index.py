@@ -23,7 +23,7 @@ from agent_memory_log.errors import (
 from agent_memory_log.events import new_event
 from agent_memory_log.memory.asked import Asked
 from agent_memory_log.memory.indexed_texts import IndexedTexts, message_document, record_document
-from agent_memory_log.memory.linked_runs import UNREAD, LinkedRun, News, read_new
+from agent_memory_log.memory.linked_runs import UNREAD, KnownRuns, LinkedRun, News, read_new
 from agent_memory_log.memory.messages import Message, message_of
 from agent_memory_log.memory.packing import pack
 from agent_memory_log.memory.payloads import MemoryRemembered, MemoryVectors
@@ -103,6 +103,7 @@ class WarmIndex:
         self._judged: object = None
         self._told: dict[str, MemoryRemembered] = {}
         self._runs: dict[Place, LinkedRun] = {}
+        self._known: KnownRuns | None = None
         self._forget_vectors()
 
     def _forget_vectors(self) -> None:
@@ -129,21 +130,23 @@ class WarmIndex:
             # it is gone.
             vectors = None if embedder is None else (yield from self._read_vectors(embedder))
             yield from self.subject.refresh()
-            places = yield from self._look(self._places)
-            news = yield from read_new(places)
+            runs = yield from self._look(self._linked)
+            news = yield from read_new(runs)
             is_done = yield from self._look(lambda: self._is_current(news, vectors))  # noqa: B023  # done at once
             if not is_done:
-                is_done = yield from work(lambda: self._take(places, news, vectors, embedder))  # noqa: B023  # as above
+                is_done = yield from work(lambda: self._take(runs, news, vectors, embedder))  # noqa: B023  # as above
         if embedder is not None:
             yield from self._drop_orphans()
 
-    def _places(self) -> list[tuple[Place, RunHead | None]]:
+    def _linked(self) -> KnownRuns:
         """The linked runs, and where each stood when read; of another state than before, everything is read anew."""
         state, linked = self.subject.ask(lambda state: (state, tuple(state.linked)))
         if state is not self._state:
             self._clear()
             self._state = state
-        return [(place, self._head(place)) for place in linked]
+        if self._known is None or self._known.places != linked:
+            self._known = KnownRuns(linked, tuple(map(self._head, linked)))
+        return self._known
 
     def _head(self, place: Place) -> RunHead | None:
         run = self._runs.get(place)
@@ -162,14 +165,14 @@ class WarmIndex:
 
     def _take(
         self,
-        places: Sequence[tuple[Place, RunHead | None]],
+        runs: KnownRuns,
         news: Sequence[News],
         vectors: Snapshot | None,
         embedder: Embedder | None,
     ) -> bool:
         """Take in what was read; False: another was faster, so read again."""
         with self._changing():
-            if not all(self._holds(place, known) for place, known in places):
+            if not all(self._holds(place, known) for place, known in runs):
                 return False
             seen = self.subject.ask(lambda state: self._compare(state, news))
             if seen is None:
@@ -183,6 +186,8 @@ class WarmIndex:
             for place, seq in reversed(seen.forgotten):
                 self._remove(self._runs[place].ids.pop(seq))
             self._version = seen.version
+            if news:
+                self._known = None
             for one, seqs in zip(news, seen.found, strict=True):
                 self._take_run(one, seqs)
             return self._take_vectors(vectors, embedder)
@@ -213,7 +218,7 @@ class WarmIndex:
         return known is None or (head is not None and known.version <= head.version)
 
     def _newly_forgotten(self, state: State) -> list[tuple[Place, int]]:
-        judged = (len(state.forgotten), dict(state.until))
+        judged = (len(state.forgotten), dict(state.until), tuple(state.in_runs))
         if judged == self._judged:
             return []
         self._judged = judged

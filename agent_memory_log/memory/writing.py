@@ -88,8 +88,11 @@ def _write_scope(
                 draft.block(one.candidate, one.reason, phase=phase)
             else:
                 draft.write(one.candidate, phase=phase)
-        if position is not None and position.seq > read:
-            at_home = scope == context.principal.home
+        at_home = scope == context.principal.home
+        # A run that waits for more is noted too: what it was told from memory is to be found when that is forgotten.
+        if position is not None and (
+            position.seq > read or (at_home and (position.agent, position.run) not in state.linked)
+        ):
             draft.add(position if at_home else msgspec.structs.replace(position, linked=False))
         return draft
 
@@ -115,8 +118,8 @@ def decided(
     while True:
         if not fresh or attempt:
             yield from subject.refresh()
-        yield from subject.finish_erasure()
         now = context.hooks.now()
+        yield from subject.finish_erasure(now)
         version, draft = subject.ask(lambda state: (state.version, decide(state, now)))  # noqa: B023  # asked at once
         if draft.question is not None:
             yield from draft.question.ask()

@@ -19,7 +19,6 @@ from agent_memory_log.backend import (
     check_limit,
     check_listing,
     check_meta,
-    check_runs,
     check_seqs,
     check_types,
     seconds_left,
@@ -31,6 +30,7 @@ from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunHead, RunPage
 from agent_memory_log_sqlite import reads
 from agent_memory_log_sqlite.failures import translated, translating
+from agent_memory_log_sqlite.heads import Heads
 from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
 from agent_memory_log_sqlite.sync import POLL_SECONDS, checked_batch, hold
 from agent_memory_log_sqlite.worker import Worker, call_each
@@ -64,6 +64,7 @@ class SqliteStore(AsyncHandle):
         self._read_connection = read_connection
         self._watch_connection = watch_connection
         self._watch = reads.Watch(watch_connection)
+        self._heads = Heads(read_connection)
         self._writer = Writer(write_connection, settings.path)
         self._writes: Worker[Append | Callable[[], object]] = Worker(
             "amlog-sqlite-write", self._carry_out, _MOST_APPENDS_A_COMMIT, write_connection.close
@@ -213,8 +214,8 @@ class SqliteStore(AsyncHandle):
 
     async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
         """See ``Peeks.peek_runs``."""
-        wanted = check_runs(runs)
-        return await self._read(lambda: reads.peek(self._read_connection, wanted))
+        wanted = self._heads.checked(runs)
+        return await self._read(lambda: self._heads.peek(wanted))
 
     async def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""

@@ -20,7 +20,6 @@ from agent_memory_log.backend import (
     check_limit,
     check_listing,
     check_meta,
-    check_runs,
     check_seqs,
     check_types,
     prepare_batch,
@@ -32,6 +31,7 @@ from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunHead, RunPage
 from agent_memory_log_sqlite import reads
 from agent_memory_log_sqlite.failures import translated
+from agent_memory_log_sqlite.heads import Heads
 from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
 from agent_memory_log_sqlite.writes import Append, Writer
 
@@ -59,6 +59,7 @@ class SyncSqliteStore(SyncHandle):
         self._write_connection, self._read_connection = connect_all(settings, 2)
         self._writer = Writer(self._write_connection, settings.path)
         self._watch = reads.Watch(self._read_connection)
+        self._heads = Heads(self._read_connection)
 
     def append_events(
         self,
@@ -172,8 +173,8 @@ class SyncSqliteStore(SyncHandle):
 
     def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
         """See ``Peeks.peek_runs``."""
-        wanted = check_runs(runs)
-        return self._read(lambda: reads.peek(self._read_connection, wanted))
+        wanted = self._heads.checked(runs)
+        return self._read(lambda: self._heads.peek(wanted))
 
     def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""

@@ -25,13 +25,13 @@ def explain(
     """Say why something is remembered.
 
     Who says so, the events it rests on, in words, and what has happened to it since. With --json: record (as an item of
-    amlog memory list), status, source, evidence (each with name, agent, run, seq, item and text) and events, a list of
-    texts.
+    amlog memory list), status, source, evidence (each with name, agent, run, seq, item, text and reason) and
+    events, a list of texts. Only events of runs that are linked or were derived from are shown; for others the reason.
     """
     found = run_async(_explain(store, principal_of(tenant, user, scopes), record, kind))
     output = Output()
     if as_json:
-        evidence = [{**evidence_map(one.evidence), "text": one.text} for one in found.evidence]
+        evidence = [{**evidence_map(one.evidence), "text": one.text, "reason": one.reason} for one in found.evidence]
         output.json(
             {
                 "record": record_map(found.record),
@@ -47,7 +47,7 @@ def explain(
     if found.evidence:
         output.line(("it rests on", BOLD))
     for line in found.evidence:
-        output.hanging(["  ", (evidence_name(line.evidence), NAME), "  "], line.text)
+        output.hanging(["  ", (evidence_name(line.evidence), NAME), "  "], line.text or f"({line.reason})")
     if found.events:
         output.line(("since then", BOLD))
     for text in found.events:

@@ -18,11 +18,12 @@ from agent_memory_log.cli.memory.options import (
     principal_of,
     whose,
 )
-from agent_memory_log.cli.memory.views import memories, name_of
+from agent_memory_log.cli.memory.views import evidence_map, evidence_name, memories, name_of
 from agent_memory_log.cli.options import AsJson, StoreUrl, Yes, confirmed, run_async
 from agent_memory_log.cli.output import GOOD, Output
 from agent_memory_log.cli.text import counted
 from agent_memory_log.memory import ForgetReport, Memory, Principal
+from agent_memory_log.memory.erasing import SWEEP_LIMIT, Reach
 
 
 def forget(
@@ -38,8 +39,19 @@ def forget(
     kind: Kind = None,
     everything: Annotated[bool, typer.Option("--all", help="Everything, of every scope that is given.")] = False,
     evidence: Annotated[
-        bool, typer.Option("--evidence", help="Redact the events it came from as well, in their own runs.")
+        bool,
+        typer.Option(
+            "--evidence",
+            help="Redact the events it came from as well, and what repeats the value in the same exchange.",
+        ),
     ] = False,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="Redact every event of a linked run that holds the value, as whole words.")
+    ] = False,
+    sweep_limit: Annotated[
+        int, typer.Option("--sweep-limit", min=1, help="Refuse a sweep that would redact more events than this.")
+    ] = SWEEP_LIMIT,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much would go.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
@@ -48,36 +60,57 @@ def forget(
     A key means every value it has ever had; an id that memory, and what says the same. Asks first; off a terminal --yes
     must be given. What it came from is not learnt from again, and a later statement makes a new memory; with --all
     nothing that was said so far is learnt again. Nothing of it can be read from then on; amlog compact erases it from
-    an SQLite file. With --json: records, events (redacted in the memory's own stream) and evidence (redacted in runs).
+    an SQLite file. With --json: records, events (redacted in the memory's own stream), evidence (redacted in runs) and
+    elsewhere (events of linked runs that hold the value and stay, each with name, agent, run, seq and item).
     """
     if (record is None) != everything or (everything and kind is not None):
         raise UsageProblem("give either a RECORD, with its --kind where several have the key, or --all")
+    if everything and (sweep or dry_run):
+        raise UsageProblem("--sweep and --dry-run take a RECORD: a sweep looks for its value")
+    reach = Reach(evidence, sweep, sweep_limit, dry_run)
     principal = principal_of(tenant, user, scopes)
-    report = run_async(_forget(store, principal, record, kind, evidence=evidence, yes=yes))
+    report = run_async(_forget(store, principal, record, kind, reach, yes=yes))
     output = Output()
     if as_json:
-        output.json(msgspec.to_builtins(report))
+        elsewhere = [evidence_map(place) for place in report.elsewhere]
+        output.json({**msgspec.to_builtins(report), "elsewhere": elsewhere})
         return
     gone = memories(report.records) if report.records else "what was noted of it"
-    also = f", and redacted {counted(report.evidence, 'event')} of runs" if report.evidence else ""
-    output.line((f"{output.tick} ", GOOD), f"forgot {gone}{also}")
+    verb = ("would forget", "redact") if dry_run else ("forgot", "redacted")
+    also = f", and {verb[1]} {counted(report.evidence, 'event')} of runs" if report.evidence else ""
+    output.line((f"{output.tick} ", GOOD), f"{verb[0]} {gone}{also}")
+    if report.elsewhere:
+        shown = ", ".join(evidence_name(place) for place in report.elsewhere[:_SHOWN])
+        more = ", …" if len(report.elsewhere) > _SHOWN else ""
+        output.line(f"  {counted(len(report.elsewhere), 'event')} of linked runs still hold the value: {shown}{more}")
+
+
+_SHOWN = 5
 
 
 async def _forget(
-    url: str | None, principal: Principal, name: str | None, kind: str | None, *, evidence: bool, yes: bool
+    url: str | None, principal: Principal, name: str | None, kind: str | None, reach: Reach, *, yes: bool
 ) -> ForgetReport:
     async with open_memory(url, principal) as memory:
-        and_events = " and the events it came from" if evidence else ""
+        and_events = " and the events it came from" if reach.evidence else ""
+        if reach.sweep:
+            and_events = " and every event of linked runs that holds it"
         if name is None:
             count = len(await memory.list())
             confirmed(f"Forget all {memories(count)} of {whose(principal)}{and_events} for good?", yes=yes)
-            return await memory.forget_all(evidence=evidence)
+            return await memory.forget_all(evidence=reach.evidence)
         id_, what = await _named(memory, name, kind)
-        confirmed(f"Forget {what} of {whose(principal)}{and_events} for good?", yes=yes)
-        if id_ is not None:
-            return await memory.forget(id=id_, evidence=evidence)
-        report = await memory.forget(key=name, kind=kind, evidence=evidence)
-        if not (report.records or report.events):
+        confirmed(f"Forget {what} of {whose(principal)}{and_events} for good?", yes=yes or reach.dry_run)
+        report = await memory.forget(
+            id=id_,
+            key=name if id_ is None else None,
+            kind=kind if id_ is None else None,
+            evidence=reach.evidence,
+            sweep=reach.sweep,
+            sweep_limit=reach.sweep_limit,
+            dry_run=reach.dry_run,
+        )
+        if id_ is None and not (report.records or report.events):
             raise CommandFailed(f"nothing is known of {name!r} of {whose(principal)}: see amlog memory list")
         return report
 

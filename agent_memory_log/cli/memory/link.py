@@ -9,7 +9,7 @@ import typer
 
 from agent_memory_log.cli.errors import CommandFailed
 from agent_memory_log.cli.memory.options import Scopes, Tenant, User, principal_of
-from agent_memory_log.cli.names import existing_run, run_name
+from agent_memory_log.cli.names import load_existing, run_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import GOOD, Output
 from agent_memory_log.memory import MemoryClient, Principal
@@ -44,12 +44,10 @@ def link(
 
 async def _link(url: str | None, principal: Principal, names: Sequence[str]) -> list[tuple[str, str]]:
     async with open_existing(url) as store:
-        infos = [await existing_run(store, name) for name in names]
-        places = list(dict.fromkeys((info.agent, info.run) for info in infos))
+        starts = [await load_existing(store, name, limit=1) for name in names]
+        places = list(dict.fromkeys((start.agent, start.run) for start in starts))
         for agent, run in places:
             if agent.startswith(RESERVED):
                 raise CommandFailed(f"{run_name(agent, run)} is a run of the library's own, and is not linked")
-        memory = MemoryClient(store).of(principal)
-        for agent, run in places:
-            await memory.link_run(agent, run)
+        await MemoryClient(store).of(principal).link_runs(places)
         return places

@@ -97,10 +97,12 @@ def play(url: str, name: str) -> PatternResult:
         raise InvalidArgument(f"there is no session {name!r}; there are {', '.join(SESSIONS)}")
     with open_sync_store(url) as store:
         client = SyncMemoryClient(store, policy=SETTINGS.memory_policy(), execution=SETTINGS.memory_execution())
-        session = PatternSession(client.of(PRINCIPAL), ScriptedModel(script.answers), settings=SETTINGS)
+        me = client.of(PRINCIPAL)
+        session = PatternSession(me, ScriptedModel(script.answers), settings=SETTINGS)
         run = f"demo-{name}"
         logged = store.append_events(AGENT, run, new_event(UserMessage(message=script.said))).events[0]
         if script.captures:
+            me.link_run(AGENT, run)  # so that what is captured can be explained with the user's words
             return session.capture(script.said, evidence=[Evidence(AGENT, run, logged.seq)], run_id=run)
         return session.respond(script.said, run_id=run)
 

@@ -28,7 +28,7 @@ from agent_memory_log.memory.pattern.verifiers import VERIFIERS, Verifier, verif
 from agent_memory_log.memory.policy import RetrievalIntent, read_candidates, read_intent
 from agent_memory_log.memory.records import Evidence, Source
 from agent_memory_log.memory.settings import MemorySettings
-from agent_memory_log.memory.sync import SyncMemory
+from agent_memory_log.memory.sync_calls import SyncMemory
 
 SUCCESS = "success"
 MAX_SECONDS = "max_seconds"

@@ -1,0 +1,86 @@
+"""Where runs stand is told from memory while nothing is written to the file, and never longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from agent_memory_log import RunExpired, RunHead, SyncStore, UserMessage, new_event, open_store, open_sync_store
+from agent_memory_log_sqlite import SyncSqliteStore
+
+RUNS = tuple(("agent", f"run {number}") for number in range(40))
+
+
+def _say(store: SyncStore, run: str, **options: object) -> None:
+    store.append_events("agent", run, new_event(UserMessage("a")), **options)  # type: ignore[arg-type]  # meta, as given
+
+
+def _selects(store: SyncSqliteStore, call: Callable[[], object]) -> list[str]:
+    statements: list[str] = []
+    store._read_connection.set_trace_callback(statements.append)
+    call()
+    store._read_connection.set_trace_callback(None)
+    return [statement for statement in statements if "runs" in statement]
+
+
+def test_while_nothing_is_written_no_run_is_looked_up(tmp_path: Path) -> None:
+    with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}") as store:
+        assert isinstance(store, SyncSqliteStore)
+        _say(store, "run 1")
+        others = RUNS[:5]
+        heads = store.peek_runs(RUNS)
+        assert heads[1] == RunHead(1, 1)
+        assert _selects(store, lambda: store.peek_runs(others))
+        assert _selects(store, lambda: [store.peek_runs(RUNS), store.peek_runs(list(others))]) == []
+        assert store.peek_runs(RUNS) == heads
+        _say(store, "run 2")
+        assert _selects(store, lambda: store.peek_runs(RUNS))
+
+
+_WRITES: dict[str, Callable[[SyncStore], object]] = {
+    "append": lambda store: _say(store, "run 1"),
+    "begin": lambda store: _say(store, "run 3"),
+    "redact": lambda store: store.redact_events("agent", "run 1", [1]),
+    "delete": lambda store: store.delete_run("agent", "run 1"),
+}
+
+
+@pytest.mark.parametrize("write", _WRITES.values(), ids=_WRITES)
+@pytest.mark.parametrize("is_other_handle", [False, True])
+def test_every_write_is_seen(tmp_path: Path, write: Callable[[SyncStore], object], is_other_handle: bool) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    with open_sync_store(url) as store, open_sync_store(url) as other, open_sync_store(url) as fresh:
+        assert isinstance(store, SyncSqliteStore)
+        assert isinstance(fresh, SyncSqliteStore)
+        _say(store, "run 1")
+        before = store.peek_runs(RUNS)
+        assert store.peek_runs(RUNS) == before
+        write(other if is_other_handle else store)
+        after = store.peek_runs(RUNS)
+        assert after == fresh.peek_runs(RUNS) != before
+
+
+async def test_an_asynchronous_handle_sees_every_write_too(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'runs.db'}"
+    async with open_store(url) as store:
+        for version in range(1, 4):
+            await store.append_events("agent", "run 1", new_event(UserMessage("a")))
+            for _ in range(2):
+                heads = await store.peek_runs(RUNS)  # type: ignore[attr-defined]  # SQLite peeks
+                assert heads[1] == RunHead(version, 1)
+
+
+def test_a_run_that_expires_is_seen_though_nothing_is_written(tmp_path: Path) -> None:
+    with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}") as store:
+        assert isinstance(store, SyncSqliteStore)
+        end = datetime.now(UTC) + timedelta(seconds=1.5)
+        _say(store, "run 1", meta={"expires_at": end.isoformat()})
+        assert store.peek_runs(RUNS)[1] == RunHead(1, 1)
+        with pytest.raises(RunExpired):
+            for _ in store.follow("agent", "run 1"):
+                pass
+        assert store.peek_runs(RUNS)[1] is None
+        assert _selects(store, lambda: store.peek_runs(RUNS)) == []

@@ -32,7 +32,8 @@ from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunHead, RunPage
 from agent_memory_log_sqlite import reads
 from agent_memory_log_sqlite.failures import translated
-from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
+from agent_memory_log_sqlite.file import open_all
+from agent_memory_log_sqlite.schema import Settings, close_all
 from agent_memory_log_sqlite.writes import Append, Writer
 
 _T = TypeVar("_T")
@@ -56,8 +57,9 @@ class SyncSqliteStore(SyncHandle):
         # Reads have a connection of their own: they see only what is committed, and do not wait for an fsync.
         self._writing = threading.Lock()
         self._reading = threading.Lock()
-        self._write_connection, self._read_connection = connect_all(settings, 2)
-        self._writer = Writer(self._write_connection, settings.path)
+        written, self._read_file = open_all(settings, 2)
+        self._write_connection, self._read_connection = written.connection, self._read_file.connection
+        self._writer = Writer(written)
         self._watch = reads.Watch(self._read_connection)
 
     def append_events(
@@ -115,7 +117,7 @@ class SyncSqliteStore(SyncHandle):
             )
             last = found
             for event in events:
-                now = self._read(self._watch.version)
+                now = self._ask(self._watch.version)
                 if now != version and not self._read(lambda: self._watch.stands(agent, run, found)):  # noqa: B023  # as above
                     break  # what was read has been redacted or deleted: read it again
                 check_expiry(agent, run, found.expires_at)
@@ -177,6 +179,7 @@ class SyncSqliteStore(SyncHandle):
 
     def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""
+        self._read(lambda: None)  # which ends what was interrupted: an open view would prevent it
         return self._write(self._writer.compact)
 
     def close(self) -> None:
@@ -205,10 +208,20 @@ class SyncSqliteStore(SyncHandle):
         self.go_on()
 
     def _read(self, work: Callable[[], _T]) -> _T:
+        def look_and_read() -> _T:
+            self._read_file.check()
+            return work()
+
+        return self._ask(look_and_read)
+
+    def _ask(self, work: Callable[[], _T]) -> _T:
+        """Read without a look at whether the file is still there."""
         self._check_open()
         with self._reading:
             self._check_open()
             try:
+                if self._read_connection.in_transaction:
+                    self._read_connection.execute("ROLLBACK")  # a signal's exception came before the last view ended
                 return work()
             except sqlite3.Error as error:
                 raise translated(error, self._settings.path) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
@@ -28,8 +29,9 @@ from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunHead, RunPage
+from agent_memory_log.store import AppendResult, BackupResult, CompactResult, ExpireResult, RunHead, RunPage
 from agent_memory_log_sqlite import reads
+from agent_memory_log_sqlite.backup import back_up
 from agent_memory_log_sqlite.failures import translated, translating
 from agent_memory_log_sqlite.file import OpenFile, open_all
 from agent_memory_log_sqlite.schema import Settings, close_all
@@ -220,6 +222,10 @@ class SqliteStore(AsyncHandle):
         """See ``Peeks.peek_runs``."""
         wanted = check_runs(runs)
         return await self._read(lambda: reads.peek(self._read_connection, wanted))
+
+    async def backup(self, target: str | os.PathLike[str]) -> BackupResult:
+        """See ``BacksUp.backup``. Other reads of this handle wait for it; a cancelled call makes it all the same."""
+        return await self._read(lambda: back_up(self._read_file, target))
 
     async def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -29,8 +30,9 @@ from agent_memory_log.backend import (
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunHead, RunPage
+from agent_memory_log.store import AppendResult, BackupResult, CompactResult, ExpireResult, RunHead, RunPage
 from agent_memory_log_sqlite import reads
+from agent_memory_log_sqlite.backup import back_up
 from agent_memory_log_sqlite.failures import translated
 from agent_memory_log_sqlite.file import open_all
 from agent_memory_log_sqlite.schema import Settings, close_all
@@ -176,6 +178,10 @@ class SyncSqliteStore(SyncHandle):
         """See ``Peeks.peek_runs``."""
         wanted = check_runs(runs)
         return self._read(lambda: reads.peek(self._read_connection, wanted))
+
+    def backup(self, target: str | os.PathLike[str]) -> BackupResult:
+        """See ``BacksUp.backup``. Other reads of this handle wait for it."""
+        return self._read(lambda: back_up(self._read_file, target))
 
     def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -56,12 +57,16 @@ LOST = {
 }
 
 
+@pytest.mark.parametrize("settled", [False, True], ids=["new folder", "old folder"])
 @pytest.mark.parametrize("how", LOST)
-def test_an_append_to_a_file_that_is_gone_is_not_acknowledged(path: Path, how: str) -> None:
+def test_an_append_to_a_file_that_is_gone_is_not_acknowledged(path: Path, how: str, settled: bool) -> None:
     command, message = LOST[how]
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
+        if settled:
+            os.utime(path.parent, (1, 1))
         store.append_events("agent", "run", *_notes())
+        store.load_run("agent", "run")
         _shell(command, path)
         for count in (1, 3):
             with pytest.raises(StoreUnavailable, match=message):
@@ -152,6 +157,19 @@ def test_a_link_that_leads_elsewhere_now(path: Path) -> None:
             store.append_events("agent", "run", *_notes())
 
 
+@pytest.mark.parametrize("lost", ["runs.db", "runs.db-wal"])
+def test_a_file_that_a_link_in_another_folder_leads_to(path: Path, lost: str) -> None:
+    link = path.parent.parent / "link.db"
+    link.symlink_to(path)
+    with open_sync_store(f"sqlite:///{link}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        os.utime(link.parent, (1, 1))
+        store.append_events("agent", "run", *_notes())
+        _shell(f"rm {lost}", path)
+        with pytest.raises(StoreUnavailable, match="was removed or moved away"):
+            store.append_events("agent", "run", *_notes())
+
+
 def _refused(append: Callable[[], object], message: str) -> Callable[[], bool]:
     def is_refused() -> bool:
         try:
@@ -190,6 +208,32 @@ def test_a_backup_copied_over_it_is_noticed(path: Path) -> None:
                 store.append_events("agent", "run", *_notes())
         with pytest.raises(StoreUnavailable, match="was overwritten while it was open"):
             store.load_run("agent", "run")
+
+
+def test_a_copy_over_it_that_is_as_large_is_noticed(path: Path) -> None:
+    with open_sync_store(f"sqlite:///{path}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        _checkpoint(path)
+        _shell("cp runs.db backup.db; truncate -s 8M backup.db", path)
+        store.append_events("agent", "run", *_notes(500))
+        # This connection's own, after which it still remembers the pages.
+        assert isinstance(store, SyncSqliteStore)
+        store._write_connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        _shell("cp backup.db runs.db", path)
+        until_blocking(_refused(lambda: store.append_events("agent", "other", *_notes()), str(path)))
+
+
+def test_a_reader_says_it_too(path: Path) -> None:
+    with open_sync_store(f"sqlite:///{path}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        _checkpoint(path)
+        _shell("cp runs.db backup.db", path)
+        store.append_events("agent", "run", *_notes(500))
+        _checkpoint(path)
+        with open_sync_store(f"sqlite:///{path}?mode=ro") as reader:
+            assert reader.load_run("agent", "run").version == 505
+            _shell("cp backup.db runs.db", path)
+            until_blocking(_refused(reader.list_runs, "was overwritten while it was open"))
 
 
 def test_a_run_that_went_back_is_noticed(path: Path) -> None:

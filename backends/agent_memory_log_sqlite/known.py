@@ -41,15 +41,11 @@ class KnownRuns(dict[tuple[str, str], Known]):
         self[agent, run] = known
 
     def check_file(self) -> None:
-        """Raise ``StoreUnavailable`` unless what was committed stands in the file at the path; then forget all."""
-        try:
-            if self._file.check():
-                with translating(self._file.path):
-                    for name, _ in zip(reversed(self), range(_RUNS_COMPARED), strict=False):
-                        self._compare(name, self[name])
-        except BaseException:
-            self.clear()
-            raise
+        """Raise ``StoreUnavailable`` unless what was committed stands in the file at the path."""
+        if self._file.check():
+            with translating(self._file.path):
+                for name, _ in zip(reversed(self), range(_RUNS_COMPARED), strict=False):
+                    self._compare(name, self[name])
 
     def check_version(self, agent: str, run: str, found: RunRow) -> None:
         """Raise ``StoreUnavailable`` where a run went back, which not even its deletion does."""

@@ -59,8 +59,8 @@ class OpenFile:
         # A file that is only read need not have a write-ahead log.
         self._wal_place = None if wal is None else _place(wal)
         self._folder = os.path.dirname(settings.path)  # noqa: PTH120  # as above
-        self._folder_inode = 0
-        self._folder_modified = 0
+        self._folder_inode: int = 0
+        self._folder_modified: int = 0
         self._look_again_at = 0.0
         with translating(self.path):
             (self._page_size,) = connection.execute("PRAGMA page_size").fetchone()

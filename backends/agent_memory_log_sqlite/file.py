@@ -24,7 +24,10 @@ _SECONDS_A_LOOK = 0.001
 """For how long a look at the file itself is good, which tells of a copy over it and of another name elsewhere."""
 
 _SETTLED_SECONDS = 0.1
-"""How long a folder must have been left alone for its time to be telling: two changes at one tick have one time."""
+"""How long a folder must have been left alone for its time to tell all: two changes at one tick have one time.
+
+Until then, and where the path is a link to a file in another folder, the write-ahead log is looked at with the file.
+"""
 
 _OPENINGS = 10
 """How often a file is opened anew that was replaced while it was being opened."""
@@ -61,10 +64,23 @@ class OpenFile:
         self._folder = os.path.dirname(settings.path)  # noqa: PTH120  # as above
         self._folder_inode: int = 0
         self._folder_modified: int = 0
+        self._is_telling = False
         self._look_again_at = 0.0
         with translating(self.path):
             (self._page_size,) = connection.execute("PRAGMA page_size").fetchone()
             self._remember(file)
+
+    def stands(self) -> bool:
+        """Whether a look at the folder suffices to know that nothing has happened to the file; if not, ``check``."""
+        try:
+            folder = os.stat(self._folder)  # noqa: PTH116  # see above
+        except OSError:
+            return False
+        return (
+            folder.st_mtime_ns == self._folder_modified
+            and folder.st_ino == self._folder_inode
+            and monotonic() < self._look_again_at
+        )
 
     def check(self) -> bool:
         """Raise ``StoreUnavailable`` unless the file at the path is the one that is open, and the write-ahead log too.
@@ -86,24 +102,24 @@ class OpenFile:
 
     def check_place(self) -> os.stat_result | None:
         """The part of ``check`` that asks SQLite nothing; None where it was not necessary to look at the file."""
+        if self.stands():
+            return None
         try:
             folder = os.stat(self._folder)  # noqa: PTH116  # see above
         except OSError as error:
             raise self._gone(self._folder, error) from error
         is_as_it_was = folder.st_mtime_ns == self._folder_modified and folder.st_ino == self._folder_inode
-        if is_as_it_was and monotonic() < self._look_again_at:
-            return None
         self.lost, self._look_again_at = True, 0.0
         file = self._look_at(self.path, self._file_place)
         if file.st_nlink > 1 and not self._read_only:
             raise _linked(self.path, file)
         if self._overwritten:
             raise self.overwritten(self._overwritten[0])
-        if not is_as_it_was:
+        if not (is_as_it_was and self._is_telling):
             if self._wal_place is not None:
                 self._look_at(self.wal_path, self._wal_place)
-            is_telling = time() - folder.st_mtime > _SETTLED_SECONDS and not os.path.islink(self.path)  # noqa: PTH114  # see above
-            self._folder_inode, self._folder_modified = folder.st_ino, folder.st_mtime_ns if is_telling else 0
+            self._folder_inode, self._folder_modified = folder.st_ino, folder.st_mtime_ns
+            self._is_telling = time() - folder.st_mtime > _SETTLED_SECONDS and not os.path.islink(self.path)  # noqa: PTH114  # see above
         self.lost, self._look_again_at = False, monotonic() + _SECONDS_A_LOOK
         return file
 

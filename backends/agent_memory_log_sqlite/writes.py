@@ -95,7 +95,7 @@ class Writer:
         if self._connection.in_transaction or self._file.lost:
             self._make_ready()
         result = self._append_next(agent, run, event, expected_version)
-        if result is not None:
+        if result is not None and not self._file.stands():
             self._known.check_file()
         return result
 

@@ -139,9 +139,10 @@ class RunExpired(AgentMemoryLogError):
 
 
 class StoreUnavailable(AgentMemoryLogError):
-    """The file, disk or server behind the store refused; what was acknowledged before is intact.
+    """The file, disk or server behind the store refused, or the file is gone; the message says why.
 
-    The message says why. Where the cause passes, as a full disk or a lock does, appending the same again is safe.
+    Otherwise what was acknowledged before is intact. Where the cause passes, as a full disk or a lock does, appending
+    the same again is safe.
     """
 
     code = "store_unavailable"

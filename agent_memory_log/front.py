@@ -53,6 +53,9 @@ from agent_memory_log.registry import register_payload
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import (
     AppendResult,
+    BacksUp,
+    BacksUpSync,
+    BackupResult,
     CompactResult,
     Compacts,
     CompactsSync,
@@ -74,6 +77,9 @@ __all__ = [
     "AppendResult",
     "AssistantMessage",
     "BackendNotFound",
+    "BacksUp",
+    "BacksUpSync",
+    "BackupResult",
     "Bounds",
     "CompactResult",
     "Compacts",

@@ -6,6 +6,7 @@ The promises behind these methods are proved by ``agent_memory_log.conformance``
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
@@ -244,6 +245,37 @@ class CompactsSync(Protocol):
 
     def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""
+        ...
+
+
+class BackupResult(msgspec.Struct, frozen=True):
+    """What a backup holds: how many ``runs`` and ``events``, the library's own included; its ``size`` in bytes."""
+
+    runs: int
+    events: int
+    size: int
+
+
+@runtime_checkable
+class BacksUp(Protocol):
+    """A ``Store`` that can be copied to a file while it is written to. Found with ``isinstance``."""
+
+    async def backup(self, target: str | os.PathLike[str]) -> BackupResult:
+        """Copy the store, as it is at one instant of the call, to the file ``target``.
+
+        What was redacted or deleted is left out for good. The copy is opened and checked before it gets its name, so
+        that a file at ``target`` is a whole backup. Raises ``InvalidArgument`` when ``target`` is there already, or is
+        the store itself; ``StoreCorrupt`` when the copy is not whole, as of a damaged store.
+        """
+        ...
+
+
+@runtime_checkable
+class BacksUpSync(Protocol):
+    """A ``SyncStore`` that can be copied to a file while it is written to."""
+
+    def backup(self, target: str | os.PathLike[str]) -> BackupResult:
+        """See ``BacksUp.backup``."""
         ...
 
 

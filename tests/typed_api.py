@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Mapping
 from datetime import datetime
+from pathlib import Path
 from typing import assert_type
 
 from agent_memory_log import (
     AppendResult,
+    BacksUp,
+    BacksUpSync,
+    BackupResult,
     CompactResult,
     Compacts,
     CompactsSync,
@@ -107,6 +111,8 @@ async def stores() -> None:
         await store.delete_run("a", "r")
         if isinstance(store, Compacts):
             assert_type(await store.compact(), CompactResult)
+        if isinstance(store, BacksUp):
+            assert_type(await store.backup("backup.db"), BackupResult)
         if isinstance(store, Expires):
             assert_type(await store.expire_runs(before=event.timestamp, dry_run=True), ExpireResult)
         if isinstance(store, Peeks):
@@ -123,6 +129,8 @@ def sync_stores() -> None:
         assert_type(store.list_runs(), RunPage)
         if isinstance(store, CompactsSync):
             assert_type(store.compact(), CompactResult)
+        if isinstance(store, BacksUpSync):
+            assert_type(store.backup(Path("backup.db")), BackupResult)
         if isinstance(store, ExpiresSync):
             assert_type(store.expire_runs().runs, int)
         if isinstance(store, PeeksSync):

@@ -15,6 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from agent_memory_log.cli.backends import backends
+from agent_memory_log.cli.backup import backup
 from agent_memory_log.cli.compact import compact
 from agent_memory_log.cli.copy import copy
 from agent_memory_log.cli.delete import delete
@@ -41,6 +42,7 @@ COMMANDS: dict[str, tuple[str, Callable[..., None] | typer.Typer]] = {
     "import": ("In and out", import_app),
     "export": ("In and out", export),
     "copy": ("In and out", copy),
+    "backup": ("In and out", backup),
     "replay": ("In and out", replay),
     "runs": ("Looking", runs),
     "show": ("Looking", show),

@@ -295,6 +295,11 @@ def count_expired(connection: sqlite3.Connection, before: int) -> ExpireResult:
     return ExpireResult(*connection.execute(_COUNT_EXPIRED, (before,)).fetchone())
 
 
+def versions(connection: sqlite3.Connection) -> dict[int, int]:
+    """The version of every run there ever was, by the run's number in the file."""
+    return dict(connection.execute(f"SELECT id, coalesce({_VERSION}, base) FROM runs"))  # noqa: S608  # of constants
+
+
 def _meta(text: str | None, agent: str, run: str) -> dict[str, JsonValue]:
     if text is None:
         return {}

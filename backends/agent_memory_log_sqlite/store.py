@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
@@ -27,11 +28,13 @@ from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunHead, RunPage
+from agent_memory_log.store import AppendResult, BackupResult, CompactResult, ExpireResult, RunHead, RunPage
 from agent_memory_log_sqlite import reads
+from agent_memory_log_sqlite.backup import back_up
 from agent_memory_log_sqlite.failures import translated, translating
+from agent_memory_log_sqlite.file import OpenFile, open_all
 from agent_memory_log_sqlite.heads import Heads
-from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
+from agent_memory_log_sqlite.schema import Settings, close_all
 from agent_memory_log_sqlite.sync import POLL_SECONDS, checked_batch, hold
 from agent_memory_log_sqlite.worker import Worker, call_each
 from agent_memory_log_sqlite.writes import Append, Writer
@@ -47,11 +50,11 @@ class SqliteStore(AsyncHandle):
     def __init__(
         self,
         settings: Settings,
-        write_connection: sqlite3.Connection,
-        read_connection: sqlite3.Connection,
-        watch_connection: sqlite3.Connection,
+        written: OpenFile,
+        read: OpenFile,
+        watched: OpenFile,
     ) -> None:
-        """Take over three open connections, which ``open`` makes: one for each thread, and one for the event loop's."""
+        """Take over three connections, which ``open`` makes: one for each thread, and one for the event loop's."""
         super().__init__()
         self._settings = settings
         self._changed = ChangeSignal()
@@ -60,28 +63,31 @@ class SqliteStore(AsyncHandle):
         self._closing: asyncio.Future[None] | None = None
         self._held: list[threading.Lock] = []
         self._watching = threading.Lock()
-        self._write_connection = write_connection
-        self._read_connection = read_connection
-        self._watch_connection = watch_connection
-        self._watch = reads.Watch(watch_connection)
-        self._heads = Heads(read_connection)
-        self._writer = Writer(write_connection, settings.path)
+        self._write_connection = written.connection
+        self._read_connection = read.connection
+        self._watch_connection = watched.connection
+        self._read_file = read
+        self._watched_file = watched
+        self._watch = reads.Watch(watched.connection)
+        self._heads = Heads(read.connection)
+        self._writer = Writer(written)
         self._writes: Worker[Append | Callable[[], object]] = Worker(
-            "amlog-sqlite-write", self._carry_out, _MOST_APPENDS_A_COMMIT, write_connection.close
+            "amlog-sqlite-write", self._carry_out, _MOST_APPENDS_A_COMMIT, written.connection.close
         )
-        self._reads: Worker[Callable[[], object]] = Worker("amlog-sqlite-read", call_each, 1, read_connection.close)
+        self._reads: Worker[Callable[[], object]] = Worker("amlog-sqlite-read", call_each, 1, read.connection.close)
 
     @classmethod
     async def open(cls, settings: Settings) -> Self:
         """Open the file. Raises ``StoreUnavailable``, ``StoreCorrupt``, ``SchemaTooNew``."""
-        opening = asyncio.ensure_future(asyncio.to_thread(connect_all, settings, 3))
+        opening = asyncio.ensure_future(asyncio.to_thread(open_all, settings, 3))
         try:
-            writes, reading, watch = await asyncio.shield(opening)
+            written, read, watched = await asyncio.shield(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(_close_unwanted)
             raise
-        watch.execute("PRAGMA busy_timeout = 0")  # it is used on the event loop's own thread, where nothing may wait
-        return cls(settings, writes, reading, watch)
+        # It is used on the event loop's own thread, where nothing may wait.
+        watched.connection.execute("PRAGMA busy_timeout = 0")
+        return cls(settings, written, read, watched)
 
     async def append_events(
         self,
@@ -171,6 +177,7 @@ class SqliteStore(AsyncHandle):
             while self._waiting:
                 await asyncio.sleep(POLL_SECONDS)
                 version = self._version()
+                self._watched_file.check_place()
                 if any(waited != version for waited in self._waiting.values()):
                     self._changed.notify()
         except AgentMemoryLogError:
@@ -216,6 +223,10 @@ class SqliteStore(AsyncHandle):
         """See ``Peeks.peek_runs``."""
         wanted = self._heads.checked(runs)
         return await self._read(lambda: self._heads.peek(wanted))
+
+    async def backup(self, target: str | os.PathLike[str]) -> BackupResult:
+        """See ``BacksUp.backup``. Other reads of this handle wait for it; a cancelled call makes it all the same."""
+        return await self._read(lambda: back_up(self._read_file, target))
 
     async def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""
@@ -267,9 +278,13 @@ class SqliteStore(AsyncHandle):
         self.go_on()
 
     async def _read(self, work: Callable[[], _T]) -> _T:
+        def look_and_read() -> _T:
+            self._read_file.check()
+            return work()
+
         self._check_open()
         try:
-            done: _T = await self._reads.do(work)
+            done: _T = await self._reads.do(look_and_read)
         except sqlite3.Error as error:
             raise translated(error, self._settings.path) from error
         return done
@@ -295,7 +310,7 @@ class SqliteStore(AsyncHandle):
         return outcomes
 
 
-def _close_unwanted(opened: asyncio.Future[list[sqlite3.Connection]]) -> None:
+def _close_unwanted(opened: asyncio.Future[list[OpenFile]]) -> None:
     """Close what was opened for a caller who no longer waits."""
     if not opened.cancelled() and opened.exception() is None:
-        close_all(opened.result())
+        close_all([file.connection for file in opened.result()])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -28,11 +29,13 @@ from agent_memory_log.backend import (
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunHead, RunPage
+from agent_memory_log.store import AppendResult, BackupResult, CompactResult, ExpireResult, RunHead, RunPage
 from agent_memory_log_sqlite import reads
+from agent_memory_log_sqlite.backup import back_up
 from agent_memory_log_sqlite.failures import translated
+from agent_memory_log_sqlite.file import open_all
 from agent_memory_log_sqlite.heads import Heads
-from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
+from agent_memory_log_sqlite.schema import Settings, close_all
 from agent_memory_log_sqlite.writes import Append, Writer
 
 _T = TypeVar("_T")
@@ -56,8 +59,9 @@ class SyncSqliteStore(SyncHandle):
         # Reads have a connection of their own: they see only what is committed, and do not wait for an fsync.
         self._writing = threading.Lock()
         self._reading = threading.Lock()
-        self._write_connection, self._read_connection = connect_all(settings, 2)
-        self._writer = Writer(self._write_connection, settings.path)
+        written, self._read_file = open_all(settings, 2)
+        self._write_connection, self._read_connection = written.connection, self._read_file.connection
+        self._writer = Writer(written)
         self._watch = reads.Watch(self._read_connection)
         self._heads = Heads(self._read_connection)
 
@@ -116,7 +120,7 @@ class SyncSqliteStore(SyncHandle):
             )
             last = found
             for event in events:
-                now = self._read(self._watch.version)
+                now = self._ask(self._watch.version)
                 if now != version and not self._read(lambda: self._watch.stands(agent, run, found)):  # noqa: B023  # as above
                     break  # what was read has been redacted or deleted: read it again
                 check_expiry(agent, run, found.expires_at)
@@ -176,8 +180,13 @@ class SyncSqliteStore(SyncHandle):
         wanted = self._heads.checked(runs)
         return self._read(lambda: self._heads.peek(wanted))
 
+    def backup(self, target: str | os.PathLike[str]) -> BackupResult:
+        """See ``BacksUp.backup``. Other reads of this handle wait for it."""
+        return self._read(lambda: back_up(self._read_file, target))
+
     def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""
+        self._read(lambda: None)  # which ends what was interrupted: an open view would prevent it
         return self._write(self._writer.compact)
 
     def close(self) -> None:
@@ -206,10 +215,20 @@ class SyncSqliteStore(SyncHandle):
         self.go_on()
 
     def _read(self, work: Callable[[], _T]) -> _T:
+        def look_and_read() -> _T:
+            self._read_file.check()
+            return work()
+
+        return self._ask(look_and_read)
+
+    def _ask(self, work: Callable[[], _T]) -> _T:
+        """Read without a look at whether the file is still there."""
         self._check_open()
         with self._reading:
             self._check_open()
             try:
+                if self._read_connection.in_transaction:
+                    self._read_connection.execute("ROLLBACK")  # a signal's exception came before the last view ended
                 return work()
             except sqlite3.Error as error:
                 raise translated(error, self._settings.path) from error

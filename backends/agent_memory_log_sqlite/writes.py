@@ -8,7 +8,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -35,14 +34,15 @@ from agent_memory_log.events import Event, to_microseconds
 from agent_memory_log.jsonvalue import JsonValue, encode_json
 from agent_memory_log.payloads import Redaction
 from agent_memory_log.store import AppendResult, CompactResult, ExpireResult
+from agent_memory_log_sqlite.compacting import compact
 from agent_memory_log_sqlite.failures import is_busy, translated
+from agent_memory_log_sqlite.file import OpenFile
+from agent_memory_log_sqlite.known import Known, KnownRuns
 from agent_memory_log_sqlite.reads import COLUMNS, MAX_SEQ, SEQ_BITS, Row, RunRow, decode_rows, find_run
 
 _T = TypeVar("_T")
 
 _Row = tuple[int, int, str, str, int, str | None, str, str | None]
-
-_MOST_KNOWN_RUNS = 10_000
 
 _INTO = "events (id, run, event_id, type, timestamp, labels, data, verbatim)"
 _INSERT = f"INSERT INTO {_INTO} VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  # made of constants, as are the next
@@ -76,26 +76,15 @@ class Append(msgspec.Struct, frozen=True, gc=False):
     first_seq: int | None
 
 
-class _Known:
-    """What this handle remembers of a run after its last append."""
-
-    __slots__ = ("base", "expires_at", "run_id", "version")
-
-    def __init__(self, run_id: int, base: int, version: int, expires_at: int | None) -> None:
-        self.run_id = run_id
-        self.base = base
-        self.version = version
-        self.expires_at = expires_at
-
-
 class Writer:
-    """The writing operations on ``connection``, a file at ``path``."""
+    """The writing operations on an open file."""
 
-    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
-        self._connection = connection
-        self._execute = connection.execute
-        self._path = path
-        self._known: dict[tuple[str, str], _Known] = {}
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+        self._connection = file.connection
+        self._execute = file.connection.execute
+        self._path = file.path
+        self._known = KnownRuns(file)
 
     def append(self, append: Append) -> AppendResult:
         """Carry out one append in a transaction of its own. Raises the errors of ``Store.append_events``."""
@@ -103,9 +92,12 @@ class Writer:
 
     def append_one(self, agent: str, run: str, event: Prepared, expected_version: int | None) -> AppendResult | None:
         """Append one event in one statement and make it durable; None, and nothing done, when ``append`` must do it."""
-        if self._connection.in_transaction:
-            self._end_what_was_interrupted()
-        return self._append_next(agent, run, event, expected_version)
+        if self._connection.in_transaction or self._file.lost:
+            self._make_ready()
+        result = self._append_next(agent, run, event, expected_version)
+        if result is not None and not self._file.stands():
+            self._known.check_file()
+        return result
 
     def append_group(self, appends: Sequence[Append]) -> list[AppendResult | Exception]:
         """Carry out several appends with one commit; the outcome of each, in order."""
@@ -133,10 +125,14 @@ class Writer:
 
     def _outcome(self, append: Append) -> AppendResult | Exception:
         try:
-            self._end_what_was_interrupted()
-            return self._append_if_next(append) or self.append(append)
+            self._make_ready()
+            result = self._append_if_next(append)
+            if result is None:
+                return self.append(append)
+            self._known.check_file()
         except Exception as error:  # noqa: BLE001  # it is raised where the append is awaited
             return error
+        return result
 
     def _append_if_next(self, append: Append) -> AppendResult | None:
         if len(append.batch) != 1 or append.first_seq is not None:
@@ -169,6 +165,7 @@ class Writer:
     def _append(self, append: Append) -> AppendResult:
         """Carry out one append inside a write transaction."""
         found = find_run(self._connection, append.agent, append.run)
+        self._known.check_version(append.agent, append.run, found)
         batch = append.batch
         if not batch:
             return AppendResult(found.version, 0, ())
@@ -218,7 +215,7 @@ class Writer:
             self._execute("RELEASE batch")
             raise
         self._execute("RELEASE batch")
-        self._remember(append.agent, append.run, _Known(run_id, base, start + len(batch), found.expires_at))
+        self._known.remember(append.agent, append.run, Known(run_id, base, start + len(batch), found.expires_at))
         return start
 
     def _insert_rows(self, batch: Sequence[Prepared], run_id: int, seq: int) -> None:
@@ -284,7 +281,7 @@ class Writer:
         seq = found.version + 1
         self._execute(_INSERT, _row(marker, found.id, seq))
         self._execute("UPDATE runs SET redactions = redactions + 1 WHERE id = ?", (found.id,))
-        self._remember(agent, run, _Known(found.id, found.base, seq, found.expires_at))
+        self._known.remember(agent, run, Known(found.id, found.base, seq, found.expires_at))
         return AppendResult(seq, 1, (marker.placed(seq),))
 
     def _event(self, agent: str, run: str, found: RunRow, seq: int) -> Event | None:
@@ -332,25 +329,15 @@ class Writer:
 
     def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""
-        before = self._size()
-        try:
-            self._execute("VACUUM")
-            busy, _, _ = self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        except sqlite3.Error as error:
-            raise translated(error, self._path) from error
-        if busy:
-            raise StoreUnavailable(
-                f"{self._path}: another connection was at work, so that not all could be removed: compact again later"
-            )
-        return CompactResult(before, self._size())
-
-    def _size(self) -> int:
-        files = (Path(self._path), Path(f"{self._path}-wal"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        self._make_ready()
+        self._known.check_file()
+        result = compact(self._file)
+        self._known.check_file()
+        return result
 
     def _in_transaction(self, work: Callable[[], _T]) -> _T:
         """Do ``work`` in a write transaction; when it raises, nothing of it was written."""
-        self._end_what_was_interrupted()
+        self._make_ready()
         try:
             try:
                 self._execute("BEGIN IMMEDIATE")
@@ -361,23 +348,21 @@ class Writer:
                 raise
         except sqlite3.Error as error:
             raise translated(error, self._path) from error
+        self._known.check_file()
         return done
 
-    def _end_what_was_interrupted(self) -> None:
-        """Roll back what a signal's exception left open between two lines."""
+    def _make_ready(self) -> None:
+        """Roll back what a signal's exception left open between two lines; write nothing to a file that is lost."""
         if self._connection.in_transaction:
             self._roll_back()
+        if self._file.lost:
+            self._known.check_file()
 
     def _roll_back(self) -> None:
         # What was remembered inside the transaction has not happened.
         self._known.clear()
         if self._connection.in_transaction:
             self._execute("ROLLBACK")
-
-    def _remember(self, agent: str, run: str, known: _Known) -> None:
-        if len(self._known) >= _MOST_KNOWN_RUNS and (agent, run) not in self._known:
-            del self._known[next(iter(self._known))]
-        self._known[agent, run] = known
 
 
 def _as_new(error: Exception) -> Exception:

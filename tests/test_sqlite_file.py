@@ -1,0 +1,318 @@
+"""A file that is removed, moved, replaced, copied over or linked while a handle has it open is not written to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent_memory_log import (
+    CompactsSync,
+    Event,
+    ExpiresSync,
+    PlannerNote,
+    StoreUnavailable,
+    SyncStore,
+    new_event,
+    open_store,
+    open_sync_store,
+)
+from agent_memory_log_sqlite import SyncSqliteStore
+from tests.waiting import PATIENCE, until_blocking
+
+
+def _notes(count: int = 1) -> list[Event]:
+    return [new_event(PlannerNote(note="n" * 200)) for _ in range(count)]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    folder = tmp_path / "store"
+    folder.mkdir()
+    return folder / "runs.db"
+
+
+def _shell(command: str, path: Path) -> None:
+    """Run a command in another process, in the folder of the file."""
+    subprocess.run(["sh", "-ec", command], cwd=path.parent, check=True, timeout=PATIENCE)
+
+
+LOST = {
+    "rm": ("rm runs.db", r"runs\.db was removed or moved away"),
+    "rm all": ("rm runs.db*", r"runs\.db was removed or moved away"),
+    "rm wal": ("rm runs.db-wal", r"runs\.db-wal was removed or moved away"),
+    "mv": ("mv runs.db old.db", r"runs\.db was removed or moved away"),
+    "mv wal": ("mv runs.db-wal old-wal", r"runs\.db-wal was removed or moved away"),
+    "mv all": ("mkdir old; mv runs.db* old", r"runs\.db was removed or moved away"),
+    "mv folder": ("mv ../store ../old", r"store was removed or moved away"),
+    "replaced": ("cp runs.db new.db; mv new.db runs.db", r"runs\.db was replaced by another file"),
+    "created anew": ("rm runs.db; touch runs.db", r"runs\.db was replaced by another file"),
+    "wal replaced": ("cp runs.db-wal new; mv new runs.db-wal", r"runs\.db-wal was replaced by another file"),
+}
+
+
+@pytest.mark.parametrize("settled", [False, True], ids=["new folder", "old folder"])
+@pytest.mark.parametrize("how", LOST)
+def test_an_append_to_a_file_that_is_gone_is_not_acknowledged(path: Path, how: str, settled: bool) -> None:
+    command, message = LOST[how]
+    with open_sync_store(f"sqlite:///{path}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        if settled:
+            os.utime(path.parent, (1, 1))
+        store.append_events("agent", "run", *_notes())
+        store.load_run("agent", "run")
+        _shell(command, path)
+        for count in (1, 3):
+            with pytest.raises(StoreUnavailable, match=message):
+                store.append_events("agent", "run", *_notes(count))
+        with pytest.raises(StoreUnavailable, match=message):
+            store.load_run("agent", "run")
+
+
+@pytest.mark.parametrize("how", ["rm", "mv wal"])
+async def test_nor_is_one_of_the_asynchronous_surface(path: Path, how: str) -> None:
+    command, message = LOST[how]
+    async with open_store(f"sqlite:///{path}") as store:
+        await store.append_events("agent", "run", *_notes(5))
+        following = store.follow("agent", "run", after=5)
+        waiting = asyncio.ensure_future(anext(following))
+        await asyncio.sleep(0)
+        await asyncio.to_thread(_shell, command, path)
+        outcomes = await asyncio.gather(
+            *(store.append_events("agent", f"run-{number % 3}", *_notes()) for number in range(20)),
+            return_exceptions=True,
+        )
+        for outcome in outcomes:
+            assert isinstance(outcome, StoreUnavailable)
+            with pytest.raises(StoreUnavailable, match=message):
+                raise outcome
+        with pytest.raises(StoreUnavailable, match=message):
+            await store.append_events("agent", "run", *_notes())
+        with pytest.raises(StoreUnavailable, match=message):
+            await store.load_run("agent", "run")
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(StoreUnavailable, match=message):
+                await waiting
+
+
+_CHANGES: dict[str, Callable[[SyncStore], object]] = {
+    "redact": lambda store: store.redact_events("agent", "run", [1]),
+    "delete": lambda store: store.delete_run("agent", "run"),
+    "expire": lambda store: isinstance(store, ExpiresSync) and store.expire_runs(),
+    "compact": lambda store: isinstance(store, CompactsSync) and store.compact(),
+    "list": lambda store: store.list_runs(),
+    "follow": lambda store: next(store.follow("agent", "run", after=5)),
+}
+
+
+@pytest.mark.parametrize("change", _CHANGES)
+def test_nor_is_any_other_call(path: Path, change: str) -> None:
+    with open_sync_store(f"sqlite:///{path}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        path.unlink()
+        with pytest.raises(StoreUnavailable, match="was removed or moved away"):
+            _CHANGES[change](store)
+
+
+@pytest.mark.parametrize("moved", ["runs.db", "runs.db-wal"])
+def test_what_is_put_back_goes_on(path: Path, moved: str) -> None:
+    with open_sync_store(f"sqlite:///{path}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        _shell(f"mv {moved} elsewhere", path)
+        lost = _notes()
+        for _ in range(10):
+            with pytest.raises(StoreUnavailable, match="was removed or moved away"):
+                store.append_events("agent", "run", *lost)
+        _shell(f"mv elsewhere {moved}", path)
+        assert store.append_events("agent", "run", *lost).version == 6
+        assert [event.seq for event in store.load_run("agent", "run").log] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_file_that_is_gone_is_written_to_no_more(path: Path) -> None:
+    with open_sync_store(f"sqlite:///{path}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        _shell("mkdir old; mv runs.db* old", path)
+        for _ in range(10):
+            with pytest.raises(StoreUnavailable):
+                store.append_events("agent", "run", *_notes())
+    with open_sync_store(f"sqlite:///{path.parent / 'old' / 'runs.db'}") as old:
+        assert old.load_run("agent", "run").version <= 6, "the first was written, and found to be lost"
+
+
+def test_a_link_that_leads_elsewhere_now(path: Path) -> None:
+    link = path.parent / "link.db"
+    link.symlink_to(path)
+    with open_sync_store(f"sqlite:///{link}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        shutil.copy(path, path.parent / "other.db")
+        assert store.append_events("agent", "run", *_notes()).version == 6
+        _shell("ln -sfn other.db link.db", path)
+        with pytest.raises(StoreUnavailable, match="was replaced by another file"):
+            store.append_events("agent", "run", *_notes())
+
+
+@pytest.mark.parametrize("lost", ["runs.db", "runs.db-wal"])
+def test_a_file_that_a_link_in_another_folder_leads_to(path: Path, lost: str) -> None:
+    link = path.parent.parent / "link.db"
+    link.symlink_to(path)
+    with open_sync_store(f"sqlite:///{link}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        os.utime(link.parent, (1, 1))
+        store.append_events("agent", "run", *_notes())
+        _shell(f"rm {lost}", path)
+        with pytest.raises(StoreUnavailable, match="was removed or moved away"):
+            store.append_events("agent", "run", *_notes())
+
+
+def _refused(append: Callable[[], object], message: str) -> Callable[[], bool]:
+    def is_refused() -> bool:
+        try:
+            append()
+        except StoreUnavailable as error:
+            assert message in str(error)  # noqa: PT017  # it may also be none
+            return True
+        return False
+
+    return is_refused
+
+
+def _checkpoint(path: Path) -> None:
+    """Move all that was written from the write-ahead log into the file."""
+    connection = sqlite3.connect(path)
+    (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    assert not busy
+    connection.close()
+
+
+def test_a_backup_copied_over_it_is_noticed(path: Path) -> None:
+    with open_sync_store(f"sqlite:///{path}") as store:
+        store.append_events("agent", "run", *_notes(500))
+        _checkpoint(path)
+        _shell("cp runs.db backup.db", path)
+        for _ in range(3):
+            store.append_events("agent", "run", *_notes(100))
+            _checkpoint(path)
+        store.append_events("agent", "run", *_notes())
+        _shell("cp backup.db runs.db", path)
+        until_blocking(
+            _refused(lambda: store.append_events("agent", "run", *_notes()), "was overwritten while it was open")
+        )
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="was overwritten while it was open"):
+                store.append_events("agent", "run", *_notes())
+        with pytest.raises(StoreUnavailable, match="was overwritten while it was open"):
+            store.load_run("agent", "run")
+
+
+def test_a_copy_over_it_that_is_as_large_is_noticed(path: Path) -> None:
+    with open_sync_store(f"sqlite:///{path}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        _checkpoint(path)
+        _shell("cp runs.db backup.db; truncate -s 8M backup.db", path)
+        store.append_events("agent", "run", *_notes(500))
+        # This connection's own, after which it still remembers the pages.
+        assert isinstance(store, SyncSqliteStore)
+        store._write_connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        _shell("cp backup.db runs.db", path)
+        until_blocking(_refused(lambda: store.append_events("agent", "other", *_notes()), str(path)))
+
+
+def test_a_reader_says_it_too(path: Path) -> None:
+    with open_sync_store(f"sqlite:///{path}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        _checkpoint(path)
+        _shell("cp runs.db backup.db", path)
+        store.append_events("agent", "run", *_notes(500))
+        _checkpoint(path)
+        with open_sync_store(f"sqlite:///{path}?mode=ro") as reader:
+            assert reader.load_run("agent", "run").version == 505
+            _shell("cp backup.db runs.db", path)
+            until_blocking(_refused(reader.list_runs, "was overwritten while it was open"))
+
+
+def test_a_run_that_went_back_is_noticed(path: Path) -> None:
+    """As where the copy is as large as the file: what the handle remembers is not there."""
+    with open_sync_store(f"sqlite:///{path}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        connection = sqlite3.connect(path)
+        connection.execute("DELETE FROM events WHERE id & 4294967295 > 3")
+        connection.commit()
+        connection.close()
+        with pytest.raises(StoreUnavailable, match="agent/run is at version 3, and was at 5"):
+            store.append_events("agent", "run", *_notes(2))
+
+
+@pytest.mark.parametrize("lost", ["= 2", "> 3", "> 0"])
+def test_events_that_are_not_there_any_more_are_noticed_when_the_file_was_written(path: Path, lost: str) -> None:
+    with open_sync_store(f"sqlite:///{path}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        connection = sqlite3.connect(path)
+        connection.execute(f"DELETE FROM events WHERE id & 4294967295 {lost}")
+        connection.commit()
+        connection.close()
+        _checkpoint(path)
+        message = "was overwritten while it was open: agent/run"
+        until_blocking(_refused(lambda: store.append_events("agent", "other", *_notes()), message))
+
+
+def test_a_copy_that_lacks_only_what_the_write_ahead_log_has_does_no_harm(path: Path) -> None:
+    url = f"sqlite:///{path}"
+    with open_sync_store(url) as store:
+        store.append_events("agent", "run", *_notes(500))
+        _checkpoint(path)
+        _shell("cp runs.db backup.db", path)
+        store.append_events("agent", "run", *_notes(300))
+        _shell("cp backup.db runs.db", path)
+        for count in range(1, 20):
+            assert store.append_events("agent", "run", *_notes()).version == 800 + count
+    with open_sync_store(url) as store:
+        assert len(store.load_run("agent", "run").log) == 819
+
+
+def test_a_second_name_is_refused(path: Path) -> None:
+    url = f"sqlite:///{path}"
+    with open_sync_store(url) as store:
+        store.append_events("agent", "run", *_notes(5))
+        _shell("ln runs.db ../linked.db", path)
+        until_blocking(_refused(lambda: store.append_events("agent", "run", *_notes()), "has 2 names (hard links)"))
+        for name in (path, path.parent.parent / "linked.db"):
+            with pytest.raises(StoreUnavailable, match=r"has 2 names \(hard links\)"):
+                open_sync_store(f"sqlite:///{name}")
+        with open_sync_store(f"{url}?mode=ro") as reader:
+            version = reader.load_run("agent", "run").version
+        _shell("rm ../linked.db", path)
+        assert store.append_events("agent", "run", *_notes()).version == version + 1
+
+
+def test_checkpoints_and_compaction_elsewhere_are_no_alarm(path: Path) -> None:
+    url = f"sqlite:///{path}"
+    with open_sync_store(url) as store, open_sync_store(url) as other:
+        assert isinstance(other, SyncSqliteStore)
+        store.append_events("agent", "large", *_notes(2000))
+        for round_number in range(20):
+            store.append_events("agent", "run", *_notes(20))
+            other.append_events("agent", "other", *_notes(100))
+            if round_number % 5 == 4:
+                _checkpoint(path)
+                store.append_events("agent", "run", *_notes())
+                before = path.stat().st_size
+                other.delete_run("agent", "large" if round_number < 5 else "other")
+                other.compact()
+                assert path.stat().st_size < before
+            else:
+                store.append_events("agent", "run", *_notes())
+            store.append_events("agent", "run", *_notes())
+            assert store.load_run("agent", "run", limit=1).version == 22 * (round_number + 1)
+
+
+def test_a_touched_file_is_no_alarm(path: Path) -> None:
+    with open_sync_store(f"sqlite:///{path}") as store:
+        store.append_events("agent", "run", *_notes(5))
+        _shell("touch runs.db; chmod 600 runs.db; touch neighbour", path)
+        assert store.append_events("agent", "run", *_notes()).version == 6

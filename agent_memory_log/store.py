@@ -7,7 +7,7 @@ The promises behind these methods are proved by ``agent_memory_log.conformance``
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
@@ -341,4 +341,44 @@ class PeeksSync(Protocol):
 
     def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
         """See ``Peeks.peek_runs``."""
+        ...
+
+
+class Flaw(msgspec.Struct, frozen=True):
+    """Something that ``check`` says about what is stored.
+
+    - ``agent_id``, ``run_id``: the run; both None for the store as a whole.
+    - ``seq``: the event; None for the run, or the store, as a whole.
+    - ``message``: what is wrong, without the names of agent and run, and what to do where there is something to do.
+    - ``is_damage``: False for what is only worth knowing, such as how many events have no checksum.
+    """
+
+    agent_id: str | None
+    run_id: str | None
+    seq: int | None
+    message: str
+    is_damage: bool = True
+
+
+@runtime_checkable
+class Checks(Protocol):
+    """A ``Store`` that can compare what it holds with its checksums, indexes and lists. Found with ``isinstance``."""
+
+    def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncIterator[Flaw]:
+        """Every flaw of a run, of an agent's runs, or by default of the whole store; nothing for one that is whole.
+
+        Finds what ``load_run`` alone cannot know: contents that differ from their checksum, rows that an index or a
+        list lacks or has too many of, a damaged file. It need not decode events: ``verifying.verify`` does both. Reads
+        everything that it checks and changes nothing; others may append meanwhile. Damage is a flaw and never an
+        error, even where it prevents going on. Raises ``InvalidArgument`` for a ``run_id`` without an ``agent_id``.
+        """
+        ...
+
+
+@runtime_checkable
+class SyncChecks(Protocol):
+    """A ``SyncStore`` that can compare what it holds with checksums, indexes and lists."""
+
+    def check(self, agent_id: str | None = None, run_id: str | None = None) -> Iterator[Flaw]:
+        """See ``Checks.check``."""
         ...

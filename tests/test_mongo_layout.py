@@ -7,7 +7,9 @@ import uuid
 from collections.abc import Callable, Generator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, cast
+from zlib import crc32
 
+import bson
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -103,6 +105,16 @@ def _back(uri: str, run: str) -> Snapshot:
         return another.load_run("agent", run)
 
 
+def _sum(document: Document, key: str, seq: int) -> int:
+    value = crc32(bson.encode(document), crc32(bytes.fromhex(key)) + seq)
+    return value - 2**32 if value >= 2**31 else value
+
+
+def _own_sum(commit: Document) -> int:
+    value = crc32(bson.encode({name: commit[name] for name in commit if name not in {"sums", "events", "t", "ts"}}))
+    return value - 2**32 if value >= 2**31 else value
+
+
 # Times.
 
 
@@ -163,6 +175,7 @@ def test_a_commit_and_its_run_have_these_fields_and_no_others(
     noon = datetime(2026, 5, 1, 12, 30)  # noqa: DTZ001  # as above
     assert first == shared | {
         "_id": first["_id"],
+        "sums": [_sum(event, key, seq) for seq, event in enumerate(first["events"], 1)] + [_own_sum(first)],
         "s": 1,
         "v": 2,
         "n": 2,
@@ -189,6 +202,7 @@ def test_a_commit_and_its_run_have_these_fields_and_no_others(
     }
     assert second == shared | {
         "_id": second["_id"],
+        "sums": [_sum(second["events"][0], key, 3), _own_sum(second)],
         "s": 3,
         "v": 3,
         "n": 1,
@@ -210,6 +224,7 @@ def test_a_commit_and_its_run_have_these_fields_and_no_others(
         "c": created,
         "created": listed.created.replace(tzinfo=None, microsecond=listed.created.microsecond // 1000 * 1000),
         "order": own["order"],
+        "sum": _sum({name: own[name] for name in sorted(own.keys() - {"_id", "sum", "ceiling"})}, key, 0),
         "meta": meta,
         "end": end,
         "expires_at": date,
@@ -217,7 +232,7 @@ def test_a_commit_and_its_run_have_these_fields_and_no_others(
     }
     assert own["order"].startswith(f"{created:019d}-")
     assert len(own["_id"]) == 16
-    assert database["amlog_info"].find_one() == {"_id": "schema", "version": 1}
+    assert database["amlog_info"].find_one() == {"_id": "schema", "version": 2}
 
 
 def test_a_deletion_leaves_seqs_and_nothing_else(
@@ -239,6 +254,7 @@ def test_a_deletion_leaves_seqs_and_nothing_else(
     for commit in commits:
         assert commit["events"] == [{"id": commit["_id"]}]
         assert not {"t", "ts", "meta", "meta_json"} & commit.keys()
+        assert ("sums" in commit) == (commit["s"] == 7)
     assert "secret" not in f"{commits} {_run(database, run)}"
     store.append_events("agent", run, _note("new"))
     assert [event.seq for event in _back(uri, run).log] == [7]

@@ -49,6 +49,7 @@ from agent_memory_log.conformance.harness import Handles, OpenHandle
 from agent_memory_log.copying import CopiedRun, copy_run, copy_store
 from agent_memory_log_mongo import original_reads
 from agent_memory_log_mongo.original import OriginalStore, SyncOriginalStore
+from agent_memory_log_mongo.replies import BYTES
 from tests.amlog import Amlog
 from tests.mongo_ports import HOST, port_of, reserve_port
 from tests.mongo_server import GivenServer, MongoServer
@@ -323,7 +324,7 @@ def test_text_that_is_not_utf_8_is_an_event_that_cannot_be_read(
     _, text, before, after, found = row
     changed = {"type": {"type": text}, "data": {"data": {"note": text}}, "labels": {"labels": {"k": text}}}[field]
     encoded = bson.encode(note(2, **changed)).replace(before, after)
-    items = [RawBSONDocument(one, original_reads.BYTES) for one in (bson.encode(note(1)), encoded)]
+    items = [RawBSONDocument(one, BYTES) for one in (bson.encode(note(1)), encoded)]
     run = original_reads.FoundRun("a", "r", 2, items)
     events = run.events(0)
     assert next(events).data == PlannerNote("note 1")
@@ -336,12 +337,12 @@ def test_an_id_that_is_not_utf_8_names_no_run() -> None:
     encoded = bson.encode({"_id": 1, **run_document("XX", [note(1)]), "count": 1}).replace(b"XX", b"\xff\xfe")
     source = original_reads.Source("agent_memory", "majority")
     with pytest.raises(DecodeError, match="the _id int 1 names no run: run holds a lone surrogate"):
-        original_reads._info(source, cast("Any", RawBSONDocument(encoded, original_reads.BYTES)))
+        original_reads._info(source, cast("Any", RawBSONDocument(encoded, BYTES)))
 
 
 @pytest.mark.parametrize("milliseconds", [-(2**62), 2**62, 253_402_300_800_000])
 def test_a_date_of_no_year_is_an_event_that_cannot_be_read(milliseconds: int) -> None:
-    item = RawBSONDocument(bson.encode(note(2, timestamp=DatetimeMS(milliseconds))), original_reads.BYTES)
+    item = RawBSONDocument(bson.encode(note(2, timestamp=DatetimeMS(milliseconds))), BYTES)
     with pytest.raises(DecodeError, match="a/r: event 7 cannot be read: planner_note: timestamp must be"):
         list(original_reads.FoundRun("a", "r", 7, [item]).events(6))
 
@@ -632,7 +633,7 @@ class Commands(CommandListener):
 def state_of(collection: Documents) -> tuple[object, ...]:
     """All of the collection's database, to the byte."""
     database = collection.database
-    raw = database.get_collection("agent_memory", codec_options=original_reads.BYTES)
+    raw = database.get_collection("agent_memory", codec_options=BYTES)
     return (
         sorted(database.list_collection_names()),
         collection.index_information(),

@@ -3,7 +3,8 @@
 ``open_store("mongodb://host/database")`` and ``mongodb+srv://`` take the driver's own options, and these:
 
 - ``collection_prefix``: what the names of the collections begin with (default ``amlog_``);
-- ``max_event_bytes``: the largest event, as encoded (default 12 MiB).
+- ``max_event_bytes``: the largest event, as encoded (default 12 MiB);
+- ``verify``: ``on`` compares whatever is read with its checksums (default ``off``).
 
 Of the driver's, ``timeoutMS`` is how long a call may take, waits and retries included (default 30,000), ``w`` and
 ``readConcernLevel`` are ``majority`` unless they say otherwise, which gives up promises and warns of it. Or hand in a

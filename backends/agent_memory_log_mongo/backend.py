@@ -58,9 +58,10 @@ def _original(url: StoreUrl) -> str:
         if url.option("collection", ""):
             raise InvalidArgument(f"the option 'collection' of {url.shown!r} is for layout=original")
         return ""
-    if url.option("collection_prefix", "") or url.option("max_event_bytes", ""):
+    if any(url.option(name, "") for name in ("collection_prefix", "max_event_bytes", "verify")):
         raise InvalidArgument(
-            f"the options 'collection_prefix' and 'max_event_bytes' are not for layout=original, in {url.shown!r}"
+            "the options 'collection_prefix', 'max_event_bytes' and 'verify' are not for layout=original, in "
+            f"{url.shown!r}"
         )
     collection = url.option("collection", DEFAULT_COLLECTION)
     if not _COLLECTION.fullmatch(collection):
@@ -72,6 +73,7 @@ def _read(url: StoreUrl) -> tuple[str, Settings, str]:
     """The database, the settings, and the URL as the driver takes it."""
     prefix = url.option("collection_prefix", DEFAULT_PREFIX)
     max_event_bytes = url.number("max_event_bytes", DEFAULT_MAX_EVENT_BYTES)
+    verify = url.choice("verify", ("off", "on")) == "on"
     text = url.rest()
     parts = urlsplit(text)
     database = unquote(parts.path[1:])
@@ -93,6 +95,7 @@ def _read(url: StoreUrl) -> tuple[str, Settings, str]:
         read_concern=options.get("readconcernlevel", "majority"),
         timeout_seconds=timeout_ms / 1000 or DEFAULT_TIMEOUT_SECONDS,
         max_event_bytes=max_event_bytes,
+        verify=verify,
     )
     if "appname" not in options:
         text += f"{'&' if parts.query else '?'}appname={_APP_NAME}"

@@ -16,12 +16,12 @@ from agent_memory_log.backend import (
     check_types,
     prepare_batch,
 )
-from agent_memory_log.errors import StoreUnavailable
+from agent_memory_log.errors import InvalidArgument, StoreUnavailable
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, RunHead, RunPage
-from agent_memory_log_mongo import listing, reads, removal, writes
+from agent_memory_log_mongo import checks, following, listing, reads, removal, writes
 from agent_memory_log_mongo.documents import Run
 from agent_memory_log_mongo.place import Place
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
@@ -73,7 +73,7 @@ def follow(place: Place, agent: str, run: str, after: int) -> tuple[bytes, Steps
     check_ids(agent, run)
     check_after(after)
     followed = Run.of(agent, run)
-    return followed.key, reads.follow(place, followed, after)
+    return followed.key, following.follow(place, followed, after)
 
 
 def list_runs(
@@ -87,6 +87,14 @@ def list_runs(
 def peek_runs(place: Place, runs: Iterable[tuple[str, str]]) -> Steps[tuple[RunHead | None, ...]]:
     """See ``Peeks.peek_runs``."""
     return listing.peek_runs(place, [Run.of(*one) for one in check_runs(runs)])
+
+
+def check(place: Place, agent: str | None, run: str | None) -> Steps[None]:
+    """See ``Checks.check``."""
+    if run is not None and agent is None:
+        raise InvalidArgument(f"a run is checked by its agent and its own id, found no agent for the run {run!r}")
+    check_ids(agent if agent is not None else "any", run if run is not None else "any")
+    return checks.check(place, agent, Run.of(agent, run) if agent is not None and run is not None else None)
 
 
 def redact(place: Place, agent: str, run: str, seqs: Iterable[int], reason: str) -> tuple[bytes, Steps[AppendResult]]:

@@ -2,8 +2,8 @@
 
 Fields: ``_id`` the run's key, ``agent``, ``run``, ``own`` (whether it is one of the library's own streams), ``g`` (how
 often the run was deleted before), ``c`` and ``created`` (when it was created), ``order`` (that, as text that no other
-run has), ``meta`` or ``meta_json``, ``end`` and ``expires_at``, and ``ceiling``: no smaller than the run's version. A
-deleted run's document has ``g``, ``ceiling`` and the ids alone.
+run has), ``meta`` or ``meta_json``, ``end`` and ``expires_at``, ``sum`` (the checksum of all these), and ``ceiling``:
+no smaller than the run's version. A deleted run's document has ``g``, ``ceiling`` and the ids alone.
 
 What a run was created with is decided by its first commit; the document is announced before it and mended after it.
 """
@@ -18,10 +18,11 @@ from agent_memory_log.errors import DecodeError
 from agent_memory_log.events import from_microseconds
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.store import RunHead, RunInfo, RunPage
-from agent_memory_log_mongo.documents import HEAD_FIELDS, Document, Head, Run, head_of, meta_fields, meta_of
+from agent_memory_log_mongo.documents import Document, Head, Run, head_of, meta_fields, meta_of
 from agent_memory_log_mongo.place import Place
 from agent_memory_log_mongo.reads import Interfered, meta_at, undisturbed
 from agent_memory_log_mongo.steps import Steps, ask, find, update
+from agent_memory_log_mongo.sums import compare, compare_run, run_sum
 
 FIRST_CEILING = 1024
 RUNS_AT_ONCE = 100
@@ -36,7 +37,7 @@ _BY_ID = "_id_"
 """The index that is named where more than ``_id`` is asked for, since not every server chooses it by itself then."""
 
 _OPTIONAL = ("meta", "meta_json", "end", "expires_at")
-_OF_A_LIFE = (*_OPTIONAL, "order", "c", "created")
+_OF_A_LIFE = (*_OPTIONAL, "order", "c", "created", "sum")
 
 
 def announce(place: Place, run: Run, head: Head, meta: Mapping[str, JsonValue], count: int) -> Steps[bool]:
@@ -81,6 +82,7 @@ def _fields(run: Run, head: Head, meta: Mapping[str, JsonValue]) -> Document:
     if head.end is not None:
         fields["end"] = head.end
         fields["expires_at"] = from_microseconds(head.end)
+    fields["sum"] = run_sum(run.key, fields)
     return fields
 
 
@@ -191,7 +193,7 @@ def runs_with_heads(
         "from": place.commits,
         "localField": "_id",
         "foreignField": "k",
-        "pipeline": [{"$sort": {"s": -1}}, {"$limit": 1}, {"$project": HEAD_FIELDS}],
+        "pipeline": [{"$sort": {"s": -1}}, {"$limit": 1}, {"$project": place.head_fields}],
         "as": "heads",
     }
     project = [{"$project": fields}] if fields else []
@@ -207,6 +209,12 @@ def runs_with_heads(
     if cursor["id"]:
         yield from ask({"killCursors": place.runs, "cursors": [cursor["id"]]})
     documents: list[Document] = cursor["firstBatch"]
+    if place.settings.verify:
+        for one in documents:
+            name = f"{one.get('agent')}/{one.get('run')}"
+            compare(one["heads"], name, required=place.all_have_sums)
+            if not fields:
+                compare_run(one, name)
     found = [(one, head_of(one["heads"][0], "a run") if one["heads"] else None) for one in documents]
     return found, bool(cursor["id"]) or len(found) == limit
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Generator, Iterable
+from collections.abc import AsyncGenerator, Generator, Iterable
 from typing import Any, Self, TypeVar, cast
 
-from bson.codec_options import CodecOptions
 from pymongo import MongoClient
 
 from agent_memory_log.backend import AsyncHandle, ChangeSignal, SyncHandle
@@ -20,7 +19,7 @@ from agent_memory_log.events import Event
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, RunPage
 from agent_memory_log_mongo import original_reads as reads
-from agent_memory_log_mongo.documents import Document
+from agent_memory_log_mongo.replies import AsyncBytes, SyncBytes
 from agent_memory_log_mongo.run import (
     AsyncDatabase,
     Clock,
@@ -50,28 +49,6 @@ def _read_only() -> InvalidArgument:
     )
 
 
-class _AsyncBytes:
-    """A database whose replies stay bytes."""
-
-    def __init__(self, database: AsyncDatabase) -> None:
-        self._database = database
-
-    def command(self, command: Document, /, *, codec_options: CodecOptions[Document]) -> Awaitable[Document]:
-        del codec_options
-        return self._database.command(command, codec_options=cast("CodecOptions[Document]", reads.BYTES))
-
-
-class _SyncBytes:
-    """A database whose replies stay bytes."""
-
-    def __init__(self, database: SyncDatabase) -> None:
-        self._database = database
-
-    def command(self, command: Document, /, *, codec_options: CodecOptions[Document]) -> Document:
-        del codec_options
-        return self._database.command(command, codec_options=cast("CodecOptions[Document]", reads.BYTES))
-
-
 class OriginalStore(AsyncHandle):
     """The original's collection as a ``Store`` that refuses to change it.
 
@@ -85,7 +62,7 @@ class OriginalStore(AsyncHandle):
         super().__init__()
         self._client = client
         self._owns_client = owns_client
-        self._database = _AsyncBytes(
+        self._database = AsyncBytes(
             cast("AsyncDatabase", database_of(client, database, "OriginalStore", is_sync=False))
         )
         self._source = reads.Source(collection, settings.read_concern)
@@ -226,7 +203,7 @@ class SyncOriginalStore(SyncHandle):
         settings = settings or Settings()
         self._client = client
         self._owns_client = owns_client
-        self._database = _SyncBytes(
+        self._database = SyncBytes(
             cast("SyncDatabase", database_of(client, database, "SyncOriginalStore", is_sync=True))
         )
         self._source = reads.Source(collection, settings.read_concern)

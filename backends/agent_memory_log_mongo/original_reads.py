@@ -34,6 +34,7 @@ from agent_memory_log.registry import payload_types
 from agent_memory_log.snapshot import Snapshot, redactions_in
 from agent_memory_log.store import RunInfo, RunPage
 from agent_memory_log_mongo.documents import Document
+from agent_memory_log_mongo.replies import BYTES
 from agent_memory_log_mongo.steps import Count, News, Settled, Steps, ask, find
 
 _KIND = "go-original"
@@ -45,14 +46,6 @@ _FOLLOW_EVENTS = 64
 _MOST_RUNS = 10_000
 _MOST_EVENTS = 2**31 - 1
 """More than a document can hold, and the largest number that ``$slice`` takes."""
-
-BYTES: CodecOptions[RawBSONDocument] = CodecOptions(
-    RawBSONDocument,
-    tz_aware=True,
-    datetime_conversion=DatetimeConversion.DATETIME_AUTO,
-    unicode_decode_error_handler="surrogateescape",  # so that an id that is not UTF-8 can be refused as an id
-)
-"""How replies are to be decoded: not further than to the documents in them."""
 
 _VALUES: CodecOptions[dict[str, Any]] = CodecOptions(
     tz_aware=True, datetime_conversion=DatetimeConversion.DATETIME_AUTO

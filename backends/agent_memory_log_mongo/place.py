@@ -9,8 +9,9 @@ from typing import Any, Generic, TypeVar
 
 from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_json
 from agent_memory_log_mongo.contention import Contention
-from agent_memory_log_mongo.documents import Document, Head
+from agent_memory_log_mongo.documents import HEAD_FIELDS, Document, Head
 from agent_memory_log_mongo.settings import Settings
+from agent_memory_log_mongo.sums import WITHOUT_EVENTS
 
 _MOST_KNOWN_RUNS = 10_000
 
@@ -36,6 +37,9 @@ class Place:
         self.runs = f"{prefix}runs"
         self.info = f"{prefix}info"
         self.level = settings.read_concern
+        # What a head's sum is over is all of its fields.
+        self.head_fields = WITHOUT_EVENTS if settings.verify else HEAD_FIELDS
+        self.all_have_sums = True  # unless the schema says that something was stored before there were any
         # A majority acknowledges what it has in its journals, unless a replica set is configured otherwise.
         self.concern: Document = {"w": settings.write_concern, "j": settings.journal}
         self._heads: dict[bytes, Head] = {}

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from functools import partial
 from typing import TypeVar, cast
 
 from agent_memory_log.backend import check_expiry, now_microseconds
-from agent_memory_log.errors import CursorOutOfRange, RunDeleted, StoreCorrupt
+from agent_memory_log.errors import CursorOutOfRange, StoreCorrupt
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.payloads import EventType
@@ -30,12 +29,12 @@ from agent_memory_log_mongo.documents import (
     type_key,
 )
 from agent_memory_log_mongo.place import SOUGHT_TYPES, Place
-from agent_memory_log_mongo.steps import Count, News, Pause, Settled, Steps, find
+from agent_memory_log_mongo.steps import Pause, Steps, find
+from agent_memory_log_mongo.sums import REMEDY, WITHOUT_EVENTS, compare, compare_run
 
 _T = TypeVar("_T")
 
 _REDACTION = EventType.REDACTION.value
-_FOLLOW_EVENTS = 64
 _IDS_AT_ONCE = 2_000
 _CHUNK = 512
 """How many events a filtered read with a limit walks at a time."""
@@ -59,15 +58,20 @@ def find_head(place: Place, run: Run) -> Steps[Head | None]:
     known = place.known(run.key)
     # With what is remembered the range is as short as what is new; without, it is the whole run's, from its far end.
     floor = known.place if known is not None else 1
-    found = yield from _last(place, run, floor, None, HEAD_FIELDS)
+    found = yield from _last(place, run, floor, None, place.head_fields)
     if not found and floor > 1:
-        found = yield from _last(place, run, 1, None, HEAD_FIELDS)
+        found = yield from _last(place, run, 1, None, place.head_fields)
     if not found:
         return None
     head = head_of(found[0], run.name)
     if head.is_blank:
-        place.forget()  # its tombstone was written before it was emptied: the next look finds that
-        raise Interfered
+        place.forget()
+        # Its tombstone was written before it was emptied, and so is there by now.
+        if (yield from _last(place, run, head.place + 1, None, place.head_fields)):
+            raise Interfered
+        raise StoreCorrupt(
+            f"{run.name}: the events up to {head.version} were taken away, and the run was not deleted: {REMEDY}"
+        )
     place.remember(run.key, head)
     return head
 
@@ -77,7 +81,11 @@ def _last(
 ) -> Steps[list[Document]]:
     """The last commit of a run that begins at the places from ``low`` to ``high``."""
     bounds = {"$gte": low} if high is None else {"$gte": low, "$lte": high}
-    return find(place.commits, {"k": run.key, "s": bounds}, place.level, sort={"s": -1}, limit=1, fields=fields)
+    where = {"k": run.key, "s": bounds}
+    documents = yield from find(place.commits, where, place.level, sort={"s": -1}, limit=1, fields=fields)
+    if fields is WITHOUT_EVENTS:
+        compare(documents, run.name, required=place.all_have_sums)
+    return documents
 
 
 def current_head(place: Place, run: Run) -> Steps[Head]:
@@ -104,6 +112,8 @@ def removed_life(place: Place, run: Run, head: Head | None) -> Steps[Head | None
     """
     found = yield from find(place.runs, {"_id": run.key}, place.level, limit=1)
     before = head or Head()
+    if place.settings.verify and found:
+        compare_run(found[0], run.name)
     # The document of a life that a deletion ended has no end.
     end = found[0].get("end") if found and found[0].get("g", 0) == before.deletions else None
     if end is None or end > now_microseconds():
@@ -129,7 +139,7 @@ def _load(place: Place, run: Run, after: int, types: frozenset[str] | None, limi
     if types is None:
         first = max(after, head.base)
         upper = head.version if limit is None else min(head.version, first + limit)
-        log = decode_events((yield from _commits(place, run, head, first, upper)), run.name, first, upper)
+        log = decode_events((yield from commits_of(place, run, head, first, upper)), run.name, first, upper)
         last_seq = upper if upper > first else head.version
     else:
         log, markers, last_seq = yield from _of_types(place, run, head, after, types, limit)
@@ -155,27 +165,52 @@ def _whole(place: Place, run: Run) -> Steps[Snapshot | None]:
         return None
     head = head_of(documents[-1], run.name)
     check_expiry(run.agent, run.run, head.end)
-    _check_chain(documents, head, run, 1)
+    _check_chain(place, documents, head, run, 1, head.base)
     place.remember(run.key, head)
     meta = meta_of(documents[0], run.name)
     log = decode_events(documents, run.name, 0)
     return Snapshot(run.agent, run.run, log, version=head.version, meta=meta, first_seq=head.base + 1)
 
 
-def _commits(place: Place, run: Run, head: Head, after: int, upper: int) -> Steps[list[Document]]:
+def commits_of(place: Place, run: Run, head: Head, after: int, upper: int) -> Steps[list[Document]]:
     """The commits that hold the events after seq ``after``, which is not before ``head.base``, up to ``upper``."""
     if after >= upper:
         return []
+    try:
+        return (yield from _gapless(place, run, head, after, upper))
+    except Interfered:
+        yield from _check_deleted(place, run, head)
+        raise StoreCorrupt(f"{run.name}: of the events {after + 1} to {upper}, some are missing: {REMEDY}") from None
+
+
+def _check_deleted(place: Place, run: Run, head: Head) -> Steps[None]:
+    """Look whether a run, of which something was missing, was deleted since ``head``. Raises ``Interfered`` if so."""
+    newest = yield from current_head(place, run)
+    if newest.deletions != head.deletions or newest.version < head.version:
+        raise Interfered
+
+
+def _gapless(place: Place, run: Run, head: Head, after: int, upper: int) -> Steps[list[Document]]:
+    """``commits_of``; raises ``Interfered`` where some are missing."""
     documents = yield from _range(place, run, after + head.deletions + 1, upper + head.deletions)
     if not documents or documents[0]["v"] - documents[0]["n"] != after:
         # The first event stands inside a commit that begins before it.
         before = yield from _last(place, run, 1, after + head.deletions)
-        documents = [*checked(before, run.name), *documents]
+        documents = [*_sound(place, run, before), *documents]
     if not documents:
         raise Interfered
-    _check_chain(documents, head, run, documents[0]["s"])
-    if documents[0]["v"] <= after or documents[-1]["v"] < upper:
+    first = documents[0]
+    _check_chain(place, documents, head, run, first["s"], first["v"] - first["n"])
+    if not first["v"] - first["n"] <= after < first["v"] or documents[-1]["v"] < upper:
         raise Interfered
+    return documents
+
+
+def _sound(place: Place, run: Run, documents: list[Document]) -> list[Document]:
+    """Commits of a run with their events, checked; where that was asked for, against their sums too."""
+    checked(documents, run.name)
+    if place.settings.verify:
+        compare(documents, run.name, required=place.all_have_sums)
     return documents
 
 
@@ -187,31 +222,37 @@ def _range(place: Place, run: Run, low: int, high: int | None) -> Steps[list[Doc
         more = yield from find(place.commits, {"k": run.key, "s": bounds}, place.level, sort={"s": 1})
         if not more:
             break
-        documents.extend(checked(more, run.name))
+        documents.extend(_sound(place, run, more))
         low = head_of(more[-1], run.name).next_place
         if high is None:
             # Up to what is the newest now: asking for more until there is none might never end while others append.
-            newest = yield from _last(place, run, low, None, HEAD_FIELDS)
+            newest = yield from _last(place, run, low, None, place.head_fields)
             if not newest:
                 break
             high = head_of(newest[0], run.name).place
     return documents
 
 
-def _check_chain(documents: Sequence[Document], head: Head, run: Run, at: int) -> None:
-    """Check that commits follow each other from the place ``at``.
+def _check_chain(place: Place, documents: Sequence[Document], head: Head, run: Run, at: int, version: int) -> None:
+    """Check that commits follow each other from the place ``at``, behind the event at seq ``version``.
 
     Raises ``Interfered`` when one was deleted, ``StoreCorrupt``.
     """
+    has_sums = place.all_have_sums
     for document in documents:
         if document.get("g", 0) != head.deletions or not document["n"]:
             raise Interfered
-        if document["s"] != at or len(document["events"]) != document["n"]:
+        if document["s"] != at or document["v"] - document["n"] != version:
             raise StoreCorrupt(
-                f"{run.name}: what belongs at place {at} of its chain of commits is missing: restore the collection "
-                "from a backup"
+                f"{run.name}: event {version + 1} is missing: what is found behind event {version} is not the commit "
+                f"that belongs at place {at} of the run's chain: {REMEDY}"
             )
-        at = document["v"] + head.deletions + 1
+        version = document["v"]
+        if "sums" in document:
+            has_sums = True
+        elif has_sums:
+            raise StoreCorrupt(f"{run.name}: the commit of the events up to {version} has lost its checksums: {REMEDY}")
+        at = version + head.deletions + 1
 
 
 def _of_types(
@@ -227,7 +268,7 @@ def _of_types(
             more = yield from _sought(place, run, head, low, wanted)
         else:
             upper = head.version if limit is None else min(head.version, low + max(limit, _CHUNK))
-            commits = yield from _commits(place, run, head, low, upper)
+            commits = yield from commits_of(place, run, head, low, upper)
             more = decode_events(commits, run.name, low, upper, wanted)
         found.extend(more)
         low = upper
@@ -254,7 +295,7 @@ def _sought(place: Place, run: Run, head: Head, after: int, wanted: frozenset[st
             more = yield from find(place.commits, where, place.level, sort={"ts": 1}, hint=SOUGHT_TYPES)
             if not more:
                 break
-            commits.update((document["s"], document) for document in checked(more, run.name))
+            commits.update((document["s"], document) for document in _sound(place, run, more))
             low = more[-1]["s"] + 1
     # A commit that a deletion emptied is in this index no more.
     if (yield from current_head(place, run)).deletions != head.deletions:
@@ -269,13 +310,13 @@ def meta_at(place: Place, run: Run, head: Head) -> Steps[dict[str, JsonValue]]:
         return {}
     meta = place.meta(run.key, head.deletions)
     if meta is None:
-        fields = {**HEAD_FIELDS, "meta": 1, "meta_json": 1}
+        verify = place.settings.verify
+        fields = place.head_fields if verify else {**HEAD_FIELDS, "meta": 1, "meta_json": 1}
         found = yield from _last(place, run, 1, head.base + head.deletions + 1, fields)
-        if not found:
-            raise Interfered
-        first = head_of(found[0], run.name)
+        first = head_of(found[0], run.name) if found else Head()
         if not first.count or first.deletions != head.deletions:
-            raise Interfered
+            yield from _check_deleted(place, run, head)
+            raise StoreCorrupt(f"{run.name}: event {head.base + 1}, the run's first, is missing: {REMEDY}")
         meta = meta_of(found[0], run.name)
         place.remember_meta(run.key, head.deletions, meta)
     return meta
@@ -287,7 +328,7 @@ def events_at(place: Place, run: Run, head: Head, seqs: Sequence[int]) -> Steps[
     for seq in sorted(set(seqs)):
         if seq in found or not head.base < seq <= head.version:
             continue
-        (commit,) = yield from _commits(place, run, head, seq - 1, seq)
+        (commit,) = yield from commits_of(place, run, head, seq - 1, seq)
         # Decoding takes over what is mutable in a document, and whoever changes the commit needs it as it is.
         for event in decode_events([deepcopy(commit)], run.name, 0):
             found[event.seq] = (event, commit)
@@ -302,7 +343,7 @@ def find_ids(place: Place, run: Run, ids: Sequence[str]) -> Steps[list[Document]
         # As many as a command holds, however long they are.
         asked = missing[:_IDS_AT_ONCE]
         where = {"k": run.key, "events.id": {"$in": asked}}
-        more = checked((yield from find(place.commits, where, place.level)), run.name)
+        more = _sound(place, run, (yield from find(place.commits, where, place.level)))
         found: set[object] = {_id_of(one) for document in more for one in document["events"]}
         if found.isdisjoint(asked):
             missing = missing[_IDS_AT_ONCE:]
@@ -315,40 +356,3 @@ def find_ids(place: Place, run: Run, ids: Sequence[str]) -> Steps[list[Document]
 
 def _id_of(event: object) -> object:
     return cast("Document", event).get("id") if isinstance(event, dict) else None
-
-
-def follow(place: Place, run: Run, after: int) -> Steps[None]:
-    """See ``Store.follow``: the events are among the requests, for whoever runs this to hand out."""
-    deletions: int | None = None
-    while True:
-        seen: int = yield Count(run.key)
-        head, documents = yield from undisturbed(partial(_follow_on, place, run, after, deletions))
-        if deletions is None:
-            yield Settled()
-        deletions = head.deletions
-        handed_out = False
-        upper = min(head.version, max(after, head.base) + _FOLLOW_EVENTS)
-        for event in decode_events(documents, run.name, after, upper):
-            # Whoever takes events may take his time, and what was redacted or deleted since must not be handed out.
-            if handed_out and (yield from undisturbed(lambda: current_head(place, run))).place != head.place:
-                break
-            after, handed_out = event.seq, True
-            yield event
-        if not handed_out:
-            yield News(run.key, seen, head.end)
-
-
-def _follow_on(place: Place, run: Run, after: int, deletions: int | None) -> Steps[tuple[Head, list[Document]]]:
-    """The newest commit of a run that is followed, and the commits with the follower's next events.
-
-    Raises ``RunDeleted`` when the run was deleted since it had ``deletions``, ``CursorOutOfRange`` at a follower's
-    first call.
-    """
-    head = yield from current_head(place, run)
-    if deletions is None and after > head.version:
-        raise CursorOutOfRange(f"{run.name} is at version {head.version}; seq {after} is beyond it")
-    if deletions is not None and head.deletions != deletions:
-        raise RunDeleted(f"{run.name} was deleted while it was followed, after seq {after}")
-    first = max(after, head.base)
-    commits = yield from _commits(place, run, head, first, min(head.version, first + _FOLLOW_EVENTS))
-    return head, commits

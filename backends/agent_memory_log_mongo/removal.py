@@ -42,6 +42,7 @@ from agent_memory_log_mongo.reads import (
 )
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
 from agent_memory_log_mongo.steps import Onward, Pause, Steps, find, insert_once, update
+from agent_memory_log_mongo.sums import encode_with_sums, event_sum
 
 REMOVAL_DELAY_SECONDS = 24 * 60 * 60
 """How long after a run's end the server begins to remove its commits, one by one."""
@@ -135,7 +136,10 @@ def _updates(run: Run, commits: Sequence[Document], masks: Sequence[Prepared]) -
             )
         # A commit that a deletion has emptied meanwhile stays empty.
         where: Document = {"k": run.key, "s": commit["s"], "n": commit["n"]}
-        fields = {f"events.{number}": event for number, event in masked.items()}
+        fields: Document = {f"events.{number}": event for number, event in masked.items()}
+        if "sums" in commit:
+            first = commit["v"] - commit["n"] + 1
+            fields |= {f"sums.{number}": event_sum(run.key, first + number, mask) for number, mask in masked.items()}
         change: Document = {
             "$set": {**fields, "ts": commit["s"]},
             "$addToSet": {"t": key},
@@ -158,7 +162,7 @@ def delete(place: Place, run: Run, ended_by: int | None = None) -> Steps[int]:
         if head.is_empty and head.place:
             break
         held = max(held, events)
-        tombstone = tombstone_document(run, ObjectId(), head)
+        tombstone = RawBSONDocument(encode_with_sums(tombstone_document(run, ObjectId(), head)))
         stored = yield from insert_once(place.commits, tombstone, place.concern)
         place.forget_run(run.key)
         if stored:

@@ -12,7 +12,8 @@ from agent_memory_log_mongo.place import CHAIN, SOUGHT_TYPES, Place
 from agent_memory_log_mongo.removal import REMOVAL_DELAY_SECONDS
 from agent_memory_log_mongo.steps import Steps, ask, find, update
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""What 1 stored had no sums; a database that was of version 1 remembers it as ``upgraded_from``."""
 
 COMMIT_INDEXES: list[Document] = [
     {"name": CHAIN, "key": {"k": 1, "s": 1}, "unique": True},
@@ -29,7 +30,7 @@ RUN_INDEXES: list[Document] = [
 
 
 def prepare(place: Place) -> Steps[None]:
-    """Make the indexes and note the schema, where that was not done. Raises ``SchemaTooNew``."""
+    """Make the indexes and note the schema, where that was not done, or the one before. Raises ``SchemaTooNew``."""
     found = yield from find(place.info, {"_id": "schema"}, place.level, limit=1)
     version = found[0].get("version") if found else None
     if version is not None:
@@ -42,6 +43,10 @@ def prepare(place: Place) -> Steps[None]:
                 found=version,
                 known=SCHEMA_VERSION,
             )
+        place.all_have_sums = version == SCHEMA_VERSION and "upgraded_from" not in found[0]
+        if version < SCHEMA_VERSION:
+            raised = {"$set": {"version": SCHEMA_VERSION, "upgraded_from": version}}
+            yield from update(place.info, {"_id": "schema", "version": version}, raised, place.concern)
         if (yield from _has_indexes(place)):
             return
     for collection, indexes in _indexes(place):

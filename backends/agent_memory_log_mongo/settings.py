@@ -39,6 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     - ``timeout_seconds``: how long a call may take, waits and retries included (default 30, at most some 25 days).
     - ``max_event_bytes``: the largest event, as encoded (default 12 MiB; MongoDB's own limit is 16 MiB for all that one
       append stores).
+    - ``verify``: whether every read compares what it got with its checksums (default false; ``check`` always does).
 
     Raises ``InvalidArgument``; warns with ``WeakerPromises``.
     """
@@ -49,6 +50,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     read_concern: str = "majority"
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES
+    verify: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.collection_prefix, str) or not _PREFIX.fullmatch(self.collection_prefix):
@@ -61,8 +63,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 f"the write concern must be 'majority' or a number from 1, found {concern!r}: an append "
                 "that no server acknowledges can promise nothing"
             )
-        if not isinstance(self.journal, bool):
-            raise InvalidArgument(f"journal must be true or false, found {self.journal!r}")
+        for name, value in (("journal", self.journal), ("verify", self.verify)):
+            if not isinstance(value, bool):
+                raise InvalidArgument(f"{name} must be true or false, found {value!r}")
         if self.read_concern not in _READ_LEVELS:
             raise InvalidArgument(f"the read concern must be {' or '.join(_READ_LEVELS)}, found {self.read_concern!r}")
         seconds = self.timeout_seconds

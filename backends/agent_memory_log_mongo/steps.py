@@ -13,6 +13,7 @@ import msgspec
 
 from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.events import Event
+from agent_memory_log.store import Flaw
 from agent_memory_log_mongo.documents import Document
 
 _T = TypeVar("_T")
@@ -70,7 +71,7 @@ class Failed(msgspec.Struct, frozen=True, gc=False):
     """A command sent ``once`` may or may not have been carried out."""
 
 
-Request = Command | Pause | News | Count | Settled | Onward | Event
+Request = Command | Pause | News | Count | Settled | Onward | Event | Flaw
 Steps = Generator[Request, Any, _T]
 """An operation: yields requests, is sent their answers, returns a ``_T``."""
 

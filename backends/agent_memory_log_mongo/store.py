@@ -14,9 +14,10 @@ from agent_memory_log.backend import AsyncHandle, check_before
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, ExpireResult, RunHead, RunPage
+from agent_memory_log.store import AppendResult, ExpireResult, Flaw, RunHead, RunPage
 from agent_memory_log_mongo import calls
 from agent_memory_log_mongo.place import Place, Queues
+from agent_memory_log_mongo.replies import AsyncBytes
 from agent_memory_log_mongo.run import AsyncDatabase, Clock, carry_out_async, database_of, run_async
 from agent_memory_log_mongo.schema import prepare
 from agent_memory_log_mongo.settings import Settings
@@ -185,6 +186,24 @@ class MongoStore(AsyncHandle):
     async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
         """See ``Peeks.peek_runs``. One query for each thousand runs."""
         return await self._run(calls.peek_runs(self._place, runs))
+
+    async def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncGenerator[Flaw]:
+        """See ``Checks.check``. Newest commits that were removed by hand leave no trace; of an agent, listed runs."""
+        self._check_open()
+        steps = calls.check(self._place, agent_id, run_id)
+        database, clock = AsyncBytes(self._database), self._clock()
+        answer: object = None
+        while True:
+            self._check_open()
+            try:
+                request = steps.send(answer)
+            except StopIteration:
+                return
+            if isinstance(request, Flaw):
+                yield request
+                answer = None
+            else:
+                answer = await carry_out_async(request, database, clock)
 
     async def aclose(self) -> None:
         """See ``Store.aclose``. On another event loop, marks the handle closed and raises ``StoreClosed``."""

@@ -52,12 +52,22 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
 
     ``labels`` are text to text. All methods raise what ``append_events`` raises, and ``InvalidArgument`` for a key that
     is not non-empty text.
+
+    ``before_append`` is given each event before it is appended, and returns what is appended in its place, with the
+    same event id. It must return equal events for equal ones, or a step that is done again conflicts with itself.
+    ``agent_memory_log.secrets.redacted_event`` is one: it masks secrets.
     """
 
-    def __init__(self, agent: str, run: str, meta: Mapping[str, JsonValue] | None) -> None:
+    def __init__(
+        self,
+        agent: str,
+        run: str,
+        meta: Mapping[str, JsonValue] | None,
+        before_append: Callable[[Event], Event] | None,
+    ) -> None:
         self.agent = agent
         self.run = run
-        self._operations = Operations(agent, run, meta)
+        self._operations = Operations(agent, run, meta, before_append)
 
     @abstractmethod
     def _carry_out(self, steps: Steps[Any]) -> Any:  # noqa: ANN401  # with or without await: the type arguments say which
@@ -264,9 +274,17 @@ class RunRecorder(
     recorder. When the block ends, what cancelled calls are still recording is waited for; the store stays open.
     """
 
-    def __init__(self, store: Store, agent: str, run: str, *, meta: Mapping[str, JsonValue] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        agent: str,
+        run: str,
+        *,
+        meta: Mapping[str, JsonValue] | None = None,
+        before_append: Callable[[Event], Event] | None = None,
+    ) -> None:
         """Does nothing to the store."""
-        super().__init__(agent, run, meta)
+        super().__init__(agent, run, meta, before_append)
         self._store = store
         self._line = Line()
         self._unfinished: set[asyncio.Task[Event]] = set()
@@ -364,9 +382,17 @@ class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedRe
         recorder.user("Where is my order?")
     """
 
-    def __init__(self, store: SyncStore, agent: str, run: str, *, meta: Mapping[str, JsonValue] | None = None) -> None:
+    def __init__(
+        self,
+        store: SyncStore,
+        agent: str,
+        run: str,
+        *,
+        meta: Mapping[str, JsonValue] | None = None,
+        before_append: Callable[[Event], Event] | None = None,
+    ) -> None:
         """Does nothing to the store."""
-        super().__init__(agent, run, meta)
+        super().__init__(agent, run, meta, before_append)
         self._store = store
         # Reentrant: a generator that holds a call may be collected, and so ended, in the middle of another operation.
         self._lock = threading.RLock()

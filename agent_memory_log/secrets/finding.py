@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -12,9 +13,12 @@ from agent_memory_log.secrets.phrases import phrased_secrets
 from agent_memory_log.secrets.reading import Reading
 from agent_memory_log.secrets.tokens import LONGEST_BEFORE, TOKEN_FORMS, Form
 
+MASK_BEGINS = "[secret: "
+_MASK = re.compile(r"\[secret: [a-z_]{1,40}\]")
+
 
 class Finding(msgspec.Struct, frozen=True):
-    """A secret in a text: what ``kind`` it is, as ``aws_access_key`` or ``password``, and that it is ``text[start:end]``."""
+    """A secret in a text: ``text[start:end]``, and its ``kind``, as ``aws_access_key`` or ``password``."""
 
     kind: str
     start: int
@@ -23,7 +27,7 @@ class Finding(msgspec.Struct, frozen=True):
 
 def find_secrets(text: str) -> tuple[Finding, ...]:
     """The secrets in ``text``, in order; none overlaps another. Takes time in proportion to the text's length."""
-    reading = Reading(text)
+    reading = Reading(_MASK.sub(_starred, text) if MASK_BEGINS in text else text)
     spans = [*_tokens(reading.plain), *checked_numbers(reading), *phrased_secrets(reading), *named_secrets(reading)]
     if not spans:
         return ()
@@ -40,7 +44,7 @@ def find_secrets(text: str) -> tuple[Finding, ...]:
 
 
 def redact_text(text: str) -> str:
-    """``text`` with each secret replaced by its kind, as in ``[secret: password]``; the same object where it has none."""
+    """``text`` with each secret replaced by its kind, as in ``[secret: password]``; the same object if it has none."""
     findings = find_secrets(text)
     if not findings:
         return text
@@ -54,7 +58,12 @@ def redact_text(text: str) -> str:
 
 def mask(kind: str) -> str:
     """What stands in place of a secret."""
-    return f"[secret: {kind}]"
+    return f"{MASK_BEGINS}{kind}]"
+
+
+def _starred(match: re.Match[str]) -> str:
+    """What is masked is read as asterisks, which no rule takes for a secret."""
+    return "*" * len(match.group())
 
 
 def _tokens(plain: str) -> Iterator[tuple[str, int, int]]:

@@ -13,19 +13,19 @@ from typing import NamedTuple, cast
 import msgspec
 
 from agent_memory_log.jsonvalue import decode_json, encode_json
-from agent_memory_log.secrets.finding import Finding, find_secrets, mask
+from agent_memory_log.secrets.finding import MASK_BEGINS, Finding, find_secrets, mask
 from agent_memory_log.secrets.names import kind_of_name
 from agent_memory_log.secrets.values import MIN_LENGTH, WORD, strength
 
-UNTOUCHED = frozenset(
-    "id call_id tool_call_id parent_tool_call_id tool_use_id toolUseId item_id response_id message_id event_id tool_name"
-    " queue provider model system_hash tools_hash original_type signature thought_signature thoughtSignature redacted"
-    " encrypted_content".split()
-)
+_UNTOUCHED_TEXT = """
+    id call_id tool_call_id parent_tool_call_id tool_use_id toolUseId item_id response_id message_id event_id
+    tool_name queue provider model system_hash tools_hash original_type signature thought_signature
+    thoughtSignature redacted encrypted_content
+"""
+UNTOUCHED = frozenset(_UNTOUCHED_TEXT.split())
 """Keys whose values are never masked: ids by which events are paired, and what a provider signed or encrypted."""
 
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:,]|[^\s"{}\[\]:,]+')
-_NUMBER = re.compile(r"-?[0-9]")
+_TOKEN = re.compile(r'(?P<literal>"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*)(?P<colon>\s*:)?|(?P<bracket>[{}\[\]])')
 _WORDS_IN_KEY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_-]")
 _NAME_KEYS = frozenset({"name", "key", "Name", "Key"})
 _VALUE_KEYS = frozenset({"value", "Value"})
@@ -45,7 +45,7 @@ class _Leaf(NamedTuple):
 
 
 def redact_json(text: str, *, numbers: str | None = None, inside: int = 0) -> str:
-    """``text``, JSON, with secrets masked; the same object where it has none. Raises ``DecodeError`` for other text.
+    """``text``, which must be valid JSON, with secrets masked; the same object where it has none.
 
     A number that is a secret becomes a mask, or ``numbers`` where that is given.
     """
@@ -86,38 +86,52 @@ def _masked(text: str, findings: list[Finding]) -> str:
     return "".join((*parts, text[done:]))
 
 
+class _Place:
+    """Where in a document its reader is: the latest key of each map that is open, and what its ``name`` says."""
+
+    def __init__(self) -> None:
+        self._keys = [""]
+        self._names = [""]
+
+    def turn(self, bracket: str) -> None:
+        """A map or a list begins or ends."""
+        if bracket in "{[":
+            self._keys.append(self._keys[-1])
+            self._names.append("")
+        else:
+            self._keys.pop()
+            self._names.pop()
+
+    def enter(self, key: str) -> None:
+        """What follows is the value of ``key``."""
+        self._keys[-1] = key
+
+    def key_of(self, value: str) -> str | None:
+        """The key that says what ``value`` is, which stands here; None if it is never masked."""
+        key = self._keys[-1]
+        if key in _NAME_KEYS:
+            self._names[-1] = value
+        if key in UNTOUCHED:
+            return None
+        return self._names[-1] if key in _VALUE_KEYS and self._names[-1] else key
+
+
 def _leaves(text: str) -> Iterator[_Leaf]:
     """The strings and numbers of valid JSON ``text``, in order, but for those that are never masked."""
-    keys: list[str] = [""]  # for each map and list that is open, the latest key
-    names: list[str] = [""]  # and what its "name" says, for a "value" beside it
-    pending: tuple[int, int, str] | None = None
-    for match in (*_TOKEN.finditer(text), None):
-        token = "" if match is None else match.group()
-        if pending is not None:
-            start, end, said = pending
-            pending = None
-            if token == ":":
-                keys[-1] = said
-                if len(said) >= _LONG_KEY:
-                    yield _Leaf(start, end, said, "", is_key=True)
-                continue
-            key = keys[-1]
-            if key in _NAME_KEYS:
-                names[-1] = said
-            if key not in UNTOUCHED:
-                yield _Leaf(start, end, said, names[-1] if key in _VALUE_KEYS and names[-1] else key, is_key=False)
-        if match is None:
-            return
-        if token in {"{", "["}:
-            keys.append(keys[-1])
-            names.append("")
-        elif token in {"}", "]"}:
-            keys.pop()
-            names.pop()
-        elif token[0] == '"':
-            pending = match.start(), match.end(), cast("str", decode_json(token)) if "\\" in token else token[1:-1]
-        elif _NUMBER.match(token) and keys[-1] not in UNTOUCHED:
-            yield _Leaf(match.start(), match.end(), token, keys[-1], is_key=False)
+    place = _Place()
+    for match in _TOKEN.finditer(text):
+        literal, is_key = match["literal"], match["colon"] is not None
+        if match["bracket"]:
+            place.turn(match["bracket"])
+        elif literal:
+            value = literal
+            if literal[0] == '"':
+                value = cast("str", decode_json(literal)) if "\\" in literal else literal[1:-1]
+            if is_key:
+                place.enter(value)
+            key = "" if is_key else place.key_of(value)
+            if key is not None and (not is_key or len(value) >= _LONG_KEY):
+                yield _Leaf(match.start("literal"), match.end("literal"), value, key, is_key)
 
 
 def find_in_values(values: Sequence[tuple[str, str]]) -> Iterator[list[Finding]]:
@@ -128,6 +142,7 @@ def find_in_values(values: Sequence[tuple[str, str]]) -> Iterator[list[Finding]]
     parts: list[str] = []
     starts: list[int] = []
     length = 0
+    values = [("" if key.startswith(MASK_BEGINS) else key, text) for key, text in values]
     for key, text in values:
         lead = f"{_words(key)}: " if key else ""
         starts.append(length + len(lead))

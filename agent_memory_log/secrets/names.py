@@ -41,23 +41,21 @@ def _name(kind: str, hint: str, pattern: str, *needed: int, before: str = "") ->
     return Name(kind, hint, whole, re.compile(rf"(?:{before})\Z") if before else None, *needed)
 
 
+_OTHER_LANGUAGES = (
+    "kennwort senha palavra-passe wachtwoord lösenord losenord passord kodeord adgangskode salasana hasło haslo heslo"
+    " jelszó şifre sifre şifrem parola пароль 密码 密碼 口令 パスワード 비밀번호 암호"
+)
 # Kind, hint, pattern, and what is needed: assigned, told, beside.
 _NAMES = (
     _name("password", "pass", "pass(?:word|wd|phrase|wort|code)(?:'?s)?", WORD, MADE_UP, MADE_UP),
-    _name("password", "pass", "(?<![a-z])pass|(?<=db|sh|tp|er|il|in|ot|is|ql|me)pass", MADE_UP, MADE_UP, MADE_UP),
+    _name("password", "pass", "(?<![a-z])pass|(?<=db|sh|tp|er|il|in|ot|is|ql|me)pass", MADE_UP, MADE_UP, _NEVER),
     _name("password", "mot", "mots? ?de ?passe", WORD, MADE_UP, MADE_UP),
     _name("password", "pwd", "(?<![a-z])pwd|(?<=db)pwd", MADE_UP, MADE_UP, MADE_UP),
     _name("password", "pw", "(?<![a-z])pw", MADE_UP, MADE_UP, MADE_UP),
     _name("password", "psk", "(?<![a-z])psk", WORD, MADE_UP, RANDOM),
     _name("password", "contrase", "contrase[ñn]a", WORD, MADE_UP, MADE_UP),
     _name("password", "clave", "(?<![a-z])clave", MADE_UP, MADE_UP, RANDOM),
-    *(
-        _name("password", word, word, WORD, MADE_UP, MADE_UP)
-        for word in (
-            "kennwort senha palavra-passe wachtwoord lösenord losenord passord kodeord adgangskode salasana hasło haslo "
-            "heslo jelszó şifre sifre şifrem parola пароль 密码 密碼 口令 パスワード 비밀번호 암호"
-        ).split()
-    ),
+    *(_name("password", word, word, WORD, MADE_UP, MADE_UP) for word in _OTHER_LANGUAGES.split()),
     _name("token", "token", "token", MADE_UP, RANDOM, RANDOM),
     _name("secret", "secret", "secret", MADE_UP, RANDOM, RANDOM),
     _name("api_key", "key", "key", MADE_UP, MADE_UP, RANDOM, before=f"(?:{_BEFORE_KEY})[_ .-]?"),
@@ -73,27 +71,34 @@ for _row in _NAMES:
 # Tokens that give no access, so that pages and models can be spoken of.
 _HARMLESS_BEFORE = re.compile(
     r"(?:page|next|continuation|sync|pad|eos|bos|unk|mask|sep|cls|stop|special|cursor|resume|first|last|public|per|max|min"
-    r"|new|[0-9]{1,9})[_ .-]?\Z"
+    r"|new|request|idempotency|[0-9]{1,9})[_ .-]?\Z"
 )
 
 _FILLER = (
-    r"(?: (?:for|of|to|on|at|in|del?|du|des|der|di|da|do|vom|von|für|meine[rsm]?|unse?re[rsm]?|til|till|för|voor|van|от|для)"
-    r" [^\n.,;:!?=\"]{1,40}?)?"
+    r"(?: (?:for|of|to|on|at|in|del?|du|des|der|di|da|do|vom|von|für|meine[rsm]?|unse?re[rsm]?|til|till|för|voor|van|от"
+    r"|для) [^\n.,;:!?=\"]{1,40}?)?"
 )
-_TOLD = (
-    r" (?:is now|is still|will be|would be|should be|is|was|to be|to|as|are|ist jetzt|ist|lautet|auf|es|será|a|est maintenant"
-    r"|est|sera|c'est|en|è|é|e'|är|er|jest|to jest|это|на)(?: :)?[ ]|[ ]?(?:は|是|为|為|는|은)[ ]?"
+_IS = (
+    " (?:is now|is still|will be|would be|should be|is|was|to be|are|ist jetzt|ist|lautet|es|será|est maintenant|est"
+    "|sera|c'est|è|é|e'|är|er|jest|to jest|это)(?: :)? | ?(?:は|是|为|為|는|은) ?"
 )
+_MOVED = " (?:to|as|auf|a|en|in|na) "  # "I changed my password to", and many a phrase without a secret
+
 _AFTER_NAME = re.compile(
     rf"""
     (?P<closed>\\{{0,3}}["'`*\])]{{0,3}})
     (?:
-      (?:[ ]?:[ ]?(?:str|string|String|bytes)(?:[ ]?\|[ ]?None)?(?=[ ]?=))?
+      (?:[ ]?:[ ]?[A-Za-z_][\w.|\[\],]{{0,40}}(?:[ ]\|[ ]None)?(?=[ ]?=[ ]))?
       {_FILLER.replace(" ", "[ ]")}
       (?:
-        (?P<assigned>[ \t]{{0,8}}(?:=>|:=|\?=|=(?!=)|[:：]|,?[ ]{{0,2}}\\{{0,3}}["']?[ ]?value\\{{0,3}}["']?[ ]{{0,2}}[=:])[ \t]{{0,8}})
+        (?P<assigned>
+          [ \t]{{0,8}}
+          (?:=>|:=|\?=|=(?!=)|[:\uff1a]|,?[ ]{{0,2}}\\{{0,3}}["']?[ ]?value\\{{0,3}}["']?[ ]{{0,2}}[=:])
+          [ \t]{{0,8}}
+        )
         |(?P<element>>)
-        |(?P<told>{_TOLD.replace("[ ]", " ").replace(" ", "[ ]")})
+        |(?P<told>{_IS.replace(" ", "[ ]")})
+        |(?P<moved>{_MOVED.replace(" ", "[ ]")})
       )
       |(?P<beside>,?[ \t]{{1,4}})
     )
@@ -112,7 +117,7 @@ _UNTIL_QUOTE = {
     "«": re.compile(r"[^»\n]{1,400}"),
 }
 _NEXT_PARAMETER = re.compile(r"&(?:amp;)?[A-Za-z_.-]{1,40}=")
-_CLAUSE_ENDS = re.compile(r"[ \t]*(?:$|[\n.,;:!?)<\]}|/]|and\b|und\b|y\b|et\b|[-–—][ ]|user|host|port|#)")
+_CLAUSE_ENDS = re.compile(r"[ \t]*(?:$|[\n.,;:!?)<\]}|/]|and\b|und\b|y\b|et\b|[-\u2013\u2014][ ]|user|host|port|#)")
 _NAME_GOES_ON = (" for ", " of ", " to ", " del ", " de ", " du ", " für ", " von ")
 _SHOUTED = re.compile(r"[A-Z0-9_]{2,64}\Z")
 
@@ -179,6 +184,7 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
     found = strength(value, quoted=quoted)
     if found == NOT_SECRET:
         return begin, stop, False
+    is_password = name.assigned == WORD
     if after["element"] is not None:
         is_secret = found >= name.assigned and plain.startswith("</", stop)
     elif after["beside"] is not None:
@@ -186,18 +192,22 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
         is_setting = (
             "_" in plain[max(0, start - 10) : end] and _SHOUTED.search(plain, max(0, start - 40), end) is not None
         )
+        needed = max(MADE_UP, name.assigned) if is_option or is_setting else name.beside
         is_secret = (
-            found >= name.beside
+            found >= needed
             and (found == RANDOM or _mixed(value))
-            or (is_option or is_setting)
-            and found >= name.assigned
+            and ("," not in after["beside"] or (is_password and any(map(str.isdigit, value))))
         )
     elif after["told"] is not None:
-        is_secret = found >= (WORD if quoted and name.assigned == WORD else name.told)
+        is_secret = found >= (WORD if quoted and is_password else name.told)
+    elif after["moved"] is not None:
+        is_secret = is_password and (quoted or found >= MADE_UP)
     else:
-        # A word: in prose "password: try again" goes on, a setting ends with it.
-        is_whole = found > WORD or quoted or _CLAUSE_ENDS.match(plain, stop) is not None
-        is_secret = found >= name.assigned and is_whole
+        # A word: in prose "password: try again" goes on, in code "password = text" is a variable.
+        is_whole = quoted or (_CLAUSE_ENDS.match(plain, stop) is not None and after["assigned"] != " = ")
+        is_secret = (
+            found >= name.assigned and (is_whole or found > WORD) and (is_password or quoted or not value.isalpha())
+        )
     return begin, stop, is_secret
 
 
@@ -229,4 +239,4 @@ def _value_at(plain: str, after: re.Match[str]) -> tuple[int, int, bool]:
 
 
 def _mixed(value: str) -> bool:
-    return any(map(str.isdigit, value)) and any(map(str.isalpha, value)) or not value[1:-1].isalnum()
+    return any(map(str.isalpha, value)) and (any(map(str.isdigit, value)) or not value[1:-1].isalnum())

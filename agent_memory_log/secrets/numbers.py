@@ -27,18 +27,17 @@ _DOUBLED = str.maketrans("0123456789", "0246813579")  # twice the digit, and the
 
 _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]){11,30}")
 # How long the IBANs of a country are (ISO 13616 registry).
-_IBAN_LENGTHS = dict(
-    (entry[:2], int(entry[2:]))
-    for entry in (
-        "AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DK18 DO28 EE20 EG29 ES24 FI18 FO18"
-        " FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32 LI21 LT20 LU20 LV21"
-        " LY25 MC27 MD24 ME22 MK19 MR27 MT31 MU30 NL18 NO15 PK24 PL28 PS29 PT25 QA29 RO24 RS22 SA24 SC31 SE24 SI19 SK24 SM27"
-        " ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20"
-    ).split()
-)
+_IBANS = """
+    AD24 AE23 AL28 AT20 AZ28 BA20 BE16 BG22 BH22 BR29 BY28 CH21 CR22 CY28 CZ24 DE22 DK18 DO28 EE20 EG29 ES24
+    FI18 FO18 FR27 GB22 GE22 GI23 GL18 GR27 GT28 HR21 HU28 IE22 IL23 IQ23 IS26 IT27 JO30 KW30 KZ20 LB28 LC32
+    LI21 LT20 LU20 LV21 LY25 MC27 MD24 ME22 MK19 MR27 MT31 MU30 NL18 NO15 PK24 PL28 PS29 PT25 QA29 RO24 RS22
+    SA24 SC31 SE24 SI19 SK24 SM27 ST25 SV28 TL23 TN24 TR26 UA29 VA22 VG24 XK20
+"""
+_IBAN_LENGTHS = {entry[:2]: int(entry[2:]) for entry in _IBANS.split()}
 _SSN = re.compile(r"(?<![\w.-])(?!000|666|9)[0-9]{3}([- ])(?!00)[0-9]{2}\1(?!0000)[0-9]{4}(?![\w-]|\.[0-9])")
 _NAMED_SSN = re.compile(
-    r"(?<![a-z])(?:ssn|social security (?:number|no\.?))[\"']?(?: is|:|=| =){0,2}[ \"']{0,3}((?!000|666|9)[0-9]{3}[ -]?[0-9]{2}[ -]?[0-9]{4})(?![0-9])"
+    r"(?<![a-z])(?:ssn|social security (?:number|no\.?))[\"']?(?: is|:|=| =){0,2}[ \"']{0,3}"
+    r"((?!000|666|9)[0-9]{3}[ -]?[0-9]{2}[ -]?[0-9]{4})(?![0-9])"
 )
 _CPF = re.compile(r"(?<![\w.-])[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}(?![\w-])")
 
@@ -50,10 +49,12 @@ _SEED = re.compile(
 _SEED_SIZES = (24, 21, 18, 15, 12)
 _MIN_DIFFERENT = 8
 # Of the words that hold sentences together, none is in the list that wallets choose from (BIP 39).
-_NO_SEED_WORDS = frozenset(
-    "the and for are but not you with was his her they this that from have had has were can its our your their will would"
-    " should which what when where who how why these those been being than then them into never always please because".split()
-)
+_NO_SEED_TEXT = """
+    the and for are but not you with was his her they this that from have had has were can its our your their
+    will would should which what when where who how why these those been being than then them into never always
+    please because
+"""
+_NO_SEED_WORDS = frozenset(_NO_SEED_TEXT.split())
 
 
 def checked_numbers(reading: Reading) -> Iterator[tuple[str, int, int]]:

@@ -11,6 +11,7 @@ from agent_memory_log.secrets.values import MADE_UP, NOT_SECRET, RANDOM, WORD, s
 
 _LEAD = 32
 _LONG_LEAD = 90
+_QUOTES = frozenset("'\"")
 _ANY = NOT_SECRET
 _LIST = -1
 
@@ -30,16 +31,22 @@ class Phrase(NamedTuple):
     lead: int
 
 
-_IS = r"(?:'s| is| are| will be| was| es| est(?: le)?| c'est| ist| sind| lautet| è| é| är| er|:| =|=| -|は|是){1,2}[ \t\"'(]{0,3}"
+_IS = (
+    r"(?:'s| is| are| will be| was| es| est(?: le)?| c'est| ist| sind| lautet| è| é| är| er|:| =|=| -|は|是){1,2}"
+    r"[ \t\"'(]{0,3}"
+)
 _FOR = r"(?: (?:for|to|of|on|at|from|del?|du|de la|meine[rs]?|für|der|des|da|do|di|voor|van) [^\n.,;:!?=\"]{1,30}?)?"
 _DIGITS = r"([0-9]{4,8}\b#?|[0-9]{3}[ -][0-9]{3}\b)"
 _CODE = r"([0-9]{3}[ -][0-9]{3}\b|(?=[a-z-]{0,9}[0-9])[a-z0-9]{4,10}\b#?)"
 _CODE_NOUNS = "code|otp|password|código|codice|passwort|mot de passe"
 _QUALIFIERS = (
-    "door|gate|alarm|entry|access|garage|lock|locker|safe|keypad|building|security|verification|confirmation|login|log-in"
-    "|sign-in|auth|authentication|authorization|one[- ]time|2fa|two-factor|otp|sms|unlock|pairing|phone|voicemail"
+    "door|gate|alarm|entry|access|garage|lock|locker|safe|keypad|building|security|verification|confirmation|login"
+    "|log-in|sign-in|authentication|authorization|auth|one[- ]time|2fa|two-factor|otp|sms|unlock|pairing|phone"
 )
-_GERMAN_QUALIFIERS = "einmal|bestätigungs|sicherheits|zugangs|freischalt|tür|verifizierungs|verificatie|toegangs|beveiligings|bekreftelses"
+_QUALIFIED = rf"(?<![a-z])(?:{_QUALIFIERS})(?: [a-z]{{2,10}})?[ -]?(?:pass)?"
+_GERMAN_QUALIFIERS = (
+    "einmal|bestätigungs|sicherheits|zugangs|freischalt|tür|verifizierungs|verificatie|toegangs|beveiligings"
+)
 _FRENCH_PURPOSES = (
     "accès|acces|confirmation|vérification|verification|sécurité|validation|(?:l')?(?:immeuble|alarme)|portail|porte"
 )
@@ -53,7 +60,7 @@ _PAIR = (
 _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
     ("pin", "pin", r"(?<![a-z0-9])", rf"pin(?:[ -]?(?:code|number|nummer|kode))?{_FOR}{_IS}([0-9]{{4,8}})\b", _ANY),
     ("pin", "code pin", "", rf"code pin{_FOR}{_IS}([0-9]{{4,8}})\b", _ANY),
-    ("access_code", "code", rf"(?<![a-z])(?:{_QUALIFIERS})(?: [a-z]{{2,10}})?[ -]?(?:pass)?", rf"codes?{_FOR}{_IS}{_CODE}", _ANY),
+    ("access_code", "code", _QUALIFIED, rf"codes?{_FOR}{_IS}{_CODE}", _ANY),
     ("access_code", "code", r"pass[ -]?", rf"code{_FOR}{_IS}{_CODE}", _ANY),
     ("access_code", "code", rf"(?:{_GERMAN_QUALIFIERS})-?", rf"code{_FOR}{_IS}{_CODE}", _ANY),
     ("access_code", "code d", "", rf"code d(?:e|u|es)? ?'?(?:{_FRENCH_PURPOSES}){_FOR}{_IS}{_CODE}", _ANY),
@@ -79,6 +86,7 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
         r"codes?(?: for [^\n.,;:!?]{1,30}?)?(?: are| is|:|)[ \n\t\"]{0,4}",
         _LIST,
     ),
+    ("recovery_code", "recovery key", "", rf"recovery key{_FOR}{_IS}([0-9]{{6}}(?:-[0-9]{{6}}){{3,7}})", _ANY),
     ("recovery_code", "wiederherstellungscode", "", rf"wiederherstellungscodes?{_IS}", _LIST),
     (
         "security_answer",
@@ -115,8 +123,8 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
         "credential",
         "authorization",
         "",
-        r"authorization\\{0,3}[\"']?\]?[ ]{0,2}[:=,][ ]{0,2}\\{0,3}[\"']?"
-        r"(?:(?:basic|bearer|token|apikey|api-key|key|bot|splunk) {1,2})?(?!aws4-)([^\s\"',;\\]{8,})",
+        (r"authorization\\{0,3}[\"']?\]?[ ]{0,2}[:=][ ]{0,2}\\{0,3}[\"']?"
+        r"(?:(?:basic|bearer|token|apikey|api-key|key|bot|splunk) {1,2})?(?!aws4-)([^\s\"',;\\]{8,})"),
         MADE_UP,
     ),
     # URLs.
@@ -154,14 +162,20 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
         "password",
         "echo ",
         "",
-        r"echo [\"']?([^\s\"']{4,128})[\"']? ?\| ?(?:docker|podman|helm|az|gh) [^\n|]{0,80}?--(?:password-stdin|with-token)",
+        r"echo [\"']?([^\s\"']{4,128})[\"']? ?\| ?(?:docker|podman|helm|az|gh) [^\n|]{0,80}?--(?:password-|with-token)",
         WORD,
     ),
     ("password", "/user:", "", r"/user:\S{1,64} [\"']?([^\s\"'/*][^\s\"']{3,64})", MADE_UP),
     # Files with fields: .netrc, .pgpass.
     ("password", "login ", r"(?<![a-z])", r"login[ \t]{1,4}\S{1,64}\s{1,8}password[ \t]{1,4}(\S{3,256})", WORD),
     *(
-        ("password", port, r"(?m:^)[\w.*-]{1,64}", r":(?:[0-9]{4,5}|\*):[\w*-]{1,63}:[\w*.-]{1,63}:(\S{4,128})(?m:$)", WORD)
+        (
+            "password",
+            port,
+            r"(?m:^)[\w.*-]{1,64}",
+            r":(?:[0-9]{4,5}|\*):[\w*-]{1,63}:[\w*.-]{1,63}:(\S{4,128})(?m:$)",
+            WORD,
+        )
         for port in (":54", ":64", ":*:")
     ),
 )  # fmt: skip
@@ -178,12 +192,13 @@ _RULES = tuple(
 )
 
 _ITEM = re.compile(
-    r"(?:[\s,;*•\"'-]|\b(?:and|und|y|et)\b|[0-9]{1,2}[.)] ){0,6}((?=[A-Za-z-]{0,9}[0-9])[A-Za-z0-9]{3,10}(?:-[A-Za-z0-9]{3,10}){0,7})(?![A-Za-z0-9])"
+    r"(?:[\s,;*•\"'-]|\b(?:and|und|y|et)\b|[0-9]{1,2}[.)] ){0,6}"
+    r"((?=[A-Za-z-]{0,9}[0-9])[A-Za-z0-9]{3,10}(?:-[A-Za-z0-9]{3,10}){0,7})(?![A-Za-z0-9])"
 )
 _MAX_ITEMS = 24
 _COOKIES = re.compile(r"cookie\\{0,3}[\"']?[ ]{0,2}[:=,][ ]{0,2}\\{0,3}[\"']?([^\n\"']{1,4096})")
 _COOKIE = re.compile(r"(?<![^;\s])[\w.-]{0,40}(?:sess|sid|auth|token|jwt|login|remember)[\w.-]{0,40}=([^;\s]{1,2048})")
-_URL_STAND_INS = frozenset({"password", "passwd", "pass", "pw", "secret", "token", "pwd", "***", "****", "x"})
+_URL_STAND_INS = frozenset({"password", "passwd", "pass", "pw", "secret", "token", "pwd", "***", "x"})
 
 
 def phrased_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
@@ -217,12 +232,17 @@ def _judged(rule: Phrase, match: re.Match[str], plain: str) -> Iterator[tuple[st
         end -= 1
     value = plain[start:end]
     if rule.kind == "url_password":
-        if value.lower() in _URL_STAND_INS or "{" in value or value.startswith(("$", "<", "[", "%s")):
+        if (
+            value.lower() in _URL_STAND_INS
+            or "{" in value
+            or "****" in value
+            or value.startswith(("$", "<", "[", "%s"))
+        ):
             return
         if rule.needed == _ANY:
             yield rule.kind, start, end
             return
-    if rule.needed == _ANY or strength(value, quoted=True) >= rule.needed:
+    if rule.needed == _ANY or strength(value, quoted=plain[start - 1 : start] in _QUOTES) >= rule.needed:
         yield rule.kind, start, end
 
 

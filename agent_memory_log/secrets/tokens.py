@@ -31,6 +31,7 @@ LONGEST_BEFORE = 80
 _W = r"[A-Za-z0-9_-]"
 _A = r"[A-Za-z0-9]"
 _HEX = r"[0-9a-f]"
+_B58 = r"[1-9A-HJ-NP-Za-km-z]"
 
 # Kind, prefixes, what follows each of them.
 _PREFIXED: tuple[tuple[str, str, str], ...] = (
@@ -38,11 +39,12 @@ _PREFIXED: tuple[tuple[str, str, str], ...] = (
     ("aws_session_token", "IQoJb3JpZ2lu FwoGZXIvYXdz FQoGZXIvYXdz", r"[A-Za-z0-9+/]{60,}={0,2}"),
     ("github_token", "ghp_ gho_ ghu_ ghs_ ghr_", rf"{_A}{{36,}}"),
     ("github_token", "github_pat_", r"[A-Za-z0-9_]{22,}"),
-    ("gitlab_token", "glpat- gldt- glrt- glptt- glcbt- glsoat- glft- glimt- glagent-", rf"{_W}{{20,}}(?:\.{_W}{{2,30}}){{0,2}}"),
+    ("gitlab_token", "glpat- gldt- glrt- glptt- glcbt- glsoat- glft- glimt-", rf"{_W}{{20,}}(?:\.{_W}{{2,30}}){{0,2}}"),
     ("slack_token", "xox", r"[abceoprs](?:\.xox[bp])?-[A-Za-z0-9-]{10,}"),
     ("slack_token", "xapp-", r"[A-Za-z0-9-]{20,}"),
     ("slack_webhook", "https://hooks.slack.com/", r"(?:services|workflows|triggers)/[A-Za-z0-9_/-]{20,}"),
-    ("discord_webhook", "https://discord.com/api/webhooks/ https://discordapp.com/api/webhooks/", rf"[0-9]{{15,20}}/{_W}{{40,}}"),
+    ("discord_webhook", "https://discord.com/api/webhooks/", rf"[0-9]{{15,20}}/{_W}{{40,}}"),
+    ("discord_webhook", "https://discordapp.com/api/webhooks/", rf"[0-9]{{15,20}}/{_W}{{40,}}"),
     ("stripe_key", "sk_live_ sk_test_ rk_live_ rk_test_", rf"{_A}{{16,}}"),
     ("stripe_key", "whsec_", r"[A-Za-z0-9+/]{24,}={0,2}"),
     ("twilio_key", "SK", rf"{_HEX}{{32}}"),
@@ -102,14 +104,19 @@ _OTHER: tuple[Form, ...] = (
         ),
     ),
     Form("jwt", "eyJ", re.compile(rf"(?<!{_W})eyJ{_W}{{8,}}\.eyJ{_W}{{8,}}\.{_W}{{8,}}")),
-    Form("teams_webhook", ".webhook.office.com/", re.compile(r"\.webhook\.office\.com/[\w@/-]{20,}"), re.compile(r"https://[a-z0-9-]{1,60}\Z")),
+    Form(
+        "teams_webhook",
+        ".webhook.office.com/",
+        re.compile(r"\.webhook\.office\.com/[\w@/-]{20,}"),
+        re.compile(r"https://[a-z0-9-]{1,60}\Z"),
+    ),
     Form("azure_key", "Q~", re.compile(r"Q~[\w~.-]{31,34}(?![\w~-])"), re.compile(r"(?<![\w~.-])[\w~.-]{3}[78]\Z")),
     Form("azure_signature", "sig=", re.compile(r"(?<![A-Za-z0-9])sig=([A-Za-z0-9%+/_-]{30,}={0,2})")),
     Form("telegram_token", ":AA", re.compile(rf":AA{_W}{{33}}(?!{_W})"), re.compile(r"(?<![A-Za-z0-9])[0-9]{8,10}\Z")),
     Form("terraform_token", ".atlasv1.", re.compile(rf"\.atlasv1\.{_W}{{60,}}"), re.compile(rf"(?<!{_A}){_A}{{14}}\Z")),
     Form("mailgun_key", "ailgun", re.compile(rf"ailgun[^\n]{{0,24}}?\b({_HEX}{{32}}-{_HEX}{{8}}-{_HEX}{{8}})(?!{_W})")),
     Form("discord_token", "", re.compile(rf"(?<!{_W})[MNO]{_W}{{23,27}}\.{_W}{{6}}\.{_W}{{27,40}}(?!{_W})")),
-    Form("wallet_key", "", re.compile(r"(?<![A-Za-z0-9])(?:5[HJK][1-9A-HJ-NP-Za-km-z]{49}|[KL][1-5][1-9A-HJ-NP-Za-km-z]{50})(?![A-Za-z0-9])")),
+    Form("wallet_key", "", re.compile(rf"(?<!{_A})(?:5[HJK]{_B58}{{49}}|[KL][1-5]{_B58}{{50}})(?!{_A})")),
 )  # fmt: skip
 
 

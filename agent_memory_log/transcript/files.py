@@ -66,8 +66,8 @@ async def import_transcript(
     """Append a provider's ``messages`` to a run, in batches, so that a conversation may be of any length.
 
     Importing again stores nothing, importing once the conversation has grown what is new, and an import that was
-    interrupted goes on when it is repeated. ``meta`` is kept with the run if this creates it; ``before_append`` is as for
-    a ``RunRecorder``. The result is as of one append of all the events.
+    interrupted goes on when it is repeated. ``meta`` is kept with the run if this creates it; ``before_append`` is as
+    for a ``RunRecorder``. The result is as of one append of all the events.
 
     Raises what ``parse`` and ``append_events`` raise; ``EventConflict`` means the run holds another conversation.
     """

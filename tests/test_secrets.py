@@ -164,9 +164,8 @@ def test_masked_json_is_json_of_the_same_shape_without_secrets(value: Any) -> No
 
 
 def shape(value: Any) -> object:
-    if isinstance(value, dict):
-        return [shape(item) for item in value.values()]
-    return [shape(item) for item in value] if isinstance(value, list) else None
+    items: list[Any] = list(value.values()) if isinstance(value, dict) else value
+    return [shape(item) for item in items] if isinstance(value, (dict, list)) else None
 
 
 def test_an_event_is_masked_wherever_it_holds_a_secret_and_keeps_its_ids() -> None:

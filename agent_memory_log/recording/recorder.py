@@ -24,6 +24,7 @@ from agent_memory_log.payloads import (
     ToolCall,
     UserMessage,
 )
+from agent_memory_log.recording.blocks import SyncToolCallBlock, ToolCallBlock
 from agent_memory_log.recording.calls import Enclosing, RecordedCall, payload_text
 from agent_memory_log.recording.lines import Line
 from agent_memory_log.recording.operations import CallToMake, Operations, RecordedResponse, recorded_call
@@ -259,7 +260,7 @@ class RunRecorder(
         Coroutine[Any, Any, Event | None],
         Coroutine[Any, Any, RecordedResponse],
         Coroutine[Any, Any, RecordedResponse | None],
-        "ToolCallBlock",
+        ToolCallBlock,
     ]
 ):
     """Records one run of an agent, through a ``Store``; every method is to be awaited.
@@ -348,34 +349,7 @@ class RunRecorder(
             self._unfinished.discard(task)
 
 
-class ToolCallBlock:
-    """The block of a tool call of a ``RunRecorder``; see ``Recorder.tool_call``."""
-
-    def __init__(
-        self,
-        enclosing: Enclosing,
-        begin: Callable[[], Coroutine[Any, Any, RecordedCall]],
-        end: Callable[[RecordedCall, BaseException | None], Coroutine[Any, Any, None]],
-    ) -> None:
-        """Made by ``tool_call``."""
-        self._enclosing = enclosing
-        self._begin = begin
-        self._end = end
-
-    async def __aenter__(self) -> RecordedCall:
-        call = await self._begin()
-        self._enclosing.enter(call)
-        return call
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        call = self._enclosing.leave()
-        if call is not None and call.recorded is None:
-            await self._end(call, error)
-
-
-class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedResponse | None, "SyncToolCallBlock"]):
+class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedResponse | None, SyncToolCallBlock]):
     """``RunRecorder`` without ``await``, through a ``SyncStore``; any number of threads may use one.
 
     with SyncRunRecorder(store, "support-agent", "run-42") as recorder:
@@ -427,33 +401,6 @@ class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedRe
             if error is None:
                 raise
             _note(error, failure)
-
-
-class SyncToolCallBlock:
-    """The block of a tool call of a ``SyncRunRecorder``; see ``Recorder.tool_call``."""
-
-    def __init__(
-        self,
-        enclosing: Enclosing,
-        begin: Callable[[], RecordedCall],
-        end: Callable[[RecordedCall, BaseException | None], None],
-    ) -> None:
-        """Made by ``tool_call``."""
-        self._enclosing = enclosing
-        self._begin = begin
-        self._end = end
-
-    def __enter__(self) -> RecordedCall:
-        call = self._begin()
-        self._enclosing.enter(call)
-        return call
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        call = self._enclosing.leave()
-        if call is not None and call.recorded is None:
-            self._end(call, error)
 
 
 def _note(error: BaseException, failure: BaseException) -> None:

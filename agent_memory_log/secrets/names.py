@@ -37,7 +37,7 @@ _BEFORE_KEY = (
 
 def _name(kind: str, hint: str, pattern: str, *needed: int, before: str = "") -> Name:
     """A name; its pattern may be followed by a number, and by nothing that makes it part of another name."""
-    whole = re.compile(rf"(?:{pattern})(?:_?[0-9]{{1,2}})?(?![a-z0-9_-])")
+    whole = re.compile(rf"(?:{pattern})(?:_?[0-9]{{1,2}}|_base)?(?![a-z0-9_-])")
     return Name(kind, hint, whole, re.compile(rf"(?:{before})\Z") if before else None, *needed)
 
 
@@ -49,6 +49,7 @@ _OTHER_LANGUAGES = (
 _NAMES = (
     _name("password", "pass", "pass(?:word|wd|phrase|wort|code)(?:'?s)?", WORD, MADE_UP, MADE_UP),
     _name("password", "pass", "(?<![a-z])pass|(?<=db|sh|tp|er|il|in|ot|is|ql|me)pass", MADE_UP, MADE_UP, _NEVER),
+    _name("password", "requirepass", "requirepass", WORD, MADE_UP, MADE_UP),
     _name("password", "mot", "mots? ?de ?passe", WORD, MADE_UP, MADE_UP),
     _name("password", "pwd", "(?<![a-z])pwd|(?<=db)pwd", MADE_UP, MADE_UP, MADE_UP),
     _name("password", "pw", "(?<![a-z])pw", MADE_UP, MADE_UP, MADE_UP),
@@ -75,12 +76,13 @@ _HARMLESS_BEFORE = re.compile(
 )
 
 _FILLER = (
-    r"(?: (?:for|of|to|on|at|in|del?|du|des|der|di|da|do|vom|von|für|meine[rsm]?|unse?re[rsm]?|til|till|för|voor|van|от"
-    r"|для) [^\n.,;:!?=\"]{1,40}?)?"
+    r"(?: (?:provisoire|temporaire|nueva|temporal|actual|provvisoria|temporanea|nova|atual|wifi|wi-fi|wlan))?"
+    r"(?: (?:for|of|to|on|at|in|del?|du|des|der|di|dell[aoe]|da|do|vom|von|für|meine[rsm]?|unse?re[rsm]?|til|till|för"
+    r"|voor|van|от|для|you|that) (?:[^\n.,;:!?=\"]|\.(?=[a-z])){1,40}?)?"
 )
 _IS = (
-    " (?:is now|is still|will be|would be|should be|is|was|to be|are|ist jetzt|ist|lautet|es|será|est maintenant|est"
-    "|sera|c'est|è|é|e'|är|er|jest|to jest|это)(?: :)? | ?(?:は|是|为|為|는|은) ?"
+    " (?:is now|is still|used to be|will be|should be|is|was|to be|are|ist jetzt|ist|lautet|es|será|est maintenant|est"
+    "|sera|c'est|è|é|e'|är|er|jest|to jest|это)(?: ?:)? | ?(?:は|是|为|為|는|은) ?"
 )
 _MOVED = " (?:to|as|auf|a|en|in|na) "  # "I changed my password to", and many a phrase without a secret
 
@@ -93,10 +95,12 @@ _AFTER_NAME = re.compile(
       (?:
         (?P<assigned>
           [ \t]{{0,8}}
-          (?:=>|:=|\?=|=(?!=)|[:\uff1a]|,?[ ]{{0,2}}\\{{0,3}}["']?[ ]?value\\{{0,3}}["']?[ ]{{0,2}}[=:])
+          (?:=>|:=|\?=|=(?!=)|[:\uff1a]
+            |,?\s{{0,12}}\{{?\s{{0,4}}\\{{0,3}}["']?(?:value|default)\\{{0,3}}["']?[ ]{{0,2}}[=:])
           [ \t]{{0,8}}
         )
         |(?P<element>>)
+        |(?P<listed>(?<=["']),[ ]?(?=["']))
         |(?P<told>{_IS.replace(" ", "[ ]")})
         |(?P<moved>{_MOVED.replace(" ", "[ ]")})
       )
@@ -200,6 +204,8 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
         )
     elif after["told"] is not None:
         is_secret = found >= (WORD if quoted and is_password else name.told)
+    elif after["listed"] is not None:
+        is_secret = found >= MADE_UP and any(map(str.isdigit, value))
     elif after["moved"] is not None:
         is_secret = is_password and (quoted or found >= MADE_UP)
     else:

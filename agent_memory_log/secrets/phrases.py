@@ -35,7 +35,7 @@ _IS = (
     r"(?:'s| is| are| will be| was| es| est(?: le)?| c'est| ist| sind| lautet| è| é| är| er|:| =|=| -|は|是){1,2}"
     r"[ \t\"'(]{0,3}"
 )
-_FOR = r"(?: (?:for|to|of|on|at|from|del?|du|de la|meine[rs]?|für|der|des|da|do|di|voor|van) [^\n.,;:!?=\"]{1,30}?)?"
+_FOR = r"(?: (?:for|to|of|on|at|from|del?|du|de la|meine[rs]?|für|der|des|da|do|di|dell[ae]|voor|van) [^\n.,;:!?=\"]{1,30}?)?"
 _DIGITS = r"([0-9]{4,8}\b#?|[0-9]{3}[ -][0-9]{3}\b)"
 _CODE = r"([0-9]{3}[ -][0-9]{3}\b|(?=[a-z-]{0,9}[0-9])[a-z0-9]{4,10}\b#?)"
 _CODE_NOUNS = "code|otp|password|código|codice|passwort|mot de passe"
@@ -44,6 +44,11 @@ _QUALIFIERS = (
     "|log-in|sign-in|authentication|authorization|auth|one[- ]time|2fa|two-factor|otp|sms|unlock|pairing|phone"
 )
 _QUALIFIED = rf"(?<![a-z])(?:{_QUALIFIERS})(?: [a-z]{{2,10}})?[ -]?(?:pass)?"
+_SENT = (
+    r"(?<![a-z])your (?:(?!zip|post|area|country|error|promo|discount|coupon|status|order|booking|referral|gift|item)"
+    r"[a-z-]{2,15} ){1,2}"
+    "|(?:whatsapp|google|telegram|facebook|instagram|amazon|apple|microsoft|paypal|signal|steam|discord|github) "
+)
 _GERMAN_QUALIFIERS = (
     "einmal|bestätigungs|sicherheits|zugangs|freischalt|tür|verifizierungs|verificatie|toegangs|beveiligings"
 )
@@ -52,15 +57,21 @@ _FRENCH_PURPOSES = (
 )
 _SPANISH_PURPOSES = "verificaci[oó]n|acceso|seguridad|confirmaci[oó]n|verifica[cç][aã]o|acesso|seguran[cç]a"
 _PAIR = (
-    r"(?:s|entials?| details?| data)?(?: are| is| sind| sont| son|:| -| as| with){1,2} [\"']?[\w.@+-]{2,64}"
+    r"(?:s|entials?| details?| data)?(?: are| is| sind| sont| son| ?:| -| as| with){1,2} [\"']?[\w.@+-]{2,64}"
     r"(?: ?/ ?|:)([^\s\"'(),]{4,80})"
 )
 
 # Kind, hint, what must end where the hint begins, pattern, how much the value must look like a secret.
 _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
     ("pin", "pin", r"(?<![a-z0-9])", rf"pin(?:[ -]?(?:code|number|nummer|kode))?{_FOR}{_IS}([0-9]{{4,8}})\b", _ANY),
+    ("pin", "pin", r"(?<![a-z0-9])", r"pin (?:code )?([0-9]{4,6})(?![0-9a-z.,-])", _ANY),
+    ("pin", "geheimzahl", "", rf"geheimzahl{_FOR}{_IS}([0-9]{{4,8}})\b", _ANY),
     ("pin", "code pin", "", rf"code pin{_FOR}{_IS}([0-9]{{4,8}})\b", _ANY),
     ("access_code", "code", _QUALIFIED, rf"codes?{_FOR}{_IS}{_CODE}", _ANY),
+    ("access_code", "code", _QUALIFIED, rf"code {_DIGITS}", _ANY),
+    ("access_code", "code ", "", rf"code (?:for|to|of) (?:the |our |my )?(?:{_QUALIFIERS}){_IS}{_CODE}", _ANY),
+    ("access_code", "code", _SENT, rf"code(?: is|:)? {_DIGITS}", _ANY),
+    ("access_code", "use code ", "", rf"use code {_DIGITS} to (?:log|sign|verify|confirm|continue|reset)", _ANY),
     ("access_code", "code", r"pass[ -]?", rf"code{_FOR}{_IS}{_CODE}", _ANY),
     ("access_code", "code", rf"(?:{_GERMAN_QUALIFIERS})-?", rf"code{_FOR}{_IS}{_CODE}", _ANY),
     ("access_code", "code d", "", rf"code d(?:e|u|es)? ?'?(?:{_FRENCH_PURPOSES}){_FOR}{_IS}{_CODE}", _ANY),
@@ -165,7 +176,14 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
         r"echo [\"']?([^\s\"']{4,128})[\"']? ?\| ?(?:docker|podman|helm|az|gh) [^\n|]{0,80}?--(?:password-|with-token)",
         WORD,
     ),
+    ("password", "ssh-keygen ", "", r"ssh-keygen [^\n|]{0,80}?-n (?:\"([^\"\n]{4,128})|'([^'\n]{4,128}))", WORD),
+    ("password", "echo ", "", r"echo [\"']?[\w.-]{1,32}:([^\s\"']{4,128})[\"']? ?\| ?(?:sudo )?chpasswd", WORD),
+    ("password", "useradd ", "", r"useradd [^\n|]{0,80}?-p [\"']?([^\s\"']{4,128})", WORD),
+    ("password", "ldap", "", r"ldap(?:search|modify|add|delete|whoami) [^\n|]{0,80}?-w [\"']?([^\s\"']{4,128})", WORD),
+    ("password", "identified by ", "", r"identified by (?:password )?[\"']([^\"'\n]{4,128})", WORD),
     ("password", "/user:", "", r"/user:\S{1,64} [\"']?([^\s\"'/*][^\s\"']{3,64})", MADE_UP),
+    ("password", " -u ", "", r" -u [\"']?[^\s\"']{1,80}[\"']? -p ?[\"']?([^\s\"']{4,128})", MADE_UP),
+    ("password", "auth=(", "", r"auth=\(\s{0,4}[\"'][^\"'\n]{1,64}[\"'],\s{0,4}[\"']([^\"'\n]{4,128})", WORD),
     # Files with fields: .netrc, .pgpass.
     ("password", "login ", r"(?<![a-z])", r"login[ \t]{1,4}\S{1,64}\s{1,8}password[ \t]{1,4}(\S{3,256})", WORD),
     *(

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 from hypothesis import given, settings
@@ -164,8 +164,9 @@ def test_masked_json_is_json_of_the_same_shape_without_secrets(value: Any) -> No
 
 
 def shape(value: Any) -> object:
-    items: list[Any] = list(value.values()) if isinstance(value, dict) else value
-    return [shape(item) for item in items] if isinstance(value, (dict, list)) else None
+    if isinstance(value, dict):
+        return [shape(item) for item in cast("dict[str, Any]", value).values()]
+    return [shape(item) for item in cast("list[Any]", value)] if isinstance(value, list) else None
 
 
 def test_an_event_is_masked_wherever_it_holds_a_secret_and_keeps_its_ids() -> None:

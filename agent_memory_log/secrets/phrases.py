@@ -35,7 +35,10 @@ _IS = (
     r"(?:'s| is| are| will be| was| es| est(?: le)?| c'est| ist| sind| lautet| è| é| är| er|:| =|=| -|は|是){1,2}"
     r"[ \t\"'(]{0,3}"
 )
-_FOR = r"(?: (?:for|to|of|on|at|from|del?|du|de la|meine[rs]?|für|der|des|da|do|di|dell[ae]|voor|van) [^\n.,;:!?=\"]{1,30}?)?"
+_FOR = (
+    r"(?: (?:for|to|of|on|at|from|del?|du|de la|meine[rs]?|für|der|des|da|do|di|dell[ae]|voor|van)"
+    r" [^\n.,;:!?=\"]{1,30}?)?"
+)
 _DIGITS = r"([0-9]{4,8}\b#?|[0-9]{3}[ -][0-9]{3}\b)"
 _CODE = r"([0-9]{3}[ -][0-9]{3}\b|(?=[a-z-]{0,9}[0-9])[a-z0-9]{4,10}\b#?)"
 _CODE_NOUNS = "code|otp|password|código|codice|passwort|mot de passe"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ import msgspec
 
 from agent_memory_log.errors import EventConflict, InvalidArgument, VersionConflict
 from agent_memory_log.events import Event, decode_event, new_event
+from agent_memory_log.fields import describe
 from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_canonical
 from agent_memory_log.payloads import (
     Annotation,
@@ -70,10 +71,17 @@ class CallToMake(NamedTuple):
 class Operations:
     """The operations on one run. They may not be carried out at the same time: the recorder lines them up."""
 
-    def __init__(self, agent: str, run: str, meta: Mapping[str, JsonValue] | None) -> None:
+    def __init__(
+        self,
+        agent: str,
+        run: str,
+        meta: Mapping[str, JsonValue] | None,
+        before_append: Callable[[Event], Event] | None,
+    ) -> None:
         self._agent = agent
         self._run = run
         self._meta = meta
+        self._before_append = before_append
         self._context = RunContext(agent, run)
         self._latest = datetime.min.replace(tzinfo=UTC)
         self._asked: dict[str, list[Event]] = {}
@@ -99,10 +107,11 @@ class Operations:
         payload = model_request(
             snapshot, provider, model=model, system=system, tools=tools, parameters=parameters or None
         )
+        event = self._event(payload, None, None)
         latest = self._context.latest_request()
-        if latest is not None and _asks_the_same(payload, latest):
+        if latest is not None and _asks_the_same(decode_event(event, ModelRequest), latest):
             return None
-        result = yield from self._append([self._event(payload, None, None)])
+        result = yield from self._append([event])
         return result.events[0]
 
     def response(
@@ -182,11 +191,22 @@ class Operations:
 
     def _event(self, payload: EventData, labels: Mapping[str, str] | None, event_id: str | None) -> Event:
         """An event whose time is not before that of the one before it, though the clock be set back."""
-        event = new_event(payload, labels=labels, event_id=event_id)
+        event = self._hooked(new_event(payload, labels=labels, event_id=event_id))
         if event.timestamp < self._latest:
             return msgspec.structs.replace(event, timestamp=self._latest)
         self._latest = event.timestamp
         return event
+
+    def _hooked(self, event: Event) -> Event:
+        """What ``before_append`` makes of an event; its id, by which a step is found again, is not the hook's."""
+        if self._before_append is None:
+            return event
+        hooked = self._before_append(event)
+        if not isinstance(hooked, Event) or hooked.event_id != event.event_id:
+            raise InvalidArgument(
+                f"before_append must return an Event with the id of the one it was given, found {describe(hooked)}"
+            )
+        return hooked
 
     def _answer_events(self, answer: Answer, key: str | None, labels: Mapping[str, str] | None) -> list[Event]:
         parsed = self._context.parse(answer.messages, answer.provider) or [new_event(Annotation(_EMPTY_ANSWER))]
@@ -227,7 +247,10 @@ class Operations:
             self._left_open = {}
             for event in Reader(snapshot).open_tool_calls():
                 self._left_open.setdefault(decode_event(event, ToolCall).tool_call_id, []).append(event)
-        for event in self._left_open.get(data.tool_call_id, ()):
+        open_calls = self._left_open.get(data.tool_call_id, ())
+        if open_calls:
+            data = decode_event(self._hooked(new_event(data)), ToolCall)  # as it would have been recorded
+        for event in open_calls:
             if _is_same_call(data, decode_event(event, ToolCall)):
                 return event
         return None

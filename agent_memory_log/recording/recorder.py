@@ -24,6 +24,7 @@ from agent_memory_log.payloads import (
     ToolCall,
     UserMessage,
 )
+from agent_memory_log.recording.blocks import SyncToolCallBlock, ToolCallBlock
 from agent_memory_log.recording.calls import Enclosing, RecordedCall, payload_text
 from agent_memory_log.recording.lines import Line
 from agent_memory_log.recording.operations import CallToMake, Operations, RecordedResponse, recorded_call
@@ -52,12 +53,22 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
 
     ``labels`` are text to text. All methods raise what ``append_events`` raises, and ``InvalidArgument`` for a key that
     is not non-empty text.
+
+    ``before_append`` is given each event before it is appended, and returns what is appended in its place, with the
+    same event id. It must return equal events for equal ones, or a step that is done again conflicts with itself.
+    ``agent_memory_log.secrets.redacted_event`` is one: it masks secrets.
     """
 
-    def __init__(self, agent: str, run: str, meta: Mapping[str, JsonValue] | None) -> None:
+    def __init__(
+        self,
+        agent: str,
+        run: str,
+        meta: Mapping[str, JsonValue] | None,
+        before_append: Callable[[Event], Event] | None,
+    ) -> None:
         self.agent = agent
         self.run = run
-        self._operations = Operations(agent, run, meta)
+        self._operations = Operations(agent, run, meta, before_append)
 
     @abstractmethod
     def _carry_out(self, steps: Steps[Any]) -> Any:  # noqa: ANN401  # with or without await: the type arguments say which
@@ -249,7 +260,7 @@ class RunRecorder(
         Coroutine[Any, Any, Event | None],
         Coroutine[Any, Any, RecordedResponse],
         Coroutine[Any, Any, RecordedResponse | None],
-        "ToolCallBlock",
+        ToolCallBlock,
     ]
 ):
     """Records one run of an agent, through a ``Store``; every method is to be awaited.
@@ -264,9 +275,17 @@ class RunRecorder(
     recorder. When the block ends, what cancelled calls are still recording is waited for; the store stays open.
     """
 
-    def __init__(self, store: Store, agent: str, run: str, *, meta: Mapping[str, JsonValue] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        agent: str,
+        run: str,
+        *,
+        meta: Mapping[str, JsonValue] | None = None,
+        before_append: Callable[[Event], Event] | None = None,
+    ) -> None:
         """Does nothing to the store."""
-        super().__init__(agent, run, meta)
+        super().__init__(agent, run, meta, before_append)
         self._store = store
         self._line = Line()
         self._unfinished: set[asyncio.Task[Event]] = set()
@@ -330,43 +349,24 @@ class RunRecorder(
             self._unfinished.discard(task)
 
 
-class ToolCallBlock:
-    """The block of a tool call of a ``RunRecorder``; see ``Recorder.tool_call``."""
-
-    def __init__(
-        self,
-        enclosing: Enclosing,
-        begin: Callable[[], Coroutine[Any, Any, RecordedCall]],
-        end: Callable[[RecordedCall, BaseException | None], Coroutine[Any, Any, None]],
-    ) -> None:
-        """Made by ``tool_call``."""
-        self._enclosing = enclosing
-        self._begin = begin
-        self._end = end
-
-    async def __aenter__(self) -> RecordedCall:
-        call = await self._begin()
-        self._enclosing.enter(call)
-        return call
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        call = self._enclosing.leave()
-        if call is not None and call.recorded is None:
-            await self._end(call, error)
-
-
-class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedResponse | None, "SyncToolCallBlock"]):
+class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedResponse | None, SyncToolCallBlock]):
     """``RunRecorder`` without ``await``, through a ``SyncStore``; any number of threads may use one.
 
     with SyncRunRecorder(store, "support-agent", "run-42") as recorder:
         recorder.user("Where is my order?")
     """
 
-    def __init__(self, store: SyncStore, agent: str, run: str, *, meta: Mapping[str, JsonValue] | None = None) -> None:
+    def __init__(
+        self,
+        store: SyncStore,
+        agent: str,
+        run: str,
+        *,
+        meta: Mapping[str, JsonValue] | None = None,
+        before_append: Callable[[Event], Event] | None = None,
+    ) -> None:
         """Does nothing to the store."""
-        super().__init__(agent, run, meta)
+        super().__init__(agent, run, meta, before_append)
         self._store = store
         # Reentrant: a generator that holds a call may be collected, and so ended, in the middle of another operation.
         self._lock = threading.RLock()
@@ -401,33 +401,6 @@ class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedRe
             if error is None:
                 raise
             _note(error, failure)
-
-
-class SyncToolCallBlock:
-    """The block of a tool call of a ``SyncRunRecorder``; see ``Recorder.tool_call``."""
-
-    def __init__(
-        self,
-        enclosing: Enclosing,
-        begin: Callable[[], RecordedCall],
-        end: Callable[[RecordedCall, BaseException | None], None],
-    ) -> None:
-        """Made by ``tool_call``."""
-        self._enclosing = enclosing
-        self._begin = begin
-        self._end = end
-
-    def __enter__(self) -> RecordedCall:
-        call = self._begin()
-        self._enclosing.enter(call)
-        return call
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        call = self._enclosing.leave()
-        if call is not None and call.recorded is None:
-            self._end(call, error)
 
 
 def _note(error: BaseException, failure: BaseException) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, cast
 
 from agent_memory_log.errors import DecodeError
@@ -61,18 +61,21 @@ async def import_transcript(
     provider: str,
     *,
     meta: Mapping[str, JsonValue] | None = None,
+    before_append: Callable[[Event], Event] | None = None,
 ) -> AppendResult:
     """Append a provider's ``messages`` to a run, in batches, so that a conversation may be of any length.
 
     Importing again stores nothing, importing once the conversation has grown what is new, and an import that was
-    interrupted goes on when it is repeated. ``meta`` is kept with the run if this creates it. The result is as of one
-    append of all the events.
+    interrupted goes on when it is repeated. ``meta`` is kept with the run if this creates it; ``before_append`` is as
+    for a ``RunRecorder``. The result is as of one append of all the events.
 
     Raises what ``parse`` and ``append_events`` raise; ``EventConflict`` means the run holds another conversation.
     """
     importing = RunImport(store, agent, run, meta=meta)
     stored: list[Event] = []
     for index, event in enumerate(parse(messages, provider, source=run), 1):
+        if before_append is not None:
+            event = before_append(event)  # noqa: PLW2901  # what is appended in its place
         importing.add(event, size=len(encode_json(event.data)), where=f"event {index} of the transcript")
         if importing.full:
             stored += await importing.flush()

@@ -1,0 +1,14 @@
+"""Finding and masking secrets: keys and tokens, passwords, codes, card and account numbers.
+
+    redact_text("my password is hunter2")  # "my password is [secret: password]"
+
+    async with RunRecorder(store, "support-agent", "run-42", before_append=redacted_event) as recorder:
+        await recorder.user("my password is hunter2")  # is stored masked
+
+What is found, what is not, and how well, is in ``docs/secrets.md``.
+"""
+
+from agent_memory_log.secrets.events import redacted_event
+from agent_memory_log.secrets.finding import Finding, find_secrets, redact_text
+
+__all__ = ["Finding", "find_secrets", "redact_text", "redacted_event"]

@@ -1,0 +1,191 @@
+"""Masking secrets in JSON text: it stays valid, and what holds no secret stays byte for byte.
+
+A key says what its value is, so each value is read behind its key, as in ``door code: 4821``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple, cast
+
+import msgspec
+
+from agent_memory_log.jsonvalue import decode_json, encode_json
+from agent_memory_log.secrets.finding import MASK_BEGINS, Finding, find_secrets, mask
+from agent_memory_log.secrets.names import kind_of_name
+from agent_memory_log.secrets.values import MIN_LENGTH, WORD, strength
+
+_UNTOUCHED_TEXT = """
+    id call_id tool_call_id parent_tool_call_id tool_use_id toolUseId item_id response_id message_id event_id
+    tool_name queue provider model system_hash tools_hash original_type signature thought_signature
+    thoughtSignature redacted encrypted_content
+"""
+UNTOUCHED = frozenset(_UNTOUCHED_TEXT.split())
+"""Keys whose values are never masked: ids by which events are paired, and what a provider signed or encrypted."""
+
+_TOKEN = re.compile(r'(?P<literal>"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*)(?P<colon>\s*:)?|(?P<bracket>[{}\[\]])')
+_WORDS_IN_KEY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_-]")
+_NAME_KEYS = frozenset({"name", "key", "Name", "Key"})
+_VALUE_KEYS = frozenset({"value", "Value"})
+_LONG_KEY = 12
+_MAX_INSIDE = 4
+"""How deep texts that are JSON are looked into when they stand in JSON."""
+
+
+class _Leaf(NamedTuple):
+    """A string or a number in JSON text: where its literal stands, what it says, the key it belongs to."""
+
+    start: int
+    end: int
+    text: str
+    key: str
+    is_key: bool
+
+
+def redact_json(text: str, *, numbers: str | None = None, inside: int = 0) -> str:
+    """``text``, which must be valid JSON, with secrets masked; the same object where it has none.
+
+    A number that is a secret becomes a mask, or ``numbers`` where that is given.
+    """
+    leaves = list(_leaves(text))
+    changed: list[tuple[_Leaf, str]] = []
+    masks: dict[str, int] = {}
+    for leaf, findings in zip(leaves, find_in_values([(leaf.key, leaf.text) for leaf in leaves]), strict=True):
+        said = leaf.text
+        if text[leaf.start] != '"':
+            said = mask(findings[0].kind) if findings else said
+        elif inside < _MAX_INSIDE and not leaf.is_key and said.lstrip()[:1] in {"{", "[", '"'} and _is_json(said):
+            said = redact_json(said, inside=inside + 1)
+        elif findings:
+            said = _masked(said, findings)
+        if said is leaf.text or said == leaf.text:
+            continue
+        if leaf.is_key:  # two keys may not become one
+            masks[said] = masks.get(said, 0) + 1
+            said = said if masks[said] == 1 else f"{said} {masks[said]}"
+        is_number = text[leaf.start] != '"'
+        changed.append((leaf, numbers if is_number and numbers is not None else encode_json(said).decode()))
+    if not changed:
+        return text
+    parts: list[str] = []
+    done = 0
+    for leaf, literal in changed:
+        parts += (text[done : leaf.start], literal)
+        done = leaf.end
+    return "".join((*parts, text[done:]))
+
+
+def _masked(text: str, findings: list[Finding]) -> str:
+    parts: list[str] = []
+    done = 0
+    for finding in findings:
+        parts += (text[done : finding.start], mask(finding.kind))
+        done = finding.end
+    return "".join((*parts, text[done:]))
+
+
+class _Place:
+    """Where in a document its reader is: the latest key of each map that is open, and what its ``name`` says."""
+
+    def __init__(self) -> None:
+        self._keys = [""]
+        self._names = [""]
+
+    def turn(self, bracket: str) -> None:
+        """A map or a list begins or ends."""
+        if bracket in "{[":
+            self._keys.append(self._keys[-1])
+            self._names.append("")
+        else:
+            self._keys.pop()
+            self._names.pop()
+
+    def enter(self, key: str) -> None:
+        """What follows is the value of ``key``."""
+        self._keys[-1] = key
+
+    def key_of(self, value: str) -> str | None:
+        """The key that says what ``value`` is, which stands here; None if it is never masked."""
+        key = self._keys[-1]
+        if key in _NAME_KEYS:
+            self._names[-1] = value
+        if key in UNTOUCHED:
+            return None
+        return self._names[-1] if key in _VALUE_KEYS and self._names[-1] else key
+
+
+def _leaves(text: str) -> Iterator[_Leaf]:
+    """The strings and numbers of valid JSON ``text``, in order, but for those that are never masked."""
+    place = _Place()
+    for match in _TOKEN.finditer(text):
+        literal, is_key = match["literal"], match["colon"] is not None
+        if match["bracket"]:
+            place.turn(match["bracket"])
+        elif literal:
+            value = literal
+            if literal[0] == '"':
+                value = cast("str", decode_json(literal)) if "\\" in literal else literal[1:-1]
+            if is_key:
+                place.enter(value)
+            key = "" if is_key else place.key_of(value)
+            if key is not None and (not is_key or len(value) >= _LONG_KEY):
+                yield _Leaf(match.start("literal"), match.end("literal"), value, key, is_key)
+
+
+def find_in_values(values: Sequence[tuple[str, str]]) -> Iterator[list[Finding]]:
+    """What is found in each of ``values``: a key, ``""`` where there is none, and the text that belongs to it.
+
+    All are read as one text, a line each, since each reading has its price.
+    """
+    parts: list[str] = []
+    starts: list[int] = []
+    length = 0
+    values = [("" if key.startswith(MASK_BEGINS) else key, text) for key, text in values]
+    for key, text in values:
+        lead = f"{_words(key)}: " if key else ""
+        starts.append(length + len(lead))
+        parts += (lead, text, "\n")
+        length += len(lead) + len(text) + 1
+    findings = find_secrets("".join(parts))
+    place = 0
+    for (key, text), start in zip(values, starts, strict=True):
+        end = start + len(text)
+        own: list[Finding] = []
+        while place < len(findings) and findings[place].start < end:
+            finding = findings[place]
+            if finding.end > start:
+                own.append(Finding(finding.kind, max(0, finding.start - start), min(finding.end, end) - start))
+            if finding.end > end:
+                break
+            place += 1
+        named = _kind_of(key) if key else None
+        if named is not None and _is_value(text, named[1]):
+            own = [Finding(named[0], 0, len(text))]
+        yield own
+
+
+@lru_cache(4096)
+def _words(key: str) -> str:
+    return _WORDS_IN_KEY.sub(" ", key)
+
+
+@lru_cache(4096)
+def _kind_of(key: str) -> tuple[str, int] | None:
+    return kind_of_name(key)
+
+
+def _is_value(text: str, needed: int) -> bool:
+    """Whether ``text`` is a secret, given that its key names one."""
+    if text.isdecimal():
+        return needed == WORD and len(text) >= MIN_LENGTH
+    return strength(text, quoted=True) >= needed
+
+
+def _is_json(text: str) -> bool:
+    try:
+        decode_json(text)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,248 @@
+"""Names of secrets and the values that follow them: ``DB_PASS=…``, ``"apiKey": "…"``, ``my password is …``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from agent_memory_log.secrets.reading import Reading
+from agent_memory_log.secrets.values import MADE_UP, MIN_LENGTH, NOT_SECRET, RANDOM, WORD, strength
+
+
+class Name(NamedTuple):
+    """How a name of a secret is written, in lower case.
+
+    - ``hint``: how ``pattern`` begins; ``before``: what must stand directly before it, if anything.
+    - ``assigned``, ``told``, ``beside``: how much a value must look like a secret after ``=``, after "is", and after
+      nothing but a space.
+    """
+
+    kind: str
+    hint: str
+    pattern: re.Pattern[str]
+    before: re.Pattern[str] | None
+    assigned: int
+    told: int
+    beside: int
+
+
+_MOST_NESTED: Final = 4
+_NEVER: Final = RANDOM + 1
+_BEFORE_KEY = (
+    "api|secret|access|private|encryption|encrypt|signing|master|auth|account|licen[sc]e|webhook|service|deploy|session"
+    "|app|application|consumer|shared|storage|jwt|hmac|ssh|security|admin|subscription|integration|server|write|read"
+)
+
+
+def _name(kind: str, hint: str, pattern: str, *needed: int, before: str = "") -> Name:
+    """A name; its pattern may be followed by a number, and by nothing that makes it part of another name."""
+    whole = re.compile(rf"(?:{pattern})(?:_?[0-9]{{1,2}}|_base)?(?![a-z0-9_-])")
+    return Name(kind, hint, whole, re.compile(rf"(?:{before})\Z") if before else None, *needed)
+
+
+_OTHER_LANGUAGES = (
+    "kennwort senha palavra-passe wachtwoord lösenord losenord passord kodeord adgangskode salasana hasło haslo heslo"
+    " jelszó şifre sifre şifrem parola пароль 密码 密碼 口令 パスワード 비밀번호 암호"
+)
+# Kind, hint, pattern, and what is needed: assigned, told, beside.
+_NAMES = (
+    _name("password", "pass", "pass(?:word|wd|phrase|wort|code)(?:'?s)?", WORD, MADE_UP, MADE_UP),
+    _name("password", "pass", "(?<![a-z])pass|(?<=db|sh|tp|er|il|in|ot|is|ql|me)pass", MADE_UP, MADE_UP, _NEVER),
+    _name("password", "requirepass", "requirepass", WORD, MADE_UP, MADE_UP),
+    _name("password", "mot", "mots? ?de ?passe", WORD, MADE_UP, MADE_UP),
+    _name("password", "pwd", "(?<![a-z])pwd|(?<=db)pwd", MADE_UP, MADE_UP, MADE_UP),
+    _name("password", "pw", "(?<![a-z])pw", MADE_UP, MADE_UP, MADE_UP),
+    _name("password", "psk", "(?<![a-z])psk", WORD, MADE_UP, RANDOM),
+    _name("password", "contrase", "contrase[ñn]a", WORD, MADE_UP, MADE_UP),
+    _name("password", "clave", "(?<![a-z])clave", MADE_UP, MADE_UP, RANDOM),
+    *(_name("password", word, word, WORD, MADE_UP, MADE_UP) for word in _OTHER_LANGUAGES.split()),
+    _name("token", "token", "token", MADE_UP, RANDOM, RANDOM),
+    _name("secret", "secret", "secret", MADE_UP, RANDOM, RANDOM),
+    _name("api_key", "key", "key", MADE_UP, MADE_UP, RANDOM, before=f"(?:{_BEFORE_KEY})[_ .-]?"),
+    _name("credential", "_auth", "_auth", RANDOM, _NEVER, RANDOM),
+    _name("session", "sess", "sess(?:ion)?[_ -]?id", RANDOM, RANDOM, RANDOM),
+    _name("session", "connect.sid", "connect\\.sid", RANDOM, _NEVER, _NEVER),
+    _name("community", "snmp", "snmp[_ -]communit(?:y|ies)(?: string)?", MADE_UP, MADE_UP, MADE_UP),
+)
+_NAMES_BY_HINT: dict[str, list[Name]] = {}
+for _row in _NAMES:
+    _NAMES_BY_HINT.setdefault(_row.hint, []).append(_row)
+
+# Tokens that give no access, so that pages and models can be spoken of.
+_HARMLESS_BEFORE = re.compile(
+    r"(?:page|next|continuation|sync|pad|eos|bos|unk|mask|sep|cls|stop|special|cursor|resume|first|last|public|per|max|min"
+    r"|new|request|idempotency|[0-9]{1,9})[_ .-]?\Z"
+)
+
+_FILLER = (
+    r"(?: (?:provisoire|temporaire|nueva|temporal|actual|provvisoria|temporanea|nova|atual|wifi|wi-fi|wlan))?"
+    r"(?: (?:for|of|to|on|at|in|del?|du|des|der|di|dell[aoe]|da|do|vom|von|für|meine[rsm]?|unse?re[rsm]?|til|till|för"
+    r"|voor|van|от|для|you|that) (?:[^\n.,;:!?=\"]|\.(?=[a-z])){1,40}?)?"
+)
+_IS = (
+    " (?:is now|is still|used to be|will be|should be|is|was|to be|are|ist jetzt|ist|lautet|es|será|est maintenant|est"
+    "|sera|c'est|è|é|e'|är|er|jest|to jest|это)(?: ?:)? | ?(?:は|是|为|為|는|은) ?"
+)
+_MOVED = " (?:to|as|auf|a|en|in|na) "  # "I changed my password to", and many a phrase without a secret
+
+_AFTER_NAME = re.compile(
+    rf"""
+    (?P<closed>\\{{0,3}}["'`*\])]{{0,3}})
+    (?:
+      (?:[ ]?:[ ]?[A-Za-z_][\w.|\[\],]{{0,40}}(?:[ ]\|[ ]None)?(?=[ ]?=[ ]))?
+      {_FILLER.replace(" ", "[ ]")}
+      (?:
+        (?P<assigned>
+          [ \t]{{0,8}}
+          (?:=>|:=|\?=|=(?!=)|[:\uff1a]
+            |,?\s{{0,12}}\{{?\s{{0,4}}\\{{0,3}}["']?(?:value|default)\\{{0,3}}["']?[ ]{{0,2}}[=:])
+          [ \t]{{0,8}}
+        )
+        |(?P<element>>)
+        |(?P<listed>(?<=["']),[ ]?(?=["']))
+        |(?P<told>{_IS.replace(" ", "[ ]")})
+        |(?P<moved>{_MOVED.replace(" ", "[ ]")})
+      )
+      |(?P<beside>,?[ \t]{{1,4}})
+    )
+    (?P<quote>(?:[rbfuRBFU]{{1,2}}(?=["']))?\\{{0,3}}["'`“”„«])?
+    """,
+    re.VERBOSE,
+)
+_VALUE = re.compile(r"""[^\s"'`<>;,、。“”«»]{1,400}""")
+_UNTIL_QUOTE = {
+    '"': re.compile(r'[^"\n]{1,400}'),
+    "'": re.compile(r"[^'\n]{1,400}"),
+    "`": re.compile(r"[^`\n]{1,400}"),
+    "“": re.compile(r"[^”\n]{1,400}"),
+    "”": re.compile(r"[^”\n]{1,400}"),
+    "„": re.compile(r"[^“”\n]{1,400}"),
+    "«": re.compile(r"[^»\n]{1,400}"),
+}
+_NEXT_PARAMETER = re.compile(r"&(?:amp;)?[A-Za-z_.-]{1,40}=")
+_CLAUSE_ENDS = re.compile(r"[ \t]*(?:$|[\n.,;:!?)<\]}|/]|and\b|und\b|y\b|et\b|[-\u2013\u2014][ ]|user|host|port|#)")
+_NAME_GOES_ON = (" for ", " of ", " to ", " del ", " de ", " du ", " für ", " von ")
+_SHOUTED = re.compile(r"[A-Z0-9_]{2,64}\Z")
+
+
+def named_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
+    """Kind, start and end of each value in ``reading`` that follows the name of a secret."""
+    lower = reading.lower
+    for hint, names in _NAMES_BY_HINT.items():
+        place = lower.find(hint)
+        done = nested = last_stop = 0
+        while place >= 0:
+            done = place + len(hint)
+            name = _name_at(names, lower, place)
+            if name is not None:
+                row, end = name
+                done = end
+                value = _value_after(reading, row, place, end)
+                if value is not None:
+                    begin, stop, is_secret = value
+                    if is_secret:
+                        yield row.kind, begin, stop
+                    # Names in each other's values: a long run of them is not read again for each.
+                    nested = nested + 1 if begin < last_stop else 0
+                    last_stop = max(last_stop, stop)
+                    if nested >= _MOST_NESTED:
+                        done = max(done, last_stop)
+                        nested = 0
+            place = lower.find(hint, done)
+
+
+def _name_at(names: list[Name], lower: str, place: int) -> tuple[Name, int] | None:
+    """The first of ``names`` that stands at ``place``, and where it ends."""
+    for name in names:
+        match = name.pattern.match(lower, place)
+        if match is None or (name.before is not None and not name.before.search(lower, max(0, place - 20), place)):
+            continue
+        if name.kind == "token" and _HARMLESS_BEFORE.search(lower, max(0, place - 13), place):
+            return None
+        return name, match.end()
+    return None
+
+
+def kind_of_name(name: str) -> tuple[str, int] | None:
+    """The kind of secret that ``name`` (a key of a map) names and how much its value must look like one, or None."""
+    lower = Reading(name).lower
+    for hint, names in _NAMES_BY_HINT.items():
+        place = lower.rfind(hint)
+        row = _name_at(names, lower, place) if place >= 0 else None
+        if row is not None and (row[1] == len(lower) or lower.startswith(_NAME_GOES_ON, row[1])):
+            return row[0].kind, row[0].assigned
+    return None
+
+
+def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[int, int, bool] | None:
+    """Where the value stands that belongs to the name at ``start`` to ``end``, and whether it is a secret, if any."""
+    plain = reading.plain
+    after = _AFTER_NAME.match(plain, end)
+    if after is None:
+        return None
+    begin, stop, quoted = _value_at(plain, after)
+    value = plain[begin:stop]
+    if value.isdecimal():  # a number is a password where the name says so, never a token
+        return begin, stop, name.assigned == WORD and len(value) >= MIN_LENGTH and after["beside"] is None
+    found = strength(value, quoted=quoted)
+    if found == NOT_SECRET:
+        return begin, stop, False
+    is_password = name.assigned == WORD
+    if after["element"] is not None:
+        is_secret = found >= name.assigned and plain.startswith("</", stop)
+    elif after["beside"] is not None:
+        is_option = plain.startswith("--", plain.rfind(" ", 0, start) + 1)
+        is_setting = (
+            "_" in plain[max(0, start - 10) : end] and _SHOUTED.search(plain, max(0, start - 40), end) is not None
+        )
+        needed = max(MADE_UP, name.assigned) if is_option or is_setting else name.beside
+        is_secret = (
+            found >= needed
+            and (found == RANDOM or _mixed(value))
+            and ("," not in after["beside"] or (is_password and any(map(str.isdigit, value))))
+        )
+    elif after["told"] is not None:
+        is_secret = found >= (WORD if quoted and is_password else name.told)
+    elif after["listed"] is not None:
+        is_secret = found >= MADE_UP and any(map(str.isdigit, value))
+    elif after["moved"] is not None:
+        is_secret = is_password and (quoted or found >= MADE_UP)
+    else:
+        # A word: in prose "password: try again" goes on, in code "password = text" is a variable.
+        is_whole = quoted or (_CLAUSE_ENDS.match(plain, stop) is not None and after["assigned"] != " = ")
+        is_secret = (
+            found >= name.assigned and (is_whole or found > WORD) and (is_password or quoted or not value.isalpha())
+        )
+    return begin, stop, is_secret
+
+
+def _value_at(plain: str, after: re.Match[str]) -> tuple[int, int, bool]:
+    """Where the value behind ``after`` begins and ends, and whether it is quoted."""
+    begin = after.end()
+    quote = after["quote"]
+    if quote:
+        match = _UNTIL_QUOTE[quote[-1]].match(plain, begin)
+        if match is None:
+            return begin, begin, True
+        if match.end() < len(plain) and plain[match.end()] != "\n":
+            stop = match.end()
+            while stop > begin and plain[stop - 1] == "\\":
+                stop -= 1
+            return begin, stop, True
+    match = _VALUE.match(plain, begin)
+    if match is None:
+        return begin, begin, False
+    stop = match.end()
+    parameter = _NEXT_PARAMETER.search(plain, begin, stop)
+    if parameter is not None:
+        stop = parameter.start()
+    while stop > begin and plain[stop - 1] in ".,:?)]}\\" and not (plain[stop - 1] == "}" and "{" in plain[begin:stop]):
+        stop -= 1
+    if plain.find("です", begin, stop) > begin:
+        stop = plain.find("です", begin, stop)
+    return begin, stop, False
+
+
+def _mixed(value: str) -> bool:
+    return any(map(str.isalpha, value)) and (any(map(str.isdigit, value)) or not value[1:-1].isalnum())

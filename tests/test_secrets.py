@@ -166,7 +166,7 @@ def test_masked_json_is_json_of_the_same_shape_without_secrets(value: Any) -> No
 def shape(value: Any) -> object:
     if isinstance(value, dict):
         return [shape(item) for item in cast("dict[str, Any]", value).values()]
-    return [shape(item) for item in cast("list[Any]", value)] if isinstance(value, list) else None
+    return [shape(item) for item in cast("list[object]", value)] if isinstance(value, list) else None
 
 
 def test_an_event_is_masked_wherever_it_holds_a_secret_and_keeps_its_ids() -> None:

@@ -12,11 +12,12 @@ from agent_memory_log.memory.payloads import MemoryDerived
 from agent_memory_log.memory.state import State
 from agent_memory_log.memory.steps import Load, Steps, load
 from agent_memory_log.memory.writing import decided
+from agent_memory_log.reserved import is_reserved
 
 
 def link_run(context: Context, agent: str, run: str, *, scope: str | None) -> Steps[None]:
     """Note that a run belongs to a scope, once."""
-    if isinstance(agent, str) and agent.startswith("@"):
+    if isinstance(agent, str) and is_reserved(agent):
         raise InvalidArgument(f"the library's own runs, as those of {describe(agent)}, are not linked")
     name = context.one(scope)
     yield from load(Load(agent, run, limit=1))  # what can be no run is refused by the store, and not noted

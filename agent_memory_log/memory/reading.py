@@ -9,7 +9,6 @@ from datetime import datetime
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
 from agent_memory_log.events import Event
 from agent_memory_log.fields import describe
-from agent_memory_log.memory.candidates import RESERVED
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.kinds import fold_key
 from agent_memory_log.memory.ledger import Closed, Ledger
@@ -20,6 +19,7 @@ from agent_memory_log.memory.state import State
 from agent_memory_log.memory.steps import Load, Steps, load
 from agent_memory_log.memory.subjects import Subject
 from agent_memory_log.payloads import EventData, Redacted, ToolCall, ToolResult
+from agent_memory_log.reserved import is_reserved
 
 STATUSES: frozenset[str] = frozenset({"active", "superseded", "archived", "expired"})
 _SHOWN = 200
@@ -232,7 +232,7 @@ def _told(event: Event, record: str) -> str:
 
 def _line(evidence: Evidence) -> Steps[str]:
     """The event that a memory rests on, as a line."""
-    if evidence.agent.startswith(RESERVED):
+    if is_reserved(evidence.agent):
         return "(imported from another memory)"  # whose it is, nobody said
     try:
         found = yield from load(Load(evidence.agent, evidence.run, evidence.seq - 1, limit=1))

@@ -13,7 +13,7 @@ from agent_memory_log.cli.names import existing_run, run_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import GOOD, Output
 from agent_memory_log.memory import MemoryClient, Principal
-from agent_memory_log.memory.candidates import RESERVED
+from agent_memory_log.reserved import is_reserved
 
 
 def link(
@@ -47,7 +47,7 @@ async def _link(url: str | None, principal: Principal, names: Sequence[str]) -> 
         infos = [await existing_run(store, name) for name in names]
         places = list(dict.fromkeys((info.agent, info.run) for info in infos))
         for agent, run in places:
-            if agent.startswith(RESERVED):
+            if is_reserved(agent):
                 raise CommandFailed(f"{run_name(agent, run)} is a run of the library's own, and is not linked")
         memory = MemoryClient(store).of(principal)
         for agent, run in places:

@@ -1,9 +1,10 @@
 """Copying runs from one store to another: as they are, on from where an earlier copy stopped, and read back.
 
 A copied run has the source's meta, and its events their seqs, ids, times and labels, redacted events and redaction
-markers included; only ``created`` is the target's own. An event that was redacted after it had been copied is redacted
-in the target as well. That appends a marker of the target's making, at the seq of the source's and for the same reason,
-which has another id and time, and names only those events that were still readable.
+markers included; only ``created`` is the target's own. A copy is an operator's act: the library's own runs, memories
+among them, are copied like any other. An event that was redacted after it had been copied is redacted in the target as
+well. That appends a marker of the target's making, at the seq of the source's and for the same reason, which has
+another id and time, and names only those events that were still readable.
 """
 
 from __future__ import annotations
@@ -312,7 +313,7 @@ class _RunCopy:
 
     async def _store_rest(self, source: _State, after: int) -> None:
         """Store in the target what the source holds after ``after``, and redact what that says was redacted."""
-        importing = RunImport(self._target.store, self._agent, self._run, meta=source.meta, exact=True)
+        importing = RunImport(self._target.store, self._agent, self._run, meta=source.meta, exact=True, reserved=True)
         pace = _Pace()
         try:
             while after < source.version:

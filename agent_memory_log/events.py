@@ -224,8 +224,26 @@ _RFC3339 = re.compile(
 
 
 def format_timestamp(timestamp: datetime) -> str:
-    """RFC 3339 text in UTC, with six fractional digits or none: ``2026-11-21T09:30:00.000125Z``."""
-    return timestamp.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
+    """RFC 3339 text in UTC, with six fractional digits or none: ``2026-11-21T09:30:00.000125Z``.
+
+    Raises ``InvalidEvent`` for a time whose offset leads out of the years 1 to 9999.
+    """
+    try:
+        return timestamp.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
+    except OverflowError as error:
+        raise InvalidEvent(
+            f"the timestamp {timestamp.isoformat()} is outside the years 1 to 9999 in UTC", field="timestamp"
+        ) from error
+
+
+def moved(timestamp: datetime, by: timedelta) -> datetime:
+    """``timestamp + by``, or the first or last instant that a datetime holds where that is beyond it."""
+    try:
+        return timestamp + by
+    except OverflowError:
+        if by < timedelta(0):
+            return datetime.min.replace(tzinfo=timestamp.tzinfo)
+        return datetime.max.replace(tzinfo=timestamp.tzinfo)
 
 
 def parse_timestamp(text: str) -> datetime:

@@ -16,6 +16,7 @@ from agent_memory_log.events import Event
 from agent_memory_log.fields import describe
 from agent_memory_log.importing import BATCH_BYTES, BATCH_EVENTS
 from agent_memory_log.jsonvalue import JsonValue, encode_canonical, encode_json
+from agent_memory_log.reserved import check_not_reserved
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, Store, SyncStore
 
@@ -45,7 +46,8 @@ async def fork_run(store: Store, agent: str, run: str, at: int, new_run: str) ->
     other. Forking again stores nothing, also when the new run has gone on; a fork that was interrupted goes on when it
     is repeated.
 
-    Raises ``InvalidArgument`` for an ``at`` that is no integer from 1 and for a new run that holds, or once held,
+    Raises ``InvalidEvent`` for an agent that begins with ``@``, whose runs are the library's own; ``InvalidArgument``
+    for an ``at`` that is no integer from 1 and for a new run that holds, or once held,
     something else; ``CursorOutOfRange`` for an ``at`` beyond the run's version or before its deletion; ``RunDeleted``
     when the run is deleted meanwhile; and what ``load_run`` and ``append_events`` raise.
 
@@ -98,6 +100,7 @@ _Steps = Generator[_Load | _Append, Any, ForkedRun]
 
 
 def _fork(agent: str, run: str, at: int, new_run: str) -> _Steps:
+    check_not_reserved(agent, (), reserved=False)
     if type(at) is not int or at < 1:
         raise InvalidArgument(f"at must be an integer from 1, found {describe(at)}")
     if new_run == run:

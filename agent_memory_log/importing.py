@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -35,15 +36,32 @@ def derived_event_id(kind: str, source: str, *position: int) -> str:
     return hashlib.blake2b(place.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
+def line_bytes(text: bytes | str) -> bytes:
+    """A line as UTF-8, without white space around it or a byte order mark before it."""
+    line = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return line.strip().removeprefix(codecs.BOM_UTF8)
+
+
 def decode_line(text: bytes | str, number: int) -> dict[str, JsonValue]:
     """The JSON object on line ``number`` of a file. Raises ``DecodeError`` naming the line."""
-    try:
-        found: object = decode_json(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise DecodeError(f"line {number} is not JSON: {error}") from error
+    found = decode_document(text, f"line {number}")
     if not isinstance(found, dict):
         raise DecodeError(f"line {number} must be a JSON object, found {describe(found)}")
     return cast("dict[str, JsonValue]", found)
+
+
+def decode_document(text: bytes | str, where: str) -> object:
+    """The JSON value of a file or a line, which may begin with a byte order mark of UTF-8.
+
+    Raises ``DecodeError`` naming ``where``.
+    """
+    line = line_bytes(text)
+    try:
+        return decode_json(line)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in line[:4]:
+            raise DecodeError(f"{where} is UTF-16 or UTF-32, and must be UTF-8: convert the file") from error
+        raise DecodeError(f"{where} is not JSON: {error}") from error
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -67,11 +85,12 @@ class RunImport:
         *,
         meta: Mapping[str, JsonValue] | None = None,
         exact: bool = False,
+        reserved: bool = False,
     ) -> None:
         """``meta`` is kept with the run if this import creates it.
 
         With ``exact`` an event goes where its seq says or nowhere: a run that is not at the version before it is a
-        ``VersionConflict``.
+        ``VersionConflict``. ``reserved`` is as for ``append_events``.
         """
         self.agent = agent
         self.run = run
@@ -81,6 +100,7 @@ class RunImport:
         self._store = store
         self._meta = meta
         self._exact = exact
+        self._reserved = reserved
         self._pending: list[_Item] = []
         self._bytes = 0
         self._begun = False
@@ -128,7 +148,13 @@ class RunImport:
             expected = events[0].seq - 1 if self._exact and first_seq is None else None
             try:
                 result = await self._store.append_events(
-                    self.agent, self.run, *events, expected_version=expected, meta=self._meta, first_seq=first_seq
+                    self.agent,
+                    self.run,
+                    *events,
+                    expected_version=expected,
+                    meta=self._meta,
+                    first_seq=first_seq,
+                    reserved=self._reserved,
                 )
             except VersionConflict:
                 if first_seq is None or attempt == _ATTEMPTS - 1:

@@ -1,50 +1,62 @@
 """JSONL of our own: whole runs as lines of text, lossless, streaming and byte-stable.
 
-A run is a header line, ``{"format":"agent-memory-log/1","agent":…,"run":…,"version":…,"meta":{…}}``, and then its
-events in append order, a line each, as ``Event.to_map`` gives them. Exported, imported into an empty store and exported
-again, the bytes are the same. A file may hold any number of runs.
+A run is a header line, ``{"format":"agent-memory-log/2","agent":…,"run":…,"version":…,"meta":{…}}``, and then its
+events in append order, a line each, as ``Event.to_map`` gives them. An export of any number of runs ends with an end
+line, see ``endline.py``; another export may follow it. Exported, imported into an empty store and exported again, the
+bytes are the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
 from typing import cast
 
 import msgspec
 
-from agent_memory_log.errors import DecodeError, InvalidArgument, RunDeleted, SchemaTooNew
+from agent_memory_log.endline import (
+    FORMAT,
+    FORMAT_NUMBER,
+    OPEN_FORMAT_NUMBER,
+    LineDigest,
+    begins_end_line,
+    format_of,
+    is_end_line,
+)
+from agent_memory_log.errors import DecodeError, InvalidArgument, InvalidEvent, RunDeleted, SchemaTooNew
 from agent_memory_log.events import Event
 from agent_memory_log.fields import describe
-from agent_memory_log.importing import RunImport, decode_line, derived_event_id
+from agent_memory_log.importing import RunImport, decode_line, derived_event_id, line_bytes
 from agent_memory_log.jsonvalue import JsonValue, encode_json
 from agent_memory_log.payloads import Redacted, Redaction
-from agent_memory_log.store import Store
+from agent_memory_log.reserved import check_not_reserved
+from agent_memory_log.store import MAX_FIRST_SEQ, Store
 
-FORMAT_NUMBER = 1
-"""The newest format this release reads, and the one it writes."""
+_MAX_SEQ = 2**53 - 1
+# The largest seq that is read: every store and every JSON reader can hold it.
 
-MAX_SEQ = 2**53 - 1
-"""The largest seq that is read: every store and every JSON reader can hold it."""
-
-_FORMAT = re.compile(r"agent-memory-log/(\d{1,9})", re.ASCII)
+_FORMAT = re.compile(rf"{FORMAT}/(\d{{1,9}})", re.ASCII)
 
 _PAGE_EVENTS = 500
 _PAGE_RUNS = 500
 
 
 class ImportedRun(msgspec.Struct, frozen=True):
-    """What an import did to a run: of ``read`` events, ``inserted`` were new; ``version`` is the run's, after it."""
+    """What an import did to a run: of ``read`` events, ``inserted`` were new; ``version`` is the run's, after it.
+
+    ``verified``: an end line vouches for its lines.
+    """
 
     agent: str
     run: str
     version: int
     read: int
     inserted: int
+    verified: bool = False
 
 
 async def export_run(store: Store, agent: str, run: str) -> AsyncGenerator[bytes]:
-    """The lines of a run, each ending in a newline; none for a run that holds no events.
+    """The lines of a run and their end line, each ending in a newline; none for a run that holds no events.
 
     Reads a page at a time, up to the version at the start. An event redacted meanwhile may come out either way. Raises
     ``RunDeleted`` when the run is deleted meanwhile: the lines so far are not the whole run.
@@ -52,13 +64,29 @@ async def export_run(store: Store, agent: str, run: str) -> AsyncGenerator[bytes
         async for line in export_run(store, "support-agent", "run-42"):
             file.write(line)
     """
+    async for line in _ended(_lines_of_run(store, agent, run)):
+        yield line
+
+
+async def _ended(lines: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+    """The lines, and their end line if there are any."""
+    digest: LineDigest | None = None
+    async for line in lines:
+        digest = digest or LineDigest()
+        digest.add(line, format_of(line))
+        yield line
+    if digest is not None:
+        yield digest.end_line()
+
+
+async def _lines_of_run(store: Store, agent: str, run: str) -> AsyncGenerator[bytes]:
     page = await store.load_run(agent, run, limit=_PAGE_EVENTS)
     version = page.version
     if not page.log:
         return
     yield _line(
         {
-            "format": f"agent-memory-log/{FORMAT_NUMBER}",
+            "format": f"{FORMAT}/{FORMAT_NUMBER}",
             "agent": agent,
             "run": run,
             "version": version,
@@ -82,11 +110,18 @@ async def export_run(store: Store, agent: str, run: str) -> AsyncGenerator[bytes
 async def export_store(
     store: Store, *, agent: str | None = None, include_reserved: bool = False
 ) -> AsyncGenerator[bytes]:
-    """The lines of every run, or of every run of ``agent``, ordered by agent and run; see ``export_run``.
+    """The lines of every run, or of every run of ``agent``, ordered by agent and run, and one end line.
+
+    See ``export_run``.
 
     The library's own runs, of agents that begin with ``@``, are left out unless named or asked for with
     ``include_reserved``.
     """
+    async for line in _ended(_lines_of_store(store, agent, include_reserved=include_reserved)):
+        yield line
+
+
+async def _lines_of_store(store: Store, agent: str | None, *, include_reserved: bool) -> AsyncGenerator[bytes]:
     names: list[tuple[str, str]] = []
     cursor: str | None = None
     while True:
@@ -96,67 +131,109 @@ async def export_store(
         if cursor is None:
             break
     for name in sorted(names):
-        async for line in export_run(store, *name):
+        async for line in _lines_of_run(store, *name):
             yield line
 
 
+def check_jsonl(lines: Iterable[bytes | str]) -> None:
+    """Read an export to its end and check its end lines; what the events are is not looked at.
+
+    Call it before ``import_jsonl`` where the lines can be read twice: that stores what it has read before it meets a
+    damaged end. Lines of the format that has no end line pass. Raises ``DecodeError`` naming the line.
+
+        with open("runs.jsonl", "rb") as file:
+            check_jsonl(file)
+            file.seek(0)
+            results = await import_jsonl(store, file)
+    """
+    digest = LineDigest()
+    number = 0
+    for number, text in enumerate(lines, 1):
+        line = line_bytes(text)
+        if begins_end_line(line):
+            digest.check_end(decode_line(line, number), number)
+            continue
+        format_number = format_of(line)
+        if format_number is not None and format_number > FORMAT_NUMBER:
+            return  # the import says that it is too new
+        digest.add(line, format_number)
+    digest.check_finished(number)
+
+
 async def import_jsonl(
-    store: Store, lines: Iterable[bytes | str], *, agent: str | None = None, run: str | None = None
+    store: Store,
+    lines: Iterable[bytes | str],
+    *,
+    agent: str | None = None,
+    run: str | None = None,
+    reserved: bool = False,
 ) -> list[ImportedRun]:
     """Append the events of ``lines`` to their runs, in batches as they are read; one result for each header.
 
     ``agent`` and ``run`` take the place of those in the headers; with both, the first line may be an event: ours, or
     the original's with ``Type``, ``Timestamp`` and ``Data``. An event without an id gets one that stands for its run
-    and place. Empty lines are passed over.
+    and place. Empty lines are passed over. ``reserved``, an operator's right, takes in agents that begin with ``@`` and
+    event types that begin with ``memory_``, which are the library's own: whoever writes them decides what memory says.
 
     A run that holds no events keeps the seqs of the file, if its version allows; otherwise the events go to the tail
     and redaction markers are changed to name the seqs their events have now. Importing again stores nothing, and an
     import that failed half way goes on.
 
     Raises ``DecodeError`` naming the line that is not what it should be, also where a run ends before its header's
-    version; ``SchemaTooNew`` for a newer format; ``InvalidArgument`` for ``run`` with a file of several runs; and what
-    ``append_events`` raises, naming the line. All events before the line are stored then, save that a batch with an
-    ``EventConflict`` is refused whole.
+    version, an export has no end line, or an end line is about other lines (``check_jsonl`` finds these two before
+    anything is stored); ``SchemaTooNew`` for a newer format; ``InvalidArgument`` for ``run`` with a file of several
+    runs, and for ``agent`` where two runs would become one; and what ``append_events`` raises, naming the line. All
+    events before the line are stored then, save that a batch with an ``EventConflict`` is refused whole.
 
         with open("runs.jsonl", "rb") as file:
             results = await import_jsonl(store, file)
     """
-    reader = _Import(store, agent, run)
+    reader = _Import(store, agent, run, reserved=reserved)
     number = 0
     for number, text in enumerate(lines, 1):
-        if not text.strip():
+        if not line_bytes(text):
             continue
         try:
             await reader.add(text, number)
         except (DecodeError, SchemaTooNew, InvalidArgument):
             await reader.flush()
             raise
-    await reader.finish(f"the file ends after line {number}")
+    await reader.finish_file(number)
     return reader.results
 
 
 class _Import:
     """The state of one import: the run being read, and what was done to those before it."""
 
-    def __init__(self, store: Store, agent: str | None, run: str | None) -> None:
+    def __init__(self, store: Store, agent: str | None, run: str | None, *, reserved: bool) -> None:
         self.results: list[ImportedRun] = []
         self._store = store
         self._agent = agent
         self._run = run
+        self._reserved = reserved
         self._current: _RunLines | None = None
+        self._digest = LineDigest()
+        self._sources: dict[tuple[str, str], tuple[str, str]] = {}
 
     async def add(self, text: bytes | str, number: int) -> None:
         found = decode_line(text, number)
-        if "format" in found and not found.keys() & {"type", "Type"}:
-            await self._begin(_read_header(found, number), number)
+        if is_end_line(found):
+            await self.finish(f"the export ends at line {number}")
+            self._digest.check_end(found, number)
             return
+        if "format" in found and not found.keys() & {"type", "Type"}:
+            header = _read_header(found, number)
+            self._digest.add(text, header.format_number)
+            await self._begin(header, number)
+            return
+        self._digest.add(text, None)
         if self._current is None:
             if self._agent is None or self._run is None:
                 raise DecodeError(
                     f"line {number} is not the header of a run: events without one need both agent and run given"
                 )
-            importing = RunImport(self._store, self._agent, self._run)
-            self._current = _RunLines(importing, source=self._run, version=None)
+            importing = RunImport(self._store, self._agent, self._run, reserved=self._reserved)
+            self._current = _RunLines(importing, source=self._run, version=None, verified=False)
         await self._current.add(found, len(text), number)
 
     async def _begin(self, header: _Header, number: int) -> None:
@@ -165,12 +242,32 @@ class _Import:
             raise InvalidArgument(
                 f"line {number} begins another run, but all were to go to the run {self._run!r}: leave run out"
             )
-        importing = RunImport(self._store, self._agent or header.agent, self._run or header.run, meta=header.meta)
-        self._current = _RunLines(importing, source=header.run, version=header.version)
+        agent, run = self._agent or header.agent, self._run or header.run
+        try:
+            check_not_reserved(agent, (), reserved=self._reserved)
+        except InvalidEvent as error:
+            raise InvalidEvent(f"line {number}: {error}", field=error.field) from error
+        source = self._sources.setdefault((agent, run), (header.agent, header.run))
+        if source != (header.agent, header.run):
+            raise InvalidArgument(
+                f"line {number} begins {header.agent}/{header.run}, but what was {'/'.join(source)} is {agent}/{run} "
+                "already: import the runs of each agent by themselves"
+            )
+        importing = RunImport(self._store, agent, run, meta=header.meta, reserved=self._reserved)
+        self._current = _RunLines(
+            importing,
+            source=header.run,
+            version=header.version,
+            verified=header.format_number > OPEN_FORMAT_NUMBER,  # or else the file is refused at its end
+        )
 
     async def flush(self) -> None:
         if self._current is not None:
             await self._current.flush()
+
+    async def finish_file(self, number: int) -> None:
+        await self.finish(f"the file ends after line {number}")
+        self._digest.check_finished(number)
 
     async def finish(self, where: str) -> None:
         current, self._current = self._current, None
@@ -181,10 +278,11 @@ class _Import:
 class _RunLines:
     """The events of one run of the file, on their way to the store."""
 
-    def __init__(self, importing: RunImport, *, source: str, version: int | None) -> None:
+    def __init__(self, importing: RunImport, *, source: str, version: int | None, verified: bool) -> None:
         self._importing = importing
         self._source = source
         self._version = version
+        self._verified = verified
         self._read = 0
         self._first_seq = 0
         self._unplaced: list[int] = []
@@ -199,8 +297,10 @@ class _RunLines:
         if not self._read:
             self._first_seq = event.seq
         seq = self._first_seq + self._read if self._first_seq else 0
-        if event.seq > MAX_SEQ:
-            raise DecodeError(f"line {number}: the seq {event.seq} is too large")
+        if self._first_seq > MAX_FIRST_SEQ:
+            raise DecodeError(
+                f"line {number}: the run begins at seq {event.seq}; the largest it can begin with is {MAX_FIRST_SEQ}"
+            )
         if event.seq != seq:
             raise DecodeError(f"line {number}: the seq must be {seq or 'left out'}, found {event.seq or 'none'}")
         if self._version is not None and seq > self._version:
@@ -234,7 +334,9 @@ class _RunLines:
                 f"{where}, but {importing.agent}/{importing.run} has only {self._read} events and not all up to "
                 f"its header's version {self._version}; those are stored"
             )
-        return ImportedRun(importing.agent, importing.run, importing.version, self._read, importing.inserted)
+        return ImportedRun(
+            importing.agent, importing.run, importing.version, self._read, importing.inserted, self._verified
+        )
 
     def _renamed(self, event: Event, marker: Redaction) -> Event:
         """The marker with the seqs its events have in this store; it would mask others with those it came with."""
@@ -245,6 +347,7 @@ class _RunLines:
 
 
 class _Header(msgspec.Struct, frozen=True):
+    format_number: int
     agent: str
     run: str
     version: int
@@ -254,8 +357,8 @@ class _Header(msgspec.Struct, frozen=True):
 def _read_header(found: Mapping[str, object], number: int) -> _Header:
     written = found["format"]
     match = _FORMAT.fullmatch(written) if isinstance(written, str) else None
-    if match is None:
-        raise DecodeError(f"line {number}: format must be agent-memory-log/{FORMAT_NUMBER}, found {describe(written)}")
+    if match is None or not int(match[1]):
+        raise DecodeError(f"line {number}: format must be {FORMAT}/{FORMAT_NUMBER}, found {describe(written)}")
     format_number = int(match[1])
     if format_number > FORMAT_NUMBER:
         raise SchemaTooNew(
@@ -267,12 +370,12 @@ def _read_header(found: Mapping[str, object], number: int) -> _Header:
     for name, value in (("agent", agent), ("run", run)):
         if not isinstance(value, str) or not value:
             raise DecodeError(f"line {number}: the header's {name} must be non-empty text, found {describe(value)}")
-    if type(version) is not int or not 1 <= version <= MAX_SEQ:
+    if type(version) is not int or not 1 <= version <= _MAX_SEQ:
         raise DecodeError(f"line {number}: the header's version must be an integer from 1, found {describe(version)}")
     meta = found.get("meta")
     if not isinstance(meta, Mapping):
         raise DecodeError(f"line {number}: the header's meta must be a map, found {describe(meta)}")
-    return _Header(cast("str", agent), cast("str", run), version, cast("Mapping[str, JsonValue]", meta))
+    return _Header(format_number, cast("str", agent), cast("str", run), version, cast("Mapping[str, JsonValue]", meta))
 
 
 def _line(value: Mapping[str, JsonValue]) -> bytes:

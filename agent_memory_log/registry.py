@@ -33,6 +33,7 @@ from agent_memory_log.payloads import (
     UnknownPayload,
     UserMessage,
 )
+from agent_memory_log.reserved import is_reserved_type
 from agent_memory_log.unchanging import field_of, is_flat_text
 from agent_memory_log.written import check_struct, checks_of
 
@@ -95,9 +96,10 @@ _by_class: dict[type[EventData], _Codec] = {}
 def register_payload(payload_type: type[_Payload]) -> type[_Payload]:
     """Make ``payload_type`` stand for events of its ``event_type``; usable as a class decorator.
 
-    The class is a subclass of ``EventData`` with a non-empty ``event_type`` that is neither built in nor reserved.
-    Registering the same class again, or a reloaded version of it, replaces it. Events of the type that were read before
-    keep their ``UnknownPayload``; ``decode_event`` reads those too. Raises ``InvalidArgument``.
+    The class is a subclass of ``EventData`` with a non-empty ``event_type`` that is neither built in nor reserved;
+    those that begin with ``memory_`` are. Registering the same class again, or a reloaded version of it, replaces it.
+    Events of the type that were read before keep their ``UnknownPayload``; ``decode_event`` reads those too. Raises
+    ``InvalidArgument``.
 
         @register_payload
         class Handoff(EventData, frozen=True):
@@ -105,6 +107,15 @@ def register_payload(payload_type: type[_Payload]) -> type[_Payload]:
             to_agent: str
             reason: str = ""
     """
+    return _register(payload_type, reserved=False)
+
+
+def register_own_payload(payload_type: type[_Payload]) -> type[_Payload]:
+    """``register_payload`` for this library's own payloads, whose types are reserved."""
+    return _register(payload_type, reserved=True)
+
+
+def _register(payload_type: type[_Payload], *, reserved: bool) -> type[_Payload]:
     if not (isinstance(payload_type, type) and issubclass(payload_type, EventData)):
         raise InvalidArgument(f"{describe(payload_type)} must be a subclass of EventData to be registered")
     name = payload_type.__qualname__
@@ -118,8 +129,8 @@ def register_payload(payload_type: type[_Payload]) -> type[_Payload]:
         raise InvalidArgument(f"the event type {event_type!r} of {name} {error}") from error
     if payload_type.__struct_config__.array_like:
         raise InvalidArgument(f"{name} is array_like, but a payload is stored as a map")
-    if event_type in RESERVED_TYPES:
-        raise InvalidArgument(f"the event type {event_type!r} is reserved for this library")
+    if not reserved and (event_type in RESERVED_TYPES or is_reserved_type(event_type)):
+        raise InvalidArgument(f"the event type {event_type!r} is reserved for this library: choose another one")
     known = _by_type.get(event_type)
     if known is not None and (known.payload_type.__module__, known.payload_type.__qualname__) != (
         payload_type.__module__,

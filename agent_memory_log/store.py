@@ -18,6 +18,9 @@ from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 
+MAX_FIRST_SEQ = 2**31
+"""The largest seq a run can begin with. Every store has room for as many events behind it."""
+
 
 class AppendResult(msgspec.Struct, frozen=True):
     """What an append did.
@@ -72,14 +75,19 @@ class Store(Protocol):
         expected_version: int | None = None,
         meta: Mapping[str, JsonValue] | None = None,
         first_seq: int | None = None,
+        reserved: bool = False,
     ) -> AppendResult:
         """Append all of ``events`` or none, and return once they are durable.
 
         Events whose ``event_id`` is already in the run with an equal body (type, data, labels) are not stored again; if
         that is all of them the append succeeds whatever ``expected_version`` says. Otherwise ``expected_version`` must
         be the run's version. ``meta`` is kept with the run if this append creates it. ``first_seq`` is for imports: the
-        seq the first event gets, where the run holds no events and the number is above its version. Without events,
-        does nothing.
+        seq the first event gets, at most 2**31, where the run holds no events and the number is above its version.
+        Without events, does nothing.
+
+        Agents whose id begins with ``@`` and event types that begin with ``memory_`` are the library's own: both are
+        ``InvalidEvent`` without ``reserved``, which is for memory's own writer and for an operator who copies or
+        restores a store.
 
         ``meta["expires_at"]``, RFC 3339 text with any offset, is the run's end: from that instant appends, loads,
         redactions and followers of the run raise ``RunExpired``, and ``list_runs`` leaves it out. Without it a run
@@ -134,7 +142,8 @@ class Store(Protocol):
 
         Position, time and event id stay; data and labels go, and cannot be read through any handle from then on. Events
         already redacted are left as they are; if that is all of them, nothing is appended. Raises ``CursorOutOfRange``
-        for a seq the run does not hold, and then redacts none; ``RunExpired``.
+        for a seq the run does not hold, and ``InvalidEvent`` for a ``memory_tombstone``, without which memory would
+        learn again what it was told to forget; then redacts none. Raises ``RunExpired``.
         """
         ...
 
@@ -170,6 +179,7 @@ class SyncStore(Protocol):
         expected_version: int | None = None,
         meta: Mapping[str, JsonValue] | None = None,
         first_seq: int | None = None,
+        reserved: bool = False,
     ) -> AppendResult:
         """See ``Store.append_events``."""
         ...

@@ -71,7 +71,7 @@ def _told(count: int, live: int) -> list[Event]:
 def _fill(store: SyncStore, principal: Principal, events: list[Event]) -> str:
     agent = stream_of(principal.subject("user"))
     for batch in workload.chunks(events, 5_000):
-        store.append_events(agent, STREAM_RUN, *batch)
+        store.append_events(agent, STREAM_RUN, *batch, reserved=True)
     return agent
 
 

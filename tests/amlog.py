@@ -99,7 +99,7 @@ def append(
     """Put events into the store at ``url``."""
     events = [one if isinstance(one, Event) else new_event(one) for one in payloads]
     with open_sync_store(url) as store:
-        store.append_events(agent, run, *events, meta=meta)
+        store.append_events(agent, run, *events, meta=meta, reserved=True)
 
 
 def environment(**changes: str) -> dict[str, str]:

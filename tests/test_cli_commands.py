@@ -193,7 +193,7 @@ class TestShow:
 
     def test_json_is_the_wire_shape(self, samples: Amlog) -> None:
         lines = samples.ok("show", "ops-agent/2026-03-06-slow-checkout", "--json").out.splitlines(keepends=True)
-        assert "".join(lines) == b"".join(sample_lines("demo.jsonl")[1:]).decode()
+        assert "".join(lines) == b"".join(sample_lines("demo.jsonl")[1:-1]).decode()
 
     def test_a_result_of_a_call_not_shown_says_which_tool(self, samples: Amlog) -> None:
         out = samples.ok("show", "2026-03-06-slow-checkout", "--type", "tool_result").out
@@ -272,7 +272,7 @@ class TestStats:
             3,
             0,
         )
-        assert ops["bytes"] == sum(map(len, sample_lines("demo.jsonl")[1:]))
+        assert ops["bytes"] == sum(map(len, sample_lines("demo.jsonl")[1:-1]))
         assert ops["types"]["thinking"] == 6
         assert found["total"]["events"] == 45 + 81
         assert samples.ok("stats", "--agent", "support", "--json").json["total"]["events"] == 81

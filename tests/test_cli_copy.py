@@ -47,7 +47,10 @@ class TestCopying:
     def test_all_of_it_and_then_nothing_new(self, samples: Amlog) -> None:
         samples.append("@memory", "own", PlannerNote(note="n"))
         target = target_of(samples)
-        assert samples.ok("copy", samples.url, target).out == "✔ copied 127 events of 7 runs\n"
+        assert (
+            samples.ok("copy", samples.url, target).out
+            == "✔ copied 127 events of 7 runs   1 run of the library's own\n"
+        )
         assert exported(samples, target) == exported(samples, samples.url)
         listed = [samples.ok("runs", "--all", "--store", url, "--json").json["runs"] for url in (samples.url, target)]
         first, second = ([one["name"] for one in runs] for runs in listed)
@@ -90,6 +93,7 @@ class TestCopying:
             "redacted": 0,
             "failed": 1,
             "gone": 0,
+            "reserved": 0,
         }
         assert (first["name"], first["seq"], first["digest"], first["gone"]) == ("a/one", 1, "", False)
         assert "the target holds another event" in first["problem"]
@@ -204,7 +208,9 @@ def urls(tmp_path: Path) -> tuple[str, str]:
     with open_sync_store(f"{source}?durability=os") as store:
         for number in range(24):
             notes = [new_event(UserMessage(message=f"{number} {at} " + "x" * 500)) for at in range(400)]
-            store.append_events("@own" if number % 5 == 4 else "a", f"r{number}", *notes, meta={"n": number})
+            store.append_events(
+                "@own" if number % 5 == 4 else "a", f"r{number}", *notes, meta={"n": number}, reserved=True
+            )
             store.redact_events("@own" if number % 5 == 4 else "a", f"r{number}", [7, 8], reason="asked")
     return source, f"sqlite:///{tmp_path / 'target.db'}"
 
@@ -273,4 +279,4 @@ class TestProcesses:
         assert ran.status == 0
         assert "copying 24 runs" in ran.out
         assert "\x1b[2K" in ran.out
-        assert without_codes(ran.out).endswith("✔ copied 9,624 events of 24 runs\n")
+        assert without_codes(ran.out).endswith("✔ copied 9,624 events of 24 runs   4 runs of the library's own\n")

@@ -136,7 +136,9 @@ def once(name: str, then: Callable[[], Awaitable[object]]) -> Callable[[str], Aw
 async def fill(one: Store) -> None:
     """Runs of every kind."""
     await import_jsonl(one, sample_lines("demo.jsonl"))
-    await one.append_events("@memory", "own", *notes(1), meta={"k": [1, 1.0, 2**70, None], "a": {"": "\x00"}})
+    await one.append_events(
+        "@memory", "own", *notes(1), meta={"k": [1, 1.0, 2**70, None], "a": {"": "\x00"}}, reserved=True
+    )
     await one.append_events("a", "redacted", *notes(1, 2, 3))
     await one.redact_events("a", "redacted", [1, 3], reason="asked")
     await one.redact_events("a", "redacted", [4], reason="and its marker")
@@ -176,7 +178,7 @@ class TestWholeStores:
     async def test_of_one_agent(self) -> None:
         async with open_store("memory:") as one, open_store("memory:") as two:
             for agent in ("a", "b", "@own"):
-                await one.append_events(agent, "r", *notes(1))
+                await one.append_events(agent, "r", *notes(1), reserved=True)
             assert [copied.agent for copied in await copied_whole(one, two, agent="b")] == ["b"]
             assert [copied.agent for copied in await copied_whole(one, two, agent="@own")] == ["@own"]
             assert [info.agent for info in await runs_by_age(two)] == ["b", "@own"]

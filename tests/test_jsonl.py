@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +38,7 @@ from agent_memory_log import (
     new_event,
     open_store,
 )
-from agent_memory_log.jsonl import ImportedRun, export_run, export_store, import_jsonl
+from agent_memory_log.jsonl import ImportedRun, check_jsonl, export_run, export_store, import_jsonl
 from agent_memory_log.samples import SAMPLE_NAMES, sample_lines
 from agent_memory_log.samples.make_demo import AGENT, RUN, demo_lines
 from tests.strategies import events, json_maps
@@ -66,7 +67,12 @@ TIME = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 async def file_of(count: int, *, run: str = "r") -> list[bytes]:
-    """The lines of ``a/r`` with as many notes: a header and an event a line."""
+    """The lines of ``a/r`` with as many notes, as older exports are: a header and an event a line, and no end line."""
+    return [line.replace(b"log/2", b"log/1") for line in (await ended_file_of(count, run=run))[:-1]]
+
+
+async def ended_file_of(count: int, *, run: str = "r") -> list[bytes]:
+    """The same as it is exported now."""
     async with open_store("memory:") as store:
         await store.append_events("a", run, *notes(*range(1, count + 1)), meta={"b": 1, "a": [1.0, 2**70]})
         return await exported_run(store, "a", run)
@@ -99,34 +105,37 @@ async def test_any_runs_come_back_byte_for_byte(runs: dict[tuple[str, str], Reco
     async with open_store("memory:") as one, open_store("memory:") as two:
         for (agent, run), made in runs.items():
             unlike = list({event.event_id: event for event in made.events}.values())
-            appended = await one.append_events(agent, run, *unlike, meta=made.meta)
+            appended = await one.append_events(agent, run, *unlike, meta=made.meta, reserved=True)
             await one.redact_events(agent, run, {seq for seq in made.redacted if seq <= appended.version})
         lines = await exported(one, include_reserved=True)
-        results = await import_jsonl(two, lines)
+        check_jsonl(lines)
+        results = await import_jsonl(two, lines, reserved=True)
         assert await exported(two, include_reserved=True) == lines
-        assert all(result.read == result.inserted for result in results)
+        assert all(result.read == result.inserted and result.verified for result in results)
         for agent, run in runs:
             assert await two.load_run(agent, run) == await one.load_run(agent, run)
-        again = await import_jsonl(two, lines)
+        again = await import_jsonl(two, lines, reserved=True)
         assert [(result.version, result.inserted) for result in again] == [(result.version, 0) for result in results]
         assert await exported(two, include_reserved=True) == lines
 
 
-async def test_a_header_and_an_event_a_line() -> None:
-    header, event = await file_of(1)
+async def test_a_header_and_an_event_a_line_and_an_end_line() -> None:
+    header, event, end = await ended_file_of(1)
     assert header == (
-        b'{"format":"agent-memory-log/1","agent":"a","run":"r","version":1,'
+        b'{"format":"agent-memory-log/2","agent":"a","run":"r","version":1,'
         b'"meta":{"b":1,"a":[1.0,1180591620717411303424]}}\n'
     )
     assert event == (
         b'{"type":"planner_note","timestamp":"2026-03-01T00:00:00Z","data":{"note":"1"},"event_id":"n1","seq":1}\n'
     )
+    digest = hashlib.sha256(header + event).hexdigest().encode()
+    assert end == b'{"end":"agent-memory-log/2","runs":1,"events":1,"sha256":"' + digest + b'"}\n'
 
 
 async def test_runs_are_ordered_by_agent_and_run() -> None:
     async with open_store("memory:") as store:
         for agent, run in (("b", "1"), ("a", "2"), ("@own", "1"), ("a", "10"), ("a", "1")):
-            await store.append_events(agent, run, *notes(1))
+            await store.append_events(agent, run, *notes(1), reserved=True)
 
         async def headers(**options: Any) -> list[tuple[str, str]]:
             lines = (msgspec.json.decode(line) for line in await exported(store, **options))
@@ -177,7 +186,9 @@ async def test_a_run_deleted_and_filled_again_keeps_its_seqs(url: str, tmp_path:
                     await import_jsonl(two, part)
                 assert seqs(await two.load_run("a", "r")) == [6, 7]
             else:
-                assert await import_jsonl(two, part) == [ImportedRun("a", "r", version=10, read=5, inserted=3)]
+                assert await import_jsonl(two, part) == [
+                    ImportedRun("a", "r", version=10, read=5, inserted=3, verified=True)
+                ]
         assert seqs(await two.load_run("a", "r")) == [6, 7, 8, 9, 10]
         assert await exported(two) == lines
         assert await two.load_run("a", "r") == await one.load_run("a", "r")
@@ -218,7 +229,7 @@ async def test_redactions_name_the_events_they_named(before: int) -> None:
         warm = await two.load_run("a", "r")
         for inserted in (6, 0):
             result = await import_jsonl(two, lines)
-            assert result == [ImportedRun("a", "r", version=before + 6, read=6, inserted=inserted)]
+            assert result == [ImportedRun("a", "r", version=before + 6, read=6, inserted=inserted, verified=True)]
         cold = await two.load_run("a", "r")
         assert warm.extend(await two.load_run("a", "r", after=warm.last_seq)) == cold
         markers = [event.data.seqs for event in cold.log if isinstance(event.data, Redaction)]
@@ -251,12 +262,13 @@ async def test_what_was_redacted_here_stays_redacted() -> None:
 
 async def test_a_file_cut_anywhere_is_a_prefix_or_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "BATCH_EVENTS", 2)
-    whole = b"".join([*await file_of(3), *await file_of(2, run="s")])
-    header_of_s = whole.index(b'{"format"', 1)
+    async with open_store("memory:") as store:
+        await import_jsonl(store, [*await file_of(3), *await file_of(2, run="s")])
+        whole = b"".join(await exported(store))
     for end in range(len(whole) + 1):
         part = whole[:end].splitlines(keepends=True)
         async with open_store("memory:") as store:
-            is_whole = end in (0, header_of_s - 1, header_of_s, len(whole) - 1, len(whole))
+            is_whole = end in (0, len(whole) - 1, len(whole))
             with contextlib.nullcontext() if is_whole else pytest.raises(DecodeError, match=f"line {len(part)}"):
                 await import_jsonl(store, part)
             complete = [line for line in part if line.rstrip(b"\n") in whole.split(b"\n")]
@@ -269,7 +281,7 @@ async def test_a_file_cut_anywhere_is_a_prefix_or_an_error(monkeypatch: pytest.M
 
 async def test_an_import_that_failed_half_way_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "BATCH_EVENTS", 2)
-    lines = await file_of(9)
+    lines = await ended_file_of(9)
 
     def breaking(end: int) -> Iterable[bytes]:
         yield from lines[:end]
@@ -303,15 +315,15 @@ HEADER = b'{"format":"agent-memory-log/1","agent":"b","run":"s","version":1,"met
         (EVENT.replace(b'"seq":3', b'"seq":4'), "line 4: the seq must be 3, found 4"),
         (EVENT.replace(b'"seq":3', b'"seq":2'), "line 4: the seq must be 3, found 2"),
         (EVENT.replace(b'"seq":3', b'"seq":0'), "line 4: the seq must be 3, found none"),
-        (EVENT.replace(b'"seq":3', b'"seq":' + b"9" * 17), "line 4: the seq 9+ is too large"),
+        (EVENT.replace(b'"seq":3', b'"seq":' + b"9" * 17), "line 4: the seq must be 3, found 9+"),
         (HEADER, "line 4 begins another run, but a/r has only 2 events .*version 3"),
         (HEADER.replace(b'"b"', b"null"), "line 4: the header's agent must be non-empty text, found null"),
         (HEADER.replace(b'"s"', b'""'), "line 4: the header's run must be non-empty text"),
         (HEADER.replace(b":1,", b":true,"), "line 4: the header's version must be an integer from 1, found bool"),
         (HEADER.replace(b":1,", b":0,"), "line 4: the header's version must be an integer from 1, found int 0"),
         (HEADER.replace(b"{}", b"[]"), "line 4: the header's meta must be a map, found list"),
-        (HEADER.replace(b"agent-memory-log/1", b"other/1"), "line 4: format must be agent-memory-log/1, found str"),
-        (HEADER.replace(b'"agent-memory-log/1"', b"1"), "line 4: format must be agent-memory-log/1, found int 1"),
+        (HEADER.replace(b"agent-memory-log/1", b"other/1"), "line 4: format must be agent-memory-log/2, found str"),
+        (HEADER.replace(b'"agent-memory-log/1"', b"1"), "line 4: format must be agent-memory-log/2, found int 1"),
     ],
 )  # fmt: skip
 async def test_a_bad_line_is_named_and_what_is_before_it_is_stored(line: bytes, message: str) -> None:
@@ -332,11 +344,11 @@ async def test_more_events_than_the_header_says_and_none_at_all() -> None:
 
 
 async def test_a_newer_format_is_refused_with_what_to_do() -> None:
-    lines = [*await file_of(1), HEADER.replace(b"log/1", b"log/2")]
+    lines = [*await file_of(1), HEADER.replace(b"log/1", b"log/3")]
     async with open_store("memory:") as store:
         with pytest.raises(SchemaTooNew, match=r"line 3: .*upgrade agent-memory-log") as caught:
             await import_jsonl(store, lines)
-        assert (caught.value.found, caught.value.known) == (2, 1)
+        assert (caught.value.found, caught.value.known) == (3, 2)
         assert (await store.load_run("a", "r")).version == 1
 
 
@@ -357,7 +369,7 @@ async def test_an_event_no_store_takes_is_named_and_what_is_before_it_is_stored(
 
 
 async def test_batches_over_a_stores_limit_are_made_smaller() -> None:
-    lines = await file_of(100)
+    lines = await ended_file_of(100)
     async with open_store("memory:?max_event_bytes=14") as store:  # a batch has 16 times as much
         assert (await import_jsonl(store, lines))[0].inserted == 100
         assert await exported(store) == lines
@@ -400,7 +412,8 @@ async def test_a_file_may_hold_a_run_twice() -> None:
 
 
 async def test_events_without_a_header_need_names() -> None:
-    for options in ({}, {"agent": "a"}, {"run": "r"}):
+    names: list[dict[str, Any]] = [{}, {"agent": "a"}, {"run": "r"}]
+    for options in names:
         async with open_store("memory:") as store:
             with pytest.raises(DecodeError, match=r"line 1 is not the header of a run: .*both agent and run"):
                 await import_jsonl(store, [EVENT], **options)
@@ -469,7 +482,7 @@ async def test_a_run_that_changes_while_it_is_exported(monkeypatch: pytest.Monke
             lambda: store.redact_events("a", "r", [1, 4, 5]),
         )
         changed = await exported_run(changing, "a", "r")
-        assert len(changed) == 6
+        assert len(changed) == 7
         await import_jsonl(other, changed)
         kinds = [event.type for event in (await other.load_run("a", "r")).log]
         assert kinds == ["planner_note"] * 4 + ["redacted"]
@@ -507,7 +520,9 @@ async def test_the_demo_run_is_what_its_script_writes_and_comes_back(url: str, t
     lines = sample_lines("demo.jsonl")
     assert b"".join(lines) == demo_lines()
     async with open_store(url.format(tmp_path)) as store:
-        assert await import_jsonl(store, lines) == [ImportedRun(AGENT, RUN, version=45, read=45, inserted=45)]
+        assert await import_jsonl(store, lines) == [
+            ImportedRun(AGENT, RUN, version=45, read=45, inserted=45, verified=True)
+        ]
         assert await exported(store) == lines
         snapshot = await store.load_run(AGENT, RUN)
         reader = Reader(snapshot)
@@ -520,6 +535,6 @@ async def test_the_demo_run_is_what_its_script_writes_and_comes_back(url: str, t
 
 
 def test_samples_by_name() -> None:
-    assert [len(sample_lines(name)) for name in SAMPLE_NAMES] == [5, 46]
+    assert [len(sample_lines(name)) for name in SAMPLE_NAMES] == [5, 47]
     with pytest.raises(InvalidArgument, match=r"known: support.jsonl, demo.jsonl"):
         sample_lines("other")

@@ -101,7 +101,7 @@ def test_a_kind_that_is_not_registered_here_survives(open_memory_store: OpenStor
     me = _me(open_memory_store)
     store = open_memory_store()
     told = MemoryRemembered(kind="triple", key="Ada", data={"key": "Ada", "value": "x", "n": 2**70}, text="t")
-    store.append_events(stream_of(me.principal.subject("user")), "records", new_event(told))
+    store.append_events(stream_of(me.principal.subject("user")), "records", new_event(told), reserved=True)
     (record,) = me.list()
     assert isinstance(record.data, UnknownKind)
     assert (record.kind, record.data.to_map(), record.value) == ("triple", told.data, "x")

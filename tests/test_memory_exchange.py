@@ -37,7 +37,30 @@ JSON = st.recursive(
 
 def _without_source(exported: bytes) -> list[bytes]:
     lines = [msgspec.json.decode(line) for line in exported.splitlines()]
-    return [msgspec.json.encode({name: value for name, value in line.items() if name != "source"}) for line in lines]
+    left_out = {"source", "sha256"}
+    return [
+        msgspec.json.encode({name: value for name, value in line.items() if name not in left_out}) for line in lines
+    ]
+
+
+def test_a_file_that_was_cut_off_or_changed_is_refused_whole() -> None:
+    with open_sync_store("memory:") as store:
+        me, other = (SyncMemoryClient(store).of(Principal("t", {"user": user})) for user in "12")
+        for number in range(3):
+            me.remember(key=f"key {number}", value="value")
+        data = me.export_jsonl()
+        lines = data.splitlines(keepends=True)
+        assert msgspec.json.decode(lines[0])["records"] == 3
+        for damaged in (*(lines[:end] for end in range(1, 4)), [*lines, lines[1]], [lines[0], *lines[:0:-1]]):
+            with pytest.raises(DecodeError, match="the header on line 1 promises 3 records"):
+                other.import_jsonl(b"".join(damaged))
+        with pytest.raises(DecodeError, match="line 1 promises 3 records with another SHA-256 than the 3 that follow"):
+            other.import_jsonl(data.replace(b"key 0", b"key 9"))
+        assert other.list() == ()
+        other.import_jsonl(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))
+        assert len(other.list()) == 3
+        with pytest.raises(DecodeError, match="line 1 is UTF-16 or UTF-32"):
+            other.import_jsonl(data.decode().encode("utf-16"))
 
 
 def test_an_import_of_an_export_is_the_export(open_memory_store: OpenStore) -> None:

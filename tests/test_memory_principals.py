@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from agent_memory_log import InvalidArgument, MemoryStopped, open_sync_store
 from agent_memory_log.memory import Principal, SubjectId, SyncMemory, SyncMemoryClient, stream_of, subject_of
 
-_PARTS = st.text(st.sampled_from("a%2F5/@.$\0é "), min_size=1, max_size=6) | st.text(
-    st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40
+# White space and invisible characters may stand inside, controls nowhere.
+_INSIDE = st.text(st.sampled_from("a%2F5/@.$é \u200d"), max_size=4) | st.text(
+    st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=38
 )
+_EDGES = st.sampled_from("a%2F5/@.$é") | st.characters(exclude_categories=["Cs", "Cc", "Cf", "Zl", "Zp", "Zs"])
+_PARTS = _EDGES | st.builds("{}{}{}".format, _EDGES, _INSIDE, _EDGES)
 _SUBJECTS = st.builds(SubjectId, _PARTS, _PARTS, _PARTS)
 
 
@@ -44,6 +47,16 @@ def test_other_agents_stand_for_no_subject(agent: str) -> None:
         ("t", {"user": "x" * 600}, "characters together"),
         ("t", {"user": "/" * 200}, "counted as three"),
         (7, {"user": "1"}, "tenant must be non-empty text, found int 7"),
+        ("t", {"user": " "}, "id must not begin or end with white space or an invisible character, found str ' '"),
+        ("t", {"user": "\u3000"}, "id must not begin or end with white space"),
+        ("t", {"user": "\u200b"}, "id must not begin or end with white space or an invisible character"),
+        ("t", {"user": "\ufeff42"}, "id must not begin or end"),
+        ("t", {"user": "42\xa0"}, "id must not begin or end"),
+        ("t", {"user": "42\n"}, "id must not hold control characters"),
+        ("t", {"user": "4\x002"}, "id must not hold control characters"),
+        ("t", {"user": "4\u20282"}, "id must not hold control characters"),
+        ("t", {" user": "42"}, "scope must not begin or end"),
+        ("t ", {"user": "42"}, "tenant must not begin or end"),
     ],
 )
 def test_who_is_nobody(tenant: Any, scopes: Any, message: str) -> None:

@@ -83,7 +83,7 @@ def test_a_snapshot_that_cannot_be_read_costs_nothing_but_time(open_memory_store
     me = SyncMemoryClient(store).of(somebody())
     me.remember(key="k", value="v")
     agent = stream_of(me.principal.subject("user"))
-    store.append_events(agent, STREAM_RUN, new_event(MemorySnapshot(at=1, parts=1, state_json=text)))
+    store.append_events(agent, STREAM_RUN, new_event(MemorySnapshot(at=1, parts=1, state_json=text)), reserved=True)
     assert [one.value for one in SyncMemoryClient(store).of(me.principal).list()] == ["v"]
     assert _same_as_folded(store, me)
 
@@ -97,9 +97,10 @@ def test_a_snapshot_that_is_not_whole_is_none(open_memory_store: OpenStore, at: 
     me.remember(key="k", value="v")
     agent = stream_of(me.principal.subject("user"))
     lie = "[[],[1,1,[],[],[],[],[]]]"
-    store.append_events(agent, STREAM_RUN, new_event(MemorySnapshot(at=at, parts=parts, part=part, state_json=lie)))
+    part_of_it = new_event(MemorySnapshot(at=at, parts=parts, part=part, state_json=lie))
+    store.append_events(agent, STREAM_RUN, part_of_it, reserved=True)
     assert [one.value for one in SyncMemoryClient(store).of(me.principal).list()] == ["v"]
-    store.append_events(agent, STREAM_RUN, new_event(MemorySnapshot(at=2, parts=1, state_json=lie)))
+    store.append_events(agent, STREAM_RUN, new_event(MemorySnapshot(at=2, parts=1, state_json=lie)), reserved=True)
     assert SyncMemoryClient(store).of(me.principal).list() == (), "the lie must be one that is believed when whole"
 
 

@@ -173,8 +173,9 @@ def test_an_event_of_just_under_the_default_limit(uri: str, run: str) -> None:
 
 
 @pytest.mark.parametrize("first_seq", [2**53 - 1, 2**62, 2**63, 2**70])
-def test_a_seq_beyond_the_last_is_refused(uri: str, run: str, first_seq: int) -> None:
+def test_a_seq_beyond_the_last_is_refused(uri: str, run: str, first_seq: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest that JSON and queries in JavaScript hold exactly is the last."""
+    monkeypatch.setattr("agent_memory_log.backend.checks.MAX_FIRST_SEQ", 2**80)
     with _listening(uri) as (store, heard):
         with pytest.raises(InvalidArgument, match=r"the last seq is 9,007,199,254,740,991"):
             store.append_events("agent", run, _note(), _note(), first_seq=first_seq)

@@ -209,7 +209,7 @@ def _fill_others(client: MongoClient[Document], database: str) -> None:
     """As many runs as ``OTHERS`` of an agent that nobody asks for, with an event of each type, and an end."""
     with SyncMongoStore(client, database) as store:
         events = (_note("e-1"), new_event(UserMessage(message="m"), event_id="e-2"), new_event(ToolCall("tc", "t")))
-        store.append_events("@others", "0", *events, meta=FAR)
+        store.append_events("@others", "0", *events, meta=FAR, reserved=True)
     commits, runs = client[database]["amlog_commits"], client[database]["amlog_runs"]
     commit, run = commits.find_one({"agent": "@others"}), runs.find_one({"agent": "@others"})
     assert commit is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_memory_log import InvalidArgument, open_sync_store
-from agent_memory_log.jsonl import export_store
+from agent_memory_log.jsonl import export_run, export_store
 from agent_memory_log.opening import open_store
 from agent_memory_log.recording import SyncRunRecorder
 from agent_memory_log.replay import Replayer, load_recording
@@ -46,8 +46,9 @@ async def recorded(tmp_path: Path) -> Path:
                     call.result({"state": run})
     async with open_store(url) as source:
         lines = [line async for line in export_store(source)]
+        one = [line async for line in export_run(source, "agent", "one")]
     (tmp_path / "both.jsonl").write_bytes(b"".join(lines))
-    (tmp_path / "one.jsonl").write_bytes(b"".join(lines[: len(lines) // 2]))
+    (tmp_path / "one.jsonl").write_bytes(b"".join(one))
     return tmp_path
 
 

@@ -20,7 +20,6 @@ from agent_memory_log.backend.checks import (
     check_runs,
     check_seqs,
     check_types,
-    is_reserved,
     prepare,
     prepare_batch,
 )
@@ -29,6 +28,7 @@ from agent_memory_log.backend.handles import AsyncHandle, SyncHandle
 from agent_memory_log.backend.paging import decode_cursor, encode_cursor
 from agent_memory_log.backend.signals import ChangeSignal
 from agent_memory_log.backend.urls import Backend, KeepsFiles, StoreUrl
+from agent_memory_log.reserved import check_not_reserved, is_reserved
 
 __all__ = [
     "MAX_ID_LENGTH",
@@ -50,6 +50,7 @@ __all__ = [
     "check_listing",
     "check_markers",
     "check_meta",
+    "check_not_reserved",
     "check_runs",
     "check_seqs",
     "check_types",

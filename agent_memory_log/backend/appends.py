@@ -8,6 +8,7 @@ from agent_memory_log.backend.checks import Prepared, prepare
 from agent_memory_log.errors import EventConflict, InvalidEvent, VersionConflict
 from agent_memory_log.events import Event, new_event, redacted_form, same_body
 from agent_memory_log.payloads import Redacted, Redaction
+from agent_memory_log.reserved import TOMBSTONE_TYPE
 from agent_memory_log.store import AppendResult
 
 
@@ -90,7 +91,7 @@ def redaction_of(
 
     Where a marker is itself redacted, the new one stands for what that one named too, with the new reason, or a reader
     that has not seen the old one would never learn of it; ``event_at`` gives what stands at a seq. Raises
-    ``InvalidEvent`` when ``reason`` cannot be stored.
+    ``InvalidEvent`` when ``reason`` cannot be stored, and for a ``memory_tombstone``.
     """
     masked = {event.seq: event for event in events if not isinstance(event.data, Redacted)}
     if not masked:
@@ -100,5 +101,12 @@ def redaction_of(
             named = event_at(seq)
             if named is not None:
                 masked.setdefault(seq, named)
+    for seq, event in masked.items():
+        if event.type == TOMBSTONE_TYPE:
+            raise InvalidEvent(
+                f"seq {seq} is a {TOMBSTONE_TYPE}, which is never redacted: memory would learn again what it was told "
+                "to forget; leave it out, or delete the whole run",
+                field="seqs",
+            )
     marker = prepare(new_event(Redaction(seqs=tuple(sorted(masked)), reason=reason)))
     return [prepare(redacted_form(masked[seq], reason)) for seq in sorted(masked)], marker

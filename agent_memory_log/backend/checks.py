@@ -16,6 +16,7 @@ from agent_memory_log.fields import describe
 from agent_memory_log.jsonvalue import JsonValue, NotJson, check_text, own_map
 from agent_memory_log.payloads import EventData
 from agent_memory_log.registry import encode_parts
+from agent_memory_log.store import MAX_FIRST_SEQ
 
 MAX_ID_LENGTH = 512
 """The longest agent, run or event id, in characters."""
@@ -200,8 +201,8 @@ def check_append(expected_version: int | None, first_seq: int | None) -> None:
     """Check an append's numbers; a time is not a version. Raises ``InvalidArgument``."""
     if expected_version is not None and (type(expected_version) is not int or expected_version < 0):
         raise InvalidArgument(f"expected_version must be an integer from 0, found {describe(expected_version)}")
-    if first_seq is not None and (type(first_seq) is not int or first_seq < 1):
-        raise InvalidArgument(f"first_seq must be an integer from 1, found {describe(first_seq)}")
+    if first_seq is not None and (type(first_seq) is not int or not 1 <= first_seq <= MAX_FIRST_SEQ):
+        raise InvalidArgument(f"first_seq must be an integer from 1 to {MAX_FIRST_SEQ:,}, found {describe(first_seq)}")
 
 
 def check_meta(meta: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:
@@ -274,8 +275,3 @@ def check_seqs(seqs: Iterable[int]) -> tuple[int, ...]:
         if seq < 1:
             raise CursorOutOfRange(f"seqs start at 1, found {seq}")
     return tuple(sorted(set(wanted)))
-
-
-def is_reserved(agent: str) -> bool:
-    """Whether an agent id is one of the library's own."""
-    return agent.startswith("@")

@@ -20,6 +20,7 @@ from agent_memory_log.cli.text import counted, one_line
 from agent_memory_log.cli.verify import write_findings
 from agent_memory_log.copying import CopiedRun, copy_run, runs_by_age
 from agent_memory_log.opening import store_files
+from agent_memory_log.reserved import is_reserved
 from agent_memory_log.store import RunInfo, Store
 
 _PASSES = 2
@@ -37,6 +38,7 @@ class Copied(msgspec.Struct):
     redacted: int
     failed: int
     gone: int
+    reserved: int
 
 
 def copy(
@@ -64,16 +66,17 @@ def copy(
 ) -> None:
     """Copy runs from one store to another.
 
-    Between any two: a file, a server, a third party's. Seqs, ids, times, labels, meta and redactions are kept, the
-    library's own runs included, and each run is read back and compared. Copying again goes on where a copy was
-    interrupted, adds what is new, and redacts what was redacted in the source since. Nothing is stored twice.
+    Between any two: a file, a server, a third party's. Seqs, ids, times, labels, meta and redactions are kept, and each
+    run is read back and compared. The library's own runs are among them: the target then holds the source's memories.
+    Copying again goes on where a copy was interrupted, adds what is new, and redacts what was redacted in the source
+    since. Nothing is stored twice.
 
     A run of which the target holds something else is left as it is there; the others are copied, and the status is 1. A
     run that was deleted or has expired in the source meanwhile is only mentioned. Runs that only the target has stay.
 
-    With --json: ok, events, copied, already_there, redacted, failed, gone, and runs, each with name, agent, run,
-    version, events, copied, already_there, redacted, digest (of what both stores hold), problem, the seq it is about
-    and gone.
+    With --json: ok, events, copied, already_there, redacted, failed, gone, reserved (how many of the runs are the
+    library's own), and runs, each with name, agent, run, version, events, copied, already_there, redacted, digest (of
+    what both stores hold), problem, the seq it is about and gone.
     """
     _check_use(source, target, runs or (), agent)
     results = run_async(_copy(source, target, runs or (), agent))
@@ -133,7 +136,7 @@ async def _copy_one(source: Store, target: Store, info: RunInfo, advance: Advanc
 
 
 def _summary(results: Iterable[CopiedRun]) -> Copied:
-    summary = Copied(ok=True, runs=[], events=0, copied=0, already_there=0, redacted=0, failed=0, gone=0)
+    summary = Copied(ok=True, runs=[], events=0, copied=0, already_there=0, redacted=0, failed=0, gone=0, reserved=0)
     for one in results:
         summary.runs.append(
             {
@@ -156,6 +159,7 @@ def _summary(results: Iterable[CopiedRun]) -> Copied:
         summary.already_there += one.already
         summary.redacted += one.redacted
         summary.gone += one.gone
+        summary.reserved += not one.problem and is_reserved(one.agent)
         summary.failed += bool(one.problem) and not one.gone
     summary.ok = not summary.failed
     return summary
@@ -177,9 +181,10 @@ def _write_summary(output: Output, results: Sequence[CopiedRun], summary: Copied
         return
     already = f"   {summary.already_there:,} already there" if summary.already_there else ""
     redacted = f"   {summary.redacted:,} redacted" if summary.redacted else ""
+    reserved = f"   {counted(summary.reserved, 'run')} of the library's own" if summary.reserved else ""
     failed = f"   {counted(summary.failed, 'run')} failed" if summary.failed else ""
     copied = f"copied {counted(summary.copied, 'event')} of {what}"
-    output.line(sign, copied, (already + redacted + gone, DIM), (failed, BAD))
+    output.line(sign, copied, (already + redacted + gone + reserved, DIM), (failed, BAD))
 
 
 def _is_same_store(one: str, other: str) -> bool:

@@ -43,7 +43,7 @@ def sample_runs() -> list[SampleRun]:
 
 
 def _long_run() -> SampleRun:
-    header, *events = (_read_map(line) for line in sample_lines("demo.jsonl"))
+    header, *events, _end = (_read_map(line) for line in sample_lines("demo.jsonl"))
     meta = header["meta"]
     return SampleRun(
         str(header["agent"]),

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO, cast
 
-import msgspec
 import typer
 
 from agent_memory_log.cli.errors import CommandFailed
 from agent_memory_log.cli.names import run_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_or_create, reflowed, run_async
-from agent_memory_log.cli.output import DIM, GOOD, Advance, Output, progress
+from agent_memory_log.cli.output import DIM, GOOD, Advance, Output, note, progress
 from agent_memory_log.cli.text import counted
 from agent_memory_log.errors import AgentMemoryLogError
+from agent_memory_log.importing import decode_document
 from agent_memory_log.interchange.atif import AtifRun, from_atif, import_atif
-from agent_memory_log.jsonl import ImportedRun, import_jsonl
-from agent_memory_log.jsonvalue import JsonValue, decode_json
+from agent_memory_log.jsonl import ImportedRun, check_jsonl, import_jsonl
+from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.transcript import ChatLine, import_transcript, read_chat_lines
 
 _OPENAI_CHAT = "openai-chat"
 _RUN_FIELDS = ("run_id", "id", "conversation_id")
+
+Reserved = Annotated[
+    bool,
+    typer.Option(
+        "--reserved",
+        help="Also take in the library's own agents and event types: who wrote the file then decides what memory says.",
+    ),
+]
 
 File = Annotated[str, typer.Argument(metavar="FILE", help="The file, or - for standard input.", show_default=False)]
 
@@ -46,12 +56,18 @@ def openai_chat(
     _report(run_async(_import_chats(file, agent, store)), as_json=as_json)
 
 
-def jsonl(file: File, *, store: StoreUrl = None, as_json: AsJson = False) -> None:
+def jsonl(file: File, *, reserved: Reserved = False, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Import runs that amlog export wrote, with their events, ids and numbering.
 
-    Importing again stores nothing twice. With --json: as for openai-chat.
+    The file is read once before anything is stored: one that was cut off or changed since is refused. A file without
+    an end line, as older ones are, is taken with a note. Importing again stores nothing twice.
+
+    With --json: as for openai-chat.
     """
-    _report(run_async(_import_jsonl(file, store)), as_json=as_json)
+    results = run_async(_import_jsonl(file, store, reserved=reserved))
+    if not all(one.verified for one in results):
+        note(f"{file} has no end line: whether it is whole and unchanged is not known")
+    _report(results, as_json=as_json)
 
 
 def atif(
@@ -61,8 +77,11 @@ def atif(
     *,
     agent: Annotated[
         str | None,
-        typer.Option("--agent", metavar="NAME", help="The agent the runs belong to.", show_default=False),
+        typer.Option(
+            "--agent", metavar="NAME", help="The agent that all runs belong to, sub-agents' too.", show_default=False
+        ),
     ] = None,
+    reserved: Reserved = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -70,11 +89,13 @@ def atif(
 
     Each file is one JSON document. A run has the name amlog wrote in it, or else is named by its session_id or
     trajectory_id, and without either by the file; its agent is the document's, unless given. Embedded trajectories of
-    sub-agents become runs of their own. Importing again stores nothing twice.
+    sub-agents become runs of their own; under --agent, these are named RUN:AGENT:TRAJECTORY_ID. Importing again stores
+    nothing twice.
 
     With --json: as for openai-chat.
     """
-    _report(run_async(_import_atif(_read_trajectories(files, agent), store)), as_json=as_json)
+    found = _read_trajectories(files, agent)
+    _report(run_async(_import_atif(found, store, reserved=reserved)), as_json=as_json)
 
 
 async def _import_chats(file: str, agent: str, url: str | None) -> list[ImportedRun]:
@@ -93,33 +114,55 @@ async def _import_chats(file: str, agent: str, url: str | None) -> list[Imported
     return results
 
 
-async def _import_jsonl(file: str, url: str | None) -> list[ImportedRun]:
-    with _lines(file) as lines:
-        async with open_or_create(url) as store:
-            return await import_jsonl(store, lines)
+async def _import_jsonl(file: str, url: str | None, *, reserved: bool) -> list[ImportedRun]:
+    with _rereadable(file) as opened:
+        start = opened.tell()
+        check_jsonl(opened)
+        total = opened.tell() - start
+        opened.seek(start)
+        with progress(f"importing {Path(file).name}", total or None) as advance:
+            async with open_or_create(url) as store:
+                return await import_jsonl(store, _counted(opened, advance), reserved=reserved)
+
+
+@contextmanager
+def _rereadable(file: str) -> Generator[BinaryIO]:
+    """The file opened, or a copy of what can be read only once, such as standard input."""
+    with ExitStack() as stack:
+        opened = sys.stdin.buffer if file == "-" else stack.enter_context(Path(file).open("rb"))
+        if not opened.seekable():
+            spooled = stack.enter_context(tempfile.TemporaryFile())
+            shutil.copyfileobj(opened, spooled)
+            spooled.seek(0)
+            opened = spooled
+        yield opened
 
 
 def _read_trajectories(files: list[str], agent: str | None) -> list[AtifRun]:
     found: list[AtifRun] = []
+    own_agents: dict[str, object] = {}
     for file in files:
         text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-        try:
-            document: object = decode_json(text)
-        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise CommandFailed(f"{file} is not JSON: {error}") from error
+        document = decode_document(text, file)
         try:
             found.append(from_atif(document, agent=agent, run=_missing_name(document, file)))
         except AgentMemoryLogError as error:
             error.add_note(file)
             raise
+        own_agent = cast("dict[str, dict[str, object]]", document)["agent"]["name"]
+        if agent is not None and own_agents.setdefault(found[-1].run, own_agent) != own_agent:
+            raise CommandFailed(
+                f"{file}: {agent}/{found[-1].run} is already the run of another agent's trajectory: rename one's "
+                "session_id, or import them without --agent"
+            )
     return found
 
 
-async def _import_atif(found: list[AtifRun], url: str | None) -> list[ImportedRun]:
+async def _import_atif(found: list[AtifRun], url: str | None, *, reserved: bool) -> list[ImportedRun]:
     results: list[ImportedRun] = []
     async with open_or_create(url) as store:
         for one in found:
-            results += await import_atif(store, one)
+            results += await import_atif(store, one, reserved=reserved)
     return results
 
 

@@ -27,7 +27,8 @@ A test's name begins with the number of the promise it proves:
 5. ``expected_version``; 6. order, selection and ``Snapshot.extend``; 7. isolated from what callers change; 8. fresh
 reads; 9. ``follow``; 10. any content, and refusals that name the field; 11. ids and labels; 12. redaction and deletion;
 13. unknown and registered event types; 14. handles; 15. ``list_runs`` and a run's meta; 16. a run's end, and
-``expire_runs`` where the store ``Expires``; 17. ``peek_runs`` where the store ``Peeks``.
+``expire_runs`` where the store ``Expires``; 17. ``peek_runs`` where the store ``Peeks``; 18. what is the
+library's own.
 
 What cannot be proved through the ``Store`` protocol is for a backend's own tests: what survives a killed process or a
 full disk, several processes, size limits, newer schemas, and that erased text is gone from the disk.
@@ -63,6 +64,7 @@ pytest.register_assert_rewrite(
             "peeking",
             "redacting",
             "refusals",
+            "reserving",
             "sequence",
             "versions",
         )

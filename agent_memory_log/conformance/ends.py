@@ -79,7 +79,7 @@ async def expired_run(*handles: Store, agent: str = AGENT, run: str = RUN) -> Ex
     async def fill(meta: dict[str, JsonValue]) -> None:
         stored.clear()
         for handle in handles:
-            stored.extend((await handle.append_events(agent, run, said("one"), meta=meta)).events)
+            stored.extend((await handle.append_events(agent, run, said("one"), meta=meta, reserved=True)).events)
 
     end = await with_an_end(handles[0], fill, agent=agent, run=run)
     await until_expired(handles[0], agent, run)

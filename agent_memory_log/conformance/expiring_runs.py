@@ -41,7 +41,7 @@ class ExpiringRuns(Suite):
                 assert (list(snapshot.log), snapshot.version, snapshot.meta) == ([], there.version, {})
             given = said("another body", event_id=there.events[0].event_id)
             for handle in (other, store):
-                await handle.append_events(agent, run, given)
+                await handle.append_events(agent, run, given, reserved=True)
             check_run(await store.load_run(agent, run), [given], first_seq=there.version + 1)
         assert await remove() == _NOTHING
 

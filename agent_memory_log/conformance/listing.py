@@ -108,7 +108,7 @@ class Listing(Suite):
     async def test_15_the_librarys_own_runs_are_left_out_unless_asked_for(self, open_handle: Handles) -> None:
         store = await open_handle()
         for agent in ("a", "@b", "c@", "@d", "e"):
-            await store.append_events(agent, agent, said("x"))
+            await store.append_events(agent, agent, said("x"), reserved=True)
         for limit in (1, 2, 50):
             assert _names(await all_runs(store, limit=limit)) == ["e", "c@", "a"]
             assert _names(await all_runs(store, limit=limit, include_reserved=True)) == ["e", "@d", "c@", "@b", "a"]

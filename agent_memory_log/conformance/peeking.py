@@ -77,7 +77,7 @@ class Peeking(Suite):
         store, other = await open_handle(), await open_handle()
         names = [("b", "1"), (AGENT, RUN), ("a", "2"), ("@own", RUN)]
         for count, (agent, run) in enumerate(names, 1):
-            await other.append_events(agent, run, *(said(str(number)) for number in range(count)))
+            await other.append_events(agent, run, *(said(str(number)) for number in range(count)), reserved=True)
         asked = [*names, (AGENT, "unknown"), *reversed(names), names[1], ("unknown", RUN)]
         counts = [1, 2, 3, 4, 0, 4, 3, 2, 1, 2, 0]
         for handle in (store, other):

@@ -8,6 +8,7 @@ from agent_memory_log.conformance.checks import check_run, seqs_of
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, noted, said
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, VersionConflict
+from agent_memory_log.store import MAX_FIRST_SEQ
 
 
 class Sequence(Suite):
@@ -122,3 +123,14 @@ class Sequence(Suite):
             with pytest.raises(InvalidArgument):
                 await store.append_events(AGENT, RUN, said("x"), first_seq=first_seq)  # type: ignore[arg-type]  # that is the point
         assert (await store.load_run(AGENT, RUN)).version == 0
+
+    @contract
+    async def test_3_first_seq_leaves_room_for_more(self, open_handle: Handles) -> None:
+        store = await open_handle()
+        for first_seq in (MAX_FIRST_SEQ + 1, 2**32 - 1, 2**53 - 1, 2**63):
+            with pytest.raises(InvalidArgument, match="first_seq"):
+                await store.append_events(AGENT, RUN, said("x"), first_seq=first_seq)
+        given = [said("one"), said("two")]
+        await store.append_events(AGENT, RUN, given[0], first_seq=MAX_FIRST_SEQ)
+        assert (await store.append_events(AGENT, RUN, given[1])).version == MAX_FIRST_SEQ + 1
+        check_run(await store.load_run(AGENT, RUN), given, first_seq=MAX_FIRST_SEQ)

@@ -26,6 +26,7 @@ from agent_memory_log.conformance.meta import Meta
 from agent_memory_log.conformance.peeking import Peeking
 from agent_memory_log.conformance.redacting import Redacting
 from agent_memory_log.conformance.refusals import Refusals
+from agent_memory_log.conformance.reserving import Reserving
 from agent_memory_log.conformance.sequence import Sequence
 from agent_memory_log.conformance.versions import Versions
 
@@ -54,6 +55,7 @@ class StoreConformance(
     Expiring,
     ExpiringRuns,
     Peeking,
+    Reserving,
 ):
     """All the tests; subclass it and give the fixture ``open_handle``, as the package's docstring shows.
 

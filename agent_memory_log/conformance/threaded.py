@@ -37,11 +37,18 @@ class ThreadedStore:
         expected_version: int | None = None,
         meta: Mapping[str, JsonValue] | None = None,
         first_seq: int | None = None,
+        reserved: bool = False,
     ) -> AppendResult:
         """See ``Store.append_events``."""
         return await self._call(
             lambda: self.raw.append_events(
-                agent, run, *events, expected_version=expected_version, meta=meta, first_seq=first_seq
+                agent,
+                run,
+                *events,
+                expected_version=expected_version,
+                meta=meta,
+                first_seq=first_seq,
+                reserved=reserved,
             )
         )
 

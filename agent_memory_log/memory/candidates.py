@@ -10,19 +10,19 @@ from typing import TypeVar, cast
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.events import moved
 from agent_memory_log.fields import describe
 from agent_memory_log.jsonvalue import NotJson, check_text
 from agent_memory_log.memory.kinds import Episode, Fact, Preference, RecordData, UnknownKind, kind_named, read_kind
 from agent_memory_log.memory.principals import subject_of
 from agent_memory_log.memory.records import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Link, Source
+from agent_memory_log.reserved import is_reserved
 
 _Item = TypeVar("_Item")
 
 _MAX_TTL_DAYS = 36_500
 _MAX_SEQ = 2**53 - 1
 _PLAIN = frozenset({Preference, Fact})  # they hold key and value and nothing else: two texts can be stored
-RESERVED = "@"
-"""What the agent ids of the library's own runs begin with."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ class Candidate(msgspec.Struct, frozen=True):
         """Until when it is valid if it is written ``now``."""
         most = self.data.max_ttl_days
         if self.valid_until is not None:
-            return self.valid_until if most is None else min(self.valid_until, now + timedelta(days=most))
+            return self.valid_until if most is None else min(self.valid_until, moved(now, timedelta(days=most)))
         days = self.ttl_days if self.ttl_days is not None else self.data.default_ttl_days
         if days is None:
             return None
@@ -201,7 +201,7 @@ def _evidence(value: object, may_be_copy: bool) -> Evidence:
     for name in ("agent", "run"):
         if not _text(getattr(value, name), f"evidence.{name}"):
             raise InvalidArgument(f"evidence.{name} must not be empty")
-    if value.agent.startswith(RESERVED) and not (may_be_copy and subject_of(value.agent)):
+    if is_reserved(value.agent) and not (may_be_copy and subject_of(value.agent)):
         raise InvalidArgument(f"evidence.agent must not be one of the library's own, found {describe(value.agent)}")
     return Evidence(str(value.agent), str(value.run), value.seq, _text(value.item, "evidence.item"))
 

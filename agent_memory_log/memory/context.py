@@ -45,11 +45,16 @@ class Hooks(msgspec.Struct, frozen=True):
     merger: Merger | None = None
 
     def now(self) -> datetime:
-        """The clock's time in UTC. Raises ``InvalidArgument`` when it has no time zone."""
+        """The clock's time in UTC. Raises ``InvalidArgument`` for one without a time zone or a place in UTC."""
         time = self.clock()
         if not isinstance(time, datetime) or time.utcoffset() is None:
             raise InvalidArgument(f"the clock must give a timezone-aware datetime, found {describe(time)}")
-        return time.astimezone(UTC)
+        try:
+            return time.astimezone(UTC)
+        except OverflowError as error:
+            raise InvalidArgument(
+                f"the clock gives {time.isoformat()}, which is outside the years 1 to 9999 in UTC"
+            ) from error
 
 
 class WarmSubjects:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events import Event
 from agent_memory_log.fields import describe
-from agent_memory_log.memory.candidates import RESERVED, Candidate
+from agent_memory_log.memory.candidates import Candidate
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.hooks import Extraction, Extractor, RunSlice, Violation
 from agent_memory_log.memory.links import link
@@ -19,6 +19,7 @@ from agent_memory_log.memory.payloads import MemoryDerived
 from agent_memory_log.memory.reports import DeriveReport
 from agent_memory_log.memory.steps import Extract, Load, Steps, extract, load
 from agent_memory_log.memory.writing import note_stop, write
+from agent_memory_log.reserved import is_reserved
 
 EXTRACTOR_FAILED = "extractor_failed"
 MEMORY_OFF = "memory_off"
@@ -53,7 +54,7 @@ def rederive(
 
 
 def _chosen(context: Context, agent: str, extractor: Extractor | None) -> Extractor:
-    if isinstance(agent, str) and agent.startswith(RESERVED):
+    if isinstance(agent, str) and is_reserved(agent):
         raise InvalidArgument(f"memory is not derived from the library's own runs, as those of {describe(agent)}")
     chosen = extractor or context.hooks.extractor
     if chosen is None:

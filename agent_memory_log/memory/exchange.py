@@ -1,7 +1,12 @@
-"""Memory as JSONL: a header line, then a record a line. What is imported passes what every candidate passes."""
+"""Memory as JSONL: a header line, then a record a line. What is imported passes what every candidate passes.
+
+The header has the number of records and the SHA-256 of their lines, each with its newline, so that a file that was cut
+off or changed is refused; one that is written by hand leaves both out.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
@@ -9,7 +14,7 @@ import msgspec
 
 from agent_memory_log.errors import DecodeError, InvalidArgument, SchemaTooNew
 from agent_memory_log.fields import describe
-from agent_memory_log.importing import decode_line
+from agent_memory_log.importing import decode_line, line_bytes
 from agent_memory_log.jsonvalue import JsonValue, encode_json
 from agent_memory_log.memory.candidates import Candidate, checked
 from agent_memory_log.memory.context import Context
@@ -44,7 +49,7 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def export_jsonl(context: Context, *, scopes: Iterable[str] | None) -> Steps[bytes]:
     """The active records of each scope, as they came."""
-    lines = [encode_json({"format": f"{_FORMAT}/{FORMAT_NUMBER}"})]
+    lines: list[bytes] = []
     for scope in context.readable(scopes):
         subject = context.subject(scope)
         yield from subject.refresh()
@@ -55,7 +60,10 @@ def export_jsonl(context: Context, *, scopes: Iterable[str] | None) -> Steps[byt
             for seq, record in lives
             if record.status == "active"
         )
-    return b"\n".join(lines) + b"\n"
+    body = b"".join(line + b"\n" for line in lines)
+    digest = hashlib.sha256(body).hexdigest()
+    header = encode_json({"format": f"{_FORMAT}/{FORMAT_NUMBER}", "records": len(lines), "sha256": digest})
+    return header + b"\n" + body
 
 
 def _line(record: Record, place: Evidence) -> _Line:
@@ -88,15 +96,17 @@ def read_jsonl(data: bytes) -> list[Candidate]:
     if not isinstance(data, bytes):
         raise DecodeError(f"an export is bytes, found {describe(data)}")
     candidates: list[Candidate] = []
-    began = False
+    header: Mapping[str, JsonValue] | None = None
+    sha256 = hashlib.sha256()
     for number, text in enumerate(data.split(b"\n"), 1):
-        if not text.strip():
+        if not line_bytes(text):
             continue
         found = decode_line(text, number)
-        if not began:
+        if header is None:
             _check_header(found, number)
-            began = True
+            header = found
             continue
+        sha256.update(line_bytes(text) + b"\n")
         try:
             line = msgspec.convert(found, _Line, str_keys=True)
         except (msgspec.ValidationError, RecursionError) as error:
@@ -105,6 +115,12 @@ def read_jsonl(data: bytes) -> list[Candidate]:
             candidates.append(checked(_candidate(line), may_be_copy=True))
         except InvalidArgument as error:
             raise DecodeError(f"line {number} is not a record: {error}") from error
+    if header is not None and "sha256" in header and header["sha256"] != sha256.hexdigest():
+        raise DecodeError(
+            f"the header on line 1 promises {header.get('records')} records with another SHA-256 than the "
+            f"{len(candidates)} that follow: the file was cut off or changed; export again, or leave sha256 out of the "
+            "header"
+        )
     return candidates
 
 

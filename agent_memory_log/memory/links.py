@@ -8,7 +8,6 @@ from datetime import datetime
 from agent_memory_log.backend.checks import check_runs
 from agent_memory_log.errors import InvalidArgument, RunExpired
 from agent_memory_log.fields import describe
-from agent_memory_log.memory.candidates import RESERVED
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.deciding import Draft
 from agent_memory_log.memory.payloads import MemoryDerived
@@ -16,6 +15,7 @@ from agent_memory_log.memory.reports import LinkReport
 from agent_memory_log.memory.state import Place, State
 from agent_memory_log.memory.steps import Load, Peek, Steps, each, load, peek
 from agent_memory_log.memory.writing import decided
+from agent_memory_log.reserved import is_reserved
 
 _AT_ONCE = 2_000
 """Links in one append: with ids as long as they may be, they fit into what every store takes."""
@@ -25,7 +25,7 @@ def link_runs(context: Context, runs: Iterable[tuple[str, str]], *, scope: str |
     """Note that runs belong to a scope, each once."""
     places = list(dict.fromkeys(check_runs(runs)))
     for agent, _ in places:
-        if agent.startswith(RESERVED):
+        if is_reserved(agent):
             raise InvalidArgument(f"the library's own runs, as those of {describe(agent)}, are not linked")
     name = context.one(scope)
     without_events = yield from _without_events(places)

@@ -16,10 +16,10 @@ from agent_memory_log.fields import Int64, JsonText
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.memory.records import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Link, Source
 from agent_memory_log.payloads import EventData
-from agent_memory_log.registry import register_payload
+from agent_memory_log.registry import register_own_payload
 
 
-@register_payload
+@register_own_payload
 class MemoryRemembered(EventData, frozen=True):
     """A record comes to be; its id is the event's. The fields are those of ``Record``."""
 
@@ -40,7 +40,7 @@ class MemoryRemembered(EventData, frozen=True):
     valid_until: datetime | None = None
 
 
-@register_payload
+@register_own_payload
 class MemoryRefreshed(EventData, frozen=True):
     """The same was said again: the ``evidence`` that is new, and what confidence and end are now."""
 
@@ -64,7 +64,7 @@ class Changes(msgspec.Struct, frozen=True, omit_defaults=True):
     valid_until: datetime | None = None
 
 
-@register_payload
+@register_own_payload
 class MemoryChanged(EventData, frozen=True):
     """A record was changed in place, its value apart."""
 
@@ -74,7 +74,7 @@ class MemoryChanged(EventData, frozen=True):
     changes: Changes
 
 
-@register_payload
+@register_own_payload
 class MemoryClosed(EventData, frozen=True):
     """Records are active no longer: ``status`` says what they are, ``by`` which record took the place."""
 
@@ -86,7 +86,7 @@ class MemoryClosed(EventData, frozen=True):
     reason: str = ""
 
 
-@register_payload
+@register_own_payload
 class MemoryBlocked(EventData, frozen=True):
     """Something was not stored, and why; never the value. ``stopped``: nor was anything else of that call."""
 
@@ -102,7 +102,7 @@ class MemoryBlocked(EventData, frozen=True):
     evidence: tuple[Evidence, ...] = ()
 
 
-@register_payload
+@register_own_payload
 class MemoryDerived(EventData, frozen=True):
     """A run was read up to ``seq`` (0: not yet), by the ``extractor`` of that name.
 
@@ -135,7 +135,7 @@ class RunEvents(msgspec.Struct, frozen=True):
     seqs: tuple[Int64, ...]
 
 
-@register_payload
+@register_own_payload
 class MemoryTombstone(EventData, frozen=True):
     """Something was forgotten. Positions only.
 
@@ -153,7 +153,7 @@ class MemoryTombstone(EventData, frozen=True):
     in_runs: tuple[RunEvents, ...] = ()
 
 
-@register_payload
+@register_own_payload
 class MemoryErasedInRuns(EventData, frozen=True):
     """What tombstones up to ``seq`` name ``in_runs`` is redacted there."""
 
@@ -162,7 +162,7 @@ class MemoryErasedInRuns(EventData, frozen=True):
     seq: Int64
 
 
-@register_payload
+@register_own_payload
 class MemorySnapshot(EventData, frozen=True):
     """A part of the stream's state as of version ``at``: the ``part``-th of ``parts``, from 0."""
 
@@ -175,7 +175,7 @@ class MemorySnapshot(EventData, frozen=True):
     state_json: JsonText = ""
 
 
-@register_payload
+@register_own_payload
 class MemoryVectors(EventData, frozen=True):
     """The vectors of one text, in the run ``vectors`` beside the stream, so that its embedder is asked only once.
 

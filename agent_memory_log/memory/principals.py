@@ -6,6 +6,7 @@ three: ``@memory/acme/user/42``.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping
 from typing import cast
 
@@ -26,6 +27,10 @@ HOME_SCOPE = "user"
 _PREFIX = "@memory/"
 _MAX_AGENT_ID = 512
 
+# Categories of Unicode: controls and line separators; characters without a form of their own, such as U+200B.
+_CONTROLS = frozenset({"Cc", "Zl", "Zp"})
+_FORMAT = "Cf"
+
 
 class SubjectId(msgspec.Struct, frozen=True, order=True):
     """Whose memory a stream is: a ``scope`` (``user``, ``workspace``, …) and the ``id`` in it, of a ``tenant``."""
@@ -38,8 +43,9 @@ class SubjectId(msgspec.Struct, frozen=True, order=True):
 class Principal(msgspec.Struct, frozen=True):
     """Who is asking: a ``tenant``, and the id in each scope that they may reach.
 
-    Nothing stands for "all": no call reaches an id that is not named here. Raises ``InvalidArgument`` for an empty
-    tenant, scope or id, no scopes, or ids that together are too long for a stream.
+    Nothing stands for "all": no call reaches an id that is not named here. Raises ``InvalidArgument`` for no scopes,
+    for a tenant, scope or id that is empty, holds a control character, or begins or ends with white space or something
+    invisible, and for ids that together are too long for a stream. So " 42" is no second "42".
 
         Principal(tenant="acme", scopes={"user": "42", "workspace": "ops"})
     """
@@ -75,6 +81,7 @@ def stream_of(subject: SubjectId) -> str:
             check_text(part, "")
         except NotJson as error:
             raise InvalidArgument(f"a principal's {name} {error}") from error
+        _check_visible(part, name)
         parts.append(str.__str__(part).replace("%", "%25").replace("/", "%2F"))
     agent = _PREFIX + "/".join(parts)
     if len(agent) > _MAX_AGENT_ID:
@@ -85,6 +92,17 @@ def stream_of(subject: SubjectId) -> str:
     return agent
 
 
+def _check_visible(part: str, name: str) -> None:
+    if any(unicodedata.category(character) in _CONTROLS for character in part):
+        raise InvalidArgument(f"a principal's {name} must not hold control characters, found {describe(part)}")
+    for edge in (part[0], part[-1]):
+        if edge.isspace() or unicodedata.category(edge) == _FORMAT:
+            raise InvalidArgument(
+                f"a principal's {name} must not begin or end with white space or an invisible character, found "
+                f"{describe(part)}: strip it"
+            )
+
+
 def subject_of(agent: str) -> SubjectId | None:
     """The subject whose streams have this agent id; None for any other agent id."""
     if not agent.startswith(_PREFIX):
@@ -93,4 +111,7 @@ def subject_of(agent: str) -> SubjectId | None:
     if len(parts) != 3 or not all(parts):  # noqa: PLR2004  # tenant, scope, id
         return None
     found = SubjectId(*parts)
-    return found if stream_of(found) == agent else None
+    try:
+        return found if stream_of(found) == agent else None
+    except InvalidArgument:
+        return None

@@ -9,7 +9,6 @@ from datetime import datetime
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
 from agent_memory_log.events import Event
 from agent_memory_log.fields import describe
-from agent_memory_log.memory.candidates import RESERVED
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.kinds import fold_key
 from agent_memory_log.memory.ledger import Closed, Ledger
@@ -20,6 +19,7 @@ from agent_memory_log.memory.state import State
 from agent_memory_log.memory.steps import Load, Steps, load
 from agent_memory_log.memory.subjects import Subject
 from agent_memory_log.payloads import EventData, Redacted, ToolCall, ToolResult
+from agent_memory_log.reserved import is_reserved
 
 STATUSES: frozenset[str] = frozenset({"active", "superseded", "archived", "expired"})
 _SHOWN = 200
@@ -237,7 +237,7 @@ def _lines(context: Context, evidence: Sequence[Evidence]) -> Steps[tuple[Eviden
         reasons = {subject.ask(lambda state: _reason_not_to_show(state, place)) for subject in subjects}  # noqa: B023  # asked at once
         if "" in reasons:
             lines.append((yield from _line(place)))
-        elif place.agent.startswith(RESERVED):
+        elif is_reserved(place.agent):
             lines.append(EvidenceLine(place, reason="imported from another memory"))
         else:
             lines.append(EvidenceLine(place, reason=min(reasons)))

@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class Append(msgspec.Struct, frozen=True):
-    """Append events to a run that is at ``expected_version``; answered with the ``AppendResult``."""
+    """Append events to a run of memory's own that is at ``expected_version``; answered with the ``AppendResult``."""
 
     agent: str
     run: str
@@ -155,7 +155,7 @@ async def _carry_out_async(request: Request, store: Store) -> object:
         )
     elif isinstance(request, Append):
         answer = await store.append_events(
-            request.agent, request.run, *request.events, expected_version=request.expected_version
+            request.agent, request.run, *request.events, expected_version=request.expected_version, reserved=True
         )
     elif isinstance(request, Peek):
         answer = await store.peek_runs(request.runs) if isinstance(store, Peeks) else None
@@ -215,7 +215,7 @@ def _carry_out_sync(request: Request, store: SyncStore) -> object:
         )
     elif isinstance(request, Append):
         answer = store.append_events(
-            request.agent, request.run, *request.events, expected_version=request.expected_version
+            request.agent, request.run, *request.events, expected_version=request.expected_version, reserved=True
         )
     elif isinstance(request, Peek):
         answer = store.peek_runs(request.runs) if isinstance(store, PeeksSync) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from agent_memory_log.events import moved
 from agent_memory_log.memory.candidates import within
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.deciding import Draft
@@ -41,9 +42,10 @@ class _Cleaning(Draft):
 
     def __init__(self, state: State, scope: str, now: datetime, age: timedelta, stars: float) -> None:
         super().__init__(state, scope, now, None)
+        before = moved(now, -age)
         self.ended = [live for live in state.records.values() if live.is_expired(now)]
         self.old = [
-            live for live in state.records.values() if not live.is_expired(now) and _is_old(live, now - age, stars)
+            live for live in state.records.values() if not live.is_expired(now) and _is_old(live, before, stars)
         ]
         if self.ended:
             self.close(self.ended, "expired", reason="expired")

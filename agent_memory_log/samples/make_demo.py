@@ -10,6 +10,7 @@ import hashlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from agent_memory_log.endline import FORMAT, FORMAT_NUMBER, LineDigest, format_of
 from agent_memory_log.events import Event, new_event
 from agent_memory_log.jsonvalue import JsonValue, encode_json
 from agent_memory_log.payloads import (
@@ -317,9 +318,13 @@ def _third_turn(run: _Script) -> None:
 def demo_lines() -> bytes:
     """The whole of ``demo.jsonl``."""
     events = demo_events()
-    header = {"format": "agent-memory-log/1", "agent": AGENT, "run": RUN, "version": len(events), "meta": META}
+    header = {"format": f"{FORMAT}/{FORMAT_NUMBER}", "agent": AGENT, "run": RUN, "version": len(events), "meta": META}
     placed = ({**event.to_map(), "seq": seq} for seq, event in enumerate(events, 1))
-    return b"".join(encode_json(line) + b"\n" for line in (header, *placed))
+    lines = [encode_json(line) + b"\n" for line in (header, *placed)]
+    digest = LineDigest()
+    for line in lines:
+        digest.add(line, format_of(line))
+    return b"".join((*lines, digest.end_line()))
 
 
 if __name__ == "__main__":

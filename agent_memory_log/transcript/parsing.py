@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import ClassVar, cast
 
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.events import Event, new_event
+from agent_memory_log.events import Event, moved, new_event
 from agent_memory_log.fields import describe
 from agent_memory_log.importing import derived_event_id
 from agent_memory_log.jsonvalue import JsonValue, NotJson, own_json
@@ -70,7 +70,7 @@ class Parser(ABC):
         self._events.append(
             new_event(
                 payload,
-                timestamp=self._now + timedelta(microseconds=self._count),
+                timestamp=moved(self._now, timedelta(microseconds=self._count)),
                 labels={"role": role} if isinstance(role, str) else None,
                 event_id=derived_event_id(self.provider, self._source, self._index, len(self._events)),
             )

@@ -15,6 +15,7 @@ from agent_memory_log.backend import (
     check_limit,
     check_listing,
     check_meta,
+    check_not_reserved,
     check_runs,
     check_seqs,
     check_types,
@@ -48,6 +49,7 @@ class SyncMemoryStore(SyncHandle):
         expected_version: int | None = None,
         meta: Mapping[str, JsonValue] | None = None,
         first_seq: int | None = None,
+        reserved: bool = False,
     ) -> AppendResult:
         """See ``Store.append_events``."""
         if self._unusable is not None:
@@ -56,6 +58,7 @@ class SyncMemoryStore(SyncHandle):
         if expected_version is not None or first_seq is not None:
             check_append(expected_version, first_seq)
         batch = prepare_batch(events, self._max_event_bytes, self._max_batch_bytes)
+        check_not_reserved(agent, batch, reserved=reserved)
         owned_meta = None if meta is None else check_meta(meta)
         return self._data.append(agent, run, batch, expected_version, owned_meta, first_seq)
 
@@ -153,11 +156,18 @@ class MemoryStore(AsyncHandle):
         expected_version: int | None = None,
         meta: Mapping[str, JsonValue] | None = None,
         first_seq: int | None = None,
+        reserved: bool = False,
     ) -> AppendResult:
         """See ``Store.append_events``."""
         self._check_open()
         return self._sync.append_events(
-            agent, run, *events, expected_version=expected_version, meta=meta, first_seq=first_seq
+            agent,
+            run,
+            *events,
+            expected_version=expected_version,
+            meta=meta,
+            first_seq=first_seq,
+            reserved=reserved,
         )
 
     async def load_run(

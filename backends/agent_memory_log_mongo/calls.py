@@ -11,6 +11,7 @@ from agent_memory_log.backend import (
     check_limit,
     check_listing,
     check_meta,
+    check_not_reserved,
     check_runs,
     check_seqs,
     check_types,
@@ -40,12 +41,15 @@ def append(
     expected_version: int | None,
     meta: Mapping[str, JsonValue] | None,
     first_seq: int | None,
+    *,
+    reserved: bool,
 ) -> Append:
     """An append, checked. Raises ``InvalidEvent``, ``InvalidArgument``, ``EventTooLarge``."""
     check_ids(agent, run)
     if expected_version is not None or first_seq is not None:
         check_append(expected_version, first_seq)
     batch = prepare_batch(events, place.settings.max_event_bytes, MAX_DOCUMENT_BYTES)
+    check_not_reserved(agent, batch, reserved=reserved)
     owned_meta = None if meta is None else check_meta(meta)
     return Append(Run.of(agent, run), batch, expected_version, owned_meta, first_seq)
 

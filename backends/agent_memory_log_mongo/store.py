@@ -82,10 +82,11 @@ class MongoStore(AsyncHandle):
         expected_version: int | None = None,
         meta: Mapping[str, JsonValue] | None = None,
         first_seq: int | None = None,
+        reserved: bool = False,
     ) -> AppendResult:
         """See ``Store.append_events``. A cancelled call may or may not have stored its events: append them again."""
         self._check_open()
-        wanted = calls.append(self._place, agent, run, events, expected_version, meta, first_seq)
+        wanted = calls.append(self._place, agent, run, events, expected_version, meta, first_seq, reserved=reserved)
         clock = self._clock()
         queue = self._queues.of(wanted.run.key)
         if queue.locked():

@@ -97,13 +97,14 @@ class SqliteStore(AsyncHandle):
         expected_version: int | None = None,
         meta: Mapping[str, JsonValue] | None = None,
         first_seq: int | None = None,
+        reserved: bool = False,
     ) -> AppendResult:
         """See ``Store.append_events``. Appends that wait together, of any runs, share an fsync.
 
         A cancelled call may or may not have stored its events; append them again to know.
         """
         self._check_open()
-        batch = checked_batch(self._settings, agent, run, events, expected_version, first_seq)
+        batch = checked_batch(self._settings, agent, run, events, expected_version, first_seq, reserved=reserved)
         owned_meta = None if meta is None else check_meta(meta)
         result: AppendResult = await self._writes.do(Append(agent, run, batch, expected_version, owned_meta, first_seq))
         if result.inserted:

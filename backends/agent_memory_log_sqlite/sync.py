@@ -21,6 +21,7 @@ from agent_memory_log.backend import (
     check_limit,
     check_listing,
     check_meta,
+    check_not_reserved,
     check_seqs,
     check_types,
     prepare_batch,
@@ -73,11 +74,12 @@ class SyncSqliteStore(SyncHandle):
         expected_version: int | None = None,
         meta: Mapping[str, JsonValue] | None = None,
         first_seq: int | None = None,
+        reserved: bool = False,
     ) -> AppendResult:
         """See ``Store.append_events``."""
         if self._unusable is not None:
             self._check_open()
-        batch = checked_batch(self._settings, agent, run, events, expected_version, first_seq)
+        batch = checked_batch(self._settings, agent, run, events, expected_version, first_seq, reserved=reserved)
         owned_meta = None if meta is None else check_meta(meta)
         with self._writing:
             if self._unusable is not None:
@@ -263,9 +265,13 @@ def checked_batch(
     events: tuple[Event, ...],
     expected_version: int | None,
     first_seq: int | None,
+    *,
+    reserved: bool,
 ) -> list[Prepared]:
     """Check an append before anything is written. Raises ``InvalidEvent``, ``InvalidArgument``, ``EventTooLarge``."""
     check_ids(agent, run)
     if expected_version is not None or first_seq is not None:
         check_append(expected_version, first_seq)
-    return prepare_batch(events, settings.max_event_bytes, settings.max_event_bytes * BATCH_EVENTS)
+    batch = prepare_batch(events, settings.max_event_bytes, settings.max_event_bytes * BATCH_EVENTS)
+    check_not_reserved(agent, batch, reserved=reserved)
+    return batch

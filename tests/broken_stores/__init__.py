@@ -18,6 +18,7 @@ from tests.broken_stores import (  # the modules register their defects
     peeking,
     refusing,
     repeating,
+    reserving,
 )
 from tests.broken_stores.base import DEFECTS, Defect
 
@@ -37,4 +38,5 @@ __all__ = [
     "peeking",
     "refusing",
     "repeating",
+    "reserving",
 ]

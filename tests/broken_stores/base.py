@@ -57,6 +57,7 @@ class Append(msgspec.Struct):
     expected_version: int | None = None
     meta: Mapping[str, JsonValue] | None = None
     first_seq: int | None = None
+    reserved: bool = False
 
 
 class Load(msgspec.Struct):
@@ -89,8 +90,9 @@ class BrokenStore(MemoryStore):
         expected_version: int | None = None,
         meta: Mapping[str, JsonValue] | None = None,
         first_seq: int | None = None,
+        reserved: bool = False,
     ) -> AppendResult:
-        return await self.appending(Append(agent, run, events, expected_version, meta, first_seq))
+        return await self.appending(Append(agent, run, events, expected_version, meta, first_seq, reserved))
 
     async def appending(self, append: Append) -> AppendResult:
         return await MemoryStore.append_events(
@@ -101,6 +103,7 @@ class BrokenStore(MemoryStore):
             expected_version=append.expected_version,
             meta=append.meta,
             first_seq=append.first_seq,
+            reserved=append.reserved,
         )
 
     async def load_run(

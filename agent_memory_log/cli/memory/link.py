@@ -13,7 +13,7 @@ from agent_memory_log.cli.names import load_existing, run_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import GOOD, Output
 from agent_memory_log.memory import MemoryClient, Principal
-from agent_memory_log.memory.candidates import RESERVED
+from agent_memory_log.reserved import is_reserved
 
 
 def link(
@@ -47,7 +47,7 @@ async def _link(url: str | None, principal: Principal, names: Sequence[str]) -> 
         starts = [await load_existing(store, name, limit=1) for name in names]
         places = list(dict.fromkeys((start.agent, start.run) for start in starts))
         for agent, run in places:
-            if agent.startswith(RESERVED):
+            if is_reserved(agent):
                 raise CommandFailed(f"{run_name(agent, run)} is a run of the library's own, and is not linked")
         await MemoryClient(store).of(principal).link_runs(places)
         return places

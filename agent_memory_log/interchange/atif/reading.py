@@ -43,6 +43,9 @@ PARENT = "parent_run"
 """In a run's ``meta``: the run whose sub-agent it is, ``{"agent", "run"}``, and the ``tool_call_id`` that began it."""
 
 
+_EMBEDDED = "subagent_trajectories"
+
+
 class AtifRun(msgspec.Struct, frozen=True):
     """A run that was read from a trajectory.
 
@@ -78,23 +81,39 @@ def from_atif(
     """The run that an ATIF document, as a map, stands for.
 
     ``agent`` and ``run`` name it; they default to what a document of ours says, to the agent's name, and to the
-    ``session_id``, or else ``trajectory_id``. ``timestamp`` (default: now) is for the events of a document without any;
-    a step without one has that of the step before it.
+    ``session_id``, or else ``trajectory_id``. An ``agent`` is that of the runs of all sub-agents too: such a run is
+    named after the outer run, the sub-agent and its own run or ``trajectory_id``, as ``s-1:researcher:t``.
+    ``timestamp`` (default: now) is for the events of a document without any; a step without one has that of the step
+    before it.
 
     The same document under the same name gives the same event ids, so that importing it twice stores it once. Raises
-    ``DecodeError`` naming the place where the document is not what it should be, ``SchemaTooNew``, and
-    ``InvalidArgument`` for a ``timestamp`` without a time zone.
+    ``DecodeError`` naming the place where the document is not what it should be, also where two of its runs have one
+    name, ``SchemaTooNew``, and ``InvalidArgument`` for a ``timestamp`` without a time zone.
 
         found = from_atif(json.load(file))
         found.agent, found.run, len(found.events)
     """
     if timestamp is not None and timestamp.utcoffset() is None:
         raise InvalidArgument(f"timestamp must be timezone-aware, found {describe(timestamp)}")
-    document = check_document(trajectory)
-    return _read_run(document, agent, run, timestamp or datetime.now(UTC), "trajectory")
+    return read_trajectory(trajectory, agent, run, timestamp or datetime.now(UTC), bound=agent is not None)
 
 
-def _read_run(document: Document, agent: str | None, run: str | None, default_time: datetime, where: str) -> AtifRun:
+def read_trajectory(
+    trajectory: object, agent: str | None, run: str | None, timestamp: datetime, *, bound: bool
+) -> AtifRun:
+    """``from_atif``; where it is not ``bound``, sub-agents keep their own names whatever the ``agent``."""
+    found = _read_run(check_document(trajectory), agent, run, timestamp, "trajectory", bound=bound)
+    names: set[tuple[str, str]] = set()
+    for one in found:
+        if (one.agent, one.run) in names:
+            raise DecodeError(f"two runs of the trajectory are named {one.agent}/{one.run}: import them by themselves")
+        names.add((one.agent, one.run))
+    return found
+
+
+def _read_run(
+    document: Document, agent: str | None, run: str | None, default_time: datetime, where: str, *, bound: bool
+) -> AtifRun:
     read = document.read
     ours = _ours(document.raw, where)
     agent = agent or _named(ours, "agent", where) or read.agent.name
@@ -105,21 +124,15 @@ def _read_run(document: Document, agent: str | None, run: str | None, default_ti
         raise DecodeError(f"{where} has neither session_id nor trajectory_id: give the run's name")
     events = _Events(document, run, default_time, where).read()
     inner = tuple(
-        _read_run(
-            Document(raw, found),
-            None,
-            None if _is_ours(raw) else f"{run}:{found.trajectory_id}",
-            default_time,
-            f"{where}.subagent_trajectories[{index}]",
-        )
+        _read_inner(Document(raw, found), agent, run, default_time, f"{where}.{_EMBEDDED}[{index}]", bound=bound)
         for index, (raw, found) in enumerate(_embedded(document))
     )
     if ours is not None:
         meta = ours.get("meta", {})
         if not isinstance(meta, Mapping):
             raise DecodeError(f"{where}.extra.{OURS}.meta must be a map, found {describe(meta)}")
-        return AtifRun(agent, run, events, meta, inner)
-    dropped = ("steps", "subagent_trajectories") if inner else ("steps",)
+        return AtifRun(agent, run, events, _bound_meta(meta, agent, inner) if bound else meta, inner)
+    dropped = ("steps", _EMBEDDED) if inner else ("steps",)
     kept_document: JsonMap = {DOCUMENT: {key: value for key, value in document.raw.items() if key not in dropped}}
     if inner:
         kept_document[SUBAGENTS] = [[one.agent, one.run] for one in inner]
@@ -132,8 +145,38 @@ def _read_run(document: Document, agent: str | None, run: str | None, default_ti
     return AtifRun(agent, run, events, {ATIF: kept_document}, inner)
 
 
+def _read_inner(
+    document: Document, agent: str, run: str, default_time: datetime, where: str, *, bound: bool
+) -> AtifRun:
+    """The run of a trajectory embedded in ``agent``/``run``."""
+    ours = _ours(document.raw, where)
+    inner_agent = _named(ours, "agent", where) or document.read.agent.name
+    inner_run = _named(ours, "run", where)
+    name = inner_run or f"{run}:{document.read.trajectory_id}"
+    if not bound:
+        return _read_run(document, None, name, default_time, where, bound=False)
+    if inner_agent != agent:
+        name = f"{run}:{inner_agent}:{inner_run or document.read.trajectory_id}"
+    found = _read_run(document, agent, name, default_time, where, bound=True)
+    parent = found.meta.get(PARENT)
+    if not isinstance(parent, Mapping):
+        return found
+    return msgspec.structs.replace(found, meta={**found.meta, PARENT: {**parent, "agent": agent, "run": run}})
+
+
+def _bound_meta(meta: Mapping[str, JsonValue], agent: str, inner: tuple[AtifRun, ...]) -> Mapping[str, JsonValue]:
+    """The meta of a run of ours, naming no runs but those of ``agent``."""
+    changed = dict(meta)
+    parent, kept_document = meta.get(PARENT), meta.get(ATIF)
+    if isinstance(parent, Mapping):
+        changed[PARENT] = {**parent, "agent": agent}
+    if isinstance(kept_document, Mapping) and SUBAGENTS in kept_document:
+        changed[ATIF] = {**kept_document, SUBAGENTS: [[one.agent, one.run] for one in inner]}
+    return changed
+
+
 def _embedded(document: Document) -> list[tuple[JsonMap, Trajectory]]:
-    raw = cast("list[JsonMap]", document.raw.get("subagent_trajectories") or [])
+    raw = cast("list[JsonMap]", document.raw.get(_EMBEDDED) or [])
     return list(zip(raw, document.read.subagent_trajectories or (), strict=True))
 
 

@@ -8,7 +8,8 @@ what stands there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from itertools import product
 from typing import Any, cast
 
 import msgspec
@@ -17,7 +18,7 @@ from agent_memory_log.errors import DecodeError, InvalidArgument
 from agent_memory_log.interchange.atif.documents import OURS, SCHEMA_VERSION, AtifStep, JsonMap
 from agent_memory_log.interchange.atif.drafts import draft_of
 from agent_memory_log.interchange.atif.images import ATIF
-from agent_memory_log.interchange.atif.reading import DOCUMENT, PARENT, SUBAGENTS, AtifRun, from_atif
+from agent_memory_log.interchange.atif.reading import DOCUMENT, PARENT, SUBAGENTS, AtifRun, from_atif, read_trajectory
 from agent_memory_log.interchange.atif.rendering import Place, metrics_of, render_step
 from agent_memory_log.interchange.steps import Steps
 from agent_memory_log.interchange.usage import NO_USAGE, usage_in
@@ -115,23 +116,23 @@ def _came_from(node: _Node) -> JsonMap | None:
     if document is None:
         return None
     # Events of a document without times have the time of the import, which only they know.
-    for time in dict.fromkeys(_begins(node)):
+    times = [*dict.fromkeys(_begins(node)), datetime.now(UTC)]
+    for time, bound in product(times, (False, True) if node.inner else (False,)):
         try:
-            found = from_atif(document, agent=node.snapshot.agent, run=node.snapshot.run, timestamp=time)
+            found = read_trajectory(document, node.snapshot.agent, node.snapshot.run, time, bound=bound)
         except DecodeError:
-            return None
+            continue
         if _is_same(found, node):
             return document
     return None
 
 
-def _begins(node: _Node) -> Iterator[datetime | None]:
-    """When each of the runs began; None last, for those without events."""
+def _begins(node: _Node) -> Iterator[datetime]:
+    """When each of the runs began that has events."""
     if node.snapshot.log:
         yield node.snapshot.log[0].timestamp
     for inner in node.inner:
         yield from _begins(inner)
-    yield None
 
 
 def _plain(node: _Node) -> JsonMap | None:

@@ -11,7 +11,6 @@ import msgspec
 import typer
 
 from agent_memory_log.backend.urls import StoreUrl, without_credentials
-from agent_memory_log.cli.checks import Remark, Severity
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.names import existing_run, run_name
 from agent_memory_log.cli.options import AgentName, AsJson, open_existing, open_or_create, run_async
@@ -20,6 +19,7 @@ from agent_memory_log.cli.text import counted, one_line
 from agent_memory_log.cli.verify import write_findings
 from agent_memory_log.copying import CopiedRun, copy_run, runs_by_age
 from agent_memory_log.store import RunInfo, Store
+from agent_memory_log.verifying import Remark, Severity
 
 _PASSES = 2
 """How often a copy goes over an event: it is stored, and read back."""

@@ -20,6 +20,12 @@ _HINTS = {
     sqlite3.SQLITE_TOOBIG: "a value is larger than SQLite holds",
 }
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_NOT_TEXT = "Could not decode to UTF-8"
+_NOT_OUR_SCHEMA = ("no such ", "duplicate column", "already exists", "unsupported file format")
+# Every statement is one that the schema allows: what SQLite does not know is missing from it, or the version is wrong.
+_NOT_TEXT_OF_AN_EVENT = tuple(
+    f"{_NOT_TEXT} column '{column}'" for column in ("event_id", "type", "labels", "data", "verbatim")
+)
 
 
 def is_busy(error: sqlite3.Error) -> bool:
@@ -27,12 +33,17 @@ def is_busy(error: sqlite3.Error) -> bool:
     return _primary(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
+def is_damage(error: sqlite3.Error) -> bool:
+    """Whether the file is the cause, and not what was asked of it."""
+    return _primary(error) in _DAMAGED or any(word in str(error) for word in (_NOT_TEXT, *_NOT_OUR_SCHEMA))
+
+
 def translated(error: sqlite3.Error, path: str) -> StoreUnavailable | DecodeError:
     """The error of this library for SQLite's ``error`` on the file at ``path``; raise it ``from`` the original."""
     code = _primary(error)
-    if str(error).startswith("Could not decode to UTF-8"):
+    if str(error).startswith(_NOT_TEXT_OF_AN_EVENT):
         return DecodeError(f"{path}: a stored event is not UTF-8 text: {error}")
-    if code in _DAMAGED:
+    if is_damage(error):
         return StoreCorrupt(
             f"{path} is damaged, or not an SQLite file ({error}): restore it from a backup, or recover what can be "
             "read with the sqlite3 shell's .recover"

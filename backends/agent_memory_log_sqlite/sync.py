@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -21,6 +21,7 @@ from agent_memory_log.backend import (
     check_listing,
     check_meta,
     check_runs,
+    check_scope,
     check_seqs,
     check_types,
     prepare_batch,
@@ -29,9 +30,10 @@ from agent_memory_log.backend import (
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, RunHead, RunPage
-from agent_memory_log_sqlite import reads
+from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, Flaw, RunHead, RunPage
+from agent_memory_log_sqlite import checks, reads
 from agent_memory_log_sqlite.failures import translated
+from agent_memory_log_sqlite.rows import RunRow
 from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
 from agent_memory_log_sqlite.writes import Append, Writer
 
@@ -51,6 +53,7 @@ class SyncSqliteStore(SyncHandle):
         """Open the file. Raises ``StoreUnavailable``, ``StoreCorrupt``, ``SchemaTooNew``."""
         super().__init__()
         self._settings = settings
+        self._verify = settings.verify
         self._changed = ChangeSignal()
         self._held: list[threading.Lock] = []
         # Reads have a connection of their own: they see only what is committed, and do not wait for an fsync.
@@ -100,18 +103,20 @@ class SyncSqliteStore(SyncHandle):
         check_after(after)
         check_limit(limit)
         wanted = check_types(types)
-        return self._read(lambda: reads.load(self._read_connection, agent, run, after, wanted, limit))
+        return self._read(
+            lambda: reads.load(self._read_connection, agent, run, after, wanted, limit, verify=self._verify)
+        )
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
         """See ``Store.follow``."""
         check_ids(agent, run)
         check_after(after)
-        last: reads.RunRow | None = None
+        last: RunRow | None = None
         while True:
             seen = self._changed.count
             version = self._read(self._watch.version)
             events, found = self._read(
-                lambda: reads.follow_on(self._read_connection, agent, run, after, last)  # noqa: B023  # called at once
+                lambda: reads.follow_on(self._read_connection, agent, run, after, last, verify=self._verify)  # noqa: B023  # called at once
             )
             last = found
             for event in events:
@@ -147,7 +152,11 @@ class SyncSqliteStore(SyncHandle):
     ) -> RunPage:
         """See ``Store.list_runs``."""
         check_listing(agent, limit)
-        return self._read(lambda: reads.list_runs(self._read_connection, agent, limit, cursor, include_reserved))
+        return self._read(
+            lambda: reads.list_runs(
+                self._read_connection, agent, limit, cursor, include_reserved=include_reserved, verify=self._verify
+            )
+        )
 
     def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         """See ``Store.redact_events``."""
@@ -173,11 +182,19 @@ class SyncSqliteStore(SyncHandle):
     def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
         """See ``Peeks.peek_runs``."""
         wanted = check_runs(runs)
-        return self._read(lambda: reads.peek(self._read_connection, wanted))
+        return self._read(lambda: reads.peek(self._read_connection, wanted, verify=self._verify))
 
     def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""
         return self._write(self._writer.compact)
+
+    def check(self, agent_id: str | None = None, run_id: str | None = None) -> Iterator[Flaw]:
+        """See ``Checks.check``. Other reads of this handle wait while SQLite's integrity check runs."""
+        check_scope(agent_id, run_id)
+        found = checks.flaws(self._read_connection, agent_id, run_id)
+        while (flaw := self._read(lambda: next(found, checks.END))) is not checks.END:
+            if isinstance(flaw, Flaw):
+                yield flaw
 
     def close(self) -> None:
         """See ``Store.aclose``."""

@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from agent_memory_log.store import Flaw
-from agent_memory_log_sqlite.failures import is_damage
+from agent_memory_log_sqlite.failures import FAILURES, is_damage
 from agent_memory_log_sqlite.reads import lost_runs
 from agent_memory_log_sqlite.rows import COLUMNS, MAX_SEQ, RUN_COLUMNS, SEQ_BITS, RunRow, SummedRow, row_flaw
 from agent_memory_log_sqlite.schema import schema_of, schema_of_this_release
@@ -51,7 +51,7 @@ def _guarded(look: Iterator[Flaw | None], damage: Flaw) -> Iterator[Flaw | None]
     """What ``look`` yields, and ``damage`` where damage ends it."""
     try:
         yield from look
-    except sqlite3.Error as error:
+    except FAILURES as error:
         if not is_damage(error):
             raise
         yield msgspec.structs.replace(damage, message=f"{damage.message}: {error}")
@@ -190,10 +190,14 @@ def _out_of_place(expected: int, seq: int) -> str:
     return "is missing" if seq == expected + 1 else f"is missing, as is all up to seq {seq - 1}"
 
 
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "backslashreplace")
+
+
 @contextmanager
 def _any_text(connection: sqlite3.Connection) -> Generator[None]:
     """Read text that is not UTF-8 as other text, which no checksum fits."""
-    connection.text_factory = lambda content: content.decode("utf-8", "backslashreplace")
+    connection.text_factory = _text
     try:
         yield
     finally:

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 from agent_memory_log.errors import DecodeError, StoreCorrupt, StoreUnavailable
 
+Failure = sqlite3.Error | UnicodeDecodeError
+
 _HINTS = {
     sqlite3.SQLITE_FULL: "the disk is full: free some space and try again; nothing of this write was stored",
     sqlite3.SQLITE_READONLY: "it is read-only: make it writable, or open it with ?mode=ro, for which SQLite must still "
@@ -28,17 +30,23 @@ _NOT_TEXT_OF_AN_EVENT = tuple(
 )
 
 
-def is_busy(error: sqlite3.Error) -> bool:
+FAILURES = (sqlite3.Error, UnicodeDecodeError)
+"""What the module ``sqlite3`` raises; the second where SQLite's own message quotes a damaged schema."""
+
+
+def is_busy(error: Failure) -> bool:
     """Whether another connection held a lock."""
     return _primary(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-def is_damage(error: sqlite3.Error) -> bool:
+def is_damage(error: Failure) -> bool:
     """Whether the file is the cause, and not what was asked of it."""
-    return _primary(error) in _DAMAGED or any(word in str(error) for word in (_NOT_TEXT, *_NOT_OUR_SCHEMA))
+    if isinstance(error, UnicodeDecodeError) or _primary(error) in _DAMAGED:
+        return True
+    return any(word in str(error) for word in (_NOT_TEXT, *_NOT_OUR_SCHEMA))
 
 
-def translated(error: sqlite3.Error, path: str) -> StoreUnavailable | DecodeError:
+def translated(error: Failure, path: str) -> StoreUnavailable | DecodeError:
     """The error of this library for SQLite's ``error`` on the file at ``path``; raise it ``from`` the original."""
     code = _primary(error)
     if str(error).startswith(_NOT_TEXT_OF_AN_EVENT):
@@ -52,7 +60,7 @@ def translated(error: sqlite3.Error, path: str) -> StoreUnavailable | DecodeErro
     return StoreUnavailable(f"{path}: {hint} ({error})" if hint else f"{path}: {error}")
 
 
-def _primary(error: sqlite3.Error) -> int:
+def _primary(error: Failure) -> int:
     # Errors raised by the sqlite3 module itself, and not by SQLite, carry no code.
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF
@@ -63,5 +71,5 @@ def translating(path: str) -> Generator[None]:
     """Raise this library's errors for SQLite's."""
     try:
         yield
-    except sqlite3.Error as error:
+    except FAILURES as error:
         raise translated(error, path) from error

@@ -22,7 +22,7 @@ WHAT_TO_DO = "restore the file from a backup, or see amlog verify"
 
 COLUMNS = "id, event_id, type, timestamp, labels, data, verbatim"
 VERSION = f"coalesce((SELECT id & {MAX_SEQ} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1), base_seq)"  # noqa: E501, S608  # one statement, of constants
-RUN_COLUMNS = f"id, base_seq, deletions, redactions, created, meta, expires_at, unsummed, sum, {VERSION}"
+RUN_COLUMNS = f"id, base_seq, deletions, redactions, created, expires_at, unsummed, meta, sum, {VERSION}"
 RUN = f"SELECT {RUN_COLUMNS} FROM runs WHERE agent = ? AND run = ?"  # noqa: S608  # of constants
 
 Row = tuple[int, str, str, int, str | None, str, str | None]
@@ -46,9 +46,9 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     deletions: int = 0
     redactions: int = 0
     created: int | None = None
-    meta: str | None = None
     expires_at: int | None = None
     unsummed: int = 0
+    meta: str | None = None
     sum: int | None = None
     version: int = 0
 
@@ -63,18 +63,8 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
 
     def summed(self, agent: str, run: str) -> int:
         """The checksum that the row should have."""
-        return run_sum(
-            agent,
-            run,
-            self.id,
-            self.base,
-            self.deletions,
-            self.redactions,
-            self.created,
-            self.meta,
-            self.expires_at,
-            self.unsummed,
-        )
+        numbers = (self.id, self.base, self.deletions, self.redactions, self.created, self.expires_at, self.unsummed)
+        return run_sum(agent, run, numbers, self.meta)
 
     def flaw(self, agent: str, run: str) -> str | None:
         """What is wrong with the row, None when it is whole."""
@@ -137,7 +127,7 @@ def row_flaw(row: SummedRow, name: int, unsummed: int) -> str | None:
         return None if seq <= unsummed else "it has lost its checksum"
     try:
         found = event_sum(name, seq, event_id, event_type, microseconds, labels, data.encode(), verbatim)
-    except (AttributeError, UnicodeError):  # data that is no text
+    except (AttributeError, TypeError, UnicodeError):  # what must be text is none, or is no number where one must be
         found = None
     return None if found == stored else "it differs from its checksum"
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from agent_memory_log.errors import SchemaTooNew, StoreCorrupt, StoreUnavailable
-from agent_memory_log_sqlite.failures import is_busy, translated
+from agent_memory_log_sqlite.failures import FAILURES, is_busy, translated
 
 APPLICATION_ID = 0x414D4C47
 """``AMLG``, in the file's header: how this library, and ``file``, know its files."""
@@ -71,7 +71,7 @@ def connect(settings: Settings) -> sqlite3.Connection:
     while True:
         try:
             return _connect(settings)
-        except sqlite3.Error as error:
+        except FAILURES as error:
             # Creating a file and switching it to write-ahead logging do not wait for each other's locks by themselves.
             if not is_busy(error) or time.monotonic() > deadline:
                 raise translated(error, settings.path) from error

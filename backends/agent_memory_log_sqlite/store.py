@@ -31,7 +31,7 @@ from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, Flaw, RunHead, RunPage
 from agent_memory_log_sqlite import checks, reads
-from agent_memory_log_sqlite.failures import translated, translating
+from agent_memory_log_sqlite.failures import FAILURES, translated, translating
 from agent_memory_log_sqlite.rows import RunRow
 from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
 from agent_memory_log_sqlite.sync import POLL_SECONDS, checked_batch, hold
@@ -286,7 +286,7 @@ class SqliteStore(AsyncHandle):
         self._check_open()
         try:
             done: _T = await self._reads.do(work)
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise translated(error, self._settings.path) from error
         return done
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -32,7 +31,7 @@ from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, CompactResult, ExpireResult, Flaw, RunHead, RunPage
 from agent_memory_log_sqlite import checks, reads
-from agent_memory_log_sqlite.failures import translated
+from agent_memory_log_sqlite.failures import FAILURES, translated
 from agent_memory_log_sqlite.rows import RunRow
 from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
 from agent_memory_log_sqlite.writes import Append, Writer
@@ -227,7 +226,7 @@ class SyncSqliteStore(SyncHandle):
             self._check_open()
             try:
                 return work()
-            except sqlite3.Error as error:
+            except FAILURES as error:
                 raise translated(error, self._settings.path) from error
 
     def _write(self, work: Callable[[], _T]) -> _T:

@@ -34,7 +34,7 @@ from agent_memory_log.events import Event, to_microseconds
 from agent_memory_log.jsonvalue import JsonValue, encode_json
 from agent_memory_log.payloads import Redaction
 from agent_memory_log.store import AppendResult, CompactResult, ExpireResult
-from agent_memory_log_sqlite.failures import is_busy, translated
+from agent_memory_log_sqlite.failures import FAILURES, is_busy, translated
 from agent_memory_log_sqlite.rows import COLUMNS, MAX_SEQ, Row, RunRow, decode_rows, find_run, missing, new_row
 from agent_memory_log_sqlite.sums import name_sum
 
@@ -166,7 +166,7 @@ class Writer:
             cursor = self._execute(_INSERT_NEXT, (*new_row(event, run_id, seq, known.name), run_id, known.base))
         except sqlite3.IntegrityError:
             return None
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise translated(error, self._path) from error
         if cursor.rowcount != 1:
             return None
@@ -340,7 +340,7 @@ class Writer:
         try:
             self._execute("VACUUM")
             busy, _, _ = self._execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise translated(error, self._path) from error
         if busy:
             raise StoreUnavailable(
@@ -363,7 +363,7 @@ class Writer:
             except BaseException:
                 self._roll_back()
                 raise
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise translated(error, self._path) from error
         return done
 

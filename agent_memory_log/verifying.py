@@ -296,36 +296,37 @@ async def _each_event(store: Store, info: RunInfo, bounds: _Bounds) -> AsyncIter
     after, limit = bounds.first - 1, _PAGE
     failed: _Unreadable | None = None
     while after < bounds.last:
-        try:
-            snapshot = await _load(store, info, after, limit)
-        except DecodeError as error:
+        after, page = await _load(store, info, after, limit)
+        if isinstance(page, DecodeError):
             if limit > 1:
                 limit //= 2
                 continue
             after += 1
             # A missing event before the unreadable one fails with it, and alike: the last such failure is the event.
-            if failed is not None and failed.reason != str(error):
+            if failed is not None and failed.reason != str(page):
                 yield failed
-            failed = _Unreadable(after, str(error))
+            failed = _Unreadable(after, str(page))
             continue
         if failed is not None:
             yield failed
             failed = None
         limit = min(_PAGE, limit * 2)
-        for event in snapshot.log:
+        for event in page.log:
             if event.seq > bounds.last:
                 return
             yield event
-        after = snapshot.last_seq
+        after = page.last_seq
     if failed is not None:
         yield failed
 
 
-async def _load(store: Store, info: RunInfo, after: int, limit: int) -> Snapshot:
-    """The next events behind ``after``: up to a gap, or those behind it."""
+async def _load(store: Store, info: RunInfo, after: int, limit: int) -> tuple[int, Snapshot | DecodeError]:
+    """The next events, up to a gap, or those behind it; with the seq that they are behind."""
     try:
-        return await store.load_run(info.agent, info.run, after=after, limit=limit)
+        return after, await store.load_run(info.agent, info.run, after=after, limit=limit)
     except EventsMissing as error:
         if error.first_seq > after + 1:
-            return await store.load_run(info.agent, info.run, after=after, limit=error.first_seq - 1 - after)
+            return await _load(store, info, after, error.first_seq - 1 - after)
         return await _load(store, info, error.last_seq, limit)
+    except DecodeError as error:
+        return after, error

@@ -102,7 +102,7 @@ def load(
         bounds = (found.row_id(max(after, found.base)), found.row_id(found.version))
         count = _NO_LIMIT if limit is None else min(limit, MAX_SEQ)
         markers: list[Row] = []
-        if verify:
+        if verify and types != frozenset():
             rows, markers = _load_verified(connection, found, bounds, types, count, agent, run)
         elif types is None:
             rows = connection.execute(_EVENTS, (*bounds, count)).fetchall()

@@ -46,6 +46,10 @@ class Check(enum.StrEnum):
     UNCHECKED = "unchecked"
 
 
+_SAID_ALREADY = {Check.GAP, Check.UNDECODABLE, Check.DAMAGE}
+"""What a store's own check would say once more."""
+
+
 class Remark(msgspec.Struct, frozen=True):
     """Something to say about a run, at ``seq``; 0 is the run as a whole. The names are the keys of its JSON.
 
@@ -107,7 +111,9 @@ async def verify(
     reports = [await check_run(store, info, seen) for info in infos]
     findings += [finding for report in reports for finding in report.findings]
     if isinstance(store, Checks):
-        places = {(finding.agent, finding.run, finding.seq) for finding in findings if finding.agent is not None}
+        places = {
+            (one.agent, one.run, one.seq) for one in findings if one.check in _SAID_ALREADY and one.agent is not None
+        }
         async for flaw in store.check(agent, run):
             seq = flaw.seq or 0
             severity, check = (Severity.ERROR, Check.DAMAGE) if flaw.is_damage else (Severity.NOTE, Check.UNCHECKED)

@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
@@ -100,7 +101,8 @@ def _copy_page(data: bytearray, random: Random) -> None:
 
 
 def _cut(data: bytearray, random: Random) -> None:
-    del data[random.choice((random.randrange(len(data)), random.randrange(len(data) // _PAGE) * _PAGE)) :]
+    """Anywhere, or at a page; but not to nothing, which is a new store."""
+    del data[random.choice((random.randrange(1, len(data)), random.randrange(1, len(data) // _PAGE) * _PAGE)) :]
 
 
 IN_BYTES: list[Callable[[bytearray, Random], None]] = [
@@ -148,10 +150,12 @@ def _in_rows(path: Path, random: Random) -> str:
     connection = sqlite3.connect(path, isolation_level=None)
     events = [number for (number,) in connection.execute("SELECT id FROM events")]
     runs = [number for (number,) in connection.execute("SELECT id FROM runs")]
-    statement = random.choice(IN_ROWS)
-    connection.execute(
-        statement.format(event=random.choice(events), other=random.choice(events), run=random.choice(runs))
-    )
+    changed, statement = 0, ""
+    while not changed:
+        statement = random.choice(IN_ROWS)
+        numbers = {"event": random.choice(events), "other": random.choice(events), "run": random.choice(runs)}
+        with suppress(sqlite3.IntegrityError):
+            changed = connection.execute(statement.format(**numbers)).rowcount
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
     return statement
@@ -212,7 +216,8 @@ class Outcome(msgspec.Struct, frozen=True):
     """What one damage came to.
 
     - ``matters``: a reader without checking gets something else than the truth, or an error.
-    - ``read``: what a reader with ``verify=on`` gets: ``right``, ``refused`` or ``wrong``.
+    - ``read``: what a reader with ``verify=on`` gets: ``right``, ``refused``, ``earlier`` or ``wrong``. ``earlier`` is
+      the one limit: a run as it was some events ago, which nothing in the file contradicts.
     - ``found``: whether ``verify`` fails, or cannot open the file.
     """
 
@@ -229,10 +234,21 @@ def outcome(path: Path, done: str, truth: Truth) -> Outcome:
     except AgentMemoryLogError:
         matters = True
     try:
-        read = "right" if _read(path, "&verify=on") == truth else "wrong"
+        said = _read(path, "&verify=on")
+        read = "right" if said == truth else "earlier" if _is_earlier(said, truth) else "wrong"
     except AgentMemoryLogError:
         read = "refused"
     return Outcome(done, matters, read, asyncio.run(_is_found(path)))
+
+
+def _is_earlier(said: Truth, truth: Truth) -> bool:
+    """Whether each run is what it was at some time before."""
+    for agent, run in _RUNS:
+        version, first_seq, meta, log = said[f"{agent}/{run}"]
+        *head, whole = truth[f"{agent}/{run}"]
+        if [first_seq, meta] != head[1:] or log != whole[: len(log)] or version != first_seq - 1 + len(log):
+            return False
+    return True
 
 
 async def _is_found(path: Path) -> bool:

@@ -101,7 +101,7 @@ class _Runs:
             rows = self._fetch(_RUNS, last)
             for agent, run, *columns in rows:
                 if self._agent in {None, agent} and self._run in {None, run}:
-                    yield from self._of_run(agent, run, RunRow(*columns))
+                    yield from self._of_run(str(agent), str(run), RunRow(*columns))  # damage may make them numbers
             newest = max((row[2] for row in rows), default=last)
             if newest <= last:
                 break

@@ -31,7 +31,7 @@ from agent_memory_log_sqlite.rows import (
     decode_meta,
     decode_rows,
     find_run,
-    missing,
+    out_of_place,
     row_flaw,
     unreadable,
     whole_run,
@@ -166,14 +166,14 @@ def _each_row(
     row: SummedRow
     for row in connection.execute(_SUMMED, bounds):
         if row[0] != expected:
-            raise missing(expected & MAX_SEQ, row[0] - 1 & MAX_SEQ, agent, run)
+            raise out_of_place(expected, row[0], agent, run)
         flaw = row_flaw(row, name, found.unsummed) if verify else None
         if flaw is not None:
             raise unreadable(row[0] & MAX_SEQ, flaw, agent, run)
         expected += 1
         yield row[:7]
     if expected <= bounds[1]:
-        raise missing(expected & MAX_SEQ, bounds[1] & MAX_SEQ, agent, run)
+        raise out_of_place(expected, bounds[1] + 1, agent, run)
 
 
 def _find_verified(connection: sqlite3.Connection, agent: str, run: str) -> RunRow:

@@ -98,17 +98,23 @@ def find_run(connection: sqlite3.Connection, agent: str, run: str) -> RunRow:
 def check_gapless(rows: Sequence[Row], after: int, last: int, agent: str, run: str) -> None:
     """Check that ``rows`` are all that lie behind the event id ``after``, up to ``last``.
 
-    Raises ``EventsMissing`` for the first gap.
+    Raises ``EventsMissing`` for the first gap, ``StoreCorrupt`` for a row out of order.
     """
     if last - after == len(rows) and (not rows or (rows[0][0] == after + 1 and rows[-1][0] == last)):
         return
     expected = after + 1
     for row in rows:
         if row[0] != expected:
-            break
+            raise out_of_place(expected, row[0], agent, run)
         expected += 1
-    ends = next((row[0] for row in rows if row[0] > expected), last + 1)
-    raise missing(expected & MAX_SEQ, ends - 1 & MAX_SEQ, agent, run)
+    raise out_of_place(expected, last + 1, agent, run)
+
+
+def out_of_place(expected: int, row_id: int, agent: str, run: str) -> StoreCorrupt:
+    """The error for a row that stands where that of the event id ``expected`` should."""
+    if row_id <= expected:
+        return StoreCorrupt(f"{agent}/{run} has events out of order, from seq {row_id & MAX_SEQ} on: {WHAT_TO_DO}")
+    return missing(expected & MAX_SEQ, row_id - 1 & MAX_SEQ, agent, run)
 
 
 def missing(first: int, last: int, agent: str, run: str) -> EventsMissing:

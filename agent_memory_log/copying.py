@@ -19,6 +19,7 @@ from agent_memory_log.errors import (
     CursorOutOfRange,
     DecodeError,
     EventConflict,
+    EventsMissing,
     EventTooLarge,
     InvalidArgument,
     InvalidEvent,
@@ -176,6 +177,10 @@ class _Side:
         """The next events, of which there must be some, without a gap."""
         try:
             page = await self.store.load_run(self._agent, self._run, after=after, limit=limit)
+        except EventsMissing as error:
+            if error.first_seq > after + 1:
+                return await self.page(after, error.first_seq - 1 - after)
+            raise self._missing(after + 1) from error
         except DecodeError as error:
             if limit > 1:
                 return await self.page(after, limit // 2)

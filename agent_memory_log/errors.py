@@ -13,6 +13,7 @@
     ├── RunExpired            the run is past its ``expires_at``
     ├── StoreUnavailable      the file, disk or server behind the store refused
     │   └── StoreCorrupt      what is there is damaged, or is not a store of ours
+    │       └── EventsMissing  events that a run must hold are gone
     ├── MemoryStopped         a memory call that policy stopped, a retrieval that execution denied, too large a sweep
     ├── ModelFailed           the model behind memory gave nothing that can be used
     │   ├── ModelTimeout      no answer in time, or no connection
@@ -152,6 +153,17 @@ class StoreCorrupt(StoreUnavailable):
     """The data behind the store is damaged, or was never a store of ours."""
 
     code = "store_corrupt"
+
+
+class EventsMissing(StoreCorrupt):
+    """Events that a run must hold are gone, from ``first_seq`` to ``last_seq``; those around them can be read."""
+
+    code = "events_missing"
+
+    def __init__(self, message: str, *, first_seq: int, last_seq: int) -> None:
+        super().__init__(message)
+        self.first_seq = first_seq
+        self.last_seq = last_seq
 
 
 class MemoryStopped(AgentMemoryLogError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from agent_memory_log.backend import StoreUrl
 from agent_memory_log.conformance.threaded import ThreadedStore
 from agent_memory_log_inmem import SyncMemoryStore
 from tests.amlog import Amlog, run_on_terminal
+from tests.sqlite_rows import set_in_run
 
 NOTHING = {"runs": 0, "events": 0, "dry_run": False}
 
@@ -27,11 +27,8 @@ def amlog(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     command.append("a", "endless", note)
     for run in ("older", "newer", "ends"):
         command.append("a", run, note, note, meta={"expires_at": "9999-12-31T23:59:59Z"})
-    connection = sqlite3.connect(tmp_path / "runs.db")
     for run, end in (("older", 1), ("newer", 1_000_000_000_000_000)):  # nobody has to wait for it
-        connection.execute("UPDATE runs SET expires_at = ? WHERE run = ?", (end, run))
-    connection.commit()
-    connection.close()
+        set_in_run(tmp_path / "runs.db", "expires_at", end, run)
     return command
 
 

@@ -26,7 +26,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.backend import prepare
-from agent_memory_log.cli.checks import Check, Finding, Severity, check_run
+from agent_memory_log.verifying import Check, Finding, Severity, check_run
 from agent_memory_log_inmem import MemoryStore
 from tests.amlog import Amlog
 

@@ -34,10 +34,10 @@ from agent_memory_log import (
     new_event,
     open_store,
 )
-from agent_memory_log.cli.checks import check_run
 from agent_memory_log.copying import CopiedRun, copy_run, copy_store, runs_by_age
 from agent_memory_log.jsonl import import_jsonl
 from agent_memory_log.samples import sample_lines
+from agent_memory_log.verifying import check_run
 from tests.strategies import events, json_maps
 
 TIME = datetime(2026, 3, 1, tzinfo=UTC)

@@ -31,6 +31,7 @@ MODULES = (
     "agent_memory_log.replay",
     "agent_memory_log.secrets",
     "agent_memory_log.transcript",
+    "agent_memory_log.verifying",
     "agent_memory_log_inmem",
     "agent_memory_log_sqlite",
 )

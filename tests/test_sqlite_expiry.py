@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from agent_memory_log import Event, ExpireResult, PlannerNote, Store, new_event,
 from agent_memory_log.conformance.ends import FAR_ENDS, expired_run
 from agent_memory_log.conformance.threaded import ThreadedStore, threaded
 from agent_memory_log_sqlite import SyncSqliteStore
+from tests.sqlite_rows import set_in_run
 from tests.waiting import PATIENCE
 
 FAR = {"expires_at": FAR_ENDS[0]}
@@ -46,11 +46,8 @@ def _written(store: SyncSqliteStore) -> Generator[list[str]]:
 
 def _end_by_force(path: Path, *runs: str) -> None:
     """Have runs end in the past, without waiting for it."""
-    connection = sqlite3.connect(path)
     for run in runs:
-        assert connection.execute("UPDATE runs SET expires_at = 1 WHERE run = ?", (run,)).rowcount == 1
-    connection.commit()
-    connection.close()
+        set_in_run(path, "expires_at", 1, run)
 
 
 @pytest.mark.parametrize("surface", ["async", "sync"])

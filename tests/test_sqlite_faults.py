@@ -192,10 +192,11 @@ def test_damaged_labels_and_meta_are_named(tmp_path: Path, column: str) -> None:
     connection.commit()
     connection.close()
     with open_sync_store(f"sqlite:///{path}") as store:
-        with pytest.raises(DecodeError, match="agent/run"):
+        error = StoreCorrupt if column == "meta" else DecodeError
+        with pytest.raises(error, match="agent/run"):
             store.load_run("agent", "run")
         if column == "meta":
-            with pytest.raises(DecodeError, match=r"agent/run.*meta"):
+            with pytest.raises(StoreCorrupt, match=r"agent/run.*row differs"):
                 store.list_runs()
 
 
@@ -237,7 +238,7 @@ def test_a_damaged_time_of_creation_is_a_typed_error(tmp_path: Path, created: st
     path = tmp_path / "runs.db"
     _store_some(path)
     _damage(path, f"UPDATE runs SET created = {created}")
-    with open_sync_store(f"sqlite:///{path}") as store, pytest.raises(DecodeError):
+    with open_sync_store(f"sqlite:///{path}") as store, pytest.raises(StoreCorrupt):
         store.list_runs()
 
 
@@ -256,7 +257,7 @@ def test_redacting_an_event_that_is_missing_is_a_typed_error(tmp_path: Path) -> 
     _store_some(path)
     _damage(path, "DELETE FROM events WHERE id & 4294967295 = 7")
     with open_sync_store(f"sqlite:///{path}") as store:
-        with pytest.raises(StoreCorrupt, match="agent/run has no event 7"):
+        with pytest.raises(StoreCorrupt, match="agent/run has lost event 7"):
             store.redact_events("agent", "run", [6, 7])
         assert store.load_run("agent", "run", after=5, limit=1).log[0].data == _note("5"), "none was redacted"
 

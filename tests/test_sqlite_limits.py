@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log_sqlite import SyncSqliteStore
+from tests.sqlite_rows import set_in_run
 
 _MAX_SEQ = 2**32 - 1
 
@@ -64,9 +64,7 @@ def test_runs_created_at_one_instant_are_paged_without_loss(path: Path, url: str
     with _open(url) as store:
         for name in names:
             store.append_events("agent", name, _note())
-        with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE runs SET created = 5")
-        connection.close()
+            set_in_run(path, "created", 5, name)
         for limit in (1, 2, 3, 6, 7, 8):
             assert _paged(store, limit) == names[::-1]
 

@@ -71,27 +71,47 @@ def test_an_upgrade_ends_no_run_whatever_its_meta_says(tmp_path: Path) -> None:
             assert store.append_events(info.agent, info.run, *log).inserted == 0
 
 
-def test_what_the_older_release_deletes_and_begins_anew_has_no_end(tmp_path: Path) -> None:
+def test_a_process_of_an_older_release_that_has_the_file_open_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
+    shutil.copy(GOLDEN / "schema-2.db", path)
+    older = sqlite3.connect(path, isolation_level=None)
+    older.execute("SELECT base FROM runs WHERE agent = 'support' AND run = 'run-1'").fetchone()
     with open_sync_store(f"sqlite:///{path}") as store:
-        note = new_event(PlannerNote(note="a"))
-        store.append_events("agent", "run", note, meta={"expires_at": "9999-12-31T23:59:59Z"})
-        older = sqlite3.connect(path)
-        older.execute("DELETE FROM events")
-        older.execute("UPDATE runs SET base = 1, deletions = deletions + 1, created = NULL, meta = NULL")
-        older.commit()
-        older.close()
-        assert _end(path) is None
-        store.append_events("agent", "run", note, meta={"expires_at": "9000-01-01T00:00:00Z"})
-        assert _end(path) == 221845392000000000
+        # What every operation of it but these does is to read a run's base first.
+        for statement in (
+            "INSERT INTO events (id, run, event_id, type, timestamp, data) SELECT 1, 1, 1, 1, 1, base FROM runs",
+            "SELECT id, base, deletions, redactions, meta, expires_at FROM runs WHERE agent = 'support'",
+        ):
+            with pytest.raises(sqlite3.OperationalError, match="no such column: base"):
+                older.execute(statement)
+        store.append_events("support", "run-1", new_event(PlannerNote(note="a")))
+        store.delete_run("support", "run-1")
+    older.close()
 
 
-def _end(path: Path) -> object:
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_was_there_before_has_no_checksum_and_what_comes_later_has(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "runs.db"
+    shutil.copy(GOLDEN / f"schema-{version}.db", path)
+    with open_sync_store(f"sqlite:///{path}?verify=on") as store:
+        before = store.load_run("support", "run-1").version
+        store.append_events("support", "run-1", new_event(PlannerNote(note="a")))
+        store.redact_events("support", "run-1", [1])
+        store.append_events("support", "new", new_event(PlannerNote(note="a")))
+        store.delete_run("support", "run-2")
+        store.append_events("support", "run-2", new_event(PlannerNote(note="a")))
+        for run in ("run-1", "run-2", "new"):
+            store.load_run("support", run)
     connection = sqlite3.connect(path)
-    try:
-        return connection.execute("SELECT expires_at FROM runs").fetchone()[0]
-    finally:
-        connection.close()
+    summed = "SELECT e.id & 4294967295 FROM events e JOIN runs r ON r.id = e.run WHERE e.sum IS NOT NULL AND r.run = ?"
+    assert [seq for (seq,) in connection.execute(f"{summed} ORDER BY e.id", ["run-1"])] == [1, before + 1, before + 2]
+    assert len(connection.execute(summed, ["run-2"]).fetchall()) == 1
+    assert connection.execute("SELECT run, sum IS NOT NULL FROM runs WHERE run <> 'run-3' ORDER BY run").fetchall() == [
+        ("new", 1),
+        ("run-1", 0),
+        ("run-2", 1),
+    ]
+    connection.close()
 
 
 def _new_file(tmp_path: Path) -> Path:

@@ -245,6 +245,16 @@ def check_listing(agent: str | None, limit: int) -> None:
         raise InvalidArgument(f"limit must be an integer from 1, found {describe(limit)}")
 
 
+def check_scope(agent: str | None, run: str | None) -> None:
+    """Check what is to be checked: all, an agent's runs or one run. Raises ``InvalidArgument``, ``InvalidEvent``."""
+    if agent is not None:
+        _check_id(agent, "agent")
+    elif run is not None:
+        raise InvalidArgument(f"the run {describe(run)} needs its agent's id: pass agent_id too")
+    if run is not None:
+        _check_id(run, "run")
+
+
 def check_types(types: Iterable[str] | None) -> frozenset[str] | None:
     """The event types asked for, None for all. Raises ``InvalidArgument``."""
     if types is None:

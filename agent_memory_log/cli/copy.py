@@ -10,7 +10,6 @@ import msgspec
 import typer
 
 from agent_memory_log.backend.urls import without_credentials
-from agent_memory_log.cli.checks import Remark, Severity
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.names import existing_run, run_name
 from agent_memory_log.cli.options import AgentName, AsJson, open_existing, open_or_create, run_async
@@ -22,6 +21,7 @@ from agent_memory_log.copying import CopiedRun, copy_run, runs_by_age
 from agent_memory_log.opening import store_files
 from agent_memory_log.reserved import is_reserved
 from agent_memory_log.store import RunInfo, Store
+from agent_memory_log.verifying import Remark, Severity
 
 _PASSES = 2
 """How often a copy goes over an event: it is stored, and read back."""

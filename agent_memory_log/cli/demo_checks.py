@@ -10,13 +10,13 @@ import msgspec
 from agent_memory_log.cli.demo_sample import PROVIDER, SampleRun
 from agent_memory_log.cli.demo_writer import Acknowledged
 from agent_memory_log.cli.text import counted, size
-from agent_memory_log.cli.verify import verify_store
 from agent_memory_log.events import Event, same_body
 from agent_memory_log.jsonl import export_store, import_jsonl
 from agent_memory_log.opening import open_store
 from agent_memory_log.reader import Reader
 from agent_memory_log.store import Store
 from agent_memory_log.transcript import build
+from agent_memory_log.verifying import verify
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -83,7 +83,7 @@ async def prove_whole(store: Store, runs: Sequence[SampleRun]) -> list[Proof]:
         results += len(calls)
         matched += sum(reader.result_for(call) is not None for call in calls)
     sent = sum(len(one.events) for one in runs)
-    verdict = await verify_store(store)
+    verdict = await verify(store)
     gaps = [one for one in verdict.findings if one.check in ("gap", "order", "event_id")]
     unreadable = [one for one in verdict.findings if one.check in ("undecodable", "type")]
     return [

@@ -11,6 +11,9 @@ from __future__ import annotations
 
 import re
 
+from agent_memory_log.wording import counted as counted  # noqa: PLC0414  # for the rest of the command
+from agent_memory_log.wording import ranges as ranges  # noqa: PLC0414  # for the rest of the command
+
 INVISIBLE = (
     r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
     r"\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -98,21 +101,3 @@ def size(count: int) -> str:
         if value < 999.95:  # above it the number would be written as 1000.0
             return f"{value:.1f} {unit}"
     return f"{value / 1_000:.1f} TB"
-
-
-def counted(number: int, noun: str) -> str:
-    """``1 event``, ``2,686 events``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
-
-
-def ranges(numbers: list[int]) -> str:
-    """Ascending numbers with runs drawn together: ``2, 5-7``."""
-    parts: list[str] = []
-    start = 0
-    for at in range(1, len(numbers) + 1):
-        if at < len(numbers) and numbers[at] == numbers[at - 1] + 1:
-            continue
-        first, last = numbers[start], numbers[at - 1]
-        parts.append(str(first) if first == last else f"{first}-{last}")
-        start = at
-    return ", ".join(parts)

@@ -5,30 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated
 
-import msgspec
 import typer
 
-from agent_memory_log.cli.checks import Finding, Remark, Severity, check_run
-from agent_memory_log.cli.names import each_run, existing_run, run_name
+from agent_memory_log.cli.errors import CommandFailed
+from agent_memory_log.cli.names import each_run, resolve, run_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, WARN, Output, Segment, progress
 from agent_memory_log.cli.text import counted
+from agent_memory_log.errors import DecodeError, StoreCorrupt
 from agent_memory_log.store import Store
+from agent_memory_log.verifying import Remark, Severity, Verdict
+from agent_memory_log.verifying import verify as verify_store
 
 _STYLES = {Severity.ERROR: BAD, Severity.WARNING: WARN, Severity.NOTE: DIM}
-
-
-class Verdict(msgspec.Struct):
-    """What ``verify`` found; the names are the keys of its JSON."""
-
-    ok: bool = True
-    runs: int = 0
-    events: int = 0
-    calls: int = 0
-    errors: int = 0
-    warnings: int = 0
-    notes: int = 0
-    findings: list[Finding] = []
 
 
 def verify(
@@ -43,12 +32,13 @@ def verify(
     """Check that a store is whole.
 
     The status is 1 when it is not. Errors: a missing or misplaced seq, an event that cannot be read, an event id used
-    twice, a payload of another type, content that a redaction marker says is gone. Warnings: a tool result that answers
-    no open call, a redacted event without its marker. Notes: calls without a result, as in a run that goes on. The
-    library's own runs are included.
+    twice, a payload of another type, content that a redaction marker says is gone, and what the store's own check
+    finds: a row that differs from its checksum, an index or a list that differs from what it is of, a damaged file.
+    Warnings: a tool result that answers no open call, a redacted event without its marker. Notes: calls without a
+    result, as in a run that goes on, and how many events have no checksum. The library's own runs are included.
 
     With --json: ok, runs, events, calls, errors, warnings, notes, and findings, each with severity, check, agent, run,
-    seq and message.
+    seq and message; agent and run are null where it is about the store as a whole.
     """
     verdict = run_async(_verify(store, run))
     output = Output()
@@ -64,45 +54,36 @@ def verify(
 
 async def _verify(url: str | None, name: str | None) -> Verdict:
     async with open_existing(url) as store:
-        return await verify_store(store, name)
+        if name is None:
+            with progress("verifying", await _events(store)) as advance:
+                return await verify_store(store, seen=advance)
+        agent, run = await resolve(store, name)
+        verdict = await verify_store(store, agent, run)
+        if not verdict.runs and verdict.ok:
+            raise CommandFailed(f"no run {run_name(agent, run)}: see amlog runs")
+        return verdict
 
 
-async def verify_store(store: Store, name: str | None = None) -> Verdict:
-    """Check every run of a store, or the one named."""
-    if name is not None:
-        infos = [await existing_run(store, name)]
-    else:
-        infos = [info async for info in each_run(store, reserved=True)]
-    verdict = Verdict()
-    with progress("verifying", sum(info.event_count for info in infos)) as advance:
-        for info in sorted(infos, key=lambda info: (info.agent, info.run)):
-            report = await check_run(store, info, advance)
-            verdict.runs += 1
-            verdict.events += report.events
-            verdict.calls += report.calls
-            verdict.findings += report.findings
-    counts = {severity: sum(one.severity is severity for one in verdict.findings) for severity in Severity}
-    verdict.errors, verdict.warnings, verdict.notes = (
-        counts[Severity.ERROR],
-        counts[Severity.WARNING],
-        counts[Severity.NOTE],
-    )
-    verdict.ok = not verdict.errors
-    return verdict
+async def _events(store: Store) -> int | None:
+    """How many events the store's runs hold, None where damage hides it."""
+    try:
+        return sum([info.event_count async for info in each_run(store, reserved=True)])
+    except (StoreCorrupt, DecodeError):
+        return None
 
 
 def write_findings(output: Output, findings: Iterable[Remark]) -> None:
     """Write findings, those of a run together."""
-    shown: tuple[str, str] | None = None
+    shown: str | None = None
     for finding in findings:
-        name = run_name(finding.agent, finding.run)
+        name = "the store" if finding.agent is None else run_name(finding.agent, finding.run or "")
         severity: Segment = (f"{finding.severity:<7}", _STYLES[finding.severity])
         place = f"#{finding.seq}" if finding.seq else ""
         if not output.terminal:
             output.line(severity, f"  {name}  {place}  {finding.message}" if place else f"  {name}  {finding.message}")
             continue
-        if (finding.agent, finding.run) != shown:
-            shown = (finding.agent, finding.run)
+        if name != shown:
+            shown = name
             output.line((name, BOLD))
         output.hanging(["  ", severity, f"  {place:>6}  "], finding.message)
 

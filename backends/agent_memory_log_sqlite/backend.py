@@ -42,6 +42,7 @@ def _settings(url: StoreUrl) -> Settings:
         path=str(Path(url.location).absolute()),  # the working directory may change
         durable=url.choice("durability", ("full", "os")) == "full",
         read_only=url.choice("mode", ("rw", "ro")) == "ro",
+        verify=url.choice("verify", ("off", "on")) == "on",
         busy_timeout_ms=min(url.number("busy_timeout_ms", DEFAULT_BUSY_TIMEOUT_MS, minimum=0), _LONGEST_TIMEOUT_MS),
         max_event_bytes=url.number("max_event_bytes", DEFAULT_MAX_EVENT_BYTES),
     )

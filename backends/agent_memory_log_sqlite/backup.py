@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from agent_memory_log.errors import InvalidArgument, StoreCorrupt, StoreUnavailable
 from agent_memory_log.store import BackupResult
+from agent_memory_log_sqlite.checks import flaws
 from agent_memory_log_sqlite.failures import translated
 from agent_memory_log_sqlite.file import OpenFile
 from agent_memory_log_sqlite.reads import versions
@@ -68,16 +69,16 @@ def _verify(copy: Path, store: str, before: dict[int, int], after: dict[int, int
     Raises ``StoreCorrupt`` unless it is whole, and each of its runs stands where it stood while the copy was made.
     """
     with closing(connect(Settings(path=str(copy), read_only=True))) as connection:
-        findings = [text for (text,) in connection.execute("PRAGMA integrity_check(1)")]
-        if findings != ["ok"]:
-            raise StoreCorrupt(f"{store}: the backup is damaged and was not kept: {findings[0]}")
+        damage = next((flaw for flaw in flaws(connection, None, None) if flaw and flaw.is_damage), None)
+        if damage is not None:
+            raise StoreCorrupt(f"{store}: the backup is damaged and was not kept: {damage.message}")
         copied = versions(connection)
         if not before.keys() <= copied.keys() <= after.keys() or not all(
             before.get(run, 0) <= version <= after[run] for run, version in copied.items()
         ):
             raise StoreCorrupt(f"{store}: the backup does not hold what the store does, and was not kept")
         (events,) = connection.execute("SELECT count(*) FROM events").fetchone()
-        (bases,) = connection.execute("SELECT coalesce(sum(base), 0) FROM runs").fetchone()
+        (bases,) = connection.execute("SELECT coalesce(sum(base_seq), 0) FROM runs").fetchone()
         if events != sum(copied.values()) - bases:
             raise StoreCorrupt(f"{store} lacks events that its runs should hold (amlog verify says which): no backup")
         (runs,) = connection.execute("SELECT count(*) FROM runs WHERE created IS NOT NULL").fetchone()

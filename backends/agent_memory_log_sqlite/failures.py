@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 from agent_memory_log.errors import DecodeError, StoreCorrupt, StoreUnavailable
 
+Failure = sqlite3.Error | UnicodeDecodeError
+
 _HINTS = {
     sqlite3.SQLITE_FULL: "the disk is full: free some space and try again; nothing of this write was stored",
     sqlite3.SQLITE_READONLY: "it is read-only: make it writable, or open it with ?mode=ro, for which SQLite must still "
@@ -20,19 +22,36 @@ _HINTS = {
     sqlite3.SQLITE_TOOBIG: "a value is larger than SQLite holds",
 }
 _DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_NOT_TEXT = "Could not decode to UTF-8"
+_NOT_OUR_SCHEMA = ("no such ", "duplicate column", "already exists", "unsupported file format")
+# Every statement is one that the schema allows: what SQLite does not know is missing from it, or the version is wrong.
+_NOT_TEXT_OF_AN_EVENT = tuple(
+    f"{_NOT_TEXT} column '{column}'" for column in ("event_id", "type", "labels", "data", "verbatim")
+)
 
 
-def is_busy(error: sqlite3.Error) -> bool:
+FAILURES = (sqlite3.Error, UnicodeDecodeError)
+"""What the module ``sqlite3`` raises; the second where SQLite's own message quotes a damaged schema."""
+
+
+def is_busy(error: Failure) -> bool:
     """Whether another connection held a lock."""
     return _primary(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-def translated(error: sqlite3.Error, path: str) -> StoreUnavailable | DecodeError:
+def is_damage(error: Failure) -> bool:
+    """Whether the file is the cause, and not what was asked of it."""
+    if isinstance(error, UnicodeDecodeError) or _primary(error) in _DAMAGED:
+        return True
+    return any(word in str(error) for word in (_NOT_TEXT, *_NOT_OUR_SCHEMA))
+
+
+def translated(error: Failure, path: str) -> StoreUnavailable | DecodeError:
     """The error of this library for SQLite's ``error`` on the file at ``path``; raise it ``from`` the original."""
     code = _primary(error)
-    if str(error).startswith("Could not decode to UTF-8"):
+    if str(error).startswith(_NOT_TEXT_OF_AN_EVENT):
         return DecodeError(f"{path}: a stored event is not UTF-8 text: {error}")
-    if code in _DAMAGED:
+    if is_damage(error):
         return StoreCorrupt(
             f"{path} is damaged, or not an SQLite file ({error}): restore it from a backup, or recover what can be "
             "read with the sqlite3 shell's .recover"
@@ -41,7 +60,7 @@ def translated(error: sqlite3.Error, path: str) -> StoreUnavailable | DecodeErro
     return StoreUnavailable(f"{path}: {hint} ({error})" if hint else f"{path}: {error}")
 
 
-def _primary(error: sqlite3.Error) -> int:
+def _primary(error: Failure) -> int:
     # Errors raised by the sqlite3 module itself, and not by SQLite, carry no code.
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF
@@ -52,5 +71,5 @@ def translating(path: str) -> Generator[None]:
     """Raise this library's errors for SQLite's."""
     try:
         yield
-    except sqlite3.Error as error:
+    except FAILURES as error:
         raise translated(error, path) from error

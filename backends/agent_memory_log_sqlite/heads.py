@@ -31,9 +31,10 @@ class _Look(msgspec.Struct, frozen=True):
 class Heads:
     """Answers ``peek_runs``, always as the file is now."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, *, verify: bool) -> None:
         """Read through ``connection``, which must not be one that writes."""
         self._connection = connection
+        self._verify = verify
         self._watch = reads.Watch(connection)
         self._looks: tuple[_Look, ...] = ()
 
@@ -55,6 +56,6 @@ class Heads:
             if look.runs == runs:
                 return look.heads
         (until,) = self._connection.execute("SELECT min(expires_at) FROM runs WHERE expires_at > ?", (now,)).fetchone()
-        heads = reads.peek(self._connection, runs)
+        heads = reads.peek(self._connection, runs, verify=self._verify)
         self._looks = (_Look(runs, heads, version, until), *self._looks)[:_KEPT]
         return heads

@@ -6,7 +6,7 @@ import random
 
 from agent_memory_log_sqlite.failures import translating
 from agent_memory_log_sqlite.file import OpenFile
-from agent_memory_log_sqlite.reads import SEQ_BITS, RunRow
+from agent_memory_log_sqlite.rows import SEQ_BITS, RunRow
 
 _MOST_RUNS = 10_000
 
@@ -16,11 +16,12 @@ _EVENTS_COMPARED = 8
 
 
 class Known:
-    """A run after the handle's last append."""
+    """A run after the handle's last append. ``name`` is ``name_sum`` of its agent and run."""
 
-    __slots__ = ("base", "expires_at", "run_id", "version")
+    __slots__ = ("base", "expires_at", "name", "run_id", "version")
 
-    def __init__(self, run_id: int, base: int, version: int, expires_at: int | None) -> None:
+    def __init__(self, name: int, run_id: int, base: int, version: int, expires_at: int | None) -> None:
+        self.name = name
         self.run_id = run_id
         self.base = base
         self.version = version
@@ -57,7 +58,7 @@ class KnownRuns(dict[tuple[str, str], Known]):
         held = range(known.base + 1, known.version + 1)
         seqs = {known.version, *random.sample(held, min(_EVENTS_COMPARED, len(held)))}
         row = self._file.connection.execute(
-            f"SELECT base, (SELECT count(*) FROM events WHERE id IN ({', '.join('?' * len(seqs))})) FROM runs WHERE id = ?",  # noqa: E501, S608  # of constants and question marks
+            f"SELECT base_seq, (SELECT count(*) FROM events WHERE id IN ({', '.join('?' * len(seqs))})) FROM runs WHERE id = ?",  # noqa: E501, S608  # of constants and question marks
             (*(known.run_id << SEQ_BITS | seq for seq in seqs), known.run_id),
         ).fetchone()
         # A deletion raises the base.

@@ -7,67 +7,58 @@ thread at a time uses the connection.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-import msgspec
-
 from agent_memory_log.backend import check_expiry, decode_cursor, encode_cursor, now_microseconds
-from agent_memory_log.errors import CursorOutOfRange, DecodeError, RunDeleted
+from agent_memory_log.errors import CursorOutOfRange, DecodeError, RunDeleted, StoreCorrupt
 from agent_memory_log.events import Event, from_microseconds
-from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.payloads import EventType
-from agent_memory_log.registry import decode_parts
 from agent_memory_log.snapshot import Snapshot, redactions_in
 from agent_memory_log.store import ExpireResult, RunHead, RunInfo, RunPage
 from agent_memory_log_sqlite.failures import is_busy
-
-SEQ_BITS = 32
-MAX_SEQ = (1 << SEQ_BITS) - 1
+from agent_memory_log_sqlite.rows import (
+    COLUMNS,
+    MAX_SEQ,
+    RUN_COLUMNS,
+    SEQ_BITS,
+    VERSION,
+    WHAT_TO_DO,
+    Row,
+    RunRow,
+    SummedRow,
+    check_gapless,
+    decode_meta,
+    decode_rows,
+    find_run,
+    out_of_place,
+    row_flaw,
+    unreadable,
+    whole_run,
+)
+from agent_memory_log_sqlite.sums import name_sum
 
 _UNINDEXED = ("assistant_message", "thinking", "tool_call", "tool_result")
 # The condition of the index, word for word, or SQLite does not see that it may use it.
 _INDEXED_ONLY = " AND ".join(f"type <> '{one}'" for one in _UNINDEXED)
 
-COLUMNS = "id, event_id, type, timestamp, labels, data, verbatim"
-_VERSION = f"(SELECT id & {MAX_SEQ} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1)"  # noqa: E501, S608  # one statement, of constants
-_RUN = f"SELECT id, base, deletions, redactions, meta, expires_at, coalesce({_VERSION}, base) FROM runs WHERE agent = ? AND run = ?"  # noqa: E501, S608  # one statement, of constants
-_HEADS = f"SELECT number, base, expires_at, coalesce({_VERSION}, base) FROM wanted CROSS JOIN runs ON agent = of AND run = named"  # noqa: E501, S608  # one statement, of constants
+_HEADS = f"SELECT number, base_seq, expires_at, {VERSION} FROM wanted CROSS JOIN runs ON agent = of AND run = named"  # noqa: S608  # of constants
 _EVENTS = f"SELECT {COLUMNS} FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"  # noqa: S608  # of constants
+_SUMMED = f"SELECT {COLUMNS}, sum FROM events WHERE id > ? AND id <= ? ORDER BY id"  # noqa: S608  # of constants
 
-_COUNT_EXPIRED = f"SELECT count(*), coalesce(sum(coalesce({_VERSION}, base) - base), 0) FROM runs WHERE expires_at <= ?"  # noqa: S608  # of constants
+_COUNT_INDEXED = "SELECT count(*) FROM events INDEXED BY events_by_event_id WHERE run = ?"
+_UNINDEXED_RUN = "SELECT id FROM runs NOT INDEXED WHERE agent = ? AND run = ?"
+_RUN_NUMBERS = "SELECT count(*), coalesce(max(id), 0) FROM runs NOT INDEXED"
+_NEWEST_RUN_OF_EVENTS = f"SELECT coalesce(max(id), 0) >> {SEQ_BITS} FROM events"  # noqa: S608  # of constants
+
+_ALL_RUNS = f"SELECT agent, run, {RUN_COLUMNS} FROM runs"  # noqa: S608  # of constants
+_COUNT_EXPIRED = f"SELECT count(*), coalesce(sum({VERSION} - base_seq), 0) FROM runs WHERE expires_at <= ?"  # noqa: S608  # of constants
 
 _NO_LIMIT = -1
 _HEADS_AT_ONCE = 499
 """Two variables each, and an SQLite before 3.32 takes 999 in a statement."""
 _FOLLOW_BATCH = 64
 _FOLLOW_CHARACTERS = 1024 * 1024
-
-Row = tuple[int, str, str, int, str | None, str, str | None]
-"""A row of ``COLUMNS``, as a file that nobody damaged gives it."""
-
-
-class RunRow(msgspec.Struct, frozen=True, gc=False):
-    """A run's row, and its version at the read; all zeros, no meta and no end for a run that never was."""
-
-    id: int = 0
-    base: int = 0
-    deletions: int = 0
-    redactions: int = 0
-    meta: str | None = None
-    expires_at: int | None = None
-    version: int = 0
-
-    @property
-    def event_count(self) -> int:
-        """How many events the run holds."""
-        return self.version - self.base
-
-    def row_id(self, seq: int) -> int:
-        """The event id of ``seq`` in this run."""
-        return self.id << SEQ_BITS | seq
-
 
 _NEVER = RunHead(0, 1)
 
@@ -90,18 +81,19 @@ class _OneView:
             self._connection.execute("COMMIT")
 
 
-def find_run(connection: sqlite3.Connection, agent: str, run: str) -> RunRow:
-    """A run's row; one with id 0 when it never was."""
-    row = connection.execute(_RUN, (agent, run)).fetchone()
-    return RunRow(*row) if row else RunRow()
-
-
 def load(
-    connection: sqlite3.Connection, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None
+    connection: sqlite3.Connection,
+    agent: str,
+    run: str,
+    after: int,
+    types: frozenset[str] | None,
+    limit: int | None,
+    *,
+    verify: bool,
 ) -> Snapshot:
-    """See ``Store.load_run``."""
+    """See ``Store.load_run``; with ``verify``, compares each event that it passes with its checksum."""
     with _OneView(connection):
-        found = find_run(connection, agent, run)
+        found = _find_verified(connection, agent, run) if verify else find_run(connection, agent, run)
         check_expiry(agent, run, found.expires_at)
         if after > found.version:
             raise CursorOutOfRange(
@@ -109,13 +101,17 @@ def load(
             )
         bounds = (found.row_id(max(after, found.base)), found.row_id(found.version))
         count = _NO_LIMIT if limit is None else min(limit, MAX_SEQ)
-        if types is None:
-            rows: list[Row] = connection.execute(_EVENTS, (*bounds, count)).fetchall()
+        markers: list[Row] = []
+        if verify and types != frozenset():
+            rows, markers = _load_verified(connection, found, bounds, types, count, agent, run)
+        elif types is None:
+            rows = connection.execute(_EVENTS, (*bounds, count)).fetchall()
         else:
             rows = _of_types(connection, found.id, bounds, types, count)
         last_seq = rows[-1][0] & MAX_SEQ if len(rows) == count else found.version
-        markers: list[Row] = []
-        if types is not None and found.redactions and EventType.REDACTION not in types:
+        if types is None:
+            check_gapless(rows, bounds[0], found.row_id(last_seq), agent, run)
+        elif not verify and found.redactions and EventType.REDACTION not in types:
             end = found.row_id(last_seq)
             markers = _of_types(connection, found.id, (bounds[0], end), {EventType.REDACTION.value}, _NO_LIMIT)
     log = decode_rows(rows, agent, run)
@@ -125,12 +121,84 @@ def load(
         log,
         version=found.version,
         last_seq=last_seq,
-        meta=_meta(found.meta, agent, run),
+        meta=decode_meta(found.meta, agent, run),
         after=after,
         types=types,
         first_seq=found.base + 1,
         redactions=redactions_in(decode_rows(markers, agent, run)) if types is not None and markers else None,
     )
+
+
+def _load_verified(
+    connection: sqlite3.Connection,
+    found: RunRow,
+    bounds: tuple[int, int],
+    types: frozenset[str] | None,
+    count: int,
+    agent: str,
+    run: str,
+) -> tuple[list[Row], list[Row]]:
+    """What ``load`` reads, from the table alone: the rows of ``types``, and the markers between them."""
+    rows: list[Row] = []
+    markers: list[Row] = []
+    for row in _each_row(connection, found, bounds, agent, run, verify=True):
+        if types is None or row[2] in types:
+            rows.append(row)
+            if len(rows) == count:
+                return rows, markers
+        elif row[2] == EventType.REDACTION:
+            markers.append(row)
+    # Damage that takes the newest events from the table leaves them in this index.
+    (indexed,) = connection.execute(_COUNT_INDEXED, (found.id,)).fetchone()
+    if indexed != found.event_count:
+        raise StoreCorrupt(
+            f"{agent}/{run} has {found.event_count} events, and {indexed} in an index of them: {WHAT_TO_DO}"
+        )
+    return rows, markers
+
+
+def _each_row(
+    connection: sqlite3.Connection, found: RunRow, bounds: tuple[int, int], agent: str, run: str, *, verify: bool
+) -> Iterator[Row]:
+    """The rows behind the first of ``bounds``, up to the second. Raises ``EventsMissing``, ``DecodeError``."""
+    name = name_sum(agent, run)
+    expected = bounds[0] + 1
+    row: SummedRow
+    for row in connection.execute(_SUMMED, bounds):
+        if row[0] != expected:
+            raise out_of_place(expected, row[0], agent, run)
+        flaw = row_flaw(row, name, found.unsummed) if verify else None
+        if flaw is not None:
+            raise unreadable(row[0] & MAX_SEQ, flaw, agent, run)
+        expected += 1
+        yield row[:7]
+    if expected <= bounds[1]:
+        raise out_of_place(expected, bounds[1] + 1, agent, run)
+
+
+def _find_verified(connection: sqlite3.Connection, agent: str, run: str) -> RunRow:
+    """``find_run``, which also looks where no index leads when it finds none. Raises ``StoreCorrupt``."""
+    found = find_run(connection, agent, run)
+    if not found.id:
+        if connection.execute(_UNINDEXED_RUN, (agent, run)).fetchone():
+            raise StoreCorrupt(f"{agent}/{run} is in the table of runs, but not in its index: {WHAT_TO_DO}")
+        _check_runs(connection)
+    return found
+
+
+def lost_runs(connection: sqlite3.Connection) -> str | None:
+    """Whether runs are missing from their table: what is wrong, None when nothing is."""
+    count, newest = connection.execute(_RUN_NUMBERS).fetchone()
+    (of_events,) = connection.execute(_NEWEST_RUN_OF_EVENTS).fetchone()
+    if count != newest:  # ids are given in order, and no row is ever removed
+        return f"the table of runs holds {count} of {newest} rows"
+    return f"events lie beyond the last of {newest} runs" if of_events > newest else None
+
+
+def _check_runs(connection: sqlite3.Connection) -> None:
+    flaw = lost_runs(connection)
+    if flaw is not None:
+        raise StoreCorrupt(f"{flaw}: {WHAT_TO_DO}")
 
 
 def _of_types(
@@ -149,34 +217,8 @@ def _of_types(
     return rows
 
 
-_EPOCH = from_microseconds(0)
-_decode_labels = msgspec.json.Decoder(dict[str, str]).decode
-_decode_meta = msgspec.json.Decoder(dict[str, JsonValue]).decode
-
-
-def decode_rows(rows: Iterable[Row], agent: str, run: str) -> list[Event]:
-    """Rows of ``COLUMNS`` as events. Raises ``DecodeError`` naming run and seq."""
-    events: list[Event] = []
-    append = events.append
-    for row_id, event_id, event_type, microseconds, labels, data, verbatim in rows:
-        try:
-            append(
-                Event(
-                    event_type,
-                    _EPOCH + timedelta(0, 0, microseconds),
-                    decode_parts(event_type, data, verbatim),
-                    _decode_labels(labels) if labels else {},
-                    event_id,
-                    row_id & MAX_SEQ,
-                )
-            )
-        except Exception as error:  # a registered payload may raise anything of its own
-            raise DecodeError(f"{agent}/{run}: event {row_id & MAX_SEQ} cannot be read: {error}") from error
-    return events
-
-
 def follow_on(
-    connection: sqlite3.Connection, agent: str, run: str, after: int, last: RunRow | None
+    connection: sqlite3.Connection, agent: str, run: str, after: int, last: RunRow | None, *, verify: bool
 ) -> tuple[list[Event], RunRow]:
     """The next events of a follower, and the run's row at the read; ``last`` is the row at its read before.
 
@@ -196,10 +238,10 @@ def follow_on(
         bounds = (found.row_id(max(after, found.base)), found.row_id(found.version))
         rows: list[Row] = []
         size = 0
-        for row in connection.execute(_EVENTS, (*bounds, _FOLLOW_BATCH)):
+        for row in _each_row(connection, found, bounds, agent, run, verify=verify):
             rows.append(row)
             size += len(row[5]) + len(row[6] or "")
-            if size > _FOLLOW_CHARACTERS:
+            if size > _FOLLOW_CHARACTERS or len(rows) == _FOLLOW_BATCH:
                 break
     return decode_rows(rows, agent, run), found
 
@@ -240,9 +282,15 @@ class Watch:
 
 
 def list_runs(
-    connection: sqlite3.Connection, agent: str | None, limit: int, cursor: str | None, include_reserved: bool
+    connection: sqlite3.Connection,
+    agent: str | None,
+    limit: int,
+    cursor: str | None,
+    *,
+    include_reserved: bool,
+    verify: bool,
 ) -> RunPage:
-    """See ``Store.list_runs``."""
+    """See ``Store.list_runs``; with ``verify``, the first page looks at every run there is."""
     where = ["created IS NOT NULL", "(expires_at IS NULL OR expires_at > ?)"]
     arguments: list[object] = [now_microseconds()]
     if agent is not None:
@@ -253,34 +301,52 @@ def list_runs(
     if cursor is not None:
         where.append("(created, id) < (?, ?)")
         arguments.extend(decode_cursor(cursor))
-    sql = (
-        f"SELECT id, agent, run, base, created, meta, coalesce({_VERSION}, base) FROM runs "  # noqa: S608  # of constants
-        f"WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?"
-    )
-    rows = connection.execute(sql, (*arguments, min(limit, MAX_SEQ) + 1)).fetchall()
-    page = rows[:limit]
+    sql = f"{_ALL_RUNS}{' NOT INDEXED' if verify else ''} WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?"  # noqa: E501  # one statement
+    with _OneView(connection):
+        if verify and cursor is None:
+            _check_runs(connection)
+            for name, run, *row in connection.execute(f"{_ALL_RUNS} NOT INDEXED"):
+                whole_run(row, name, run)
+        rows = connection.execute(sql, (*arguments, min(limit, MAX_SEQ) + 1)).fetchall()
+    page = [(name, run, whole_run(row, name, run)) for name, run, *row in rows[:limit]]
     try:
         runs = tuple(
-            RunInfo(name, run, version, from_microseconds(created), version - base, _meta(meta, name, run))
-            for _, name, run, base, created, meta, version in page
+            RunInfo(
+                name,
+                run,
+                row.version,
+                from_microseconds(row.created or 0),
+                row.event_count,
+                decode_meta(row.meta, name, run),
+            )
+            for name, run, row in page
         )
     except (OverflowError, TypeError) as error:
         raise DecodeError(f"a run's row cannot be read: {error}") from error
-    return RunPage(runs, encode_cursor(page[-1][4], page[-1][0]) if len(rows) > limit else None)
+    last = page[-1][2] if len(rows) > limit else None
+    return RunPage(runs, encode_cursor(last.created or 0, last.id) if last else None)
 
 
-def peek(connection: sqlite3.Connection, runs: Sequence[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+def peek(
+    connection: sqlite3.Connection, runs: Sequence[tuple[str, str]], *, verify: bool
+) -> tuple[RunHead | None, ...]:
     """See ``Peeks.peek_runs``."""
     heads: list[RunHead | None] = [_NEVER] * len(runs)
     with _OneView(connection):
         now = now_microseconds()
+        if verify:
+            each = [_find_verified(connection, *pair) for pair in runs]
+            return tuple(_head(row.base, row.expires_at, row.version, now) for row in each)
         for begin in range(0, len(runs), _HEADS_AT_ONCE):
             some = runs[begin : begin + _HEADS_AT_ONCE]
             rows = connection.execute(_heads_of(len(some)), [one for pair in some for one in pair])
             for number, base, expires_at, version in rows:
-                has_expired = expires_at is not None and expires_at <= now
-                heads[begin + number] = None if has_expired else RunHead(version, base + 1)
+                heads[begin + number] = _head(base, expires_at, version, now)
     return tuple(heads)
+
+
+def _head(base: int, expires_at: int | None, version: int, now: int) -> RunHead | None:
+    return None if expires_at is not None and expires_at <= now else RunHead(version, base + 1)
 
 
 @lru_cache(8)
@@ -297,13 +363,4 @@ def count_expired(connection: sqlite3.Connection, before: int) -> ExpireResult:
 
 def versions(connection: sqlite3.Connection) -> dict[int, int]:
     """The version of every run there ever was, by the run's number in the file."""
-    return dict(connection.execute(f"SELECT id, coalesce({_VERSION}, base) FROM runs"))  # noqa: S608  # of constants
-
-
-def _meta(text: str | None, agent: str, run: str) -> dict[str, JsonValue]:
-    if text is None:
-        return {}
-    try:
-        return _decode_meta(text)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise DecodeError(f"{agent}/{run}: the run's meta cannot be read: {error}") from error
+    return dict(connection.execute(f"SELECT id, coalesce({VERSION}, base_seq) FROM runs"))  # noqa: S608  # of constants

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
@@ -16,7 +17,7 @@ from urllib.parse import quote
 import msgspec
 
 from agent_memory_log.errors import SchemaTooNew, StoreCorrupt, StoreUnavailable
-from agent_memory_log_sqlite.failures import is_busy, translated
+from agent_memory_log_sqlite.failures import FAILURES, is_busy, translated
 
 APPLICATION_ID = 0x414D4C47
 """``AMLG``, in the file's header: how this library, and ``file``, know its files."""
@@ -40,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True):
     path: str
     durable: bool = True
     read_only: bool = False
+    verify: bool = False
     busy_timeout_ms: int = DEFAULT_BUSY_TIMEOUT_MS
     max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES
 
@@ -69,7 +71,7 @@ def connect(settings: Settings) -> sqlite3.Connection:
     while True:
         try:
             return _connect(settings)
-        except sqlite3.Error as error:
+        except FAILURES as error:
             # Creating a file and switching it to write-ahead logging do not wait for each other's locks by themselves.
             if not is_busy(error) or time.monotonic() > deadline:
                 raise translated(error, settings.path) from error
@@ -171,6 +173,22 @@ def _migrate(connection: sqlite3.Connection, path: str) -> None:
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
+
+
+def schema_of(connection: sqlite3.Connection) -> dict[str, str]:
+    """The text of each table, index, view and trigger, by name."""
+    return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
+
+
+@lru_cache(1)
+def schema_of_this_release() -> dict[str, str]:
+    """``schema_of`` a file that this release made."""
+    connection = sqlite3.connect(":memory:")
+    for script in _migrations():
+        connection.executescript(script)
+    schema = schema_of(connection)
+    connection.close()
+    return schema
 
 
 def _statements(script: str) -> list[str]:

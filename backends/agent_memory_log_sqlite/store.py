@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Self, TypeVar
 
@@ -20,6 +19,7 @@ from agent_memory_log.backend import (
     check_limit,
     check_listing,
     check_meta,
+    check_scope,
     check_seqs,
     check_types,
     seconds_left,
@@ -28,12 +28,13 @@ from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, BackupResult, CompactResult, ExpireResult, RunHead, RunPage
-from agent_memory_log_sqlite import reads
+from agent_memory_log.store import AppendResult, BackupResult, CompactResult, ExpireResult, Flaw, RunHead, RunPage
+from agent_memory_log_sqlite import checks, reads
 from agent_memory_log_sqlite.backup import back_up
-from agent_memory_log_sqlite.failures import translated, translating
+from agent_memory_log_sqlite.failures import FAILURES, translated, translating
 from agent_memory_log_sqlite.file import OpenFile, open_all
 from agent_memory_log_sqlite.heads import Heads
+from agent_memory_log_sqlite.rows import RunRow
 from agent_memory_log_sqlite.schema import Settings, close_all
 from agent_memory_log_sqlite.sync import POLL_SECONDS, checked_batch, hold
 from agent_memory_log_sqlite.worker import Worker, call_each
@@ -57,6 +58,7 @@ class SqliteStore(AsyncHandle):
         """Take over three connections, which ``open`` makes: one for each thread, and one for the event loop's."""
         super().__init__()
         self._settings = settings
+        self._verify = settings.verify
         self._changed = ChangeSignal()
         self._waiting: dict[object, int] = {}
         self._poller: asyncio.Task[None] | None = None
@@ -69,7 +71,7 @@ class SqliteStore(AsyncHandle):
         self._read_file = read
         self._watched_file = watched
         self._watch = reads.Watch(watched.connection)
-        self._heads = Heads(read.connection)
+        self._heads = Heads(read.connection, verify=settings.verify)
         self._writer = Writer(written)
         self._writes: Worker[Append | Callable[[], object]] = Worker(
             "amlog-sqlite-write", self._carry_out, _MOST_APPENDS_A_COMMIT, written.connection.close
@@ -125,18 +127,20 @@ class SqliteStore(AsyncHandle):
         check_after(after)
         check_limit(limit)
         wanted = check_types(types)
-        return await self._read(lambda: reads.load(self._read_connection, agent, run, after, wanted, limit))
+        return await self._read(
+            lambda: reads.load(self._read_connection, agent, run, after, wanted, limit, verify=self._verify)
+        )
 
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """See ``Store.follow``."""
         check_ids(agent, run)
         check_after(after)
-        last: reads.RunRow | None = None
+        last: RunRow | None = None
         while True:
             seen = self._changed.count
             version = self._version()
             events, found = await self._read(
-                lambda: reads.follow_on(self._read_connection, agent, run, after, last)  # noqa: B023  # called at once
+                lambda: reads.follow_on(self._read_connection, agent, run, after, last, verify=self._verify)  # noqa: B023  # called at once
             )
             last = found
             for event in events:
@@ -154,7 +158,7 @@ class SqliteStore(AsyncHandle):
         with self._watching, translating(self._settings.path):
             return self._watch.version()
 
-    def _stands(self, agent: str, run: str, found: reads.RunRow) -> bool:
+    def _stands(self, agent: str, run: str, found: RunRow) -> bool:
         with self._watching, translating(self._settings.path):
             return self._watch.stands(agent, run, found)
 
@@ -197,7 +201,11 @@ class SqliteStore(AsyncHandle):
     ) -> RunPage:
         """See ``Store.list_runs``."""
         check_listing(agent, limit)
-        return await self._read(lambda: reads.list_runs(self._read_connection, agent, limit, cursor, include_reserved))
+        return await self._read(
+            lambda: reads.list_runs(
+                self._read_connection, agent, limit, cursor, include_reserved=include_reserved, verify=self._verify
+            )
+        )
 
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         """See ``Store.redact_events``."""
@@ -232,6 +240,14 @@ class SqliteStore(AsyncHandle):
     async def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""
         return await self._write(self._writer.compact)
+
+    async def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncIterator[Flaw]:
+        """See ``Checks.check``. Other reads of this handle wait while SQLite's integrity check runs."""
+        check_scope(agent_id, run_id)
+        found = checks.flaws(self._read_connection, agent_id, run_id)
+        while (flaw := await self._read(lambda: next(found, checks.END))) is not checks.END:
+            if isinstance(flaw, Flaw):
+                yield flaw
 
     async def aclose(self) -> None:
         """See ``Store.aclose``. Appends already waiting are carried out first; a cancelled wait does not stop it.
@@ -286,7 +302,7 @@ class SqliteStore(AsyncHandle):
         self._check_open()
         try:
             done: _T = await self._reads.do(look_and_read)
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise translated(error, self._settings.path) from error
         return done
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TypeVar
 
@@ -22,6 +21,7 @@ from agent_memory_log.backend import (
     check_listing,
     check_meta,
     check_not_reserved,
+    check_scope,
     check_seqs,
     check_types,
     prepare_batch,
@@ -30,12 +30,13 @@ from agent_memory_log.backend import (
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, BackupResult, CompactResult, ExpireResult, RunHead, RunPage
-from agent_memory_log_sqlite import reads
+from agent_memory_log.store import AppendResult, BackupResult, CompactResult, ExpireResult, Flaw, RunHead, RunPage
+from agent_memory_log_sqlite import checks, reads
 from agent_memory_log_sqlite.backup import back_up
-from agent_memory_log_sqlite.failures import translated
+from agent_memory_log_sqlite.failures import FAILURES, translated
 from agent_memory_log_sqlite.file import open_all
 from agent_memory_log_sqlite.heads import Heads
+from agent_memory_log_sqlite.rows import RunRow
 from agent_memory_log_sqlite.schema import Settings, close_all
 from agent_memory_log_sqlite.writes import Append, Writer
 
@@ -55,6 +56,7 @@ class SyncSqliteStore(SyncHandle):
         """Open the file. Raises ``StoreUnavailable``, ``StoreCorrupt``, ``SchemaTooNew``."""
         super().__init__()
         self._settings = settings
+        self._verify = settings.verify
         self._changed = ChangeSignal()
         self._held: list[threading.Lock] = []
         # Reads have a connection of their own: they see only what is committed, and do not wait for an fsync.
@@ -64,7 +66,7 @@ class SyncSqliteStore(SyncHandle):
         self._write_connection, self._read_connection = written.connection, self._read_file.connection
         self._writer = Writer(written)
         self._watch = reads.Watch(self._read_connection)
-        self._heads = Heads(self._read_connection)
+        self._heads = Heads(self._read_connection, verify=settings.verify)
 
     def append_events(
         self,
@@ -107,18 +109,20 @@ class SyncSqliteStore(SyncHandle):
         check_after(after)
         check_limit(limit)
         wanted = check_types(types)
-        return self._read(lambda: reads.load(self._read_connection, agent, run, after, wanted, limit))
+        return self._read(
+            lambda: reads.load(self._read_connection, agent, run, after, wanted, limit, verify=self._verify)
+        )
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
         """See ``Store.follow``."""
         check_ids(agent, run)
         check_after(after)
-        last: reads.RunRow | None = None
+        last: RunRow | None = None
         while True:
             seen = self._changed.count
             version = self._read(self._watch.version)
             events, found = self._read(
-                lambda: reads.follow_on(self._read_connection, agent, run, after, last)  # noqa: B023  # called at once
+                lambda: reads.follow_on(self._read_connection, agent, run, after, last, verify=self._verify)  # noqa: B023  # called at once
             )
             last = found
             for event in events:
@@ -154,7 +158,11 @@ class SyncSqliteStore(SyncHandle):
     ) -> RunPage:
         """See ``Store.list_runs``."""
         check_listing(agent, limit)
-        return self._read(lambda: reads.list_runs(self._read_connection, agent, limit, cursor, include_reserved))
+        return self._read(
+            lambda: reads.list_runs(
+                self._read_connection, agent, limit, cursor, include_reserved=include_reserved, verify=self._verify
+            )
+        )
 
     def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         """See ``Store.redact_events``."""
@@ -190,6 +198,14 @@ class SyncSqliteStore(SyncHandle):
         """See ``Compacts.compact``."""
         self._read(lambda: None)  # which ends what was interrupted: an open view would prevent it
         return self._write(self._writer.compact)
+
+    def check(self, agent_id: str | None = None, run_id: str | None = None) -> Iterator[Flaw]:
+        """See ``Checks.check``. Other reads of this handle wait while SQLite's integrity check runs."""
+        check_scope(agent_id, run_id)
+        found = checks.flaws(self._read_connection, agent_id, run_id)
+        while (flaw := self._read(lambda: next(found, checks.END))) is not checks.END:
+            if isinstance(flaw, Flaw):
+                yield flaw
 
     def close(self) -> None:
         """See ``Store.aclose``."""
@@ -232,7 +248,7 @@ class SyncSqliteStore(SyncHandle):
                 if self._read_connection.in_transaction:
                     self._read_connection.execute("ROLLBACK")  # a signal's exception came before the last view ended
                 return work()
-            except sqlite3.Error as error:
+            except FAILURES as error:
                 raise translated(error, self._settings.path) from error
 
     def _write(self, work: Callable[[], _T]) -> _T:

@@ -27,7 +27,6 @@ from agent_memory_log.errors import (
     AgentMemoryLogError,
     CursorOutOfRange,
     InvalidArgument,
-    StoreCorrupt,
     StoreUnavailable,
 )
 from agent_memory_log.events import Event, to_microseconds
@@ -35,25 +34,32 @@ from agent_memory_log.jsonvalue import JsonValue, encode_json
 from agent_memory_log.payloads import Redaction
 from agent_memory_log.store import AppendResult, CompactResult, ExpireResult
 from agent_memory_log_sqlite.compacting import compact
-from agent_memory_log_sqlite.failures import is_busy, translated
+from agent_memory_log_sqlite.failures import FAILURES, is_busy, translated
 from agent_memory_log_sqlite.file import OpenFile
 from agent_memory_log_sqlite.known import Known, KnownRuns
-from agent_memory_log_sqlite.reads import COLUMNS, MAX_SEQ, SEQ_BITS, Row, RunRow, decode_rows, find_run
+from agent_memory_log_sqlite.rows import COLUMNS, MAX_SEQ, Row, RunRow, decode_rows, find_run, missing, new_row
+from agent_memory_log_sqlite.sums import name_sum
 
 _T = TypeVar("_T")
 
-_Row = tuple[int, int, str, str, int, str | None, str, str | None]
-
-_INTO = "events (id, run, event_id, type, timestamp, labels, data, verbatim)"
-_INSERT = f"INSERT INTO {_INTO} VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  # made of constants, as are the next
+_INTO = "events (id, run, event_id, type, timestamp, labels, data, verbatim, sum)"
+_INSERT = f"INSERT INTO {_INTO} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  # made of constants, as are the next
 _ROWS_A_STATEMENT = 50
 # Many rows in one statement cost 0.8 of one each, measured; 50 stay far below SQLite's limit on parameters.
-_INSERT_MANY = f"INSERT INTO {_INTO} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * _ROWS_A_STATEMENT)}"  # noqa: S608  # of constants
+_INSERT_MANY = f"INSERT INTO {_INTO} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * _ROWS_A_STATEMENT)}"  # noqa: S608  # of constants
 
 _BY_ID = f"SELECT {COLUMNS} FROM events WHERE id = ?"  # noqa: S608  # of constants
 _BY_EVENT_ID = f"SELECT {COLUMNS} FROM events WHERE run = ? AND event_id = ?"  # noqa: S608  # of constants
 
 _LATEST_CREATED = "SELECT max(created) FROM runs WHERE created IS NOT NULL AND substr(agent, 1, 1) <> '@'"
+
+_NEXT_RUN = "SELECT coalesce(max(id), 0) + 1 FROM runs"
+_CREATE = "INSERT INTO runs (base_seq, created, meta, expires_at, sum, id, agent, run) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_BEGIN_ANEW = "UPDATE runs SET base_seq = ?, created = ?, meta = ?, expires_at = ?, sum = ? WHERE id = ?"
+_MASK = "UPDATE events SET type = ?, labels = NULL, data = ?, verbatim = NULL, sum = ? WHERE id = ?"
+_DELETE = (
+    "UPDATE runs SET base_seq = ?, deletions = ?, created = NULL, meta = NULL, expires_at = NULL, sum = ? WHERE id = ?"
+)
 
 _EXPIRED = "SELECT agent, run FROM runs WHERE expires_at <= ? ORDER BY expires_at LIMIT ?"
 _RUNS_A_TRANSACTION = 100
@@ -62,7 +68,7 @@ _EVENTS_A_TRANSACTION = 10_000
 
 # The run must not have been deleted since its version was remembered; the primary key refuses a version that is stale,
 # and the index on event ids one that is known.
-_INSERT_NEXT = f"INSERT INTO {_INTO} SELECT ?, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base = ?"  # noqa: S608  # of constants
+_INSERT_NEXT = f"INSERT INTO {_INTO} SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base_seq = ?"  # noqa: S608  # of constants
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
@@ -152,10 +158,10 @@ class Writer:
         run_id = known.run_id
         seq = version + 1
         try:
-            cursor = self._execute(_INSERT_NEXT, (*_row(event, run_id, seq), run_id, known.base))
+            cursor = self._execute(_INSERT_NEXT, (*new_row(event, run_id, seq, known.name), run_id, known.base))
         except sqlite3.IntegrityError:
             return None
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise translated(error, self._path) from error
         if cursor.rowcount != 1:
             return None
@@ -209,25 +215,26 @@ class Writer:
         self._execute("SAVEPOINT batch")
         try:
             run_id = self._create(append, found, base) if creates else found.id
-            self._insert_rows(batch, run_id, start + 1)
+            name = name_sum(append.agent, append.run)
+            self._insert_rows(batch, name, run_id, start + 1)
         except sqlite3.IntegrityError:
             self._execute("ROLLBACK TO batch")
             self._execute("RELEASE batch")
             raise
         self._execute("RELEASE batch")
-        self._known.remember(append.agent, append.run, Known(run_id, base, start + len(batch), found.expires_at))
+        self._known.remember(append.agent, append.run, Known(name, run_id, base, start + len(batch), found.expires_at))
         return start
 
-    def _insert_rows(self, batch: Sequence[Prepared], run_id: int, seq: int) -> None:
+    def _insert_rows(self, batch: Sequence[Prepared], name: int, run_id: int, seq: int) -> None:
         whole = len(batch) - len(batch) % _ROWS_A_STATEMENT
         for begin in range(0, whole, _ROWS_A_STATEMENT):
             values: list[object] = []
             for event in batch[begin : begin + _ROWS_A_STATEMENT]:
-                values += _row(event, run_id, seq)
+                values += new_row(event, run_id, seq, name)
                 seq += 1
             self._execute(_INSERT_MANY, values)
         for event in batch[whole:]:
-            self._execute(_INSERT, _row(event, run_id, seq))
+            self._execute(_INSERT, new_row(event, run_id, seq, name))
             seq += 1
 
     def _create(self, append: Append, found: RunRow, base: int) -> int:
@@ -236,18 +243,14 @@ class Writer:
         (latest,) = self._execute(_LATEST_CREATED).fetchone()
         created = max(to_microseconds(datetime.now(UTC)), (latest or 0) + 1)
         meta = encode_json(append.meta).decode() if append.meta else None
+        (run_id,) = (found.id,) if found.id else self._execute(_NEXT_RUN).fetchone()
+        row = msgspec.structs.replace(found, id=run_id, base=base, created=created, meta=meta)
+        values = (base, created, meta, row.expires_at, row.summed(append.agent, append.run), run_id)
         if found.id:
-            self._execute(
-                "UPDATE runs SET base = ?, created = ?, meta = ?, expires_at = ? WHERE id = ?",
-                (base, created, meta, found.expires_at, found.id),
-            )
-            return found.id
-        cursor = self._execute(
-            "INSERT INTO runs (agent, run, base, created, meta, expires_at) VALUES (?, ?, ?, ?, ?, ?)",
-            (append.agent, append.run, base, created, meta, found.expires_at),
-        )
-        assert cursor.lastrowid is not None  # noqa: S101  # an INSERT that did not raise has one
-        return cursor.lastrowid
+            self._execute(_BEGIN_ANEW, values)
+        else:
+            self._execute(_CREATE, (*values, append.agent, append.run))
+        return run_id
 
     def _stored(self, append: Append, found: RunRow) -> dict[str, Event]:
         """The stored events whose ids are in the batch, by id."""
@@ -273,15 +276,18 @@ class Writer:
         if redaction is None:
             return AppendResult(found.version, 0, ())
         masks, marker = redaction
-        for mask in masks:
-            self._execute(
-                "UPDATE events SET type = ?, labels = NULL, data = ?, verbatim = NULL WHERE run = ? AND event_id = ?",
-                (mask.type, mask.text.decode(), found.id, mask.event_id),
-            )
+        assert isinstance(marker.data, Redaction)  # noqa: S101  # redaction_of makes no other
+        name = name_sum(agent, run)
+        for seq, mask in zip(marker.data.seqs, masks, strict=True):
+            row = new_row(mask, found.id, seq, name)
+            self._execute(_MASK, (mask.type, row[6], row[8], row[0]))
         seq = found.version + 1
-        self._execute(_INSERT, _row(marker, found.id, seq))
-        self._execute("UPDATE runs SET redactions = redactions + 1 WHERE id = ?", (found.id,))
-        self._known.remember(agent, run, Known(found.id, found.base, seq, found.expires_at))
+        self._execute(_INSERT, new_row(marker, found.id, seq, name))
+        counted = msgspec.structs.replace(found, redactions=found.redactions + 1)
+        # What has no checksum gets none: it would vouch for the rest of the row.
+        total = None if found.sum is None else counted.summed(agent, run)
+        self._execute("UPDATE runs SET redactions = ?, sum = ? WHERE id = ?", (counted.redactions, total, found.id))
+        self._known.remember(agent, run, Known(name, found.id, found.base, seq, found.expires_at))
         return AppendResult(seq, 1, (marker.placed(seq),))
 
     def _event(self, agent: str, run: str, found: RunRow, seq: int) -> Event | None:
@@ -290,7 +296,7 @@ class Writer:
             return None
         rows: list[Row] = self._execute(_BY_ID, (found.row_id(seq),)).fetchall()
         if not rows:
-            raise StoreCorrupt(f"{self._path}: {agent}/{run} has no event {seq}, though it has later ones")
+            raise missing(seq, seq, agent, run)
         return decode_rows(rows, agent, run)[0]
 
     def delete(self, agent: str, run: str) -> None:
@@ -303,11 +309,8 @@ class Writer:
         if not found.event_count and found.expires_at is None:
             return 0
         self._execute("DELETE FROM events WHERE id > ? AND id <= ?", (found.row_id(0), found.row_id(found.version)))
-        # A trigger takes the run's end away with it, whichever release deletes.
-        self._execute(
-            "UPDATE runs SET base = ?, deletions = deletions + 1, created = NULL, meta = NULL WHERE id = ?",
-            (found.version, found.id),
-        )
+        row = RunRow(found.id, found.version, found.deletions + 1, found.redactions, unsummed=found.unsummed)
+        self._execute(_DELETE, (row.base, row.deletions, row.summed(agent, run), row.id))
         self._known.pop((agent, run), None)
         return found.event_count
 
@@ -346,7 +349,7 @@ class Writer:
             except BaseException:
                 self._roll_back()
                 raise
-        except sqlite3.Error as error:
+        except FAILURES as error:
             raise translated(error, self._path) from error
         self._known.check_file()
         return done
@@ -370,16 +373,3 @@ def _as_new(error: Exception) -> Exception:
     copied = type(error)(*error.args)
     copied.__cause__ = error.__cause__
     return copied
-
-
-def _row(event: Prepared, run_id: int, seq: int) -> _Row:
-    return (
-        run_id << SEQ_BITS | seq,
-        run_id,
-        event.event_id,
-        event.type,
-        to_microseconds(event.timestamp),
-        encode_json(event.labels).decode() if event.labels else None,
-        event.text.decode(),
-        event.verbatim,
-    )

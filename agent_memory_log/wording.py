@@ -1,0 +1,21 @@
+"""Counts and lists of numbers as messages say them."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 event``, ``2,686 events``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def ranges(numbers: list[int]) -> str:
+    """Ascending numbers with runs drawn together: ``2, 5-7``."""
+    parts: list[str] = []
+    start = 0
+    for at in range(1, len(numbers) + 1):
+        if at < len(numbers) and numbers[at] == numbers[at - 1] + 1:
+            continue
+        first, last = numbers[start], numbers[at - 1]
+        parts.append(str(first) if first == last else f"{first}-{last}")
+        start = at
+    return ", ".join(parts)

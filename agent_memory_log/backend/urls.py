@@ -15,7 +15,8 @@ _DROPPED = re.compile(r"[\x00-\x1f\x7f#]")
 _MAX_DIGITS = 18
 _CREDENTIALS = re.compile(r"\A([^:/@]*:)?(//)?.*@", re.DOTALL)
 _NO_PORT = re.compile(r"\A([^:/?]*://[^/?@\[]*?:)(?!\d+(?:[,/?]|\Z))[^/?]+")
-_SECRET = re.compile(r"([?&;][^=&;]*(?:password|token|secret|properties)[^=&;]*=)[^&;]*", re.IGNORECASE)
+_PARAMETER = re.compile(r"[^&;]+")
+_SECRETS = ("password", "token", "secret", "properties")
 
 
 class StoreUrl:
@@ -129,7 +130,7 @@ def without_credentials(url: str) -> str:
     """The URL as it may be shown: ``***`` for user and password, and for options that hold a secret."""
     # Up to the last @: a password with / or ? in it, which should have been percent-encoded, is no less a password. Nor
     # is one whose host was forgotten, and which so stands where the port does.
-    return _SECRET.sub(r"\1***", _NO_PORT.sub(r"\1***", _CREDENTIALS.sub(r"\1\2***@", url)))
+    return _PARAMETER.sub(_without_secret, _NO_PORT.sub(r"\1***", _CREDENTIALS.sub(r"\1\2***@", url)))
 
 
 class Backend(Protocol):
@@ -145,3 +146,9 @@ class Backend(Protocol):
     def open_sync_store(self, url: StoreUrl) -> SyncStore:
         """Open a synchronous handle. Raises as ``open_store`` does."""
         ...
+
+
+def _without_secret(match: re.Match[str]) -> str:
+    key, is_set, _ = match[0].partition("=")
+    name = key if match.start() else key.partition("?")[2]
+    return f"{key}=***" if is_set and any(secret in name.lower() for secret in _SECRETS) else match[0]

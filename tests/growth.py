@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from agent_memory_log import EventData, Snapshot
+from agent_memory_log.memory.hooks import RunSlice
+from agent_memory_log.memory.recall import Document, RecallIndex
 from agent_memory_log.payloads import (
     AssistantMessage,
     ModelRequest,
@@ -19,12 +23,13 @@ from agent_memory_log.payloads import (
     ToolResult,
     UserMessage,
 )
+from agent_memory_log.transcript import build, repair, validate, window
 from tests.transcripts import run_of
 
 Message = dict[str, Any]
 
 _TRIES = 6
-_FLOOR = 0.004
+_FLOOR = 0.001
 """Below this many seconds a call is quick whatever its ratio: the clock and the machine are coarser than that."""
 
 
@@ -46,7 +51,6 @@ def growth(small: Callable[[], object], large: Callable[[], object], enough: flo
 
 def cost(call: Callable[[], object]) -> float:
     """The processor's time of one call, in seconds; the collector of cycles is off, as its time is not the call's."""
-    gc.collect()
     gc.disable()
     try:
         begin = time.process_time()
@@ -240,4 +244,56 @@ RUNS: Mapping[str, Callable[[int], Iterator[EventData]]] = {
 
 
 def run(shape: str, events: int) -> Snapshot:
+    """A run of about so many events that grows in the dimension ``shape``."""
     return run_of(*RUNS[shape](events))
+
+
+def slow_transcripts(provider: str, events: int, most: float) -> dict[tuple[str, str], float]:
+    """What of a provider's transcripts costs over ``most`` times as much for four times the events, with the ratio."""
+    slow: dict[tuple[str, str], float] = {}
+    for shape in RUNS:
+        small, large = run(shape, events), run(shape, 4 * events)
+        short, long = build(small, provider), build(large, provider)
+        pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+            "build": (partial(build, small, provider), partial(build, large, provider)),
+            "validate": (partial(validate, short, provider), partial(validate, long, provider)),
+            "repair": (partial(repair, short, provider), partial(repair, long, provider)),
+            "window": (
+                partial(window, short, provider, max_events=events // 2),
+                partial(window, long, provider, max_events=2 * events),
+            ),
+        }
+        for name, (of_small, of_large) in pairs.items():
+            ratio = growth(of_small, of_large, most)
+            if ratio > most:
+                slow[shape, name] = ratio
+    return slow
+
+
+def messages(count: int, text: str) -> RunSlice:
+    """A slice of a run in which the user says ``text`` so many times, and is answered, and calls fail."""
+    payloads = [
+        payload
+        for number in range(count)
+        for payload in (
+            UserMessage(text),
+            _call(number),
+            ToolResult(f"call-{number}", "toolset.tool", error_message="failed"),
+            AssistantMessage("done"),
+        )
+    ]
+    return slice_of(payloads)
+
+
+def slice_of(payloads: Iterable[EventData]) -> RunSlice:
+    """A slice that is a whole run."""
+    return RunSlice("agent", "run", {}, 0, run_of(*payloads).log, ("user",))
+
+
+def index_of(count: int, text: str) -> RecallIndex:
+    """An index of so many messages."""
+    index = RecallIndex()
+    time = datetime(2026, 1, 1, tzinfo=UTC)
+    for number in range(count):
+        index.add(Document(id=str(number), text=f"{text} {number}", session="s", position=number, time=time))
+    return index

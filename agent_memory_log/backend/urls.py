@@ -16,7 +16,7 @@ _MAX_DIGITS = 18
 _CREDENTIALS = re.compile(r"\A([^:/@]*:)?(//)?.*@", re.DOTALL)
 _NO_PORT = re.compile(r"\A([^:/?]*://[^/?@\[]*?:)(?!\d+(?:[,/?]|\Z))[^/?]+")
 _PARAMETER = re.compile(r"[^&;]+")
-_SECRETS = ("password", "token", "secret", "properties")
+_SECRET_NAME = re.compile("password|token|secret|properties", re.IGNORECASE)
 
 
 class StoreUrl:
@@ -149,6 +149,9 @@ class Backend(Protocol):
 
 
 def _without_secret(match: re.Match[str]) -> str:
-    key, is_set, _ = match[0].partition("=")
-    name = key if match.start() else key.partition("?")[2]
-    return f"{key}=***" if is_set and any(secret in name.lower() for secret in _SECRETS) else match[0]
+    """A parameter, or what stands before the second one: ``***`` for what is set under a name that tells of a secret."""
+    part = match[0]
+    begin = 0 if match.start() else part.find("?")
+    name = _SECRET_NAME.search(part, begin) if begin >= 0 else None
+    value = part.find("=", name.end()) + 1 if name else 0
+    return f"{part[:value]}***" if value else part

@@ -65,14 +65,14 @@ def dates_in(folded: str, found: Sequence[str], at: datetime | None) -> Dates:
     asked: dict[str, None] = {}
     said: set[str] = set()
     spans: dict[tuple[float, float], None] = {}
-    for when, written in dates.items():
+    for when, in_words in dates.items():
         if not _possible(when):
             continue
         whole = _with_year(when, at)
         terms |= dict.fromkeys(_terms(whole))
         # A year that nobody said is a guess: good enough to be found by, and not to ask for.
         asked[_terms(when)[-1]] = None
-        said.update(written)
+        said.update(in_words)
         if span := _span(whole):
             spans[span] = None
     years = [word for word in found if _YEAR.fullmatch(word)] if digits else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count, groupby
+from itertools import compress, count, groupby
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -58,8 +58,10 @@ class _Turn:
     def close_gaps(self) -> None:
         """Leave out the blocks that are to go."""
         if self.gone:
-            for listed in (self.content, self.entry.parts, self.where):
-                listed[:] = [item for number, item in enumerate(listed) if number not in self.gone]
+            kept = [number not in self.gone for number in range(len(self.where))]
+            self.content[:] = compress(self.content, kept)
+            self.entry.parts[:] = compress(self.entry.parts, kept)
+            self.where[:] = compress(self.where, kept)
             self.gone.clear()
 
     def insert(self, answers: Mapping[int, Sequence[tuple[Message, int, Path]]]) -> None:

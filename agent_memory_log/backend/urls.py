@@ -149,7 +149,7 @@ class Backend(Protocol):
 
 
 def _without_secret(match: re.Match[str]) -> str:
-    """A parameter, or what stands before the second one: ``***`` for what is set under a name that tells of a secret."""
+    """A parameter, or what stands before the first one, with ``***`` for what is set under a name of a secret."""
     part = match[0]
     begin = 0 if match.start() else part.find("?")
     name = _SECRET_NAME.search(part, begin) if begin >= 0 else None

@@ -59,7 +59,7 @@ def test_patterns_are_found_wherever_they_are() -> None:
         r"\.+(?=\s|\Z)",
         r"(a+)+$",
         r"(?:thanks\s*)+(?:\s*and)+!",
-        r"value\s*\s*\s*=",
+        r"value\s*\s*=",
         r"[a-z]+:",
         r"\"[^\n]*\"!",
         r"[\w.]+@",

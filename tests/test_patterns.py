@@ -71,6 +71,6 @@ def test_slow_patterns_are_noticed(source: str) -> None:
     assert slow_text(re.compile(source)) is not None
 
 
-@pytest.mark.parametrize("source", [r"[a-z]{1,60}:", r"(?<!\.)\.++(?=\s|\Z)", r"\bthanks?\b", r"[^&]++&", r"\w+"])
+@pytest.mark.parametrize("source", [r"[a-z]{1,60}:", r"(?<!\.)\.++(?=\s|\Z)", r"\bthanks?\b", r"\w+"])
 def test_fast_patterns_pass(source: str) -> None:
     assert slow_text(re.compile(source)) is None

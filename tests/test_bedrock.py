@@ -586,3 +586,9 @@ def test_a_hundred_real_runs_are_valid_here_too() -> None:
         assert validate(repaired, BEDROCK) == []
         judge_messages(repaired)
         assert_exact(list(ours), BEDROCK)
+
+
+def test_what_follows_an_empty_message_is_not_dropped_with_it() -> None:
+    said: list[dict[str, Any]] = [{"role": "user", "content": [{"text": text}]} for text in ("one", "two")]
+    repaired = repair([said[0], {"role": "user", "content": []}, said[1]], "bedrock")
+    assert list(repaired.transcript) == [{"role": "user", "content": [{"text": "one"}, {"text": "two"}]}]

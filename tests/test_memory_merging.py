@@ -110,7 +110,7 @@ def test_undecidable_keeps_the_new_value_marked_uncertain_until_it_is_known(open
         (" ", "merge_failed:invalid_argument"),
         ("\ud800", "merge_failed:invalid_argument"),
         (lambda: 3, "merge_failed:invalid_argument"),
-        ("sk-proj-" + "A1b2C3d4" * 6, "merge_failed:secret:api_key"),
+        ("sk-proj-" + "A1b2C3d4" * 6, "merge_failed:secret:openai_key"),
         ("x" * 121, "merge_failed:invalid_memory_candidates:value_too_long"),
     ],
 )

@@ -143,6 +143,7 @@ def test_what_is_left_of_a_url_is_as_it_was_written() -> None:
         ("x1://one:1,user:secret?w=1", "x1://one:1,user:***?w=1"),
         ("x1://h/d?tlsCertificateKeyFilePassword=secret&w=1", "x1://h/d?tlsCertificateKeyFilePassword=***&w=1"),
         ("x1://h/d?w=1;proxyPASSWORD=secret;x=2", "x1://h/d?w=1;proxyPASSWORD=***;x=2"),
+        ("x1://h/d?w=1?password=se?cret&x=2", "x1://h/d?w=1?password=***&x=2"),
         ("x1://h?authMechanismProperties=AWS_SESSION_TOKEN:secret", "x1://h?authMechanismProperties=***"),
         ("x1://h/d?apiToken=secret&clientSecret=secret", "x1://h/d?apiToken=***&clientSecret=***"),
         ("x1://one:1,[::1]:2/db?a=b:c", "x1://one:1,[::1]:2/db?a=b:c"),

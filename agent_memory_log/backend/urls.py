@@ -16,7 +16,8 @@ _DROPPED = re.compile(r"[\x00-\x1f\x7f#]")
 _MAX_DIGITS = 18
 _CREDENTIALS = re.compile(r"\A([^:/@]*:)?(//)?.*@", re.DOTALL)
 _NO_PORT = re.compile(r"\A([^:/?]*://[^/?@\[]*?:)(?!\d+(?:[,/?]|\Z))[^/?]+")
-_SECRET = re.compile(r"([?&;][^=&;]*(?:password|token|secret|properties)[^=&;]*=)[^&;]*", re.IGNORECASE)
+_PARAMETER = re.compile(r"[^&;]+")
+_SECRET_NAME = re.compile("password|token|secret|properties", re.IGNORECASE)
 
 
 class StoreUrl:
@@ -130,7 +131,7 @@ def without_credentials(url: str) -> str:
     """The URL as it may be shown: ``***`` for user and password, and for options that hold a secret."""
     # Up to the last @: a password with / or ? in it, which should have been percent-encoded, is no less a password. Nor
     # is one whose host was forgotten, and which so stands where the port does.
-    return _SECRET.sub(r"\1***", _NO_PORT.sub(r"\1***", _CREDENTIALS.sub(r"\1\2***@", url)))
+    return _PARAMETER.sub(_without_secret, _NO_PORT.sub(r"\1***", _CREDENTIALS.sub(r"\1\2***@", url)))
 
 
 class Backend(Protocol):
@@ -158,3 +159,12 @@ class KeepsFiles(Protocol):
         The store need not exist, and is not opened. Raises ``InvalidArgument`` for a URL that cannot be opened.
         """
         ...
+
+
+def _without_secret(match: re.Match[str]) -> str:
+    """A parameter, or what stands before the first one, with ``***`` for what is set under a name of a secret."""
+    part = match[0]
+    begin = 0 if match.start() else part.find("?")
+    name = _SECRET_NAME.search(part, begin) if begin >= 0 else None
+    value = part.find("=", name.end()) + 1 if name else 0
+    return f"{part[:value]}***" if value else part

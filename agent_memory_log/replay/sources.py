@@ -13,7 +13,7 @@ from agent_memory_log.jsonl import import_jsonl
 from agent_memory_log.opening import open_store, open_sync_store
 from agent_memory_log.snapshot import Snapshot
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
+_URL = re.compile(r"[a-z][a-z0-9+.-]{1,63}:", re.IGNORECASE)
 """A scheme has two letters at least: one is a drive."""
 
 

@@ -7,7 +7,7 @@ agree.
 from __future__ import annotations
 
 from agent_memory_log.payloads import ToolCall, ToolResult
-from agent_memory_log.transcript.names import WireRules
+from agent_memory_log.transcript.names import UnusedIds, WireRules
 
 
 class CallLedger:
@@ -18,14 +18,13 @@ class CallLedger:
     result.
     """
 
-    __slots__ = ("_known", "_numbers", "_open", "_rules", "_used")
+    __slots__ = ("_ids", "_known", "_open", "_rules")
 
     def __init__(self, rules: WireRules) -> None:
         self._rules = rules
         self._open: dict[str, list[tuple[str | None, str]]] = {}
-        self._used: set[str] = set()
+        self._ids = UnusedIds(rules)
         self._known: dict[str, str] = {}
-        self._numbers: dict[str, int] = {}
 
     def call(self, data: ToolCall) -> str | None:
         """Take in a call: its id on the wire; None for one made inside another call of this log.
@@ -60,11 +59,4 @@ class CallLedger:
         wire = self._known.get(call_id)
         if wire is None:
             self._known[call_id] = wire = self._rules.wire_id(call_id)
-        if not self._rules.unique_ids:
-            return wire
-        unused = wire
-        while unused in self._used:
-            self._numbers[wire] = number = self._numbers.get(wire, 1) + 1
-            unused = self._rules.wire_id(f"{wire}-{number}")
-        self._used.add(unused)
-        return unused
+        return self._ids.unused(wire) if self._rules.unique_ids else wire

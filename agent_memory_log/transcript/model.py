@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -134,9 +135,18 @@ class Facts(msgspec.Struct, frozen=True):
     sent: tuple[str, str] | None = None
     leading: str = ""
 
-    def stale_ranges(self, length: int) -> list[tuple[int, int]]:
-        """The ranges of messages, of ``length``, that came back from another system prompt or other tools."""
-        return list(self._stale_ranges(length)) if self.recorded is not None and self.sent is not None else []
+    def stale_places(self, length: int) -> Callable[[int], bool] | None:
+        """Whether a message, of ``length``, came back from another system prompt or other tools; None: none did."""
+        if self.recorded is None or self.sent is None:
+            return None
+        ranges = list(self._stale_ranges(length))
+        begins = [begin for begin, _ in ranges]
+
+        def is_stale(place: int) -> bool:
+            number = bisect_right(begins, place) - 1
+            return number >= 0 and place < ranges[number][1]
+
+        return is_stale if ranges else None
 
     def _stale_ranges(self, length: int) -> Iterator[tuple[int, int]]:
         requests = self.recorded.requests if self.recorded is not None else []

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
@@ -68,6 +69,27 @@ class WireRules(msgspec.Struct, frozen=True):
         """
         written = name if _ALLOWED.fullmatch(name) else encode_name(name) or "unnamed"
         return written if len(written) <= self.longest_name else _with_digest(written, name, self.longest_name)
+
+
+class UnusedIds:
+    """Gives calls ids on the wire that no other call has: one that is taken gets a number."""
+
+    __slots__ = ("_numbers", "_rules", "used")
+
+    def __init__(self, rules: WireRules, used: Iterable[str] = ()) -> None:
+        """``used`` are the ids that are taken."""
+        self.used = set(used)
+        self._rules = rules
+        self._numbers: dict[str, int] = {}
+
+    def unused(self, wire: str) -> str:
+        """``wire``, or else the first id made of it that is not taken; it is taken then."""
+        unused = wire
+        while unused in self.used:
+            self._numbers[wire] = number = self._numbers.get(wire, 1) + 1
+            unused = self._rules.wire_id(f"{wire}-{number}")
+        self.used.add(unused)
+        return unused
 
 
 @lru_cache(maxsize=1024)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
+from itertools import accumulate
 from typing import Any, cast
 
 from agent_memory_log.errors import DecodeError
@@ -125,9 +127,10 @@ class Draft:
         recorded = Recorded()
         recorded.signed = dict(known.signed)
         recorded.leading = known.leading
+        # Entries may have moved: for each place the newest message up to it, which never goes back.
+        newest = list(accumulate((entry.index for entry in self.entries), max))
         for begin, fingerprints in known.requests:
-            place = next((place for place, entry in enumerate(self.entries) if entry.index >= begin), len(self.entries))
-            recorded.requests.append((place, fingerprints))
+            recorded.requests.append((bisect_left(newest, begin), fingerprints))
         return recorded
 
 

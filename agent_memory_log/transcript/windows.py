@@ -6,6 +6,7 @@ A cut takes whole turns from the beginning. Where the newest turn alone is too l
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -180,7 +181,8 @@ def _recorded(known: Recorded | None, places: dict[int, int], length: int) -> Re
         if place is not None:
             moved: Path = (place, *where[1:])
             recorded.conflicts.append(moved)
+    kept = list(places)
     for begin, fingerprints in known.requests:
-        place = next((place for index, place in places.items() if index >= begin), length)
-        recorded.requests.append((place, fingerprints))
+        number = bisect_left(kept, begin)
+        recorded.requests.append((places[kept[number]] if number < len(kept) else length, fingerprints))
     return recorded

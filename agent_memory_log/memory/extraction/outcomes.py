@@ -22,7 +22,9 @@ _MAX_FIELDS = 5
 _MAX_FEEDBACK = 2000
 _ALIKE = 0.5
 
-_FAILED = re.compile(r"\s*\"?(?:[\w.]{0,80}(?:error|exception)(?:\s+\w{1,20})?:|traceback\s+\(most)", re.IGNORECASE)
+_FAILED = re.compile(
+    r"\s{0,20}\"?(?:[\w.]{0,80}(?:error|exception)(?:\s{1,8}\w{1,20})?:|traceback\s{1,8}\(most)", re.IGNORECASE
+)
 _NAME_PARTS = re.compile(r"[^\W_]+?(?=[A-Z][a-z]|[\W_]|$)")
 _READS = frozenset({
     "browse", "calculate", "cat", "check", "compute", "count", "describe", "fetch", "find", "get", "glob", "grep",
@@ -130,7 +132,7 @@ def describe_work(calls: list[ToolCall]) -> str:
 
 def acknowledges(text: str) -> bool:
     """Whether a user's message begins with thanks, and without an objection."""
-    first = _SENTENCE.search(text)
+    first = _SENTENCE.search(text[:_MAX_FEEDBACK])
     said = first.group().replace("\u2019", "'") if first else ""
     lower = said.lower()
     for hint in _THANKS_HINTS:

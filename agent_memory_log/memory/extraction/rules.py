@@ -36,6 +36,7 @@ _NAME = "rules"
 _PATIENCE = 3
 _MAX_EVIDENCE = 6
 _MAX_WORK = 5
+_MAX_FAILURES = 32
 _STATED = 0.9
 _OBSERVED = 0.8
 _STATEMENT_IMPORTANCE = 0.7
@@ -121,6 +122,7 @@ class _Reading:
         reason = failure_of(result)
         if reason:
             self._failures.append(_Failure(call, event, reason, _PATIENCE))
+            del self._failures[:-_MAX_FAILURES]
             return
         self._done.append(_Done(call, event))
         fixed = [one for one in self._failures if puts_right(one.call, call)]

@@ -18,8 +18,8 @@ _CONCISE_WORDS = 80
 _CONCISE_SENTENCES = 3
 _ENGLISH_OPENING = "Incident update:"
 
-# The point inside a number or a name ends no sentence: white space must follow.
-_sentence_end = re.compile(r"[.!?]+[\"')\]]*(?=\s+\S|\s*$)")
+# The point inside a number or a name ends no sentence: white space must follow. A row of marks is looked at once.
+_sentence_end = re.compile(r"(?<![.!?])[.!?]++[\"')\]]*+(?=\s|\Z)")
 
 
 def names_channel(value: str, answer: str) -> bool | None:

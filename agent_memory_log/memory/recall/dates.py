@@ -12,6 +12,7 @@ from calendar import monthrange
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -52,25 +53,26 @@ def dates_in(folded: str, found: Sequence[str], at: datetime | None) -> Dates:
     if not digits and not unspaced and not named:
         return _NONE
     timed = unspaced or not _time_words().isdisjoint(found)
-    dates: list[tuple[_Found, Sequence[str]]] = []
-    if digits:
-        dates += _in_digits(folded)
-    if named:
-        dates += _named(found)
-    if timed and at is not None:
-        dates += ((when, ()) for when in _relative(folded, found, at.date()))
+    dates: dict[_Found, set[str]] = {}
+    for when, written in chain(
+        _in_digits(folded) if digits else (),
+        _named(found) if named else (),
+        ((when, ()) for when in _relative(folded, found, at.date())) if timed and at is not None else (),
+    ):
+        if when in dates or len(dates) < _MOST_DATES:
+            dates.setdefault(when, set()).update(written)
     terms: dict[str, None] = {}
     asked: dict[str, None] = {}
     said: set[str] = set()
     spans: dict[tuple[float, float], None] = {}
-    for when, written in dates:
+    for when, in_words in dates.items():
         if not _possible(when):
             continue
         whole = _with_year(when, at)
         terms |= dict.fromkeys(_terms(whole))
         # A year that nobody said is a guess: good enough to be found by, and not to ask for.
         asked[_terms(when)[-1]] = None
-        said.update(written)
+        said.update(in_words)
         if span := _span(whole):
             spans[span] = None
     years = [word for word in found if _YEAR.fullmatch(word)] if digits else []
@@ -80,6 +82,9 @@ def dates_in(folded: str, found: Sequence[str], at: datetime | None) -> Dates:
 
 
 _NONE: Final = Dates()
+_MOST_DATES: Final = 256
+"""How many different dates of one text count, the first ones: a calendar is found by its words."""
+
 _DIGIT: Final = re.compile(r"\d")
 _NUMERIC: Final = re.compile(
     r"(?<![\d.,/-])(?:"

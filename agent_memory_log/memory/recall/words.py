@@ -85,7 +85,7 @@ def _grams(word: str) -> Iterator[str]:
 
 
 _THOUSANDS: Final = re.compile(r"[0-9]{1,3}(?:[.,][0-9]{3})+")
-_ORDINAL: Final = re.compile(r"([0-9]+)(?:st|nd|rd|th)")
+_ORDINAL: Final = re.compile(r"([0-9]{1,64})(?:st|nd|rd|th)")
 
 
 def plain_number(word: str) -> str:

@@ -24,6 +24,7 @@ from agent_memory_log.transcript.anthropic.shapes import (
 from agent_memory_log.transcript.anthropic.signed import calls_without_thinking, sendable
 from agent_memory_log.transcript.kinds import is_list, is_map
 from agent_memory_log.transcript.model import Facts, Message, Path
+from agent_memory_log.transcript.names import UnusedIds
 from agent_memory_log.transcript.repairing import FROM_REPAIR, INTERRUPTED, NO_MESSAGE, Draft, Entry
 from agent_memory_log.transcript.residual import same_json
 
@@ -98,9 +99,13 @@ class _Calls:
         self._draft = draft
         self._open: dict[str, list[_Call]] = {}
         self._latest: dict[str, _Call] = {}
-        self._numbers: dict[str, int] = {}
-        self.used: set[str] = set()
+        self._ids = UnusedIds(RULES)
         self.of_turn: dict[int, list[_Call]] = {}
+
+    @property
+    def used(self) -> set[str]:
+        """The ids that the calls have now."""
+        return self._ids.used
 
     def call(self, part: _Part, turn: _Turn) -> bool:
         """Take in a call; False if it is the same as one before it, and goes."""
@@ -118,8 +123,7 @@ class _Calls:
         self._latest[call_id] = call
         self._open.setdefault(call_id, []).append(call)
         self.of_turn.setdefault(id(turn), []).append(call)
-        unused = self._unused(call_id)
-        self.used.add(unused)
+        unused = self._ids.unused(RULES.wire_id(call_id) or "call")
         if unused != call_id:
             self._draft.note("renamed_call", f"its id was {describe(call_id)}, now {unused!r}", part.where)
             block["id"] = unused
@@ -142,14 +146,6 @@ class _Calls:
         call = waiting.pop()
         call.result, call.home, call.is_late = part, turn, is_late
         part.block["tool_use_id"] = call.part.block["id"]
-
-    def _unused(self, call_id: str) -> str:
-        base = RULES.wire_id(call_id) or "call"
-        unused = base
-        while unused in self.used:
-            self._numbers[base] = number = self._numbers.get(base, 1) + 1
-            unused = RULES.wire_id(f"{base}-{number}")
-        return unused
 
 
 class _ServerCalls:
@@ -200,7 +196,7 @@ class _Repairer:
             self._drop_unsound_thinking()
             client_ids = self._pair_calls()
             self._pair_server_calls(client_ids)
-            self._drop_thinking_at_ends()
+            self._drop_thinking_at_ends(self._turns)
             self._drop_empty()
             self._trim_end()
             self._put_system_in(system)
@@ -268,13 +264,13 @@ class _Repairer:
     def _drop_thinking_known_stale(self) -> None:
         """Before anything moves: what the log knows to have been signed with something else."""
         edited = self._facts.edited_from
-        stale = self._facts.stale_ranges(len(self._draft.entries))
+        stale = self._facts.stale_places(len(self._draft.entries))
 
         def wrong(part: _Part) -> str | None:
             index, place = cast("int", part.where[0]), cast("int", part.where[-1])
             if edited is not None and (index, place) >= edited:
                 return "what stands before it is not what it was signed with"
-            if any(begin <= index < end for begin, end in stale):
+            if stale is not None and stale(index):
                 return "it was signed with another system prompt or other tools"
             return None
 
@@ -329,8 +325,8 @@ class _Repairer:
         for turn in self._turns:
             self._drop_thinking(turn, wrong)
 
-    def _drop_thinking_at_ends(self) -> None:
-        for turn in self._turns:
+    def _drop_thinking_at_ends(self, turns: Iterable[_Turn]) -> None:
+        for turn in turns:
             while turn.parts and turn.parts[-1].kind in THINKING:
                 self._note("dropped_thinking", "thinking must not end a message", turn.parts.pop())
 
@@ -397,6 +393,8 @@ class _Repairer:
     def _pair_server_calls(self, client_ids: set[str]) -> None:
         """Drop what the provider ran itself and did not answer, and answers without a call."""
         calls = _ServerCalls(client_ids)
+        unanswered: set[_Part] = set()
+        holders: set[_Turn] = set()
         for turn in self._turns:
             if turn.role == "assistant":
                 kept: list[_Part] = []
@@ -410,7 +408,10 @@ class _Repairer:
             elif any(part.kind != "tool_result" for part in turn.parts):
                 for part, holder in calls.left_open():
                     self._note("dropped_part", "the call is not answered when the user goes on", part)
-                    holder.parts.remove(part)
+                    unanswered.add(part)
+                    holders.add(holder)
+        for turn in holders:
+            turn.parts = [part for part in turn.parts if part not in unanswered]
 
     # What is empty, and the end.
 
@@ -434,8 +435,11 @@ class _Repairer:
             if turn.parts:
                 kept.append(turn)
             else:
-                self._draft.note("dropped_message", "nothing is left of it", (turn.entry.index,), turn.entry.own)
+                self._drop_turn(turn)
         self._turns = kept
+
+    def _drop_turn(self, turn: _Turn) -> None:
+        self._draft.note("dropped_message", "nothing is left of it", (turn.entry.index,), turn.entry.own)
 
     def _trim_end(self) -> None:
         while self._turns and self._turns[-1].role == "assistant":
@@ -453,8 +457,10 @@ class _Repairer:
                 turn.parts.pop()
             elif last.kind not in THINKING:
                 return
-            self._drop_thinking_at_ends()
-            self._drop_empty()
+            self._drop_thinking_at_ends([turn])
+            if not turn.parts:
+                self._turns.pop()
+                self._drop_turn(turn)
 
     # System messages.
 

@@ -56,7 +56,7 @@ def _check_repeated(signed: Sequence[Signed], find: Find) -> None:
 def _check_recorded(signed: Sequence[Signed], recorded: Recorded, facts: Facts, length: int, find: Find) -> None:
     seen: set[str] = set()
     newest = -1
-    stale = facts.stale_ranges(length)
+    stale = facts.stale_places(length)
     edited = facts.edited_from
     known = recorded.signed
     for index, place, signature, text in signed:
@@ -74,7 +74,7 @@ def _check_recorded(signed: Sequence[Signed], recorded: Recorded, facts: Facts, 
             newest = was[0]
         if edited is not None and (index, place) >= edited:
             find("thinking_prefix", "what stands before it is not what it was signed with", index, "content", place)
-        elif stale and any(begin <= index < end for begin, end in stale):
+        elif stale is not None and stale(index):
             found = "it was signed with another system prompt or other tools"
             find("thinking_prefix", found, index, "content", place)
 

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress, count, groupby
 from typing import Any, cast
 
 from msgspec.structs import replace
 
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.jsonvalue import JsonValue, encode_canonical
 from agent_memory_log.transcript.bedrock.rendering import RULES
 from agent_memory_log.transcript.bedrock.rules import flaw_in, kind_of, validate
 from agent_memory_log.transcript.bedrock.shapes import flaw_of_message, flaw_of_part
 from agent_memory_log.transcript.model import Facts, Finding, Message, Path
+from agent_memory_log.transcript.names import UnusedIds
 from agent_memory_log.transcript.repairing import FROM_REPAIR, INTERRUPTED, Draft, Entry
 from agent_memory_log.transcript.shapes import list_in, map_in
 
 _NOT_SEEN = frozenset({"reasoningContent", "cachePoint"})
 """The blocks that no signature is bound to."""
+
+_ROLES = ("first_message", "role_order")
+_IDS = ("duplicate_call", "call_id")
 
 
 def repair(draft: Draft, facts: Facts) -> dict[str, JsonValue]:
@@ -28,10 +34,11 @@ def repair(draft: Draft, facts: Facts) -> dict[str, JsonValue]:
 class _Turn:
     """An entry, and where each of its blocks stood in the transcript that was given."""
 
-    __slots__ = ("entry", "where")
+    __slots__ = ("entry", "gone", "where")
 
     def __init__(self, entry: Entry) -> None:
         self.entry = entry
+        self.gone: set[int] = set()
         count = len(self.content)
         entry.parts = (entry.parts + [entry.own] * count)[:count]
         self.where: list[Path] = [(entry.index, "content", number) for number in range(count)]
@@ -44,13 +51,28 @@ class _Turn:
     def content(self) -> list[Any]:
         return list_in(self.entry.message.get("content"))
 
-    def insert(self, number: int, block: Message, seq: int, where: Path) -> None:
-        self.content.insert(number, block)
-        self.entry.parts.insert(number, seq)
-        self.where.insert(number, where)
+    def gap(self, number: int) -> None:
+        """Leave out a block once the others are mended: until then all stand where they stood."""
+        self.gone.add(number)
 
-    def delete(self, number: int) -> None:
-        del self.content[number], self.entry.parts[number], self.where[number]
+    def close_gaps(self) -> None:
+        """Leave out the blocks that are to go."""
+        if self.gone:
+            kept = [number not in self.gone for number in range(len(self.where))]
+            self.content[:] = compress(self.content, kept)
+            self.entry.parts[:] = compress(self.entry.parts, kept)
+            self.where[:] = compress(self.where, kept)
+            self.gone.clear()
+
+    def insert(self, answers: Mapping[int, Sequence[tuple[Message, int, Path]]]) -> None:
+        """Put blocks before those that have these numbers."""
+        held = list(zip(self.content, self.entry.parts, self.where, strict=True))
+        grown = [
+            item for number in range(len(held) + 1) for item in (*answers.get(number, ()), *held[number : number + 1])
+        ]
+        self.content[:] = [block for block, _, _ in grown]
+        self.entry.parts[:] = [seq for _, seq, _ in grown]
+        self.where[:] = [where for _, _, where in grown]
 
     def absorb(self, other: _Turn) -> None:
         self.content.extend(other.content)
@@ -63,14 +85,28 @@ class _Repair:
         self._draft = draft
         self._facts = facts
         self._turns = [_Turn(entry) for entry in draft.entries]
+        self._gone: set[_Turn] = set()
 
     def run(self) -> None:
         if self._facts.recorded is not None:
             for where in self._facts.recorded.conflicts:
                 self._draft.note("kept_value", "of a result with both an error and a value, the value is sent", where)
         while findings := self._find():
-            for finding in _from_the_end(_first_of(findings)):
-                self._mend(finding)
+            chosen = _from_the_end(_first_of(findings))
+            rule = chosen[0].rule
+            if rule == "unanswered_call":
+                self._answer(chosen)
+            elif rule in _IDS:
+                self._mend_ids(chosen)
+            elif rule in _ROLES:
+                self._mend_roles(chosen)
+            else:
+                for finding in chosen:
+                    self._mend(finding)
+            for turn in self._turns:
+                turn.close_gaps()
+            self._turns = [turn for turn in self._turns if turn not in self._gone]
+            self._gone.clear()
             self._draft.entries = [turn.entry for turn in self._turns]
 
     def _find(self) -> list[Finding]:
@@ -107,17 +143,11 @@ class _Repair:
 
     def _mend(self, finding: Finding) -> None:
         rule = finding.rule
-        place, number = cast("int", finding.where[0]), _number_of(finding)
+        place, number = _place_of(finding), _number_of(finding)
         if number < 0:
             self._mend_message(rule, place, finding.message)
         elif rule == "block_shape":
             self._mend_shape(place, number, finding.message)
-        elif rule == "unanswered_call":
-            self._answer(place, number)
-        elif rule == "duplicate_call":
-            self._mend_duplicate_call(place, number)
-        elif rule == "call_id":
-            self._rename_call(place, number)
         elif rule == "tool_name":
             call: Message = self._turns[place].content[number]["toolUse"]
             name: str = call["name"]
@@ -139,24 +169,35 @@ class _Repair:
 
     def _drop(self, place: int, number: int, change: str, message: str) -> None:
         self._note(place, number, change, message)
-        self._turns[place].delete(number)
+        self._turns[place].gap(number)
 
     def _mend_message(self, rule: str, place: int, message: str) -> None:
         turn = self._turns[place]
-        if rule == "message_shape":
-            plain = {key: value for key, value in turn.entry.message.items() if key in ("role", "content")}
-            if flaw_of_message(plain) is None:
-                self._note(place, -1, "mended_message", message)
-                turn.entry.message = plain
-                return
-        elif rule == "role_order":
-            earlier = next(other for other in reversed(self._turns[:place]) if other.role == turn.role)
-            self._note(place, -1, "joined_message", message)
-            earlier.absorb(turn)
-            del self._turns[place]
-            return
+        plain = {key: value for key, value in turn.entry.message.items() if key in ("role", "content")}
+        if rule == "message_shape" and flaw_of_message(plain) is None:
+            self._note(place, -1, "mended_message", message)
+            turn.entry.message = plain
+        else:
+            self._drop_turn(place, message)
+
+    def _drop_turn(self, place: int, message: str) -> None:
         self._note(place, -1, "dropped_message", message)
-        del self._turns[place]
+        self._gone.add(self._turns[place])
+
+    def _mend_roles(self, findings: Sequence[Finding]) -> None:
+        """Drop what is not the user's at the beginning, and join what follows a message of the same role to that."""
+        chosen = {_place_of(finding): finding for finding in findings}
+        latest: dict[object, _Turn] = {}
+        for place, turn in enumerate(self._turns):
+            finding = chosen.get(place)
+            if finding is not None and finding.rule == "role_order":
+                self._note(place, -1, "joined_message", finding.message)
+                latest[turn.role].absorb(turn)
+                self._gone.add(turn)
+                continue
+            if finding is not None:
+                self._drop_turn(place, finding.message)
+            latest[turn.role] = turn
 
     def _mend_shape(self, place: int, number: int, message: str) -> None:
         turn = self._turns[place]
@@ -174,73 +215,108 @@ class _Repair:
             return
         self._drop(place, number, "dropped_part", message)
 
-    def _results_turn(self, place: int) -> _Turn | None:
-        """The message in which the calls of the one at ``place`` are answered."""
-        following = next((turn for turn in self._turns[place + 1 :] if turn.role != "system"), None)
-        return following if following is not None and following.role == "user" else None
+    def _followers(self) -> list[_Turn | None]:
+        """For each message the one in which its calls are answered: the next, if that is the user's."""
+        followers: list[_Turn | None] = []
+        following: _Turn | None = None
+        for turn in reversed(self._turns):
+            followers.append(following if following is not None and following.role == "user" else None)
+            if turn.role != "system":
+                following = turn
+        followers.reverse()
+        return followers
 
-    def _results(self, place: int, call_id: str) -> Iterator[Message]:
-        turn = self._results_turn(place)
-        for block in [] if turn is None else turn.content:
-            if kind_of(block) == "toolResult" and block["toolResult"]["toolUseId"] == call_id:
-                yield block["toolResult"]
+    def _answer(self, findings: Sequence[Finding]) -> None:
+        """Answer the calls that nothing answered, in messages of their own where nothing follows."""
+        followers = self._followers()
+        open_calls: dict[int, set[int]] = {}
+        for finding in findings:
+            open_calls.setdefault(_place_of(finding), set()).add(_number_of(finding))
+        turns: list[_Turn] = []
+        for place, turn in enumerate(self._turns):
+            turns.append(turn)
+            if place in open_calls:
+                follower = followers[place]
+                if follower is None:
+                    follower = _Turn(Entry(FROM_REPAIR, {"role": "user", "content": []}, turn.entry.own))
+                    turns.append(follower)
+                follower.insert(self._answers(place, open_calls[place], follower))
+        self._turns = turns
 
-    def _answer(self, place: int, number: int) -> None:
+    def _answers(self, place: int, numbers: set[int], follower: _Turn) -> dict[int, list[tuple[Message, int, Path]]]:
+        """Results for the calls at ``numbers``, by where they go: after those of the calls before them."""
         turn = self._turns[place]
-        call_id: str = turn.content[number]["toolUse"]["toolUseId"]
-        self._note(place, number, "answered_call", f"the call {call_id!r} was never answered: {INTERRUPTED!r}")
-        seq, where = turn.entry.parts[number], turn.where[number]
-        result: Message = {"toolResult": {"toolUseId": call_id, "content": [{"text": INTERRUPTED}], "status": "error"}}
-        answers = self._results_turn(place)
-        if answers is None:
-            message: Message = {"role": "user", "content": []}
-            answers = _Turn(Entry(FROM_REPAIR, message, turn.entry.own))
-            self._turns.insert(place + 1, answers)
-        # Before what the user says, and in the order of the calls: they come here from the last to the first.
-        calls = [block["toolUse"]["toolUseId"] for block in turn.content[:number] if kind_of(block) == "toolUse"]
+        ends = {
+            block["toolResult"]["toolUseId"]: end
+            for end, block in enumerate(follower.content, 1)
+            if kind_of(block) == "toolResult"
+        }
+        answers: dict[int, list[tuple[Message, int, Path]]] = {}
         end = 0
-        for position, block in enumerate(answers.content):
-            if kind_of(block) == "toolResult" and block["toolResult"]["toolUseId"] in calls:
-                end = position + 1
-        answers.insert(end, result, seq, where)
+        for number, block in enumerate(turn.content):
+            if kind_of(block) != "toolUse":
+                continue
+            call_id: str = block["toolUse"]["toolUseId"]
+            if number not in numbers:
+                end = max(end, ends.get(call_id, 0))
+                continue
+            found = f"the call {call_id!r} was never answered: {INTERRUPTED!r}"
+            self._note(place, number, "answered_call", found)
+            body: Message = {"toolUseId": call_id, "content": [{"text": INTERRUPTED}], "status": "error"}
+            answers.setdefault(end, []).append(({"toolResult": body}, turn.entry.parts[number], turn.where[number]))
+        return answers
 
-    def _mend_duplicate_call(self, place: int, number: int) -> None:
-        turn = self._turns[place]
-        call: Message = turn.content[number]["toolUse"]
-        call_id: str = call["toolUseId"]
-        same = [
-            block["toolUse"]
-            for block in turn.content[:number]
-            if kind_of(block) == "toolUse" and block["toolUse"]["toolUseId"] == call_id
-        ]
-        if call in same:
-            self._drop(place, number, "dropped_call", f"the call {call_id!r} stands there twice")
-            return
-        results = list(self._results(place, call_id))
-        # The result that comes first answers the later call, as in the log; a single one is left to the first call.
-        self._give_call_id(place, number, results[:1] if len(results) > len(same) else [])
+    def _mend_ids(self, findings: Sequence[Finding]) -> None:
+        """Drop calls that stand there twice, and give others an id of their own.
 
-    def _rename_call(self, place: int, number: int) -> None:
-        call_id: str = self._turns[place].content[number]["toolUse"]["toolUseId"]
-        self._give_call_id(place, number, list(self._results(place, call_id))[:1])
-
-    def _give_call_id(self, place: int, number: int, results: list[Message]) -> None:
-        call: Message = self._turns[place].content[number]["toolUse"]
-        old: str = call["toolUseId"]
-        used = self._used_ids()
-        new = RULES.wire_id(old) or "call"
-        count = 1
-        while new in used:
-            count += 1
-            new = RULES.wire_id(f"{old or 'call'}-{count}")
-        call["toolUseId"] = new
-        for result in results:
-            result["toolUseId"] = new
-        self._note(place, number, "renamed_call", f"the call {old!r} has the id {new!r}")
-
-    def _used_ids(self) -> set[str]:
+        From the last to the first: the result that comes first answers the later call, as in the log; a single one is
+        left to the first call.
+        """
+        followers = self._followers()
         blocks = (block for turn in self._turns for block in turn.content)
-        return {block[kind]["toolUseId"] for block in blocks if (kind := kind_of(block)) in ("toolUse", "toolResult")}
+        ids = UnusedIds(
+            RULES,
+            (block[kind]["toolUseId"] for block in blocks if (kind := kind_of(block)) in ("toolUse", "toolResult")),
+        )
+        for place, chosen in groupby(findings, key=_place_of):
+            self._mend_ids_of(place, chosen, followers[place], ids)
+
+    def _mend_ids_of(self, place: int, findings: Iterable[Finding], follower: _Turn | None, ids: UnusedIds) -> None:
+        content = self._turns[place].content
+        results: defaultdict[str, deque[Message]] = defaultdict(deque)
+        for block in [] if follower is None else follower.content:
+            if kind_of(block) == "toolResult":
+                results[block["toolResult"]["toolUseId"]].append(block["toolResult"])
+        before, repeated = _known_before(content)
+        for finding in findings:
+            number = _number_of(finding)
+            call: Message = content[number]["toolUse"]
+            old: str = call["toolUseId"]
+            is_duplicate = finding.rule == "duplicate_call"
+            if is_duplicate and number in repeated:
+                self._drop(place, number, "dropped_call", f"the call {old!r} stands there twice")
+                continue
+            call["toolUseId"] = new = ids.unused(RULES.wire_id(old) or "call")
+            if len(results[old]) > (before[number] if is_duplicate else 0):
+                results[old].popleft()["toolUseId"] = new
+            self._note(place, number, "renamed_call", f"the call {old!r} has the id {new!r}")
+
+
+def _known_before(content: Sequence[Message]) -> tuple[dict[int, int], set[int]]:
+    """How many calls with its id stand before each call of a message, and which calls are equal to one of those."""
+    calls: defaultdict[str, list[int]] = defaultdict(list)
+    for number, block in enumerate(content):
+        if kind_of(block) == "toolUse":
+            calls[block["toolUse"]["toolUseId"]].append(number)
+    before: dict[int, int] = {}
+    repeated: set[int] = set()
+    for numbers in calls.values():
+        before.update(zip(numbers, count(), strict=False))
+        first: dict[bytes, int] = {}
+        for number in numbers if len(numbers) > 1 else ():
+            if first.setdefault(encode_canonical(content[number]), number) != number:
+                repeated.add(number)
+    return before, repeated
 
 
 def _first_of(findings: list[Finding]) -> list[Finding]:
@@ -250,13 +326,19 @@ def _first_of(findings: list[Finding]) -> list[Finding]:
     """
     for rules in (
         ("message_shape", "block_shape"),
-        ("empty_message", "first_message", "role_order"),
-        ("duplicate_call", "call_id"),
+        # Before messages are joined: what one that goes would have taken in, would go with it.
+        ("empty_message",),
+        _ROLES,
+        _IDS,
     ):
         found = [finding for finding in findings if finding.rule in rules]
         if found:
             return found
     return [finding for finding in findings if finding.rule != "unanswered_call"] or findings
+
+
+def _place_of(finding: Finding) -> int:
+    return cast("int", finding.where[0])
 
 
 def _from_the_end(findings: list[Finding]) -> list[Finding]:
@@ -265,7 +347,7 @@ def _from_the_end(findings: list[Finding]) -> list[Finding]:
     whole = {finding.where[0] for finding in findings if _number_of(finding) < 0}
     for finding in findings:
         number = _number_of(finding)
-        place = cast("int", finding.where[0])
+        place = _place_of(finding)
         if number < 0 or place not in whole:
             chosen.setdefault((place, max(number, -1)), finding)
     return [chosen[key] for key in sorted(chosen, reverse=True)]

@@ -130,7 +130,7 @@ class _Scan:
         self.findings: list[Finding] = []
         self._recorded = facts.recorded
         self._edited_from = facts.edited_from
-        self._stale = facts.stale_ranges(length)
+        self._stale = facts.stale_places(length)
         self._role = ""
         self._ids: set[str] = set()
         self._names: set[str] = set()
@@ -272,7 +272,7 @@ class _Scan:
             self._newest = max(self._newest, known[0])
         if self._edited_from is not None and (place, number) >= self._edited_from:
             self._find("thinking_prefix", "what stands before it is not what it was signed with", where)
-        elif self._stale and any(begin <= place < end for begin, end in self._stale):
+        elif self._stale is not None and self._stale(place):
             self._find("thinking_prefix", "it was signed with another system prompt or other tools", where)
 
 

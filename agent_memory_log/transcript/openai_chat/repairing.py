@@ -8,6 +8,7 @@ from agent_memory_log.fields import describe
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.transcript.kinds import is_list
 from agent_memory_log.transcript.model import Facts, Message, Path
+from agent_memory_log.transcript.names import UnusedIds
 from agent_memory_log.transcript.openai_chat.rendering import RULES
 from agent_memory_log.transcript.openai_chat.rules import (
     SPEAKERS,
@@ -49,6 +50,9 @@ class _Repairer:
         self._draft = draft
         self._kept: list[Entry] = []
         self._calls: dict[int, list[_Call]] = {}
+        # The ids of each message's calls, and the calls by message and id.
+        self._ids: dict[int, UnusedIds] = {}
+        self._taken: dict[tuple[int, str], _Call] = {}
         # By the id that was given; legacy calls have none.
         self._open: dict[str | None, list[_Call]] = {}
         self._known: set[str | None] = set()
@@ -154,26 +158,23 @@ class _Repairer:
     def _admit(self, call: _Call) -> bool:
         """Take in a call; False if the message has the same one already, and this one goes."""
         siblings = self._calls.setdefault(id(call.entry), [])
+        ids = self._ids.setdefault(id(call.entry), UnusedIds(RULES))
         given = None if call.is_legacy else call.id
         if not call.is_legacy:
-            taken = {sibling.id: sibling for sibling in siblings if not sibling.is_legacy}
-            twin = taken.get(call.id)
+            twin = self._taken.get((id(call.entry), call.id))
             if twin is not None and same_json(twin.body, call.body):
                 self._draft.note("dropped_duplicate", f"the message has the same call: {describe(call.id)}", call.where)
                 return False
-            self._rename(call, set(taken))
+            self._rename(call, ids)
+            self._taken[id(call.entry), call.id] = call
         self._rename_tool(call)
         siblings.append(call)
         self._known.add(given)
         self._open.setdefault(given, []).append(call)
         return True
 
-    def _rename(self, call: _Call, taken: set[str]) -> None:
-        base = RULES.wire_id(call.id) or "call"
-        unused, number = base, 1
-        while unused in taken:
-            number += 1
-            unused = RULES.wire_id(f"{base}-{number}")
+    def _rename(self, call: _Call, ids: UnusedIds) -> None:
+        unused = ids.unused(RULES.wire_id(call.id) or "call")
         if unused != call.id:
             self._draft.note("renamed_call", f"its id was {describe(call.id)}, now {unused!r}", call.where)
             call.body["id"] = call.id = unused

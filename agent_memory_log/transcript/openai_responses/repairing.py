@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.jsonvalue import JsonValue, encode_canonical
 from agent_memory_log.transcript.model import Facts, Finding, Message
+from agent_memory_log.transcript.names import UnusedIds
 from agent_memory_log.transcript.openai_responses.rendering import (
     APPLY_PATCH,
     CALLS,
@@ -43,12 +45,18 @@ def unbound(item: Message) -> Message:
     return message
 
 
+_IDS = ("duplicate_call", "call_id")
+
+
 class _Repair:
     def __init__(self, draft: Draft, facts: Facts) -> None:
         self._draft = draft
         self._facts = facts
         known = facts.recorded
         self._reasoning_of = known.reasoning_of if isinstance(known, ResponsesRecorded) else {}
+        # Places that go, once all that was found is mended, and those of reasoning among them.
+        self._gone: set[int] = set()
+        self._reasoning_gone: set[int] = set()
         self._conflicts = [] if known is None else known.conflicts
         # Reasoning is not among it: what went of that changes nothing of what other reasoning was made with.
         self._seen = [_as_seen(item) for item in draft.seen if kind_of(item) != "reasoning"]
@@ -57,10 +65,22 @@ class _Repair:
         for where in self._conflicts:
             self._draft.note("kept_value", "of a result with both an error and a value, the value is sent", where[:1])
         while findings := self._find():
-            # From the end, so that places before stay what they are; one mending a place, as the next may have gone.
+            # One mending a place, as what was found next may no longer be so.
             first = {finding.where[0]: finding for finding in reversed(_first_of(findings))}
-            for place in sorted((place for place in first if isinstance(place, int)), reverse=True):
-                self._mend(place, first[place])
+            chosen = {place: first[place] for place in sorted(place for place in first if isinstance(place, int))}
+            rule = next(iter(chosen.values())).rule
+            if rule == "unanswered_call":
+                self._answer(chosen)
+                continue
+            if rule in _IDS:
+                self._mend_ids(chosen)
+            else:
+                for place, finding in chosen.items():
+                    self._mend(place, finding)
+                self._unbind()
+            self._draft.entries = [entry for place, entry in enumerate(self._draft.entries) if place not in self._gone]
+            self._gone.clear()
+            self._reasoning_gone.clear()
 
     def _find(self) -> list[Finding]:
         entries = self._draft.entries
@@ -88,14 +108,8 @@ class _Repair:
         rule = finding.rule
         if rule == "item_shape":
             self._mend_shape(place, finding.message)
-        elif rule == "unanswered_call":
-            self._answer(place)
         elif rule in ("orphan_result", "duplicate_result"):
             self._drop(place, "dropped_result", finding.message)
-        elif rule == "duplicate_call":
-            self._mend_duplicate_call(place)
-        elif rule == "call_id":
-            self._rename_call(place)
         elif rule == "tool_name":
             item = self._draft.entries[place].message
             name = item["name"]
@@ -112,7 +126,7 @@ class _Repair:
 
     def _drop(self, place: int, change: str, message: str) -> None:
         self._note(place, change, message)
-        del self._draft.entries[place]
+        self._gone.add(place)
 
     def _mend_shape(self, place: int, message: str) -> None:
         entry = self._draft.entries[place]
@@ -126,55 +140,70 @@ class _Repair:
         else:
             self._drop(place, "dropped_message", message)
 
-    def _answer(self, place: int) -> None:
-        """Give a call a result, after all that the model made with it and the results of that."""
+    def _answer(self, places: Iterable[int]) -> None:
+        """Give each call a result, after all that the model made with it and the results of that."""
         entries = self._draft.entries
-        call = entries[place]
-        kind = CALLS[kind_of(call.message)]
-        end = place + 1
-        while end < len(entries) and is_from_model(entries[end].message):
-            end += 1
-        while end < len(entries) and kind_of(entries[end].message) in RESULTS:
-            end += 1
-        self._note(place, "answered_call", f"the call {call.message['call_id']!r} was never answered: {INTERRUPTED!r}")
-        entries.insert(end, Entry(FROM_REPAIR, _interrupted(kind, call.message["call_id"]), call.own))
-
-    def _mend_duplicate_call(self, place: int) -> None:
-        entries = self._draft.entries
-        item = entries[place].message
-        pair = pair_of(item)
-        earlier = [
-            entry.message for entry in entries[:place] if _is_call(entry.message) and pair_of(entry.message) == pair
+        ends = _ends_of_rounds([entry.message for entry in entries])
+        answers: defaultdict[int, list[Entry]] = defaultdict(list)
+        for place in sorted(places, reverse=True):
+            call = entries[place]
+            call_id = call.message["call_id"]
+            self._note(place, "answered_call", f"the call {call_id!r} was never answered: {INTERRUPTED!r}")
+            result = _interrupted(CALLS[kind_of(call.message)], call_id)
+            answers[ends[place]].append(Entry(FROM_REPAIR, result, call.own))
+        self._draft.entries = [
+            entry
+            for place in range(len(entries) + 1)
+            for entry in (*answers.get(place, ()), *entries[place : place + 1])
         ]
-        if any(_same_call(item, other) for other in earlier):
-            self._drop(place, "dropped_call", f"the call {item['call_id']!r} stands there twice")
-            return
-        results = [number for number in range(place + 1, len(entries)) if _is_result_of(entries[number].message, pair)]
-        # The result that comes first answers the later call, as in the log; a single one is left to the first call.
-        self._give_call_id(place, results[:1] if len(results) > 1 else [])
 
-    def _rename_call(self, place: int) -> None:
+    def _mend_ids(self, chosen: Mapping[int, Finding]) -> None:
+        """Drop calls that stand there twice, and give others an id of their own.
+
+        From the last to the first: the result that comes first answers the later call, as in the log; a single one is
+        left to the first call.
+        """
         entries = self._draft.entries
-        item = entries[place].message
-        if not _is_call(item):
-            self._drop(place, "dropped_result", "the id of a result's call is not one the provider takes")
-            return
-        pair = pair_of(item)
-        following = range(place + 1, len(entries))
-        self._give_call_id(place, [number for number in following if _is_result_of(entries[number].message, pair)][:1])
+        pairs = [pair_of(entry.message) for entry in entries]
+        ids = UnusedIds(RULES, (pair[1] for pair in pairs if pair is not None))
+        repeated = self._repeated(chosen, pairs)
+        results: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        for place in reversed(range(len(entries))):
+            pair, item = pairs[place], entries[place].message
+            finding = chosen.get(place)
+            if pair is None:
+                continue
+            if finding is None:
+                if not _is_call(item):
+                    results[pair].append(place)
+            elif not _is_call(item):
+                self._drop(place, "dropped_result", "the id of a result's call is not one the provider takes")
+            elif place in repeated:
+                self._drop(place, "dropped_call", f"the call {item['call_id']!r} stands there twice")
+            else:
+                is_answered = len(results[pair]) > (finding.rule == "duplicate_call")
+                self._give_call_id(place, ids, results[pair].pop() if is_answered else None)
 
-    def _give_call_id(self, place: int, results: list[int]) -> None:
+    def _repeated(self, chosen: Mapping[int, Finding], pairs: Sequence[tuple[str, str] | None]) -> set[int]:
+        """The places of calls whose id another has, and which are equal to a call before them."""
+        duplicated = {pairs[place] for place, finding in chosen.items() if finding.rule == "duplicate_call"}
+        seen: set[bytes] = set()
+        repeated: set[int] = set()
+        for place, entry in enumerate(self._draft.entries):
+            if pairs[place] in duplicated and _is_call(entry.message):
+                call = encode_canonical({**entry.message, "id": None, "status": None})
+                if call in seen and place in chosen and chosen[place].rule == "duplicate_call":
+                    repeated.add(place)
+                seen.add(call)
+        return repeated
+
+    def _give_call_id(self, place: int, ids: UnusedIds, result: int | None) -> None:
         entries = self._draft.entries
         old: str = entries[place].message["call_id"]
-        used = {pair[1] for entry in entries if (pair := pair_of(entry.message)) is not None}
-        new = RULES.wire_id(old) or "call"
-        number = 1
-        while new in used:
-            number += 1
-            new = RULES.wire_id(f"{old or 'call'}-{number}")
+        new = ids.unused(RULES.wire_id(old) or "call")
         entries[place].message["call_id"] = new
         self._note(place, "renamed_call", f"the call {old!r} has the id {new!r}")
-        for result in results:
+        if result is not None:
             message = entries[result].message
             message["call_id" if "call_id" in message else RESULTS[kind_of(message)].id_key] = new
             self._note(result, "renamed_call", f"the result of the call {old!r} has the id {new!r}")
@@ -195,18 +224,35 @@ class _Repair:
             self._drop(place, "dropped_message", message)
 
     def _drop_reasoning(self, place: int, message: str) -> None:
-        """Drop reasoning, and the ids of what was made with it, by which the provider would ask for it."""
-        entries = self._draft.entries
+        """Drop reasoning; ``_unbind`` then takes the ids away of what was made with it."""
         self._drop(place, "dropped_thinking", message)
-        end = place
-        while end < len(entries):
-            item = entries[end].message
-            if kind_of(item) in ("reasoning", "item_reference") or not is_from_model(item):
-                break
-            end += 1
-        for bound in reversed(range(place, end)):
-            if "id" in entries[bound].message:
-                self._take_id_away(bound, "the reasoning it was made with is dropped")
+        self._reasoning_gone.add(place)
+
+    def _unbind(self) -> None:
+        """Take the ids away of what was made with reasoning that goes: by them the provider would ask for it."""
+        is_bound = False
+        for place, entry in enumerate(self._draft.entries):
+            if place in self._reasoning_gone:
+                is_bound = True
+            elif is_bound and place not in self._gone:
+                item = entry.message
+                is_bound = is_from_model(item) and kind_of(item) not in ("reasoning", "item_reference")
+                if is_bound and "id" in item:
+                    self._take_id_away(place, "the reasoning it was made with is dropped")
+
+
+def _ends_of_rounds(items: Sequence[Message]) -> list[int]:
+    """For each item where what the model made with it ends, with the results of that."""
+    ends: list[int] = []
+    end_of_results = end = len(items)
+    for place in reversed(range(len(items))):
+        ends.append(end)
+        if kind_of(items[place]) not in RESULTS:
+            end_of_results = place
+        if not is_from_model(items[place]):
+            end = end_of_results
+    ends.reverse()
+    return ends
 
 
 def _first_of(findings: list[Finding]) -> list[Finding]:
@@ -214,7 +260,7 @@ def _first_of(findings: list[Finding]) -> list[Finding]:
 
     Calls are answered last: once the others are mended, no call goes any more.
     """
-    for rules in (("item_shape",), ("duplicate_call", "call_id")):
+    for rules in (("item_shape",), _IDS):
         found = [finding for finding in findings if finding.rule in rules]
         if found:
             return found
@@ -228,14 +274,6 @@ def _as_seen(item: Message) -> Message:
 
 def _is_call(item: Mapping[str, object]) -> bool:
     return kind_of(item) in CALLS
-
-
-def _is_result_of(item: Mapping[str, object], pair: tuple[str, str] | None) -> bool:
-    return kind_of(item) in RESULTS and pair_of(item) == pair
-
-
-def _same_call(one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-    return {**one, "id": None, "status": None} == {**other, "id": None, "status": None}
 
 
 def _said(content: object) -> object:

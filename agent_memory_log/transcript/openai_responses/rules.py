@@ -62,7 +62,7 @@ class _Scan:
         self.findings: list[Finding] = []
         self._recorded = facts.recorded
         self._edited_from = facts.edited_from
-        self._stale = facts.stale_ranges(length)
+        self._stale = facts.stale_places(length)
         self._reasoning_of = reasoning_of
         self._unstored = facts.request.get("store") is False
         # Calls may stand in what the provider has stored.
@@ -273,7 +273,7 @@ class _Scan:
             self._add(
                 "thinking_prefix", "what stands before encrypted reasoning is not what it was made with", (place,)
             )
-        elif self._stale and any(begin <= place < end for begin, end in self._stale):
+        elif self._stale is not None and self._stale(place):
             message = "encrypted reasoning was made with other instructions or tools than it would be sent with"
             self._add("thinking_prefix", message, (place,))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from agent_memory_log.transcript.model import Message, Recorded
@@ -76,12 +77,13 @@ def seams(messages: Sequence[Message]) -> Seams:
     turns: list[int] = []
     openings: list[int] = []
     rounds: list[int] = []
-    pending: dict[tuple[str, str], int] = {}
+    pending: Counter[tuple[str, str]] = Counter()
+    open_calls = 0
     was_model = was_said = False
     for place in range(head, len(messages)):
         item = messages[place]
         if is_said(item) or (was_said and is_instruction(item)):
-            if not was_said and not any(pending.values()):
+            if not was_said and not open_calls:
                 turns.append(place)
                 openings.append(place + 1)
                 was_said = True
@@ -91,11 +93,12 @@ def seams(messages: Sequence[Message]) -> Seams:
             continue
         was_said = False
         from_model = is_from_model(item)
-        if from_model and not was_model and not any(pending.values()):
+        if from_model and not was_model and not open_calls:
             rounds.append(place)
         was_model = from_model
         pair = pair_of(item)
         if pair is not None:
-            is_call = kind_of(item) in CALLS
-            pending[pair] = pending.get(pair, 0) + 1 if is_call else max(pending.get(pair, 0) - 1, 0)
+            step = 1 if kind_of(item) in CALLS else -1 if pending[pair] else 0
+            pending[pair] += step
+            open_calls += step
     return Seams(head, turns, openings, rounds)

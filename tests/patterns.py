@@ -1,0 +1,139 @@
+"""Every compiled pattern of the library, and texts that make the engine go back on its steps."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import Any, cast
+
+import agent_memory_log
+
+Pattern = re.Pattern[str]
+Prepare = Callable[[str], str]
+
+_FLOOR = 0.002
+"""Seconds of the processor's time: a pattern that reads 8 KB within this is fast, however it grows."""
+
+_TOO_LONG = 0.03
+"""Seconds for 256 characters or less: no need to try more."""
+
+_MOST = 6.5
+"""How many times as long four times the text may take, with room for a busy machine."""
+
+_TRIES = 5
+_DEEPEST = 4
+
+_BETWEEN = (" ", "\xa0", ".", ",", "-", "_", "\n", "/", "!", '"', "'", "(", "@", "*", "?", "=", " \n", ". ", ".\xa0")
+_MIXED = ("a", "0", "é", "a ", "A ", "a.", "a.0", "a-", "-_", "0.", "aA", "1,", "a\n", "a\xa0", "A.", "ab'", "> ", "``")
+_TAILS = ("\x01", "x")
+
+
+def library_patterns() -> list[tuple[str, Pattern]]:
+    """All patterns of the library, each with a name it has; of modules whose extras are installed."""
+    patterns: dict[tuple[str, int], tuple[str, Pattern]] = {}
+    for found in pkgutil.walk_packages(agent_memory_log.__path__, "agent_memory_log."):
+        if found.name.endswith("__main__"):
+            continue
+        try:
+            module = importlib.import_module(found.name)
+        except ImportError:
+            continue
+        for name, pattern in patterns_of(module):
+            patterns.setdefault((pattern.pattern, pattern.flags), (name, pattern))
+    return list(patterns.values())
+
+
+def patterns_of(module: ModuleType) -> Iterator[tuple[str, Pattern]]:
+    """The patterns that a module holds, by name: its own, and those in its tables, structs and cached functions."""
+    for name, value in vars(module).items():
+        for pattern in _inside(value, 0):
+            yield f"{module.__name__}.{name}", pattern
+
+
+def _inside(value: object, depth: int) -> Iterator[Pattern]:
+    owner = getattr(value, "__self__", None)  # of re.compile(...).findall and the like
+    if isinstance(value, re.Pattern) or isinstance(owner, re.Pattern):
+        pattern = cast("re.Pattern[Any]", value if isinstance(value, re.Pattern) else owner)
+        if isinstance(pattern.pattern, str):
+            yield pattern
+    elif depth <= _DEEPEST and not isinstance(value, (type, ModuleType, str, bytes)):
+        for item in _parts_of(value):
+            yield from _inside(item, depth + 1)
+
+
+def _parts_of(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return cast("Mapping[object, object]", value).values()
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return cast("tuple[object, ...]", value)
+    if hasattr(value, "cache_info"):
+        made = cast("Any", value)  # a pattern that is made when it is first needed
+        return () if made.__wrapped__.__code__.co_argcount else (made(),)
+    fields = getattr(type(value), "__slots__", ())
+    return [getattr(value, field, None) for field in ((fields,) if isinstance(fields, str) else fields)]
+
+
+def slow_text(pattern: Pattern, prepare: Prepare = str) -> str | None:
+    """How a text begins that the pattern reads in more than linear time; None if none was seen."""
+    for head, unit, tail in _nasty(pattern):
+        if _is_slow(pattern, head, unit, tail, prepare):
+            return f"{head}{unit * 4}… {tail!r}"
+    return None
+
+
+def _nasty(pattern: Pattern) -> Iterator[tuple[str, str, str]]:
+    """What a text begins with, what comes again and again, and what comes last: from the pattern's own words."""
+    source = re.sub(r"\(\?(?:P<\w+>|[:=!>]|<[=!])|\\[bBAZzswdSWD]|[\\^$|?*+()\[\]{}]", " ", pattern.pattern)
+    literals = sorted(set(re.findall(r"[^\W\d_]{2,20}", source)))
+    chosen = literals[:: max(1, len(literals) // 4)][:4]
+    # A character that is repeated, or is in a class, may meet itself.
+    classes = re.findall(r"(\\?[^\w\s])[+*{]", pattern.pattern)
+    units = [*_BETWEEN, *_MIXED, *(mark[-1] for mark in classes)]
+    units += [literal + mark for literal in chosen for mark in ("", " ", "\xa0", ".")]
+    for number, unit in enumerate(dict.fromkeys(units)):
+        yield "", unit, _TAILS[number % len(_TAILS)]
+    for head in chosen:
+        for unit in (" ", "\xa0", "a", head[0]):
+            yield head + "\xa0" * unit.isspace(), unit, "\x01"
+
+
+def _is_slow(pattern: Pattern, head: str, unit: str, tail: str, prepare: Prepare) -> bool:
+    def text(size: int) -> str:
+        return prepare(head + unit * (size // len(unit)) + tail)
+
+    for size in (20, 24, 256):  # exponential time shows before it takes for ever
+        if _cost(pattern, text(size)) > _TOO_LONG and _best(pattern, text(size)) > _TOO_LONG:
+            return True
+    # A quarter of the length in a twentieth of the time: the whole is fast, even if it were cubic.
+    if _cost(pattern, text(2048)) <= _FLOOR / 20 or _cost(pattern, text(8192)) <= _FLOOR:
+        return False
+    return _ratio(pattern, text(1024), text(4096)) > _MOST
+
+
+def _ratio(pattern: Pattern, small: str, large: str) -> float:
+    ratio, best_small, best_large = 0.0, float("inf"), float("inf")
+    for _ in range(_TRIES):
+        best_small = min(best_small, _cost(pattern, small))
+        best_large = min(best_large, _cost(pattern, large))
+        if best_large <= _FLOOR / 4:
+            return 0.0
+        ratio = best_large / max(best_small, _FLOOR / 16)
+        if ratio <= _MOST:
+            break
+    return ratio
+
+
+def _best(pattern: Pattern, text: str) -> float:
+    return min(_cost(pattern, text) for _ in range(_TRIES))
+
+
+def _cost(pattern: Pattern, text: str) -> float:
+    begin = time.process_time()
+    pattern.match(text)
+    for _ in pattern.finditer(text):
+        pass
+    return time.process_time() - begin

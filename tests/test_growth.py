@@ -1,0 +1,86 @@
+"""Four times the data take at most about four times the time, whatever it is that grows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+
+import pytest
+
+from agent_memory_log.memory.extraction.rules import RuleExtractor
+from agent_memory_log.memory.extraction.statements import read_statements
+from agent_memory_log.memory.pattern.verifiers import is_concise
+from agent_memory_log.payloads import ToolCall, ToolResult
+from agent_memory_log.transcript import provider_names
+from tests.growth import growth, index_of, messages, slice_of, slow_transcripts
+
+_MOST = 6.0
+_NOW = datetime(2026, 6, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("provider", provider_names())
+def test_transcripts(provider: str) -> None:
+    assert slow_transcripts(provider, 800, _MOST) == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I prefer tea.",
+        "I prefer tea" + "\xa0" * 900 + "x",
+        "that works " + "thanks " * 50,
+        "use " * 200,
+        "and I " * 200,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_derive(text: str) -> None:
+    extract = RuleExtractor().extract
+    small, large = messages(40, text), messages(160, text)
+    assert growth(partial(extract, small), partial(extract, large), _MOST) <= _MOST
+
+
+def test_derive_where_nothing_that_failed_is_put_right() -> None:
+    small, large = (
+        slice_of(
+            payload
+            for number in range(count)
+            for payload in (
+                ToolCall(f"{number}", "toolset.tool", payload_json=f'{{"key-{number}":1}}'),
+                ToolResult(f"{number}", "toolset.tool", error_message="failed" if number < count // 2 else ""),
+            )
+        )
+        for count in (400, 1600)
+    )
+    extract = RuleExtractor().extract
+    assert growth(partial(extract, small), partial(extract, large), _MOST) <= _MOST
+
+
+@pytest.mark.parametrize("text", ["on Monday ", "3/4/2026 ", "tea ", "a1.", "猫"], ids=repr)
+def test_index_and_search(text: str) -> None:
+    assert growth(partial(index_of, 1, text * 2000), partial(index_of, 1, text * 8000), _MOST) <= _MOST
+    assert growth(partial(index_of, 100, text), partial(index_of, 400, text), _MOST) <= _MOST
+    small, large = index_of(500, text), index_of(2000, text)
+    assert growth(partial(small.search, text * 5, now=_NOW), partial(large.search, text * 5, now=_NOW), _MOST) <= _MOST
+
+
+@pytest.mark.parametrize("end", ["", "x"])
+def test_whether_an_answer_is_concise(end: str) -> None:
+    for unit in (".", ".\xa0", "!?", ".'"):
+        small, large = unit * 2000 + end, unit * 8000 + end
+        assert growth(partial(is_concise, "concise", small), partial(is_concise, "concise", large), _MOST) <= _MOST
+
+
+@pytest.mark.parametrize("unit", ["\xa0", '"', "\n", "- ", "I prefer ", "`", "«", "> ", ". "], ids=repr)
+def test_statements(unit: str) -> None:
+    small, large = (f"I prefer tea{unit * (size // len(unit))}x" for size in (900, 3600))
+    assert growth(partial(read_statements, small), partial(read_statements, large), _MOST) <= _MOST
+
+
+def test_quadratic_time_is_noticed() -> None:
+    def work(size: int) -> Callable[[], object]:
+        return lambda: sum(1 for _ in range(size) for _ in range(size))
+
+    assert growth(work(300), work(1200), _MOST) > _MOST
+    assert growth(work(300), work(600), _MOST) <= _MOST

@@ -1,0 +1,76 @@
+"""No pattern of the library takes more than linear time on the texts it is used on."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+
+import pytest
+
+from agent_memory_log.memory.extraction import outcomes
+from agent_memory_log.memory.extraction.statements import readable
+from tests.patterns import Prepare, library_patterns, patterns_of, slow_text
+
+PATTERNS = library_patterns()
+_LONGEST_SENTENCE = 160
+
+# What the callers of some patterns do to a text before.
+_PREPARED: dict[str, Prepare] = {
+    "agent_memory_log.memory.extraction.phrases.": lambda text: readable(
+        text.replace("\n", " ")
+    ),  # a sentence, on one line
+    "agent_memory_log.memory.extraction.statements.": readable,
+    f"{outcomes.__name__}._FEEDBACK": lambda text: text[:_LONGEST_SENTENCE],
+}
+_TESTED_ELSEWHERE = ("agent_memory_log.memory.policy.secrets.",)
+
+
+def test_no_pattern_is_slow() -> None:
+    slow = [
+        (name, pattern.pattern[:80], text)
+        for name, pattern in PATTERNS
+        if not name.startswith(_TESTED_ELSEWHERE) and (text := slow_text(pattern, _prepare_of(name))) is not None
+    ]
+    assert not slow
+
+
+def _prepare_of(name: str) -> Prepare:
+    return next((prepare for prefix, prepare in _PREPARED.items() if name.startswith(prefix)), str)
+
+
+def test_patterns_are_found_wherever_they_are() -> None:
+    names = {name for name, _ in PATTERNS}
+    assert {
+        "agent_memory_log.transcript.names._PLAIN",
+        "agent_memory_log.memory.extraction.phrases.ENGLISH",
+        "agent_memory_log.memory.recall.words._any_words",
+    } <= names
+    module = ModuleType("module")
+    module.__dict__.update(
+        table={"key": [(re.compile("a"),)]}, bound=re.compile("b").search, own=re.compile("c"), text="d"
+    )
+    assert sorted(pattern.pattern for _, pattern in patterns_of(module)) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        r"\s+$",
+        r"\.+(?=\s|\Z)",
+        r"(a+)+$",
+        r"(?:thanks\s*)+(?:\s*and)+!",
+        r"value\s*\s*=",
+        r"[a-z]+:",
+        r"\"[^\n]*\"!",
+        r"[\w.]+@",
+        r"\d+(?:st|nd)",
+        r"(?:a|a )*b",
+    ],
+)
+def test_slow_patterns_are_noticed(source: str) -> None:
+    assert slow_text(re.compile(source)) is not None
+
+
+@pytest.mark.parametrize("source", [r"[a-z]{1,60}:", r"(?<!\.)\.++(?=\s|\Z)", r"\bthanks?\b", r"\w+"])
+def test_fast_patterns_pass(source: str) -> None:
+    assert slow_text(re.compile(source)) is None

@@ -1,0 +1,25 @@
+"""Growth at full size: what a run of 200,000 events costs, and that it is four times what a quarter of it does."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from agent_memory_log.transcript import build, provider_names, window
+from tests.growth import growth, run, slow_transcripts
+
+_MOST = 6.0
+
+
+@pytest.mark.parametrize("provider", provider_names())
+def test_transcripts(provider: str) -> None:
+    assert slow_transcripts(provider, 2_000, _MOST) == {}
+
+
+@pytest.mark.parametrize("provider", provider_names())
+def test_window(provider: str) -> None:
+    short, long = (build(run("turns", events), provider) for events in (50_000, 200_000))
+    of_short = partial(window, short, provider, max_events=50_000)
+    of_long = partial(window, long, provider, max_events=200_000)
+    assert growth(of_short, of_long, _MOST) <= _MOST

@@ -58,6 +58,7 @@ from agent_memory_log.store import (
     BacksUpSync,
     BackupResult,
     Checks,
+    ChecksSync,
     CompactResult,
     Compacts,
     CompactsSync,
@@ -71,7 +72,6 @@ from agent_memory_log.store import (
     RunInfo,
     RunPage,
     Store,
-    SyncChecks,
     SyncStore,
 )
 
@@ -86,6 +86,7 @@ __all__ = [
     "BackupResult",
     "Bounds",
     "Checks",
+    "ChecksSync",
     "CompactResult",
     "Compacts",
     "CompactsSync",
@@ -131,7 +132,6 @@ __all__ = [
     "StoreClosed",
     "StoreCorrupt",
     "StoreUnavailable",
-    "SyncChecks",
     "SyncStore",
     "SystemMessage",
     "Thinking",

@@ -386,7 +386,7 @@ class Checks(Protocol):
 
 
 @runtime_checkable
-class SyncChecks(Protocol):
+class ChecksSync(Protocol):
     """A ``SyncStore`` that can compare what it holds with checksums, indexes and lists."""
 
     def check(self, agent_id: str | None = None, run_id: str | None = None) -> Iterator[Flaw]:

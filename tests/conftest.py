@@ -1,6 +1,7 @@
 """Settings for the whole suite, and the MongoDB server of the tests that need one.
 
-Hypothesis times nothing, as a busy machine would then fail for no reason.
+Hypothesis times nothing, as a busy machine would then fail for no reason. Where ``CI`` is set it tries the same examples each
+time, as its own profile for CI does: a change is judged there, and the search for new examples goes on everywhere else.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from hypothesis import HealthCheck, settings
 
 from tests.mongo_server import GivenServer, MongoServer
 
-settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "unhurried",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,
+)
 settings.load_profile("unhurried")
 
 # Workers, and the hundreds of processes that tests start, do not each compile all modules anew, whatever is asked for.

@@ -185,9 +185,9 @@ class TestWriting:
         Path("log").write_bytes(b"before\n")
         assert shell(f"{AMLOG} export --all --store sqlite:///v.db -o /dev/stdout >> log").status == 0
         lines = Path("log").read_bytes().splitlines()
-        assert (lines[0], len(lines)) == (b"before", 3)
+        assert (lines[0], len(lines)) == (b"before", 4)
         piped = shell(f"{AMLOG} export --all --store sqlite:///v.db -o /dev/stdout | cat")
-        assert len(piped.out.splitlines()) == 2
+        assert len(piped.out.splitlines()) == 3
 
 
 def test_bytes_in_a_file_stay_as_they_are(amlog: Amlog) -> None:

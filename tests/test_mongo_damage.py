@@ -18,12 +18,12 @@ from pymongo.database import Database
 
 from agent_memory_log import (
     Checks,
+    ChecksSync,
     Event,
     Flaw,
     InvalidArgument,
     PlannerNote,
     StoreCorrupt,
-    SyncChecks,
     SyncStore,
     Thinking,
     new_event,
@@ -297,7 +297,7 @@ def _sound_store(store: SyncMongoStore) -> None:
         store.append_events("agent", run, _thought("new"), _note("life"), meta=cast("Any", meta))
     store.append_events("agent", "later", _note("n"), first_seq=1000)
     store.append_events("agent", "later", _note("n"))
-    store.append_events("@memory/a/user/1", "stream", _note("n"))
+    store.append_events("@memory/a/user/1", "stream", _note("n"), reserved=True)
     store.append_events("agent", "deleted", _note("n"))
     store.delete_run("agent", "deleted")
 
@@ -305,7 +305,7 @@ def _sound_store(store: SyncMongoStore) -> None:
 async def test_a_sound_store_has_no_flaws_and_a_damaged_one_lists_them(mongo_uri: str) -> None:
     with MongoClient[Document](mongo_uri) as client, open_sync_store(mongo_uri) as store:
         assert isinstance(store, SyncMongoStore)
-        assert isinstance(store, SyncChecks)
+        assert isinstance(store, ChecksSync)
         database = client.get_default_database()
         _sound_store(store)
         assert list(store.check()) == list(store.check("agent")) == list(store.check("agent", "unknown")) == []

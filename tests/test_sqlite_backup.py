@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
     folder.mkdir()
     with open_sync_store(f"sqlite:///{folder / 'runs.db'}") as store:
         store.append_events("agent", "run", *(_note() for _ in range(50)))
-        store.append_events("@memory", "own", _note())
+        store.append_events("@memory", "own", _note(), reserved=True)
         store.append_events("agent", "gone", _note(SECRET))
         store.delete_run("agent", "gone")
         store.append_events("agent", "redacted", _note(SECRET), _note())
@@ -139,7 +139,7 @@ def test_a_store_that_lacks_an_event_has_no_backup(path: Path, tmp_path: Path) -
     connection.execute("DELETE FROM events WHERE id & 4294967295 = 7")
     connection.commit()
     connection.close()
-    with _open(path) as store, pytest.raises(StoreCorrupt, match="lacks events"):
+    with _open(path) as store, pytest.raises(StoreCorrupt, match="event 7 is missing"):
         store.backup(tmp_path / "backup.db")
     assert list(tmp_path.iterdir()) == [path.parent]
 

@@ -13,6 +13,7 @@ import pytest
 
 from agent_memory_log import (
     Checks,
+    ChecksSync,
     DecodeError,
     EventsMissing,
     Flaw,
@@ -20,7 +21,6 @@ from agent_memory_log import (
     PlannerNote,
     Redacted,
     StoreCorrupt,
-    SyncChecks,
     UserMessage,
     new_event,
     open_store,
@@ -52,7 +52,7 @@ def change(path: Path, statement: str) -> None:
 
 def flaws(path: Path, *scope: str) -> list[tuple[str | None, int | None, str]]:
     with open_sync_store(f"sqlite:///{path}") as store:
-        assert isinstance(store, SyncChecks)
+        assert isinstance(store, ChecksSync)
         return [(flaw.run_id, flaw.seq, flaw.message) for flaw in store.check(*scope)]
 
 
@@ -220,7 +220,7 @@ def test_what_has_no_checksum_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     path.write_bytes((Path(__file__).parent / "golden" / "schema-2.db").read_bytes())
     with open_sync_store(f"sqlite:///{path}") as store:
-        assert isinstance(store, SyncChecks)
+        assert isinstance(store, ChecksSync)
         (flaw,) = store.check()
         assert flaw == Flaw(None, None, None, flaw.message, is_damage=False)
         assert flaw.message.startswith("10 events of 3 runs")
@@ -233,7 +233,7 @@ def test_what_has_no_checksum_is_counted(tmp_path: Path) -> None:
 def test_a_store_may_be_written_to_while_it_is_checked(path: Path) -> None:
     change(path, "UPDATE events SET timestamp = 1 WHERE run = 1")
     with open_sync_store(f"sqlite:///{path}") as store:
-        assert isinstance(store, SyncChecks)
+        assert isinstance(store, ChecksSync)
         seqs: list[int | None] = []
         for flaw in store.check():
             store.append_events("a", "other", new_event(PlannerNote(note="n")))

@@ -223,6 +223,27 @@ def test_the_same_forget_again_finishes_what_a_crash_left(
     assert _redacted(store, run) == [1, 2, 3, 5]
 
 
+def test_a_run_that_was_deleted_and_began_anew_after_a_crash_is_redacted_too(
+    open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_memory_store()
+    me, run = _learnt(store)
+    me.remember(key="nickname", value="Kim")
+
+    def dying(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the process dies here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "redact_events", dying)
+        with pytest.raises(StoreUnavailable):
+            me.forget(key="name", evidence=True)
+    store.delete_run("agent", run)
+    begun = store.append_events("agent", run, new_event(UserMessage("Kim again"))).version
+    me.forget(key="nickname", sweep=True)
+    assert _redacted(store, run) == [begun]
+    assert _found(me) == []
+
+
 def test_each_linked_run_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_sync_store("memory:") as store:
         me, _ = _learnt(store)

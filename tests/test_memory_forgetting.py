@@ -244,6 +244,19 @@ def test_a_run_that_was_deleted_and_began_anew_after_a_crash_is_redacted_too(
     assert _found(me) == []
 
 
+@pytest.mark.parametrize("sweep", [False, True])
+def test_other_records_that_hold_the_value_are_reported(open_memory_store: OpenStore, sweep: bool) -> None:
+    me, run = _learnt(open_memory_store())
+    first = me.remember(kind="fact", key="drink", value="k\u0130m\u00a0likes tea", evidence=[Evidence("agent", run, 1)])
+    me.remember(kind="fact", key="drink", value="coffee")
+    tagged = me.remember(kind="fact", key="team", value="blue", tags=["Kim"])
+    me.remember(kind="fact", key="food", value="kimchi")
+    expected = tuple(one.record.id for one in (first, tagged) if one.record is not None)
+    assert me.forget(key="name", dry_run=True).other_records == ()
+    assert me.forget(key="name", dry_run=True, evidence=True, sweep=sweep).other_records == expected
+    assert me.forget(key="name", evidence=True, sweep=sweep).other_records == expected
+
+
 def test_each_linked_run_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_sync_store("memory:") as store:
         me, _ = _learnt(store)

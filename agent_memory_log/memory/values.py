@@ -86,10 +86,10 @@ class Values:
 
     def are_in_event(self, event: Event) -> bool:
         """Whether the data or a label of an event holds one of the values."""
-        return any(map(self.are_in, (*_texts(event.data.to_map()), *event.labels.values())))
+        return any(map(self.are_in, (*texts(event.data.to_map()), *event.labels.values())))
 
 
-def _texts(data: JsonValue) -> Iterator[str]:
+def texts(data: JsonValue) -> Iterator[str]:
     """The texts and numbers of a JSON value, names in maps among them, and of JSON that stands in a text."""
     waiting: list[JsonValue] = [data]
     while waiting:

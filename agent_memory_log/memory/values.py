@@ -1,6 +1,7 @@
-"""Whether a text holds a value as whole words, however it is written: case, accents, width and white space are folded.
+"""Whether a text holds a value as whole words, however it is written.
 
-Needs no extra. Folds more than ``kinds.fold_text``, by which values are compared: what is erased may be spelled freely.
+Case, accents, width, white space, typographic quotes and hyphens are folded. Needs no extra. Folds more than
+``kinds.fold_text``, by which values are compared: what is erased may be spelled freely.
 """
 
 from __future__ import annotations
@@ -27,10 +28,19 @@ _words = re.compile(rf"\d+(?:[.,:]\d+)+|[{_UNSPACED}]|[^\W_{_UNSPACED}]+").findi
 """The words of a folded text; a number with separators is one."""
 
 
+_PLAIN = str.maketrans(
+    dict.fromkeys("\u2018\u2019\u201b\u02bc", "'")
+    | dict.fromkeys("\u201c\u201d\u201e\u201f", '"')
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
+)
+"""Typographic quotes and hyphens, as models write them, as keyboards have them."""
+
+
 def fold(text: str) -> str:
     """The form in which a text is searched for values."""
     if not text.isascii():
-        apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
+        plain = unicodedata.normalize("NFKC", text.translate(_PLAIN))
+        apart = unicodedata.normalize("NFKD", plain.casefold())
         text = unicodedata.normalize("NFKC", _IGNORED.sub("", apart))
     return " ".join(text.casefold().split())
 

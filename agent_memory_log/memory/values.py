@@ -15,8 +15,11 @@ import msgspec
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue, json_or_text
 
-_IGNORED = re.compile("[\u00ad\u0300-\u036f\u200b-\u200f\u2060-\u2064\ufeff]")
-"""Accents that people leave out, and characters that nobody sees."""
+_IGNORED = re.compile(
+    "[\u00ad\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061c\u064b-\u065f\u0670\u180e"
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+)
+"""Accents and vowel signs that people leave out, and characters that nobody sees."""
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"

@@ -25,6 +25,7 @@ from agent_memory_log import (
 )
 from agent_memory_log.memory import Evidence, ForgetReport, Principal, SyncMemory, SyncMemoryClient, stream_of
 from agent_memory_log.memory.extraction import RuleExtractor
+from agent_memory_log.memory.payloads import MemoryTombstone
 from agent_memory_log.memory.values import Values
 from tests.memory_stores import OpenStore, SaidPreferences, open_memory_store, somebody, store_url
 
@@ -242,6 +243,20 @@ def test_a_run_that_was_deleted_and_began_anew_after_a_crash_is_redacted_too(
     me.forget(key="nickname", sweep=True)
     assert _redacted(store, run) == [begun]
     assert _found(me) == []
+
+
+@pytest.mark.parametrize("reach", ["evidence", "sweep"])
+def test_a_tombstone_in_an_ordinary_run_does_not_stop_a_forgetting(open_memory_store: OpenStore, reach: str) -> None:
+    store = open_memory_store()
+    me = SyncMemoryClient(store).of(somebody())
+    run = f"run {me.principal.tenant}"
+    tombstone = MemoryTombstone(sources=(Evidence("Kim", "r", 1),))
+    store.append_events("agent", run, new_event(tombstone), new_event(UserMessage("Kim")), reserved=True)
+    me.link_run("agent", run)
+    me.remember(key="name", value="Kim", evidence=[Evidence("agent", run, seq) for seq in (1, 2)])
+    assert me.forget(key="name", **{reach: True}).evidence == 1
+    assert _redacted(store, run) == [2]
+    assert me.remember(key="name", value="Tim").action == "written"
 
 
 @pytest.mark.parametrize("sweep", [False, True])

@@ -397,3 +397,12 @@ def test_a_value_is_found_in_labels_names_numbers_and_json_in_json() -> None:
     assert values.are_in_event(new_event(ToolCall("c", "t", payload_json='{"a": "\\u004b\\u0069m"}')))
     assert values.are_in_event(new_event(ToolCall("c", "t", payload_json='{"a": "{\\"b\\": \\"x\\\\nKim\\"}"}')))
     assert not values.are_in_event(new_event(UserMessage("hello")))
+
+
+@pytest.mark.parametrize(
+    "event", [UserMessage("hello"), Thinking(text="hm"), ToolCall("c", "t"), AssistantMessage("hi")]
+)
+def test_a_value_is_not_found_in_what_every_event_of_a_type_has(event: EventData) -> None:
+    own = Values(["message", "text", "final", "signature", "true", "false", "tool_name", "structured", "queue"])
+    assert not own.are_in_event(new_event(event))
+    assert own.are_in_event(new_event(UnknownPayload("x", {"message": 1})))

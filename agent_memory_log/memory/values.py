@@ -14,6 +14,7 @@ import msgspec
 
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue, json_or_text
+from agent_memory_log.payloads import UnknownPayload
 
 _IGNORED = re.compile(
     "[\u00ad\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061c\u064b-\u065f\u0670\u180e"
@@ -98,8 +99,10 @@ class Values:
         )
 
     def are_in_event(self, event: Event) -> bool:
-        """Whether the data or a label of an event holds one of the values."""
-        return any(map(self.are_in, (*texts(event.data.to_map()), *event.labels.values())))
+        """Whether the data or a label of an event holds one of the values. The names of a type's own fields do not."""
+        data = event.data.to_map()
+        content = data if isinstance(event.data, UnknownPayload) else list(data.values())
+        return any(map(self.are_in, (*texts(content), *event.labels.values())))
 
 
 def texts(data: JsonValue) -> Iterator[str]:
@@ -116,5 +119,5 @@ def texts(data: JsonValue) -> Iterator[str]:
             yield value
             if "\\" in value and (decoded := json_or_text(value)) != value:
                 waiting.append(decoded)  # in JSON a word may be hidden by escapes
-        elif value is not None:
+        elif value is not None and not isinstance(value, bool):
             yield str(value)

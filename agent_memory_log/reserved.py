@@ -47,13 +47,15 @@ def check_not_reserved(agent: str, events: Iterable[_Typed], *, reserved: bool) 
     if is_reserved(agent):
         raise InvalidEvent(
             f"agent must not begin with {RESERVED_AGENT_PREFIX}, found {describe(agent)}: such agents are the "
-            "library's own; choose another name; who restores an operator's export passes reserved=True",
+            "library's own; choose another name; who restores an operator's export passes "
+            "reserved=True, or amlog import --reserved",
             field="agent",
         )
     for event in events:
         if is_reserved_type(event.type):
             raise InvalidEvent(
                 f"type must not begin with {RESERVED_TYPE_PREFIX}, found {describe(event.type)}: such events are "
-                "derived memory's own; choose another type; who restores an operator's export passes reserved=True",
+                "derived memory's own; choose another type; who restores an operator's export passes "
+                "reserved=True, or amlog import --reserved",
                 field="type",
             )

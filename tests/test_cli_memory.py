@@ -364,6 +364,12 @@ class TestForget:
         assert [place["name"] for place in found["elsewhere"]] == ["support/later#1", "support/later#2"]
         assert (found["records"], found["evidence"]) == (1, 1)
 
+    def test_other_memories_that_hold_the_value_are_named(self, learnt: Amlog) -> None:
+        with _Subject(learnt) as me:
+            me.remember(key="drink", value="Kim likes tea")
+        ran = learnt.ok("memory", "forget", "preferred_name", "-y", "--sweep", *WHOSE)
+        assert "  1 other memory still holds the value: " in ran.out
+
     def test_everything(self, learnt: Amlog) -> None:
         assert learnt.ok("memory", "forget", "--all", "-y", *WHOSE).out == "✔ forgot 2 memories\n"
         assert _keys(learnt) == []

@@ -25,6 +25,7 @@ from agent_memory_log import (
 )
 from agent_memory_log.memory import Evidence, ForgetReport, Principal, SyncMemory, SyncMemoryClient, stream_of
 from agent_memory_log.memory.extraction import RuleExtractor
+from agent_memory_log.memory.payloads import MemoryTombstone
 from agent_memory_log.memory.values import Values
 from tests.memory_stores import OpenStore, SaidPreferences, open_memory_store, somebody, store_url
 
@@ -223,6 +224,54 @@ def test_the_same_forget_again_finishes_what_a_crash_left(
     assert _redacted(store, run) == [1, 2, 3, 5]
 
 
+def test_a_run_that_was_deleted_and_began_anew_after_a_crash_is_redacted_too(
+    open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_memory_store()
+    me, run = _learnt(store)
+    me.remember(key="nickname", value="Kim")
+
+    def dying(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the process dies here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "redact_events", dying)
+        with pytest.raises(StoreUnavailable):
+            me.forget(key="name", evidence=True)
+    store.delete_run("agent", run)
+    begun = store.append_events("agent", run, new_event(UserMessage("Kim again"))).version
+    me.forget(key="nickname", sweep=True)
+    assert _redacted(store, run) == [begun]
+    assert _found(me) == []
+
+
+@pytest.mark.parametrize("sweep", [False, True])
+def test_a_tombstone_in_an_ordinary_run_does_not_stop_a_forgetting(open_memory_store: OpenStore, sweep: bool) -> None:
+    store = open_memory_store()
+    me = SyncMemoryClient(store).of(somebody())
+    run = f"run {me.principal.tenant}"
+    tombstone = MemoryTombstone(sources=(Evidence("Kim", "r", 1),))
+    store.append_events("agent", run, new_event(tombstone), new_event(UserMessage("Kim")), reserved=True)
+    me.link_run("agent", run)
+    me.remember(key="name", value="Kim", evidence=[Evidence("agent", run, seq) for seq in (1, 2)])
+    assert me.forget(key="name", evidence=not sweep, sweep=sweep).evidence == 1
+    assert _redacted(store, run) == [2]
+    assert me.remember(key="name", value="Tim").action == "written"
+
+
+@pytest.mark.parametrize("sweep", [False, True])
+def test_other_records_that_hold_the_value_are_reported(open_memory_store: OpenStore, sweep: bool) -> None:
+    me, run = _learnt(open_memory_store())
+    first = me.remember(kind="fact", key="drink", value="k\u0130m\u00a0likes tea", evidence=[Evidence("agent", run, 1)])
+    me.remember(kind="fact", key="drink", value="coffee")
+    tagged = me.remember(kind="fact", key="team", value="blue", tags=["Kim"])
+    me.remember(kind="fact", key="food", value="kimchi")
+    expected = tuple(one.record.id for one in (first, tagged) if one.record is not None)
+    assert me.forget(key="name", dry_run=True).other_records == ()
+    assert me.forget(key="name", dry_run=True, evidence=True, sweep=sweep).other_records == expected
+    assert me.forget(key="name", evidence=True, sweep=sweep).other_records == expected
+
+
 def test_each_linked_run_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_sync_store("memory:") as store:
         me, _ = _learnt(store)
@@ -304,6 +353,13 @@ def test_what_was_swept_is_not_in_the_file(tmp_path: Path) -> None:
         ("Stra\u00dfe", "STRASSE"),
         ("new york", "New\n\u00a0York"),
         ("C++", "c++, please"),
+        ("Kim", "K\u2068i\u2069m"),
+        ("\u2764\ufe0f", "I \u2764 it"),
+        ("\u0645\u062d\u0645\u062f", "\u0645\u064f\u062d\u064e\u0645\u064e\u0651\u062f"),
+        ("\u05e9\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd", "\u05e9\u05dc\u05d5\u05dd"),
+        ("O'Brien", "Hi O\u2019Brien"),
+        ("Jean\u2010Luc", "Hi Jean-Luc, or Jean\u2011Luc"),
+        ('the "Kim" case', "the \u201cKim\u201d case"),
         (".NET", "I like .net"),
         ("+49 170 1234", "call +49 170 1234."),
         ("\u30ad\u30e0", "\u79c1\u306f\u30ad\u30e0\u3067\u3059"),
@@ -341,3 +397,12 @@ def test_a_value_is_found_in_labels_names_numbers_and_json_in_json() -> None:
     assert values.are_in_event(new_event(ToolCall("c", "t", payload_json='{"a": "\\u004b\\u0069m"}')))
     assert values.are_in_event(new_event(ToolCall("c", "t", payload_json='{"a": "{\\"b\\": \\"x\\\\nKim\\"}"}')))
     assert not values.are_in_event(new_event(UserMessage("hello")))
+
+
+@pytest.mark.parametrize(
+    "event", [UserMessage("hello"), Thinking(text="hm"), ToolCall("c", "t"), AssistantMessage("hi")]
+)
+def test_a_value_is_not_found_in_what_every_event_of_a_type_has(event: EventData) -> None:
+    own = Values(["message", "text", "final", "signature", "true", "false", "tool_name", "structured", "queue"])
+    assert not own.are_in_event(new_event(event))
+    assert own.are_in_event(new_event(UnknownPayload("x", {"message": 1})))

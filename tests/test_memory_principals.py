@@ -50,6 +50,8 @@ def test_other_agents_stand_for_no_subject(agent: str) -> None:
         ("t", {"user": " "}, "id must not begin or end with white space or an invisible character, found str ' '"),
         ("t", {"user": "\u3000"}, "id must not begin or end with white space"),
         ("t", {"user": "\u200b"}, "id must not begin or end with white space or an invisible character"),
+        ("t", {"user": "\u2800"}, "id must not begin or end with white space or an invisible character"),
+        ("t", {"user": "42\u3164"}, "id must not begin or end with white space or an invisible character"),
         ("t", {"user": "\ufeff42"}, "id must not begin or end"),
         ("t", {"user": "42\xa0"}, "id must not begin or end"),
         ("t", {"user": "42\n"}, "id must not hold control characters"),

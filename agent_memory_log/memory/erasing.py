@@ -21,9 +21,10 @@ from agent_memory_log.memory.principals import STREAM_RUN
 from agent_memory_log.memory.records import Evidence
 from agent_memory_log.memory.reports import ForgetReport
 from agent_memory_log.memory.state import Live, State
-from agent_memory_log.memory.steps import Steps
+from agent_memory_log.memory.steps import Steps, work
 from agent_memory_log.memory.subjects import Subject, by_run, folded
 from agent_memory_log.memory.traces import Traces, Wanted, find_traces
+from agent_memory_log.memory.values import Values, texts
 from agent_memory_log.memory.vectors import erase_orphans
 from agent_memory_log.snapshot import Snapshot
 
@@ -56,6 +57,7 @@ class _Plan(msgspec.Struct, frozen=True):
 
     state: State
     lives: list[Live]
+    others: list[Live]
     blocked: list[Event]
     erased: tuple[int, ...]
     sources: tuple[Evidence, ...]
@@ -73,9 +75,10 @@ def erase(context: Context, scope: str, target: Target, reach: Reach) -> Steps[F
         if now_wanted != wanted:  # else a faster writer changed nothing about what was found
             wanted = now_wanted
             traces = yield from find_traces(wanted)
+        records = yield from work(lambda: _records_with(wanted, plan))  # noqa: B023  # done at once
         in_runs = traces.to_redact | plan.state.in_runs.keys()
         elsewhere = tuple(Evidence(*event) for event in sorted(traces.elsewhere))
-        report = ForgetReport(len(plan.lives), len(plan.erased), len(in_runs), elsewhere)
+        report = ForgetReport(len(plan.lives), len(plan.erased), len(in_runs), elsewhere, records)
         if reach.dry_run:
             return report
         if reach.sweep and len(traces.to_redact) > reach.sweep_limit:
@@ -107,7 +110,10 @@ def _plan(subject: Subject, stream: Snapshot, target: Target, runs: Mapping[tupl
     ledger = Ledger(stream)
     state = folded(stream)
     is_chosen = target.choose(ledger)
-    lives = [live for live, _ in ledger.lives() if is_chosen(live)]
+    lives: list[Live] = []
+    others: list[Live] = []
+    for live, _ in ledger.lives():
+        (lives if is_chosen(live) else others).append(live)
     blocked = [event for event, data in ledger.blocked if target.is_about(data)]
     until = {**(state.positions if target.everything else {})}
     for place, seq in runs.items():
@@ -125,6 +131,7 @@ def _plan(subject: Subject, stream: Snapshot, target: Target, runs: Mapping[tupl
     return _Plan(
         state,
         lives,
+        others,
         blocked,
         tuple(sorted(seqs | state.chunks)) if seqs else (),
         tuple(sources),
@@ -174,6 +181,23 @@ def _sources(lives: Sequence[Live], blocked: Sequence[Event]) -> list[Evidence]:
         if isinstance(event.data, MemoryBlocked):
             found.update(event.data.evidence)
     return sorted(found)
+
+
+def _records_with(wanted: Wanted, plan: _Plan) -> tuple[str, ...]:
+    """The ids of the records that hold a value that was looked for, and are not forgotten with it."""
+    if not wanted.values:
+        return ()
+    values = Values(wanted.values)
+    return tuple(
+        live.id
+        for live in plan.others
+        if any(
+            map(
+                values.are_in,
+                (live.told.text, *texts(list(live.told.data.values())), *live.told.entities, *live.told.tags),
+            )
+        )
+    )
 
 
 def _value(live: Live) -> str:

@@ -116,4 +116,5 @@ def _sum(one: ForgetReport, other: ForgetReport) -> ForgetReport:
         one.events + other.events,
         one.evidence + other.evidence,
         (*one.elsewhere, *other.elsewhere),
+        (*one.other_records, *other.other_records),
     )

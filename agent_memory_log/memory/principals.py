@@ -30,6 +30,8 @@ _MAX_AGENT_ID = 512
 # Categories of Unicode: controls and line separators; characters without a form of their own, such as U+200B.
 _CONTROLS = frozenset({"Cc", "Zl", "Zp"})
 _FORMAT = "Cf"
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
+# Letters and symbols that look like white space: the fillers of Hangul, and Braille without dots.
 
 
 class SubjectId(msgspec.Struct, frozen=True, order=True):
@@ -96,7 +98,7 @@ def _check_visible(part: str, name: str) -> None:
     if any(unicodedata.category(character) in _CONTROLS for character in part):
         raise InvalidArgument(f"a principal's {name} must not hold control characters, found {describe(part)}")
     for edge in (part[0], part[-1]):
-        if edge.isspace() or unicodedata.category(edge) == _FORMAT:
+        if edge.isspace() or edge in _BLANK or unicodedata.category(edge) == _FORMAT:
             raise InvalidArgument(
                 f"a principal's {name} must not begin or end with white space or an invisible character, found "
                 f"{describe(part)}: strip it"

@@ -84,14 +84,16 @@ class DeriveReport(msgspec.Struct, frozen=True):
 class ForgetReport(msgspec.Struct, frozen=True):
     """What was forgotten: ``records``, ``events`` redacted in memory's streams, and in run logs (``evidence``).
 
-    ``elsewhere``: the events of linked runs that hold the value as whole words and were not redacted; looked for with
-    ``evidence`` or ``sweep`` only.
+    ``elsewhere``: the events of linked runs that hold the value as whole words and were not redacted;
+    ``other_records``: the ids of the scope's records that hold it and are not forgotten, of any status. Both are looked
+    for with ``evidence`` or ``sweep`` only.
     """
 
     records: int = 0
     events: int = 0
     evidence: int = 0
     elsewhere: tuple[Evidence, ...] = ()
+    other_records: tuple[str, ...] = ()
 
 
 class LinkReport(msgspec.Struct, frozen=True):

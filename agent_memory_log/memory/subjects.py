@@ -108,9 +108,10 @@ class Subject:
 
     def _erase_in_runs(self, now: datetime) -> Steps[None]:
         in_runs, version = self.ask(lambda state: (dict(state.in_runs), state.version))
-        for events in by_run(in_runs):
-            with suppress(CursorOutOfRange, RunExpired):  # the run is gone
-                yield from redact(Redact(events.agent, events.run, events.seqs, FORGOTTEN))
+        for tombstone in sorted(set(in_runs.values())):  # each by itself: between two, a run may have begun anew
+            for events in by_run(event for event, by in in_runs.items() if by == tombstone):
+                with suppress(CursorOutOfRange, RunExpired):  # the run is gone
+                    yield from redact(Redact(events.agent, events.run, events.seqs, FORGOTTEN))
         with suppress(VersionConflict):  # whoever was faster, or writes next, notes it
             yield from self.commit([new_event(MemoryErasedInRuns(max(in_runs.values())), timestamp=now)], version)
 

@@ -220,8 +220,8 @@ class SyncMemory:
         the value in the same exchange, that is from what the user said to what they said next; and every
         ``injected_context`` that names it. ``sweep`` does so too, and redacts every event of these runs that holds the
         value. Values are compared as whole words, without case, accents, width and white space. The report says which
-        events of linked runs hold the value and stay. Raises ``MemoryStopped`` where a sweep would redact more than
-        ``sweep_limit`` events, with their number, and nothing is erased.
+        events of linked runs and which other records hold the value and stay. Raises ``MemoryStopped`` where a sweep
+        would redact more than ``sweep_limit`` events, with their number, and nothing is erased.
         """
         reach = Reach(evidence, sweep, sweep_limit, dry_run)
         return self._run(forgetting.forget(self._context, record=id, key=key, kind=kind, scope=scope, reach=reach))

@@ -13,6 +13,7 @@ from agent_memory_log.errors import CursorOutOfRange, RunExpired
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.memory.deriving import RECALLED_TYPE
+from agent_memory_log.memory.payloads import MemoryTombstone
 from agent_memory_log.memory.steps import Load, Steps, each, load, work
 from agent_memory_log.memory.values import Values
 from agent_memory_log.payloads import EventType, Redacted, Redaction
@@ -79,7 +80,7 @@ def _traces(agent: str, run: str, snapshot: Snapshot, values: Values, wanted: Wa
     holding: set[RunEvent] = set()
     recalled: dict[RunEvent, Event] = {}
     for exchange in _exchanges(snapshot.log):
-        events = {(agent, run, event.seq): event for event in exchange if not isinstance(event.data, _GONE)}
+        events = {(agent, run, event.seq): event for event in exchange if not isinstance(event.data, _KEPT)}
         repeating = {place for place, event in events.items() if values.are_in_event(event)}
         evidence = wanted.evidence.intersection((agent, run, event.seq) for event in exchange)
         to_redact |= evidence & events.keys()
@@ -90,7 +91,8 @@ def _traces(agent: str, run: str, snapshot: Snapshot, values: Values, wanted: Wa
     return _RunTraces(frozenset(to_redact), frozenset(holding), recalled)
 
 
-_GONE = (Redacted, Redaction)
+_KEPT = (Redacted, Redaction, MemoryTombstone)
+"""What holds no words, and is not redacted."""
 
 _USER = EventType.USER_MESSAGE.value
 _ANSWER = EventType.ASSISTANT_MESSAGE.value

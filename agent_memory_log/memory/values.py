@@ -1,6 +1,7 @@
-"""Whether a text holds a value as whole words, however it is written: case, accents, width and white space are folded.
+"""Whether a text holds a value as whole words, however it is written.
 
-Needs no extra. Folds more than ``kinds.fold_text``, by which values are compared: what is erased may be spelled freely.
+Case, accents, width, white space, typographic quotes and hyphens are folded. Needs no extra. Folds more than
+``kinds.fold_text``, by which values are compared: what is erased may be spelled freely.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ import msgspec
 
 from agent_memory_log.events import Event
 from agent_memory_log.jsonvalue import JsonValue, json_or_text
+from agent_memory_log.payloads import UnknownPayload
 
-_IGNORED = re.compile("[\u00ad\u0300-\u036f\u200b-\u200f\u2060-\u2064\ufeff]")
-"""Accents that people leave out, and characters that nobody sees."""
+_IGNORED = re.compile(
+    "[\u00ad\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061c\u064b-\u065f\u0670\u180e"
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+)
+"""Accents and vowel signs that people leave out, and characters that nobody sees."""
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
@@ -27,10 +32,19 @@ _words = re.compile(rf"\d+(?:[.,:]\d+)+|[{_UNSPACED}]|[^\W_{_UNSPACED}]+").findi
 """The words of a folded text; a number with separators is one."""
 
 
+_PLAIN = str.maketrans(
+    dict.fromkeys("\u2018\u2019\u201b\u02bc", "'")
+    | dict.fromkeys("\u201c\u201d\u201e\u201f", '"')
+    | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
+)
+"""Typographic quotes and hyphens, as models write them, as keyboards have them."""
+
+
 def fold(text: str) -> str:
     """The form in which a text is searched for values."""
     if not text.isascii():
-        apart = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
+        plain = unicodedata.normalize("NFKC", text.translate(_PLAIN))
+        apart = unicodedata.normalize("NFKD", plain.casefold())
         text = unicodedata.normalize("NFKC", _IGNORED.sub("", apart))
     return " ".join(text.casefold().split())
 
@@ -85,11 +99,13 @@ class Values:
         )
 
     def are_in_event(self, event: Event) -> bool:
-        """Whether the data or a label of an event holds one of the values."""
-        return any(map(self.are_in, (*_texts(event.data.to_map()), *event.labels.values())))
+        """Whether the data or a label of an event holds one of the values. The names of a type's own fields do not."""
+        data = event.data.to_map()
+        content = data if isinstance(event.data, UnknownPayload) else list(data.values())
+        return any(map(self.are_in, (*texts(content), *event.labels.values())))
 
 
-def _texts(data: JsonValue) -> Iterator[str]:
+def texts(data: JsonValue) -> Iterator[str]:
     """The texts and numbers of a JSON value, names in maps among them, and of JSON that stands in a text."""
     waiting: list[JsonValue] = [data]
     while waiting:
@@ -103,5 +119,5 @@ def _texts(data: JsonValue) -> Iterator[str]:
             yield value
             if "\\" in value and (decoded := json_or_text(value)) != value:
                 waiting.append(decoded)  # in JSON a word may be hidden by escapes
-        elif value is not None:
+        elif value is not None and not isinstance(value, bool):
             yield str(value)

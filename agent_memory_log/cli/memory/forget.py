@@ -60,8 +60,9 @@ def forget(
     A key means every value it has ever had; an id that memory, and what says the same. Asks first; off a terminal --yes
     must be given. What it came from is not learnt from again, and a later statement makes a new memory; with --all
     nothing that was said so far is learnt again. Nothing of it can be read from then on; amlog compact erases it from
-    an SQLite file. With --json: records, events (redacted in the memory's own stream), evidence (redacted in runs) and
-    elsewhere (events of linked runs that hold the value and stay, each with name, agent, run, seq and item).
+    an SQLite file. With --json: records, events (redacted in the memory's own stream), evidence (redacted in runs),
+    elsewhere (events of linked runs that hold the value and stay, each with name, agent, run, seq and item) and
+    other_records (ids of the memories that hold it and stay).
     """
     if (record is None) != everything or (everything and kind is not None):
         raise UsageProblem("give either a RECORD, with its --kind where several have the key, or --all")
@@ -83,9 +84,17 @@ def forget(
         shown = ", ".join(evidence_name(place) for place in report.elsewhere[:_SHOWN])
         more = ", …" if len(report.elsewhere) > _SHOWN else ""
         output.line(f"  {counted(len(report.elsewhere), 'event')} of linked runs still hold the value: {shown}{more}")
+    if report.other_records:
+        shown = ", ".join(report.other_records[:_SHOWN])
+        more = ", …" if len(report.other_records) > _SHOWN else ""
+        output.line(f"  {_others(len(report.other_records))} the value: {shown}{more}")
 
 
 _SHOWN = 5
+
+
+def _others(count: int) -> str:
+    return "1 other memory still holds" if count == 1 else f"{count:,} other memories still hold"
 
 
 async def _forget(

@@ -51,6 +51,7 @@ def make(path: Path, random: Random) -> None:
                         event_id=f"{run}-{place}",
                     ),
                     meta=meta,
+                    reserved=True,
                 )
         store.redact_events("support", "run-1", [2, 3, 9], reason="asked for")
         store.delete_run("support", "run-2")

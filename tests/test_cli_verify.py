@@ -16,6 +16,7 @@ from agent_memory_log import (
     PlannerNote,
     Redacted,
     Redaction,
+    RunExpired,
     RunInfo,
     Snapshot,
     ToolCall,
@@ -26,7 +27,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.backend import prepare
-from agent_memory_log.verifying import Check, Finding, Severity, check_run
+from agent_memory_log.verifying import Check, Finding, RunReport, Severity, check_run
 from agent_memory_log_inmem import MemoryStore
 from tests.amlog import Amlog
 
@@ -230,6 +231,28 @@ class TestEachCheck:
             await store.append_events("a", "r", new_event(PlannerNote(note="b")))
             report = await check_run(store, stale, lambda: None)
             assert (report.events, report.findings) == (2, [])
+
+    async def test_what_others_redact_or_delete_meanwhile_is_no_finding(self, tmp_path: Path) -> None:
+        url = f"sqlite:///{tmp_path / 'runs.db'}"
+        async with open_store(url) as store:
+            with open_sync_store(url) as writer:
+                writer.append_events("a", "r", *(new_event(PlannerNote(note=str(n))) for n in range(501)))
+                (info,) = (await store.list_runs()).runs
+                once = iter([lambda: writer.redact_events("a", "r", [501])])
+                report = await check_run(store, info, lambda: next(once, int)())
+                assert (report.events, report.findings) == (501, [])
+                once = iter([lambda: writer.delete_run("a", "r")])
+                assert await check_run(store, info, lambda: next(once, int)()) == RunReport(0, 0, [])
+
+    async def test_a_run_may_expire_meanwhile(self) -> None:
+        def expire(log: list[Event]) -> list[Event]:
+            if log:
+                raise RunExpired("a/r has expired")
+            return log
+
+        store = _Altered(expire)
+        await store.append_events("a", "r", new_event(PlannerNote(note="a")))
+        assert await check(store) == []
 
 
 def test_reserved_runs_are_looked_at_too(amlog: Amlog) -> None:

@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
     folder.mkdir()
     with open_sync_store(f"sqlite:///{folder / 'runs.db'}") as store:
         store.append_events("agent", "run", *(_note() for _ in range(50)))
-        store.append_events("@memory", "own", _note())
+        store.append_events("@memory", "own", _note(), reserved=True)
         store.append_events("agent", "gone", _note(SECRET))
         store.delete_run("agent", "gone")
         store.append_events("agent", "redacted", _note(SECRET), _note())

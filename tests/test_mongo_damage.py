@@ -297,7 +297,7 @@ def _sound_store(store: SyncMongoStore) -> None:
         store.append_events("agent", run, _thought("new"), _note("life"), meta=cast("Any", meta))
     store.append_events("agent", "later", _note("n"), first_seq=1000)
     store.append_events("agent", "later", _note("n"))
-    store.append_events("@memory/a/user/1", "stream", _note("n"))
+    store.append_events("@memory/a/user/1", "stream", _note("n"), reserved=True)
     store.append_events("agent", "deleted", _note("n"))
     store.delete_run("agent", "deleted")
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 import msgspec
 
-from agent_memory_log.errors import AgentMemoryLogError, DecodeError, EventsMissing, StoreCorrupt
+from agent_memory_log.errors import AgentMemoryLogError, DecodeError, EventsMissing, RunExpired, StoreCorrupt
 from agent_memory_log.events import Event
 from agent_memory_log.payloads import EventType, Redacted, Redaction, ToolCall, ToolResult
 from agent_memory_log.snapshot import Snapshot
@@ -137,7 +138,10 @@ async def _each_run(store: Store, agent: str | None) -> AsyncIterator[RunInfo]:
 
 
 async def check_run(store: Store, info: RunInfo, seen: Callable[[], object] = _unseen) -> RunReport:
-    """Read a run as it is now and check it; ``seen`` is called for each event."""
+    """Read a run as it is now and check it; ``seen`` is called for each event.
+
+    A run that is deleted, or that expires, while it is read has nothing to report.
+    """
     checks = _RunChecks(info, info.version - info.event_count + 1)
     try:
         bounds = await _bounds_of(store, info)
@@ -148,9 +152,12 @@ async def check_run(store: Store, info: RunInfo, seen: Callable[[], object] = _u
             else:
                 checks.event(event)
             seen()
+        first, redacted_since = await _since(store, info, bounds)
+    except RunExpired:
+        return RunReport(0, 0, [])
     except StoreCorrupt as error:
         return checks.stopped(error)
-    return checks.finish(bounds.last)
+    return checks.finish(bounds.last, redacted_since) if first == bounds.first else RunReport(0, 0, [])
 
 
 class _RunChecks:
@@ -241,10 +248,11 @@ class _RunChecks:
         self._find(Severity.ERROR, Check.DAMAGE, self._next if self._events else 0, message)
         return self._report()
 
-    def finish(self, last: int) -> RunReport:
+    def finish(self, last: int, redacted_since: set[int]) -> RunReport:
+        """The report of a run read up to ``last``; the markers behind it name ``redacted_since``."""
         if self._next <= last:
             self._missing(self._next, last)
-        self._check_redactions()
+        self._check_redactions(redacted_since)
         waiting = sorted(seq for seqs in self._open.values() for seq in seqs)
         if waiting:
             what = f"{counted(len(waiting), 'call')} without a result: seq {ranges(waiting)}"
@@ -255,8 +263,8 @@ class _RunChecks:
         self._findings.sort(key=lambda finding: finding.seq)
         return RunReport(self._events, self._calls, self._findings)
 
-    def _check_redactions(self) -> None:
-        named: set[int] = set()
+    def _check_redactions(self, redacted_since: set[int]) -> None:
+        named = redacted_since
         for seq, targets in self._markers:
             named.update(targets)
             still_there = sorted(self._content.intersection(targets))
@@ -295,6 +303,15 @@ async def _bounds_of(store: Store, info: RunInfo) -> _Bounds:
     except DecodeError:
         return _Bounds(info.version - info.event_count + 1, info.version)
     return _Bounds(snapshot.first_seq, snapshot.version)
+
+
+async def _since(store: Store, info: RunInfo, bounds: _Bounds) -> tuple[int, set[int]]:
+    """The run's first seq now, which a deletion changes, and the seqs that were redacted since ``bounds`` were read."""
+    try:
+        snapshot = await store.load_run(info.agent, info.run, after=bounds.last, types=(EventType.REDACTION,))
+    except DecodeError:
+        return bounds.first, set()
+    return snapshot.first_seq, {seq for event in snapshot.log for seq in cast("Redaction", event.data).seqs}
 
 
 async def _each_event(store: Store, info: RunInfo, bounds: _Bounds) -> AsyncIterator[Event | _Unreadable]:

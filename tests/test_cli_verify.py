@@ -16,6 +16,7 @@ from agent_memory_log import (
     PlannerNote,
     Redacted,
     Redaction,
+    RunExpired,
     RunInfo,
     Snapshot,
     ToolCall,
@@ -26,7 +27,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.backend import prepare
-from agent_memory_log.verifying import Check, Finding, Severity, check_run
+from agent_memory_log.verifying import Check, Finding, RunReport, Severity, check_run
 from agent_memory_log_inmem import MemoryStore
 from tests.amlog import Amlog
 
@@ -148,6 +149,17 @@ def brief(findings: list[Finding]) -> list[tuple[Severity, Check, int]]:
     return [(one.severity, one.check, one.seq) for one in findings]
 
 
+def once(work: Callable[[], object]) -> Callable[[], None]:
+    """A callable that does ``work`` when it is first called."""
+    works = [work]
+
+    def call() -> None:
+        if works:
+            works.pop()()
+
+    return call
+
+
 ALTERED: list[tuple[Callable[[list[Event]], list[Event]], list[Check]]] = [
     (lambda log: [log[0], log[2], log[1]], [Check.GAP, Check.ORDER]),
     (lambda log: [log[0], log[1], msgspec.structs.replace(log[2], event_id=log[0].event_id)], [Check.EVENT_ID]),
@@ -230,6 +242,27 @@ class TestEachCheck:
             await store.append_events("a", "r", new_event(PlannerNote(note="b")))
             report = await check_run(store, stale, lambda: None)
             assert (report.events, report.findings) == (2, [])
+
+    async def test_what_others_redact_or_delete_meanwhile_is_no_finding(self, tmp_path: Path) -> None:
+        url = f"sqlite:///{tmp_path / 'runs.db'}"
+        async with open_store(url) as store:
+            with open_sync_store(url) as writer:
+                writer.append_events("a", "r", *(new_event(PlannerNote(note=str(n))) for n in range(501)))
+                (info,) = (await store.list_runs()).runs
+                report = await check_run(store, info, once(lambda: writer.redact_events("a", "r", [501])))
+                assert (report.events, report.findings) == (501, [])
+                report = await check_run(store, info, once(lambda: writer.delete_run("a", "r")))
+                assert report == RunReport(0, 0, [])
+
+    async def test_a_run_may_expire_meanwhile(self) -> None:
+        def expire(log: list[Event]) -> list[Event]:
+            if log:
+                raise RunExpired("a/r has expired")
+            return log
+
+        store = _Altered(expire)
+        await store.append_events("a", "r", new_event(PlannerNote(note="a")))
+        assert await check(store) == []
 
 
 def test_reserved_runs_are_looked_at_too(amlog: Amlog) -> None:

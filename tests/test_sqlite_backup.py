@@ -139,7 +139,7 @@ def test_a_store_that_lacks_an_event_has_no_backup(path: Path, tmp_path: Path) -
     connection.execute("DELETE FROM events WHERE id & 4294967295 = 7")
     connection.commit()
     connection.close()
-    with _open(path) as store, pytest.raises(StoreCorrupt, match="event 7 is missing"):
+    with _open(path) as store, pytest.raises(StoreCorrupt, match=r"agent/run: event 7 is missing"):
         store.backup(tmp_path / "backup.db")
     assert list(tmp_path.iterdir()) == [path.parent]
 

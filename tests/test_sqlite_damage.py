@@ -27,6 +27,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.verifying import Check, verify
+from agent_memory_log_sqlite import SyncSqliteStore
 from tests.corruption import campaign, counts
 from tests.processes import ROOT
 
@@ -241,6 +242,23 @@ def test_a_store_may_be_written_to_while_it_is_checked(path: Path) -> None:
         assert seqs == list(range(1, 10))
         store.delete_run("a", "r")
         assert list(store.check()) == []
+
+
+@pytest.mark.parametrize("scope", [(), ("a",), ("a", "other")])
+def test_nothing_looks_lost_that_others_write_meanwhile(path: Path, scope: tuple[str, ...]) -> None:
+    with open_sync_store(f"sqlite:///{path}") as store, open_sync_store(f"sqlite:///{path}") as writer:
+        assert isinstance(store, SyncSqliteStore)
+
+        new_runs = iter("0123456789")
+
+        def write(statement: str) -> None:
+            if statement.startswith("SELECT"):
+                for run in ("other", *next(new_runs, "")):
+                    writer.append_events("a", run, new_event(PlannerNote(note="n")))
+
+        store._read_connection.set_trace_callback(write)
+        assert list(store.check(*scope)) == []
+        store._read_connection.set_trace_callback(None)
 
 
 def test_the_pages_program_runs(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,35 @@ def test_an_open_reader_prevents_it_and_is_reported(tmp_path: Path) -> None:
         store.compact()
         assert not _found_in_files(tmp_path)
         assert store.load_run("agent", "run").version == 101
+
+
+_HOLDING_CHECKPOINTS = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX, 1, 121)  # where SQLite locks the file's checkpoints
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_it_waits_for_a_checkpoint_of_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    with open_sync_store(f"sqlite:///{path}") as store:
+        assert isinstance(store, SyncSqliteStore)
+        store.append_events("agent", "run", new_event(PlannerNote(note=SECRET)))
+        store.delete_run("agent", "run")
+        command = [sys.executable, "-c", _HOLDING_CHECKPOINTS, f"{path}-shm"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            attempts: list[str] = []
+
+            def attempt(statement: str) -> None:
+                if "wal_checkpoint" in statement:
+                    attempts.append(statement)
+                if len(attempts) == 2 and holder.poll() is None:
+                    holder.communicate()
+
+            store._write_connection.set_trace_callback(attempt)
+            store.compact()
+        assert not _found_in_files(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -84,3 +85,19 @@ def test_a_run_that_expires_is_seen_though_nothing_is_written(tmp_path: Path) ->
                 pass
         assert store.peek_runs(RUNS)[1] is None
         assert _selects(store, lambda: store.peek_runs(RUNS)) == []
+
+
+def test_a_file_that_was_copied_over_is_looked_up_anew(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    with open_sync_store(f"sqlite:///{path}") as store:
+        assert isinstance(store, SyncSqliteStore)
+        _say(store, "run 1")
+        store.compact()
+        older = path.read_bytes()
+        _say(store, "run 1")
+        store.compact()
+        assert store.peek_runs(RUNS)[1] == RunHead(2, 1)
+        path.write_bytes(older)
+        os.utime(path, (1, 1))
+        store._read_file._look_again_at = 0.0
+        assert store.peek_runs(RUNS)[1] == RunHead(1, 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from agent_memory_log.errors import InvalidArgument, StoreCorrupt, StoreUnavailable
-from agent_memory_log.store import BackupResult, Flaw
+from agent_memory_log.store import BackupResult
 from agent_memory_log_sqlite.checks import flaws
 from agent_memory_log_sqlite.failures import translated
 from agent_memory_log_sqlite.file import OpenFile
@@ -71,8 +71,11 @@ def _verify(copy: Path, store: str, before: dict[int, int], after: dict[int, int
     with closing(connect(Settings(path=str(copy), read_only=True))) as connection:
         damage = next((flaw for flaw in flaws(connection, None, None) if flaw and flaw.is_damage), None)
         if damage is not None:
+            place = "" if damage.run_id is None else f"{damage.agent_id}/{damage.run_id}: "
+            event = "" if damage.seq is None else f"event {damage.seq} "
             raise StoreCorrupt(
-                f"{store} is damaged, so its backup was not kept: {_described(damage)}. amlog verify says all of it"
+                f"{store}: its copy is damaged and was not kept (amlog verify says whether the store is too): "
+                f"{place}{event}{damage.message}"
             )
         copied = versions(connection)
         if not before.keys() <= copied.keys() <= after.keys() or not all(
@@ -82,11 +85,6 @@ def _verify(copy: Path, store: str, before: dict[int, int], after: dict[int, int
         (events,) = connection.execute("SELECT count(*) FROM events").fetchone()
         (runs,) = connection.execute("SELECT count(*) FROM runs WHERE created IS NOT NULL").fetchone()
     return int(runs), int(events)
-
-
-def _described(flaw: Flaw) -> str:
-    place = f"{flaw.agent_id}/{flaw.run_id}: " if flaw.run_id is not None else ""
-    return f"{place}{flaw.message}" if flaw.seq is None else f"{place}event {flaw.seq} {flaw.message}"
 
 
 def _sync(path: Path) -> None:

@@ -12,7 +12,7 @@ import msgspec
 
 from agent_memory_log.store import Flaw
 from agent_memory_log_sqlite.failures import FAILURES, is_damage
-from agent_memory_log_sqlite.reads import lost_runs
+from agent_memory_log_sqlite.reads import OneView, lost_runs
 from agent_memory_log_sqlite.rows import COLUMNS, MAX_SEQ, RUN_COLUMNS, SEQ_BITS, RunRow, SummedRow, row_flaw
 from agent_memory_log_sqlite.schema import schema_of, schema_of_this_release
 from agent_memory_log_sqlite.sums import name_sum
@@ -28,7 +28,7 @@ _DELETIONS = "SELECT deletions FROM runs NOT INDEXED WHERE id = ?"
 _EVENTS = f"SELECT {COLUMNS}, sum, run FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT {_ROWS}"  # noqa: S608  # of constants
 _INDEXED = (
     "SELECT (SELECT count(*) FROM events INDEXED BY events_by_event_id WHERE run = ?), "
-    "(SELECT count(*) FROM events NOT INDEXED WHERE id > ? AND id <= ?)"
+    "(SELECT count(*) FROM events NOT INDEXED WHERE id > ? AND id < ?)"
 )
 _RUN_IDS = "SELECT id FROM runs NOT INDEXED WHERE id > 0 AND id < 1 << 31 ORDER BY id"
 _STRAY = "SELECT count(*) FROM events WHERE id >= ? AND id < ?"
@@ -72,6 +72,12 @@ def _schema(connection: sqlite3.Connection) -> Iterator[Flaw]:
 
 
 def _numbers(connection: sqlite3.Connection) -> Iterator[Flaw]:
+    with OneView(connection):  # or runs that others create meanwhile would look lost
+        found = list(_lost(connection))
+    yield from found
+
+
+def _lost(connection: sqlite3.Connection) -> Iterator[Flaw]:
     flaw = lost_runs(connection)
     if flaw is not None:
         yield Flaw(None, None, None, flaw)
@@ -148,7 +154,8 @@ class _Runs:
                 yield None
         self._unsummed_events += place.unsummed_events
         if self._agent is not None:  # where all are looked at, SQLite's integrity check does this
-            ((indexed, there),) = self._fetch(_INDEXED, found.id, found.row_id(0), end)
+            # Up to the run's last possible seq: others may have appended since the run's row was read.
+            ((indexed, there),) = self._fetch(_INDEXED, found.id, found.row_id(0), found.id + 1 << SEQ_BITS)
             if indexed != there:
                 yield Flaw(agent, run, None, f"an index holds {indexed:,} events of {there:,}")
 

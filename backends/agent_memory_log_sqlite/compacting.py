@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import monotonic, sleep
 
 from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.store import CompactResult
 from agent_memory_log_sqlite.failures import translating
 from agent_memory_log_sqlite.file import OpenFile
+
+_PAUSE_SECONDS = 0.005
 
 
 def compact(file: OpenFile) -> CompactResult:
@@ -15,12 +18,21 @@ def compact(file: OpenFile) -> CompactResult:
     before = _size(file)
     with translating(file.path):
         file.connection.execute("VACUUM")
-        busy, _, _ = file.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    if busy:
+        (milliseconds,) = file.connection.execute("PRAGMA busy_timeout").fetchone()
+        deadline = monotonic() + milliseconds / 1000
+        # SQLite waits for readers by itself, but not for another connection's checkpoint, which is soon over.
+        while not (is_done := _checkpoint(file)) and monotonic() < deadline:
+            sleep(_PAUSE_SECONDS)
+    if not is_done:
         raise StoreUnavailable(
             f"{file.path}: another connection was at work, so that not all could be removed: compact again later"
         )
     return CompactResult(before, _size(file))
+
+
+def _checkpoint(file: OpenFile) -> bool:
+    (busy, _, _) = file.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
 
 
 def _size(file: OpenFile) -> int:

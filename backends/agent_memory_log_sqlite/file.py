@@ -70,6 +70,11 @@ class OpenFile:
             (self._page_size,) = connection.execute("PRAGMA page_size").fetchone()
             self._remember(file)
 
+    @property
+    def state(self) -> tuple[int, int]:
+        """When the file was last written to, and its size, at the last look; SQLite knows of no copy over it."""
+        return self._modified, self._size
+
     def stands(self) -> bool:
         """Whether a look at the folder suffices to know that nothing has happened to the file; if not, ``check``."""
         try:

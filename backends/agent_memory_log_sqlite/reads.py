@@ -63,7 +63,7 @@ _FOLLOW_CHARACTERS = 1024 * 1024
 _NEVER = RunHead(0, 1)
 
 
-class _OneView:
+class OneView:
     """A read transaction: several queries see the file at one instant."""
 
     __slots__ = ("_connection",)
@@ -92,7 +92,7 @@ def load(
     verify: bool,
 ) -> Snapshot:
     """See ``Store.load_run``; with ``verify``, compares each event that it passes with its checksum."""
-    with _OneView(connection):
+    with OneView(connection):
         found = _find_verified(connection, agent, run) if verify else find_run(connection, agent, run)
         check_expiry(agent, run, found.expires_at)
         if after > found.version:
@@ -225,7 +225,7 @@ def follow_on(
     Raises ``RunExpired``; ``RunDeleted`` when the run was deleted since ``last``; ``CursorOutOfRange`` at a follower's
     first call.
     """
-    with _OneView(connection):
+    with OneView(connection):
         found = find_run(connection, agent, run)
         if last is not None:
             # First what it followed: that may have been deleted because it had expired.
@@ -302,7 +302,7 @@ def list_runs(
         where.append("(created, id) < (?, ?)")
         arguments.extend(decode_cursor(cursor))
     sql = f"{_ALL_RUNS}{' NOT INDEXED' if verify else ''} WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?"  # noqa: E501  # one statement
-    with _OneView(connection):
+    with OneView(connection):
         if verify and cursor is None:
             _check_runs(connection)
             for name, run, *row in connection.execute(f"{_ALL_RUNS} NOT INDEXED"):
@@ -332,7 +332,7 @@ def peek(
 ) -> tuple[RunHead | None, ...]:
     """See ``Peeks.peek_runs``."""
     heads: list[RunHead | None] = [_NEVER] * len(runs)
-    with _OneView(connection):
+    with OneView(connection):
         now = now_microseconds()
         if verify:
             each = [_find_verified(connection, *pair) for pair in runs]

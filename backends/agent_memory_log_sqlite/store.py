@@ -71,7 +71,7 @@ class SqliteStore(AsyncHandle):
         self._read_file = read
         self._watched_file = watched
         self._watch = reads.Watch(watched.connection)
-        self._heads = Heads(read.connection, verify=settings.verify)
+        self._heads = Heads(read, verify=settings.verify)
         self._writer = Writer(written)
         self._writes: Worker[Append | Callable[[], object]] = Worker(
             "amlog-sqlite-write", self._carry_out, _MOST_APPENDS_A_COMMIT, written.connection.close

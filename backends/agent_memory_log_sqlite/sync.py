@@ -66,7 +66,7 @@ class SyncSqliteStore(SyncHandle):
         self._write_connection, self._read_connection = written.connection, self._read_file.connection
         self._writer = Writer(written)
         self._watch = reads.Watch(self._read_connection)
-        self._heads = Heads(self._read_connection, verify=settings.verify)
+        self._heads = Heads(self._read_file, verify=settings.verify)
 
     def append_events(
         self,

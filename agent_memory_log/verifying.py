@@ -265,7 +265,9 @@ class _RunChecks:
             if still_there:
                 message = f"says that seq {ranges(still_there)} was redacted, but its content is still there"
                 self._find(Severity.ERROR, Check.NOT_REDACTED, seq, message)
-            unknown = sorted({seq for seq in targets if not (seq in self._content or seq in self._redacted or seq in self._unread)})
+            unknown = sorted(
+                {seq for seq in targets if not (seq in self._content or seq in self._redacted or seq in self._unread)}
+            )
             if unknown:
                 message = f"says that seq {ranges(unknown)} was redacted, which the run does not hold"
                 self._find(Severity.WARNING, Check.NO_MARKER, seq, message)

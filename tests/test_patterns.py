@@ -23,6 +23,7 @@ _PREPARED: dict[str, Prepare] = {
     f"{outcomes.__name__}._FEEDBACK": lambda text: text[:_LONGEST_SENTENCE],
 }
 
+
 def test_no_pattern_is_slow() -> None:
     slow = [
         (name, pattern.pattern[:80], text)

@@ -28,7 +28,7 @@ MATCHES: tuple[Match, ...] = ("strict", "call_id", "arguments", "order")
 _SHOWN_UNUSED = 5
 
 _Key = tuple[str, bytes, str | None, int | None]
-"""By what equal calls are found: the tool's name and the arguments, and in strict replays an id or None, and the parent."""
+"""By what equal calls are found: tool and arguments, and in strict replays also the id (None: any) and the parent."""
 
 
 class Asked(NamedTuple):
@@ -55,7 +55,9 @@ class Progress:
         """The calls not made yet."""
         self._in_order = deque(range(len(plan.calls)))
         """Those, and some of the others, in the order of the log."""
-        self._by_end = deque(sorted((at for at, call in enumerate(plan.calls) if call.end is not None), key=self._end_of))
+        self._by_end = deque(
+            sorted((at for at, call in enumerate(plan.calls) if call.end is not None), key=self._end_of)
+        )
         """Those that have a result, and some of the others, in the order of their results."""
         self._prompts: PromptCheck | None = None
         self._newest: dict[object, int] = {}
@@ -106,7 +108,9 @@ class Progress:
         if self._prompts is None:
             self._prompts = PromptCheck([*leading, *self._plan.transcript], provider)
         prefix = len(self._plan.transcript) if planned is None else planned.prefix
-        found = self._prompts.compare(given, len(leading) + prefix, None if planned is None else planned.joined)
+        found = self._prompts.compare(
+            given, len(leading) + prefix, None if planned is None else self._plan.joined(planned)
+        )
         if found is None:
             return
         index, where = found

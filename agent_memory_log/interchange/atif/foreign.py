@@ -52,7 +52,9 @@ def foreign_events(raw: JsonMap, step: AtifStep, at: datetime) -> list[Event]:
     messages: list[EventData] = []
     if message.message or residual or not (thoughts or calls):
         messages.append(msgspec.structs.replace(message, structured=kept(ATIF, residual)))
-    found = numbered([*thoughts, *messages, *_calls(raw, calls), *_results(raw, results, step.tool_names if is_agent else {}, calls)])
+    found = numbered(
+        [*thoughts, *messages, *_calls(raw, calls), *_results(raw, results, step.tool_names if is_agent else {}, calls)]
+    )
     return [msgspec.structs.replace(event, seq=0, labels=dict(event.labels)) for event in found]
 
 
@@ -66,9 +68,7 @@ def _calls(raw: JsonMap, calls: list[Call]) -> list[ToolCall]:
     return found
 
 
-def _results(
-    raw: JsonMap, results: list[Result], tool_names: Mapping[str, str], calls: list[Call]
-) -> list[ToolResult]:
+def _results(raw: JsonMap, results: list[Result], tool_names: Mapping[str, str], calls: list[Call]) -> list[ToolResult]:
     found: list[ToolResult] = []
     open_ids = Counter(call.tool_call_id for call in calls)
     for index, result in enumerate(results):

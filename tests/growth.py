@@ -370,14 +370,14 @@ CALLS: Mapping[str, Callable[[Snapshot], object]] = {
     "replay by arguments": partial(_replay_loosely, "arguments"),
     "diff": lambda snapshot: diff(snapshot, snapshot),
     "atif": lambda snapshot: from_atif(to_atif(snapshot)),
-    "foreign atif": lambda snapshot: to_atif(from_atif(_foreign(snapshot)).snapshot()),
+    "foreign atif": lambda snapshot: to_atif(from_atif(foreign(snapshot)).snapshot()),
     "spans": partial(spans_of, content=True),
     "timeline": lambda snapshot: arrange(snapshot.log),
 }
 """What is done with a whole run, each in time that is linear in its events."""
 
 
-def _foreign(snapshot: Snapshot) -> Message:
+def foreign(snapshot: Snapshot) -> Message:
     """The run as another tool would write it."""
     document = to_atif(snapshot)
     del document["extra"]

@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from agent_memory_log.interchange.atif import from_atif
 from agent_memory_log.memory.extraction.rules import RuleExtractor
 from agent_memory_log.memory.extraction.statements import read_statements
 from agent_memory_log.memory.pattern.verifiers import is_concise
@@ -21,10 +22,12 @@ from tests.growth import (
     answers,
     chat_stream,
     cited_stream,
+    foreign,
     growth,
     index_of,
     messages,
     record_calls,
+    run,
     slice_of,
     slow_calls,
     slow_transcripts,
@@ -45,6 +48,11 @@ def test_calls_on_runs(name: str) -> None:
     assert slow_calls(name, 300, _MOST) == {}
 
 
+def test_a_foreign_step_of_many_calls() -> None:
+    small, large = foreign(run("parallel", 2000)), foreign(run("parallel", 8000))
+    assert growth(partial(from_atif, small), partial(from_atif, large), _MOST) <= _MOST
+
+
 @pytest.mark.parametrize("provider", provider_names())
 def test_plans_of_answers_that_make_one_message(provider: str) -> None:
     assert (
@@ -54,7 +62,7 @@ def test_plans_of_answers_that_make_one_message(provider: str) -> None:
 
 @pytest.mark.parametrize("ids", [str, lambda _: "call"], ids=["own ids", "one id"])
 def test_recording(ids: Callable[[int], str]) -> None:
-    assert growth(partial(record_calls, ids, 300), partial(record_calls, ids, 1200), _MOST) <= _MOST
+    assert growth(partial(record_calls, ids, 1000), partial(record_calls, ids, 4000), _MOST) <= _MOST
 
 
 def test_streams() -> None:
@@ -63,7 +71,7 @@ def test_streams() -> None:
 
 
 def test_verifying_what_was_redacted() -> None:
-    small, large = (lambda: asyncio.run(verify_redacted(400))), (lambda: asyncio.run(verify_redacted(1600)))
+    small, large = (lambda: asyncio.run(verify_redacted(1500))), (lambda: asyncio.run(verify_redacted(6000)))
     assert growth(small, large, _MOST) <= _MOST
 
 

@@ -23,7 +23,11 @@ _PREPARED: dict[str, Prepare] = {
     f"{outcomes.__name__}._FEEDBACK": lambda text: text[:_LONGEST_SENTENCE],
 }
 
-_ANCHORED = {"agent_memory_log.secrets.names._CLAUSE_ENDS", "agent_memory_log.secrets.values._RANDOM_FORM"}
+_ANCHORED = {
+    "agent_memory_log.secrets.names._CLAUSE_ENDS",
+    "agent_memory_log.secrets.values._RANDOM_FORM",
+    "agent_memory_log.secrets.values._STAND_IN",
+}
 """Patterns that are used with ``match`` alone, so that they are tried at one place of a text."""
 
 

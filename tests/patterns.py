@@ -114,7 +114,7 @@ def _is_slow(read: Read, head: str, unit: str, tail: str, prepare: Prepare) -> b
     def text(size: int) -> str:
         return prepare(head + unit * (size // len(unit)) + tail)
 
-    for size in (20, 256):  # exponential time shows before it takes for ever
+    for size in (20, 24, 256):  # exponential time shows before it takes for ever
         if _cost(read, text(size)) > _TOO_LONG and _best(read, text(size)) > _TOO_LONG:
             return True
     # A quarter of the length in a twentieth of the time: the whole is fast, even if it were cubic.

@@ -60,7 +60,7 @@ def test_plans_of_answers_that_make_one_message(provider: str) -> None:
     )
 
 
-@pytest.mark.parametrize("ids", [str, lambda _: "call"], ids=["own ids", "one id"])
+@pytest.mark.parametrize("ids", ["{}".format, "call".format], ids=["own ids", "one id"])
 def test_recording(ids: Callable[[int], str]) -> None:
     assert growth(partial(record_calls, ids, 1000), partial(record_calls, ids, 4000), _MOST) <= _MOST
 

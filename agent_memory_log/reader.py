@@ -6,7 +6,8 @@ with ``Snapshot.extend``, so asking again after an extension costs what is new.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -71,12 +72,18 @@ class Reader:
         Given a ``tool_call_id``, the latest call with that id is meant; give the call's event to ask about an earlier
         one.
         """
+        log = self.snapshot.log
         call_id = call if isinstance(call, str) else _tool_call(call).tool_call_id
-        places = self._ask(lambda index: list(index.calls.get(call_id, ())))
-        if not isinstance(call, str):
-            places = [place for place in places if self.snapshot.log[place].seq == call.seq]
-        answer = self._ask(lambda index: index.answers[places[-1]]) if places else None
-        return None if answer is None else self.snapshot.log[answer]
+
+        def answer_in(index: _Index) -> int | None:
+            places = index.calls.get(call_id, [])
+            before = len(places) if isinstance(call, str) else _count_up_to(places, call.seq, log)
+            if not before or not (isinstance(call, str) or log[places[before - 1]].seq == call.seq):
+                return None
+            return index.answers[places[before - 1]]
+
+        answer = self._ask(answer_in)
+        return None if answer is None else log[answer]
 
     def call_for(self, result: Event) -> Event | None:
         """The call that a tool result answered, None when there was none open with its id."""
@@ -92,12 +99,17 @@ class Reader:
         it and before its id was used again.
         """
         call_id = call if isinstance(call, str) else _tool_call(call).tool_call_id
-        children = self._at(self._ask(lambda index: list(index.children.get(call_id, ()))))
         if isinstance(call, str):
-            return children
-        same_id = self._at(self._ask(lambda index: list(index.calls.get(call_id, ()))))
-        end = next((other.seq for other in same_id if other.seq > call.seq), self.snapshot.last_seq + 1)
-        return tuple(child for child in children if call.seq < child.seq < end)
+            return self._at(self._ask(lambda index: list(index.children.get(call_id, ()))))
+        log = self.snapshot.log
+
+        def children_in(index: _Index) -> list[int]:
+            children, same_id = index.children.get(call_id, []), index.calls.get(call_id, [])
+            after = _count_up_to(same_id, call.seq, log)
+            end = bisect_left(children, same_id[after]) if after < len(same_id) else len(children)
+            return children[_count_up_to(children, call.seq, log) : end]
+
+        return self._at(self._ask(children_in))
 
     def turns(self) -> tuple[Turn, ...]:
         """The turns of the run, in append order; none for an empty snapshot."""
@@ -121,6 +133,11 @@ def _tool_call(event: Event) -> ToolCall:
     if not isinstance(event.data, ToolCall):
         raise InvalidArgument(f"event {event.seq} is a {event.type}, not a tool_call")
     return event.data
+
+
+def _count_up_to(places: Sequence[int], seq: int, log: EventList) -> int:
+    """How many of ``places``, which ascend, hold an event up to ``seq``."""
+    return bisect_right(places, seq, key=lambda place: log[place].seq)
 
 
 class _Index:

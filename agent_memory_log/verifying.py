@@ -172,6 +172,7 @@ class _RunChecks:
         self._content: set[int] = set()
         self._unread: set[int] = set()
         self._redacted: dict[int, str] = {}
+        self._has_redacted_call = False
         self._markers: list[tuple[int, tuple[int, ...]]] = []
 
     def _find(self, severity: Severity, check: Check, seq: int, message: str) -> None:
@@ -203,6 +204,7 @@ class _RunChecks:
         data = event.data
         if isinstance(data, Redacted):
             self._redacted[event.seq] = data.original_type
+            self._has_redacted_call = self._has_redacted_call or data.original_type == EventType.TOOL_CALL
             return
         self._content.add(event.seq)
         if isinstance(data, ToolCall):
@@ -236,7 +238,7 @@ class _RunChecks:
         waiting = self._open.get(data.tool_call_id)
         if waiting:
             waiting.pop()
-        elif self._unread or EventType.TOOL_CALL in self._redacted.values():
+        elif self._unread or self._has_redacted_call:
             self._find(Severity.NOTE, Check.ORPHAN_RESULT, seq, "answers a call that is redacted or cannot be read")
         else:
             name = data.tool_name
@@ -271,7 +273,9 @@ class _RunChecks:
             if still_there:
                 message = f"says that seq {ranges(still_there)} was redacted, but its content is still there"
                 self._find(Severity.ERROR, Check.NOT_REDACTED, seq, message)
-            unknown = sorted(set(targets) - self._content - self._redacted.keys() - self._unread)
+            unknown = sorted(
+                {seq for seq in targets if not (seq in self._content or seq in self._redacted or seq in self._unread)}
+            )
             if unknown:
                 message = f"says that seq {ranges(unknown)} was redacted, which the run does not hold"
                 self._find(Severity.WARNING, Check.NO_MARKER, seq, message)

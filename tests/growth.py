@@ -9,7 +9,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from agent_memory_log import EventData, Snapshot
+from agent_memory_log import EventData, ReplayDivergence, Snapshot, new_event, open_store, open_sync_store
+from agent_memory_log.cli.timeline import arrange
+from agent_memory_log.interchange.atif import from_atif, to_atif
+from agent_memory_log.interchange.opentelemetry import spans_of
 from agent_memory_log.memory.hooks import RunSlice
 from agent_memory_log.memory.recall import Document, RecallIndex
 from agent_memory_log.payloads import (
@@ -23,8 +26,12 @@ from agent_memory_log.payloads import (
     ToolResult,
     UserMessage,
 )
-from agent_memory_log.transcript import build, repair, validate, window
-from tests.transcripts import run_of
+from agent_memory_log.reader import Reader
+from agent_memory_log.recording import SyncRunRecorder
+from agent_memory_log.replay import Match, Replayer, diff
+from agent_memory_log.transcript import build, parse, repair, request, validate, window
+from agent_memory_log.verifying import verify
+from tests.transcripts import run_of, snapshot_of
 
 Message = dict[str, Any]
 
@@ -255,6 +262,8 @@ def slow_transcripts(provider: str, events: int, most: float) -> dict[tuple[str,
         small, large = run(shape, events), run(shape, 4 * events)
         short, long = build(small, provider), build(large, provider)
         pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+            "parse": (partial(parse, list(short), provider), partial(parse, list(long), provider)),
+            "request": (partial(request, small, provider), partial(request, large, provider)),
             "build": (partial(build, small, provider), partial(build, large, provider)),
             "validate": (partial(validate, short, provider), partial(validate, long, provider)),
             "repair": (partial(repair, short, provider), partial(repair, long, provider)),
@@ -297,3 +306,137 @@ def index_of(count: int, text: str) -> RecallIndex:
     for number in range(count):
         index.add(Document(id=str(number), text=f"{text} {number}", session="s", position=number, time=time))
     return index
+
+
+def _forget(snapshot: Snapshot) -> Snapshot:
+    """The same run, of which nothing has been asked yet."""
+    return Snapshot(snapshot.agent, snapshot.run, list(snapshot.log), version=snapshot.version)
+
+
+def _read(snapshot: Snapshot) -> None:
+    reader = Reader(_forget(snapshot))
+    reader.turns()
+    reader.open_tool_calls()
+    for call in reader.tool_calls():
+        reader.result_for(call)
+        reader.children_of(call)
+
+
+def _extend(snapshot: Snapshot) -> None:
+    known = Snapshot(snapshot.agent, snapshot.run)
+    for seq, event in enumerate(snapshot.log, 1):
+        known = known.extend(Snapshot(snapshot.agent, snapshot.run, [event], version=seq, after=seq - 1))
+        Reader(known).latest(event.type)
+
+
+def _replay(snapshot: Snapshot, backwards: bool = False) -> None:
+    """Asks for turn after turn; calls are made as they were recorded, or those of a turn backwards."""
+    replayer = Replayer(snapshot, "anthropic")
+    try:
+        while True:
+            calls = replayer.model_turn().tool_calls
+            for call in calls[::-1] if backwards else calls:
+                replayer.tool_result(call)
+    except ReplayDivergence:
+        pass
+
+
+def _replay_turns(snapshot: Snapshot) -> None:
+    """Asks for turn after turn, and makes no calls."""
+    replayer = Replayer(snapshot, "anthropic")
+    try:
+        while True:
+            replayer.model_turn()
+    except ReplayDivergence:
+        pass
+
+
+def _replay_loosely(match: Match, snapshot: Snapshot) -> None:
+    replayer = Replayer(snapshot, "anthropic", match=match)
+    try:
+        for call in reversed(Reader(snapshot).tool_calls()):
+            replayer.tool_result(call)
+    except ReplayDivergence:
+        pass
+
+
+CALLS: Mapping[str, Callable[[Snapshot], object]] = {
+    "read": _read,
+    "extend": _extend,
+    "replay": _replay,
+    "replay backwards": partial(_replay, backwards=True),
+    "replay turns": _replay_turns,
+    "replay by id": partial(_replay_loosely, "call_id"),
+    "replay by arguments": partial(_replay_loosely, "arguments"),
+    "diff": lambda snapshot: diff(snapshot, snapshot),
+    "atif": lambda snapshot: from_atif(to_atif(snapshot)),
+    "foreign atif": lambda snapshot: to_atif(from_atif(foreign(snapshot)).snapshot()),
+    "spans": partial(spans_of, content=True),
+    "timeline": lambda snapshot: arrange(snapshot.log),
+}
+"""What is done with a whole run, each in time that is linear in its events."""
+
+
+def foreign(snapshot: Snapshot) -> Message:
+    """The run as another tool would write it."""
+    document = to_atif(snapshot)
+    del document["extra"]
+    for step in document["steps"]:
+        del step["extra"]
+    return document
+
+
+def slow_calls(name: str, events: int, most: float) -> dict[str, float]:
+    """Of which runs four times the events cost ``CALLS[name]`` over ``most`` times as much, with the ratio."""
+    call = CALLS[name]
+    ratios = {
+        shape: growth(partial(call, run(shape, events)), partial(call, run(shape, 4 * events)), most) for shape in RUNS
+    }
+    return {shape: ratio for shape, ratio in ratios.items() if ratio > most}
+
+
+def answers(count: int) -> Snapshot:
+    """A run of so many answers of a model, one behind the other."""
+    return snapshot_of(new_event(AssistantMessage(f"{at}"), labels={"response_id": f"{at}"}) for at in range(count))
+
+
+def record_calls(ids: Callable[[int], str], count: int) -> None:
+    """Record an answer with so many calls, which have these ids, and make them."""
+    content = [{"type": "tool_use", "id": ids(at), "name": "tool", "input": {"at": at}} for at in range(count)]
+    answer = {"type": "message", "id": "m", "role": "assistant", "model": "m", "stop_reason": "tool_use"}
+    with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
+        for event in reversed(recorder.record_response({**answer, "content": content}).tool_calls):
+            with recorder.tool_call(event) as call:
+                call.result(1)
+
+
+def chat_stream(count: int) -> list[Message]:
+    """A stream of OpenAI's with so many calls at once, whose arguments come turn and turn about."""
+    deltas: list[Message] = [
+        {"tool_calls": [{"index": at, "id": f"{at}", "function": {"name": "tool", "arguments": part}}]}
+        for part in ("{", "}")
+        for at in range(count)
+    ]
+    chunks: list[Message] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    return [*chunks, {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}]
+
+
+def cited_stream(count: int) -> list[Message]:
+    """A stream of Anthropic's with so many citations."""
+    delta = {"type": "citations_delta", "citation": {"type": "char_location"}}
+    return [
+        {"type": "message_start", "message": {"role": "assistant"}},
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        *({"type": "content_block_delta", "index": 0, "delta": delta} for _ in range(count)),
+        {"type": "message_stop"},
+    ]
+
+
+async def verify_redacted(count: int) -> None:
+    """Verify a run of so many messages, each redacted by itself, and so many results of no call."""
+    async with open_store("memory:") as store:
+        await store.append_events("agent", "run", *(new_event(UserMessage(f"{at}")) for at in range(count)))
+        for seq in range(1, count + 1):
+            await store.redact_events("agent", "run", [seq])
+        await store.append_events("agent", "run", *(new_event(ToolResult(f"{at}", "tool")) for at in range(count)))
+        await verify(store)

@@ -7,6 +7,7 @@ import pkgutil
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from types import ModuleType
 from typing import Any, cast
 
@@ -14,9 +15,13 @@ import agent_memory_log
 
 Pattern = re.Pattern[str]
 Prepare = Callable[[str], str]
+Read = Callable[[str], object]
 
 _FLOOR = 0.002
 """Seconds of the processor's time: a pattern that reads 8 KB within this is fast, however it grows."""
+
+_PLENTY = 0.02
+"""Seconds for 2 KB that are enough to see the growth of a part of it."""
 
 _TOO_LONG = 0.03
 """Seconds for 256 characters or less: no need to try more."""
@@ -77,10 +82,14 @@ def _parts_of(value: object) -> Iterable[object]:
     return [getattr(value, field, None) for field in ((fields,) if isinstance(fields, str) else fields)]
 
 
-def slow_text(pattern: Pattern, prepare: Prepare = str) -> str | None:
-    """How a text begins that the pattern reads in more than linear time; None if none was seen."""
+def slow_text(pattern: Pattern, prepare: Prepare = str, *, anchored: bool = False) -> str | None:
+    """How a text begins that the pattern reads in more than linear time; None if none was seen.
+
+    ``anchored``: it is tried at the beginning of a text only.
+    """
+    read = pattern.match if anchored else partial(_read, pattern)
     for head, unit, tail in _nasty(pattern):
-        if _is_slow(pattern, head, unit, tail, prepare):
+        if _is_slow(read, head, unit, tail, prepare):
             return f"{head}{unit * 4}… {tail!r}"
     return None
 
@@ -101,24 +110,26 @@ def _nasty(pattern: Pattern) -> Iterator[tuple[str, str, str]]:
             yield head + "\xa0" * unit.isspace(), unit, "\x01"
 
 
-def _is_slow(pattern: Pattern, head: str, unit: str, tail: str, prepare: Prepare) -> bool:
+def _is_slow(read: Read, head: str, unit: str, tail: str, prepare: Prepare) -> bool:
     def text(size: int) -> str:
         return prepare(head + unit * (size // len(unit)) + tail)
 
     for size in (20, 24, 256):  # exponential time shows before it takes for ever
-        if _cost(pattern, text(size)) > _TOO_LONG and _best(pattern, text(size)) > _TOO_LONG:
+        if _cost(read, text(size)) > _TOO_LONG and _best(read, text(size)) > _TOO_LONG:
             return True
     # A quarter of the length in a twentieth of the time: the whole is fast, even if it were cubic.
-    if _cost(pattern, text(2048)) <= _FLOOR / 20 or _cost(pattern, text(8192)) <= _FLOOR:
+    quarter = _cost(read, text(2048))
+    if quarter <= _FLOOR / 20 or (quarter <= _FLOOR and _cost(read, text(8192)) <= _FLOOR):
         return False
-    return _ratio(pattern, text(1024), text(4096)) > _MOST
+    size = 256 if quarter > _PLENTY else 1024
+    return _ratio(read, text(size), text(4 * size)) > _MOST
 
 
-def _ratio(pattern: Pattern, small: str, large: str) -> float:
+def _ratio(read: Read, small: str, large: str) -> float:
     ratio, best_small, best_large = 0.0, float("inf"), float("inf")
     for _ in range(_TRIES):
-        best_small = min(best_small, _cost(pattern, small))
-        best_large = min(best_large, _cost(pattern, large))
+        best_small = min(best_small, _cost(read, small))
+        best_large = min(best_large, _cost(read, large))
         if best_large <= _FLOOR / 4:
             return 0.0
         ratio = best_large / max(best_small, _FLOOR / 16)
@@ -127,13 +138,16 @@ def _ratio(pattern: Pattern, small: str, large: str) -> float:
     return ratio
 
 
-def _best(pattern: Pattern, text: str) -> float:
-    return min(_cost(pattern, text) for _ in range(_TRIES))
+def _best(read: Read, text: str) -> float:
+    return min(_cost(read, text) for _ in range(_TRIES))
 
 
-def _cost(pattern: Pattern, text: str) -> float:
-    begin = time.process_time()
-    pattern.match(text)
+def _read(pattern: Pattern, text: str) -> None:
     for _ in pattern.finditer(text):
         pass
+
+
+def _cost(read: Read, text: str) -> float:
+    begin = time.process_time()
+    read(text)
     return time.process_time() - begin

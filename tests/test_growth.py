@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 
+from agent_memory_log.interchange.atif import from_atif
 from agent_memory_log.memory.extraction.rules import RuleExtractor
 from agent_memory_log.memory.extraction.statements import read_statements
 from agent_memory_log.memory.pattern.verifiers import is_concise
 from agent_memory_log.payloads import ToolCall, ToolResult
+from agent_memory_log.recording.streams import joined
+from agent_memory_log.replay.plan import read_plan
 from agent_memory_log.transcript import provider_names
-from tests.growth import growth, index_of, messages, slice_of, slow_transcripts
+from tests.growth import (
+    CALLS,
+    answers,
+    chat_stream,
+    cited_stream,
+    foreign,
+    growth,
+    index_of,
+    messages,
+    record_calls,
+    run,
+    slice_of,
+    slow_calls,
+    slow_transcripts,
+    verify_redacted,
+)
 
 _MOST = 6.0
 _NOW = datetime(2026, 6, 1, tzinfo=UTC)
@@ -21,7 +40,39 @@ _NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 @pytest.mark.parametrize("provider", provider_names())
 def test_transcripts(provider: str) -> None:
-    assert slow_transcripts(provider, 800, _MOST) == {}
+    assert slow_transcripts(provider, 500, _MOST) == {}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_on_runs(name: str) -> None:
+    assert slow_calls(name, 300, _MOST) == {}
+
+
+def test_a_foreign_step_of_many_calls() -> None:
+    small, large = foreign(run("parallel", 2000)), foreign(run("parallel", 8000))
+    assert growth(partial(from_atif, small), partial(from_atif, large), _MOST) <= _MOST
+
+
+@pytest.mark.parametrize("provider", provider_names())
+def test_plans_of_answers_that_make_one_message(provider: str) -> None:
+    assert (
+        growth(partial(read_plan, answers(150), provider), partial(read_plan, answers(600), provider), _MOST) <= _MOST
+    )
+
+
+@pytest.mark.parametrize("ids", ["{}".format, "call".format], ids=["own ids", "one id"])
+def test_recording(ids: Callable[[int], str]) -> None:
+    assert growth(partial(record_calls, ids, 1000), partial(record_calls, ids, 4000), _MOST) <= _MOST
+
+
+def test_streams() -> None:
+    for provider, stream in (("openai-chat", chat_stream), ("anthropic", cited_stream)):
+        assert growth(partial(joined, stream(1000), provider), partial(joined, stream(4000), provider), _MOST) <= _MOST
+
+
+def test_verifying_what_was_redacted() -> None:
+    small, large = (lambda: asyncio.run(verify_redacted(1500))), (lambda: asyncio.run(verify_redacted(6000)))
+    assert growth(small, large, _MOST) <= _MOST
 
 
 @pytest.mark.parametrize(

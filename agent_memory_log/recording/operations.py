@@ -84,8 +84,9 @@ class Operations:
         self._before_append = before_append
         self._context = RunContext(agent, run)
         self._latest = datetime.min.replace(tzinfo=UTC)
-        self._asked: dict[str, list[Event]] = {}
-        self._left_open: dict[str, list[Event]] | None = None
+        # Calls by their id, and then by the id of their event, as many may have one id.
+        self._asked: dict[str, dict[str, Event]] = {}
+        self._left_open: dict[str, dict[str, Event]] | None = None
         self._fresh: set[str] = set()
 
     def record(self, payload: EventData, key: str | None, labels: Mapping[str, str] | None) -> Steps[Event]:
@@ -231,9 +232,8 @@ class Operations:
 
     def _ask(self, calls: Iterable[Event], *, fresh: bool) -> None:
         for event in calls:
-            waiting = self._asked.setdefault(decode_event(event, ToolCall).tool_call_id, [])
-            if all(known.event_id != event.event_id for known in waiting):
-                waiting.append(event)
+            waiting = self._asked.setdefault(decode_event(event, ToolCall).tool_call_id, {})
+            waiting.setdefault(event.event_id, event)
             if fresh:
                 self._fresh.add(event.event_id)
 
@@ -241,16 +241,17 @@ class Operations:
         """The call that this one is to answer: asked for in an answer recorded here, or left open in the run before."""
         waiting = self._asked.get(data.tool_call_id)
         if waiting:
-            return waiting[-1]
+            return next(reversed(waiting.values()))
         if self._left_open is None:
             snapshot = yield from self._context.refresh()
             self._left_open = {}
             for event in Reader(snapshot).open_tool_calls():
-                self._left_open.setdefault(decode_event(event, ToolCall).tool_call_id, []).append(event)
-        open_calls = self._left_open.get(data.tool_call_id, ())
+                waiting = self._left_open.setdefault(decode_event(event, ToolCall).tool_call_id, {})
+                waiting[event.event_id] = event
+        open_calls = self._left_open.get(data.tool_call_id, {})
         if open_calls:
             data = decode_event(self._hooked(new_event(data)), ToolCall)  # as it would have been recorded
-        for event in open_calls:
+        for event in open_calls.values():
             if _is_same_call(data, decode_event(event, ToolCall)):
                 return event
         return None
@@ -259,8 +260,7 @@ class Operations:
         """The call is being made: another one with its id is another call."""
         self._fresh.discard(event.event_id)
         for calls in (self._asked, self._left_open or {}):
-            waiting = calls.get(call_id, [])
-            waiting[:] = [known for known in waiting if known.event_id != event.event_id]
+            calls.get(call_id, {}).pop(event.event_id, None)
 
     def _result_of(self, call: Event, data: ToolCall) -> Steps[ToolResult | None]:
         snapshot = yield from self._context.refresh()

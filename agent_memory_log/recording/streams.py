@@ -6,7 +6,7 @@ exactly: an SDK's own final message can be recorded instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 import msgspec
@@ -44,12 +44,56 @@ def joined(events: Sequence[Map], provider: str) -> Map:
     return _JOINERS[provider](events)
 
 
+class _Pieces:
+    """Text that is still coming: put together once, at its end."""
+
+    def __init__(self, text: str) -> None:
+        self.texts = [text]
+
+
+class _Items(list[object]):
+    """A list that is still coming, and by their indexes the maps in it that are."""
+
+    def __init__(self, items: Iterable[object] = ()) -> None:
+        super().__init__(items)
+        self.by_index: dict[str, Map] = {}
+
+
+def _add(known: Map, key: str, text: str) -> None:
+    """Let the text at ``key`` go on with ``text``."""
+    pieces = known.get(key)
+    if not isinstance(pieces, _Pieces):
+        known[key] = pieces = _Pieces(pieces or "")
+    pieces.texts.append(text)
+
+
+def _items_at(known: Map, key: str) -> _Items:
+    """The list at ``key``, to go on with."""
+    items = known.get(key)
+    if not isinstance(items, _Items):
+        known[key] = items = _Items(cast("list[object]", items) if isinstance(items, list) else ())
+    return items
+
+
+def _put_together(known: Map) -> None:
+    """Make text of all that came in pieces, in ``known`` and inside it."""
+    for key, value in known.items():
+        if isinstance(value, _Pieces):
+            known[key] = "".join(value.texts)
+        elif isinstance(value, dict):
+            _put_together(cast("Map", value))
+        elif isinstance(value, list):
+            known[key] = [*cast("list[object]", value)]
+            for inner in maps_in(cast("object", value)):
+                _put_together(inner)
+
+
 class _Blocks:
     """The content blocks of an answer, by index, and the text that the arguments of calls among them come as."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, Map] = {}
-        self._arguments: dict[int, str] = {}
+        self._arguments: dict[int, list[str]] = {}
 
     def begin(self, index: int, block: Map) -> None:
         self._blocks[index] = block
@@ -63,11 +107,14 @@ class _Blocks:
         return self._blocks.setdefault(index, {})
 
     def add_arguments(self, index: int, text: str) -> None:
-        self._arguments[index] = self._arguments.get(index, "") + text
+        self._arguments.setdefault(index, []).append(text)
 
     def content(self, *inside: str) -> list[Map]:
         """The blocks in order; arguments are in the maps ``inside`` them."""
-        for index, text in self._arguments.items():
+        for block in self._blocks.values():
+            _put_together(block)
+        for index, pieces in self._arguments.items():
+            text = "".join(pieces)
             if text:
                 map_at(self.at(index), *inside)["input"] = _arguments(text)
         return [self._blocks[index] for index in sorted(self._blocks)]
@@ -107,13 +154,13 @@ def _anthropic_message(answer: Map, event: Map) -> None:
 def _anthropic_delta(block: Map, delta: Map) -> None:
     kind = delta.get("type")
     if kind == "text_delta":
-        block["text"] = block.get("text", "") + _text(delta, "text")
+        _add(block, "text", _text(delta, "text"))
     elif kind == "thinking_delta":
-        block["thinking"] = block.get("thinking", "") + _text(delta, "thinking")
+        _add(block, "thinking", _text(delta, "thinking"))
     elif kind == "signature_delta":
         block["signature"] = _text(delta, "signature")
     elif kind == "citations_delta":
-        block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
+        _items_at(block, "citations").append(delta.get("citation"))
     elif kind == "compaction_delta":
         block.update((key, value) for key, value in delta.items() if key != "type")
     else:
@@ -135,6 +182,7 @@ def _chat(events: Sequence[Map]) -> Map:
             answer["usage"] = event["usage"]
     if reason is None:
         raise _cut_off("openai-chat", "finish_reason")
+    _put_together(message)
     calls = message.get("tool_calls")
     if isinstance(calls, list):
         for call in maps_in(cast("object", calls)):
@@ -154,31 +202,29 @@ def _grow(known: Map, delta: Map) -> None:
         if value is None:
             known.setdefault(key, None)
         elif isinstance(value, list):
-            grown = cast("list[object]", old) if isinstance(old, list) else []
-            known[key] = grown
+            items = _items_at(known, key)
             for item in cast("list[object]", value):
-                _grow_list(grown, item)
+                _grow_items(items, item)
         elif isinstance(value, dict):
             known[key] = inner = cast("Map", old if isinstance(old, dict) else {})
             _grow(inner, cast("Map", value))
-        elif isinstance(value, str) and isinstance(old, str) and key not in _WHOLE:
-            known[key] = old + value
+        elif isinstance(value, str) and isinstance(old, (str, _Pieces)) and key not in _WHOLE:
+            _add(known, key, value)
         elif not (value == "" and old):
             known[key] = value
 
 
-def _grow_list(known: list[object], item: object) -> None:
+def _grow_items(known: _Items, item: object) -> None:
     delta = map_at(item)
-    if delta.get("index") is None:
+    index = delta.get("index")
+    if index is None:
         known.append(item)
         return
-    for one in maps_in(known):
-        if one.get("index") == delta["index"]:
-            _grow(one, delta)
-            return
     begun: Map = {}
-    known.append(begun)
-    _grow(begun, delta)
+    grown = known.by_index.setdefault(str(index), begun)
+    if grown is begun:
+        known.append(begun)
+    _grow(grown, delta)
 
 
 def _responses(events: Sequence[Map]) -> Map:
@@ -236,7 +282,7 @@ def _bedrock_delta(block: Map, delta: Map) -> None:
         if "citationsContent" in block:
             block["citationsContent"]["content"].append({"text": _text(delta, "text")})
         else:
-            block["text"] = block.get("text", "") + _text(delta, "text")
+            _add(block, "text", _text(delta, "text"))
     elif "reasoningContent" in delta:
         part = map_at(delta, "reasoningContent")
         reasoning: Map = block.setdefault("reasoningContent", {})
@@ -247,7 +293,7 @@ def _bedrock_delta(block: Map, delta: Map) -> None:
         for key in ("text", "signature"):
             if key in part:
                 text: Map = reasoning.setdefault("reasoningText", {"text": ""})
-                text[key] = text.get(key, "") + _text(part, key)
+                _add(text, key, _text(part, key))
     elif "citation" in delta:
         if "citationsContent" not in block:
             said = block.pop("text", None)

@@ -71,7 +71,8 @@ class PlannedTurn(msgspec.Struct, frozen=True):
     """A turn in the plan.
 
     - ``place``: of its first event in the log; ``prefix``: how many messages of the transcript stand before it.
-    - ``joined``: what stands before it in the message it goes on with, where the provider makes one message of both.
+    - ``joined``: how many parts stand before it in the message it goes on with, where the provider makes one message of
+      both; None where it goes on with none.
     - ``certain``: whether it came from the model. Calls alone that nobody labelled may also be those the runtime made
       by itself.
     """
@@ -79,7 +80,7 @@ class PlannedTurn(msgspec.Struct, frozen=True):
     turn: ModelTurn
     place: int
     prefix: int
-    joined: Message | None
+    joined: int | None
     certain: bool
 
 
@@ -104,11 +105,22 @@ class PlannedCall(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A run for a replay: its turns and calls, each in the order of the log, and its whole transcript."""
+    """A run for a replay: its turns and calls, each in the order of the log, and its whole transcript.
+
+    ``part_key``: where a message of the provider has its parts.
+    """
 
     turns: tuple[PlannedTurn, ...]
     calls: tuple[PlannedCall, ...]
     transcript: tuple[Message, ...]
+    part_key: str
+
+    def joined(self, planned: PlannedTurn) -> Message | None:
+        """What stands before a turn in the message it goes on with; None where it begins one."""
+        if planned.joined is None:
+            return None
+        message = self.transcript[planned.prefix]
+        return {**message, self.part_key: message[self.part_key][: planned.joined]}
 
 
 def provider_of(snapshot: Snapshot) -> str | None:
@@ -162,7 +174,7 @@ class _Reading:
         self._close(len(self._messages))
         begins = [planned.place for planned in self._turns if planned.certain]
         calls = tuple(msgspec.structs.replace(call, turns=bisect_right(begins, call.begin)) for call in self._calls)
-        return Plan(tuple(self._turns), calls, tuple(self._messages))
+        return Plan(tuple(self._turns), calls, tuple(self._messages), self._builder.part_key)
 
     def take(self, place: int, event: Event) -> None:
         data = event.data
@@ -200,13 +212,14 @@ class _Reading:
         turn, self._turn = self._turn, None
         if turn is None:
             return
-        # An own copy, by way of JSON: arguments may nest deeper than Python copies.
-        messages = cast("list[Message]", decode_json(encode_json(self._messages[turn.start : end])))
+        said = self._messages[turn.start : end]
         part_key = self._builder.part_key
-        joined: Message | None = None
-        if turn.joined is not None and isinstance(messages[0].get(part_key), list):
-            joined = {**messages[0], part_key: messages[0][part_key][: turn.joined]}
-            messages[0][part_key] = messages[0][part_key][turn.joined :]
+        joined: int | None = None
+        if turn.joined is not None and isinstance(said[0].get(part_key), list):
+            joined = turn.joined
+            said[0] = {**said[0], part_key: said[0][part_key][joined:]}
+        # An own copy, by way of JSON: arguments may nest deeper than Python copies.
+        messages = cast("list[Message]", decode_json(encode_json(said)))
         found = ModelTurn(len(self._turns) + 1, tuple(messages), tuple(turn.events))
         self._turns.append(PlannedTurn(found, turn.place, turn.start, joined, _is_certain(turn.events)))
 

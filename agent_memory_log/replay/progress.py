@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from itertools import product, takewhile
+from typing import Literal, NamedTuple, cast
 
 from agent_memory_log.errors import InvalidArgument, ReplayDivergence
 from agent_memory_log.jsonvalue import JsonValue, encode_canonical
@@ -25,6 +26,9 @@ Match = Literal["strict", "call_id", "arguments", "order"]
 MATCHES: tuple[Match, ...] = ("strict", "call_id", "arguments", "order")
 
 _SHOWN_UNUSED = 5
+
+_Key = tuple[str, bytes, str | None, int | None]
+"""By what equal calls are found: tool and arguments, and in strict replays also the id (None: any) and the parent."""
 
 
 class Asked(NamedTuple):
@@ -51,17 +55,24 @@ class Progress:
         """The calls not made yet."""
         self._in_order = deque(range(len(plan.calls)))
         """Those, and some of the others, in the order of the log."""
+        self._by_end = deque(
+            sorted((at for at, call in enumerate(plan.calls) if call.end is not None), key=self._end_of)
+        )
+        """Those that have a result, and some of the others, in the order of their results."""
         self._prompts: PromptCheck | None = None
         self._newest: dict[object, int] = {}
         """Of the calls each lane has made, the one that was recorded last."""
         self._made_seqs: set[int] = set()
         self._arguments = [encode_canonical(arguments_of(call.data)) for call in plan.calls]
-        self._equal: dict[tuple[str, bytes], deque[int]] = {}
+        self._equal: dict[_Key, deque[int]] = {}
+        self._without_inside: set[int] = set()
+        """The calls that no call is left inside of."""
         self._with_id: dict[str, deque[int]] = {}
         self._inside: dict[int, list[int]] = {}
         for index, call in enumerate(plan.calls):
-            for name in _names_of(call):
-                self._equal.setdefault((name, self._arguments[index]), deque()).append(index)
+            ids, parent = ((None, *call.ids), call.parent) if self._strict else ((None,), None)
+            for name, call_id in product(_names_of(call), ids):
+                self._equal.setdefault((name, self._arguments[index], call_id, parent), deque()).append(index)
             for call_id in call.ids:
                 self._with_id.setdefault(call_id, deque()).append(index)
             if call.parent is not None:
@@ -77,17 +88,16 @@ class Progress:
                 "unexpected_turn", f"the model is asked once more, but the recording ends after turn {self._turn}", None
             )
         if self._strict:
-            for index in self._still(self._in_order):
-                call = self._plan.calls[index]
-                if call.begin > planned.place:
-                    break
-                if call.end is not None and call.end < planned.place:
-                    raise self._divergence(
-                        "missing_call",
-                        f"the model is asked for turn {planned.turn.number}, but before that the recording has the "
-                        f"call {_told(call)}, which was not made",
-                        call.event.seq,
-                    )
+            overdue = takewhile(lambda index: self._end_of(index) < planned.place, self._still(self._by_end))
+            first = min(overdue, default=None)
+            if first is not None:
+                call = self._plan.calls[first]
+                raise self._divergence(
+                    "missing_call",
+                    f"the model is asked for turn {planned.turn.number}, but before that the recording has the "
+                    f"call {_told(call)}, which was not made",
+                    call.event.seq,
+                )
         self._turn = planned.turn.number
         self._certain += planned.certain
         return planned
@@ -98,7 +108,9 @@ class Progress:
         if self._prompts is None:
             self._prompts = PromptCheck([*leading, *self._plan.transcript], provider)
         prefix = len(self._plan.transcript) if planned is None else planned.prefix
-        found = self._prompts.compare(given, len(leading) + prefix, None if planned is None else planned.joined)
+        found = self._prompts.compare(
+            given, len(leading) + prefix, None if planned is None else self._plan.joined(planned)
+        )
         if found is None:
             return
         index, where = found
@@ -137,10 +149,12 @@ class Progress:
     def _take_inside(self, index: int) -> None:
         waiting = [index]
         while waiting:
-            inside = self._inside.get(waiting.pop(), ())
-            waiting += inside
-            for inner in inside:
-                self._left.discard(inner)
+            index = waiting.pop()
+            if index not in self._without_inside:
+                self._without_inside.add(index)
+                inside = self._inside.get(index, ())
+                waiting += inside
+                self._left.difference_update(inside)
 
     def _still(self, pool: deque[int]) -> Iterator[int]:
         """The calls of ``pool`` that were not made yet; it forgets those at its head that were."""
@@ -154,7 +168,7 @@ class Progress:
                 raise InvalidArgument('match="call_id" finds a call by its id alone: give tool_call_id')
             pool = self._with_id.get(asked.call_id)
         elif self._match == "arguments":
-            pool = self._equal.get((asked.tool, wanted))
+            pool = self._equal.get((asked.tool, wanted, None, None))
         else:
             pool = self._in_order
         for index in self._still(pool or deque()):
@@ -166,11 +180,16 @@ class Progress:
         )
 
     def _find_strictly(self, asked: Asked, wanted: bytes) -> int:
-        for index in self._still(self._equal.get((asked.tool, wanted), deque())):
-            if _has_id(self._plan.calls[index], asked) and self._may_come(index, asked.parent):
-                self._check_order(index, asked)
-                return index
-        raise self._explained(asked, wanted)
+        equal = self._equal.get((asked.tool, wanted, asked.call_id, asked.parent), deque())
+        index = next(self._still(equal), None)
+        if index is None or not self._may_come(index, asked.parent):  # then no later one may
+            raise self._explained(asked, wanted)
+        self._check_order(index, asked)
+        return index
+
+    def _end_of(self, index: int) -> int:
+        """The place of the call's result; for calls that have one."""
+        return cast("int", self._plan.calls[index].end)
 
     def _may_come(self, index: int, parent: int | None) -> bool:
         call = self._plan.calls[index]

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from agent_memory_log.transcript import build, provider_names, window
-from tests.growth import growth, run, slow_transcripts
+from tests.growth import CALLS, growth, run, slow_calls, slow_transcripts
 
 _MOST = 6.0
 
@@ -15,6 +15,11 @@ _MOST = 6.0
 @pytest.mark.parametrize("provider", provider_names())
 def test_transcripts(provider: str) -> None:
     assert slow_transcripts(provider, 2_000, _MOST) == {}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_on_runs(name: str) -> None:
+    assert slow_calls(name, 1_500, _MOST) == {}
 
 
 @pytest.mark.parametrize("provider", provider_names())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Literal, cast
 
 import msgspec
@@ -65,7 +66,7 @@ class Observation(msgspec.Struct, frozen=True):
     results: list[Result]
 
 
-class AtifStep(msgspec.Struct, frozen=True):
+class AtifStep(msgspec.Struct, frozen=True, dict=True):
     """A step."""
 
     step_id: int
@@ -78,6 +79,11 @@ class AtifStep(msgspec.Struct, frozen=True):
     observation: Observation | None = None
     metrics: dict[str, object] | None = None
     extra: dict[str, object] | None = None
+
+    @cached_property
+    def tool_names(self) -> dict[str, str]:
+        """The tools called, by the calls' ids; of calls with one id, that of the first."""
+        return {call.tool_call_id: call.function_name for call in reversed(self.tool_calls or ())}
 
 
 class AtifAgent(msgspec.Struct, frozen=True):

@@ -48,7 +48,7 @@ def draft_of(entry: Mapping[str, JsonValue], step: AtifStep, where: str) -> Even
         if index < len(calls):
             return draft_call(calls[index])
     elif step.observation is not None and index < len(step.observation.results):
-        result = draft_result(step.observation.results[index], calls)
+        result = draft_result(step.observation.results[index], step.tool_names)
         if entry.get("is_error") is True:
             return msgspec.structs.replace(result, result_json="", error_message=result.result_json)
         return result
@@ -74,12 +74,12 @@ def draft_call(call: Call) -> ToolCall:
     )
 
 
-def draft_result(result: Result, calls: list[Call]) -> ToolResult:
-    """The payload a result comes to, in a step with these calls."""
+def draft_result(result: Result, tool_names: Mapping[str, str]) -> ToolResult:
+    """The payload a result comes to, in a step that calls these tools, by the calls' ids."""
     call_id = result.source_call_id or ""
     text = text_of(result.content)
     return ToolResult(
         tool_call_id=call_id,
-        tool_name=next((call.function_name for call in calls if call.tool_call_id == call_id), ""),
+        tool_name=tool_names.get(call_id, ""),
         result_json="" if is_absent_text(text) else text,
     )

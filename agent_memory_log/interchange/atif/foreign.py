@@ -6,6 +6,8 @@ erased takes its own with it.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
 from typing import cast
 
@@ -50,7 +52,9 @@ def foreign_events(raw: JsonMap, step: AtifStep, at: datetime) -> list[Event]:
     messages: list[EventData] = []
     if message.message or residual or not (thoughts or calls):
         messages.append(msgspec.structs.replace(message, structured=kept(ATIF, residual)))
-    found = numbered([*thoughts, *messages, *_calls(raw, calls), *_results(raw, results, calls)])
+    found = numbered(
+        [*thoughts, *messages, *_calls(raw, calls), *_results(raw, results, step.tool_names if is_agent else {}, calls)]
+    )
     return [msgspec.structs.replace(event, seq=0, labels=dict(event.labels)) for event in found]
 
 
@@ -64,14 +68,13 @@ def _calls(raw: JsonMap, calls: list[Call]) -> list[ToolCall]:
     return found
 
 
-def _results(raw: JsonMap, results: list[Result], calls: list[Call]) -> list[ToolResult]:
+def _results(raw: JsonMap, results: list[Result], tool_names: Mapping[str, str], calls: list[Call]) -> list[ToolResult]:
     found: list[ToolResult] = []
-    open_ids = [call.tool_call_id for call in calls]
+    open_ids = Counter(call.tool_call_id for call in calls)
     for index, result in enumerate(results):
-        data = draft_result(result, calls)
-        answers = data.tool_call_id in open_ids
-        if answers:
-            open_ids.remove(data.tool_call_id)  # each call is answered once, as steps pair them
+        data = draft_result(result, tool_names)
+        answers = open_ids[data.tool_call_id] > 0
+        open_ids[data.tool_call_id] -= answers  # each call is answered once, as steps pair them
         original = cast("list[JsonMap]", cast("JsonMap", raw["observation"])["results"])[index]
         residual = difference(render_result(data, answers=answers, exact=False), original)
         found.append(msgspec.structs.replace(data, structured=kept(ATIF, residual)))

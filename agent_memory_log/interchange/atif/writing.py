@@ -22,7 +22,7 @@ from agent_memory_log.interchange.atif.reading import DOCUMENT, PARENT, SUBAGENT
 from agent_memory_log.interchange.atif.rendering import Place, metrics_of, render_step
 from agent_memory_log.interchange.steps import Steps
 from agent_memory_log.interchange.usage import NO_USAGE, usage_in
-from agent_memory_log.jsonvalue import JsonValue, own_json
+from agent_memory_log.jsonvalue import JsonValue, encode_json, own_json
 from agent_memory_log.payloads import ModelRequest, ToolResult
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.requests import recorded_request
@@ -63,16 +63,20 @@ def to_atif(snapshot: Snapshot, *, subagents: Iterable[Snapshot] = (), server_da
 
 
 def _tree(snapshot: Snapshot, others: list[Snapshot]) -> _Node:
-    names = [(one.agent, one.run) for one in (snapshot, *others)]
-    for name in names:
-        if names.count(name) > 1:
-            raise InvalidArgument(f"the run {name[0]}/{name[1]} is given twice")
+    outermost = (snapshot.agent, snapshot.run)
+    names = {outermost}
+    for one in others:
+        if (one.agent, one.run) in names:
+            raise InvalidArgument(f"the run {one.agent}/{one.run} is given twice")
+        names.add((one.agent, one.run))
     inner: dict[tuple[str, str], list[Snapshot]] = {}
     for one in others:
         parent = _parent(one)
-        name = next((name for name in names if name == (parent.get("agent"), parent.get("run"))), names[0])
+        agent, run = parent.get("agent"), parent.get("run")
+        named = (agent, run) if isinstance(agent, str) and isinstance(run, str) else outermost
         # One that names no run given here, or itself, is embedded in the outermost.
-        inner.setdefault(names[0] if name == (one.agent, one.run) else name, []).append(one)
+        is_inner = named in names and named != (one.agent, one.run)
+        inner.setdefault(named if is_inner else outermost, []).append(one)
     placed: set[tuple[str, str]] = set()
     node = _node(snapshot, inner, placed)
     left = [one for one in others if (one.agent, one.run) not in placed]
@@ -82,10 +86,11 @@ def _tree(snapshot: Snapshot, others: list[Snapshot]) -> _Node:
 
 
 def _node(snapshot: Snapshot, inner: Mapping[tuple[str, str], list[Snapshot]], placed: set[tuple[str, str]]) -> _Node:
-    order = [tuple(one) for one in _lists(_imported(snapshot).get(SUBAGENTS))]
+    listed = [encode_json(one) for one in _lists(_imported(snapshot).get(SUBAGENTS))]
+    order = {name: at for at, name in reversed([*enumerate(listed)])}
     children = sorted(
         inner.get((snapshot.agent, snapshot.run), ()),
-        key=lambda one: order.index((one.agent, one.run)) if (one.agent, one.run) in order else len(order),
+        key=lambda one: order.get(encode_json([one.agent, one.run]), len(listed)),
     )
     placed.update((one.agent, one.run) for one in children)
     return _Node(snapshot, tuple(_node(one, inner, placed) for one in children))

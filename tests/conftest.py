@@ -1,7 +1,7 @@
 """Settings for the whole suite, and the MongoDB server of the tests that need one.
 
-Hypothesis times nothing, as a busy machine would then fail for no reason. Where ``CI`` is set it tries the same examples each
-time, as its own profile for CI does: a change is judged there, and the search for new examples goes on everywhere else.
+Hypothesis times nothing, as a busy machine would then fail for no reason. Where ``CI`` is set it tries the same
+examples each time, as its own profile for CI does: a change is judged there, and the search goes on everywhere else.
 """
 
 from __future__ import annotations

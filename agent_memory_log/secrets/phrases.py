@@ -14,6 +14,8 @@ _LONG_LEAD = 90
 _QUOTES = frozenset("'\"")
 _ANY = NOT_SECRET
 _LIST = -1
+_MIXED = -2
+"""Letters and digits, and no word or place of the trade."""
 
 
 class Phrase(NamedTuple):
@@ -32,19 +34,44 @@ class Phrase(NamedTuple):
 
 
 _IS = (
-    r"(?:'s| is| are| will be| was| es| est(?: le)?| c'est| ist| sind| lautet| è| é| är| er|:| =|=| -|は|是){1,2}"
-    r"[ \t\"'(]{0,3}"
+    r"[\"']?(?:'s| is| are| will be| was| now| still| es| est(?: le| la)?| c'est| ist| sind| lautet| bleibt| blijft| è| é"
+    r"| era| är| er| reads| changed to| set to|:| =|=| -| ->| →|は|是){1,3}[ \t\"'(]{0,3}"
 )
 _FOR = (
-    r"(?: (?:for|to|of|on|at|from|del?|du|de la|meine[rs]?|für|der|des|da|do|di|dell[ae]|voor|van)"
-    r" [^\n.,;:!?=\"]{1,30}?)?"
+    r"(?: (?:for|to|of|on|at|from|del?|du|de la|meine[rsm]?|fürs?|zum|zur|vom|von|der|des|da|do|di|dell[ae]|im|in|pour|para"
+    r"|per|voor|van|they|i|we|you|he|she|it|that|which|que|qui|che|the) [^\n.,;:!?=\"]{1,40}?)?"
 )
-_DIGITS = r"([0-9]{4,8}\b#?|[0-9]{3}[ -][0-9]{3}\b)"
-_CODE = r"([0-9]{3}[ -][0-9]{3}\b|(?=[a-z-]{0,9}[0-9])[a-z0-9]{4,10}\b#?)"
-_CODE_NOUNS = "code|otp|password|código|codice|passwort|mot de passe"
+_DIGITS = r"([0-9]{2,4}[ -][0-9]{3,4}\b|[*#]?[0-9]{4,8}\b#?)"
+_CODE = r"([0-9]{2,4}[ -][0-9]{3,4}\b|[*#][0-9]{4,8}#?|(?=[a-z-]{0,9}[0-9])[a-z0-9]{4,10}\b#?)"
+_MANY_DIGITS = r"([0-9]{2,4}[ -][0-9]{3,4}\b|[*#]?[0-9]{4,8}\b(?![.,][0-9])#?|(?=[a-z]?[0-9]{3})[a-z]?[0-9]{3,6}[a-z]?\b)"
+_CODE_NOUNS = r"code|otp|password|código|codigo|codice|passwort|mot de passe|\bpin\b|\bpuk\b|\btan\b|combo|senha"
+# Codes that open nothing, and what is counted or measured.
+_HARMLESS = re.compile(
+    r"(?<![a-z])(?:err(?:or|no)?|zip|post(?:al|leitzahl|code)?|area|country|status|exit|return|response|http|promo\w*|discount"
+    r"|coupon|voucher|gift|referral|invite|order|booking|reservation|product|item|model|part|bar|qr|dress|colou?r|tax|sort"
+    r"|swift|bic|flight|airport|source|fehler|erreur|descuento|desconto|sconto|rabatt|kortings?|korting|tracking|unicode|ascii"
+    r"|lines?|fault|event|reason|sku|naics|icd|cpt|dial(?:ing)?|route|course|class|build|version|language|currency|hex|locale"
+    r"|signal|ticket|invoice|case|port|year|pages?|vorwahl|gutschein\w*|cp|cap|plz)(?:-|_|code|s)?(?![a-z])"
+    r"|(?:post|zip|bar|error|fehler|uni|status|country|gutschein|rabatt)-?codes?"
+)
+_PASSWORD_NOUN = (
+    r"(?<![a-z])(?:pass(?:w(?:or|ro)d|wort|phrase|code|wd)?s?|pwd?|mdp|mot de passe|contrase[ñn]a|clave|senha|wachtwoord"
+    r"|kennwort|parola|cred(?:ential)?s|log(?:ged|ging)? ?(?:in|on)|sign(?:ed)? in|wi-?fi|wlan)(?![a-z])"
+)
+_VALUE = r"[\"'`«“]?[ ]?([^\s\"'`,;()<>/«»“”]{6,64})"
+_GIVEN_AFTER = (
+    "it's | its |it is | one is | one was | one: | jetzt | nun |changed it to |reset it to |set it to |changed to |reset to "
+    "|set to |updated to |with | w/ |now | use | try |c'est |ahora es |ora è |agora é |is nu |es ist |mit | avec | con | com "
+    "| met |from | to "
+)
+_PLACES = (
+    "gate|door|alarm|garage|lockbox|lock box|key ?safe|key ?box|keypad|safe|locker|shed|intercom|alarma|alarme|allarme|portail"
+    "|digicode|caja fuerte|cassaforte|cancello|portón|portão|coffre|tresor|haustür|garagentor|kluis|deur|poort|buzzer"
+)
 _QUALIFIERS = (
     "door|gate|alarm|entry|access|garage|lock|locker|safe|keypad|building|security|verification|confirmation|login"
-    "|log-in|sign-in|authentication|authorization|auth|one[- ]time|2fa|two-factor|otp|sms|unlock|pairing|phone"
+    "|log-in|sign-in|authentication|authorization|auth|one[- ]time|2fa|two-factor|otp|sms|unlock|pairing|phone|lockbox|lock box"
+    "|key ?box|key ?safe|atm|card|bank|gym|intercom|authenticator|house|home|shed|reset|sim|voicemail|mfa|totp|vault|buzzer"
 )
 _QUALIFIED = rf"(?<![a-z])(?:{_QUALIFIERS})(?: [a-z]{{2,10}})?[ -]?(?:pass)?"
 _SENT = (
@@ -60,15 +87,84 @@ _FRENCH_PURPOSES = (
 )
 _SPANISH_PURPOSES = "verificaci[oó]n|acceso|seguridad|confirmaci[oó]n|verifica[cç][aã]o|acesso|seguran[cç]a"
 _PAIR = (
-    r"(?:s|entials?| details?| data)?(?: are| is| sind| sont| son| ?:| -| as| with){1,2} [\"']?[\w.@+-]{2,64}"
-    r"(?: ?/ ?|:)([^\s\"'(),]{4,80})"
+    r"(?:s|entials?| details?| data)?(?: (?:for|to|für|para|pour|per) [^\n:]{1,30}?)?"
+    r"(?: are| is| sind| sont| son| ?:| -| as| with| w/| met| mit| con| avec|)(?: ?:)? [\"']?[\w.@+-]{2,64}"
+    r"(?: ?/{1,2} ?| ?\| ?|:)([^\s\"'(),]{4,80})"
 )
 
 # Kind, hint, what must end where the hint begins, pattern, how much the value must look like a secret.
 _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
     ("pin", "pin", r"(?<![a-z0-9])", rf"pin(?:[ -]?(?:code|number|nummer|kode))?{_FOR}{_IS}([0-9]{{4,8}})\b", _ANY),
-    ("pin", "pin", r"(?<![a-z0-9])", r"pin (?:code )?([0-9]{4,6})(?![0-9a-z.,-])", _ANY),
-    ("pin", "geheimzahl", "", rf"geheimzahl{_FOR}{_IS}([0-9]{{4,8}})\b", _ANY),
+    ("pin", "pin", r"(?<![a-z0-9])", rf"pin(?: ?code)?{_FOR},? ([0-9]{{4,6}})(?![0-9a-z-]|[.,][0-9])", _ANY),
+    ("pin", "geheimzahl", "", rf"geheimzahl{_FOR}(?:{_IS}| )([0-9]{{4,8}})\b", _ANY),
+    ("pin", "puk", r"(?<![a-z])", rf"puk(?:[ -]?(?:code|nummer))?{_FOR}(?:{_IS}| )([0-9]{{6,10}})\b", _ANY),
+    ("pin", "clave ", "", r"clave ([0-9]{4,8})\b", _ANY),
+    ("password", "pass", r"(?<![a-z])", r"pass(?:word|code)[ ]([0-9]{4,8})(?![0-9a-z.,-]| [a-z]{4})", _ANY),
+    # A code that is not said to be harmless.
+    ("access_code", "code", "", rf"codes?{_FOR}{_IS}{_MANY_DIGITS}", _ANY),
+    ("access_code", "digo", r"c[oó]", rf"digo{_FOR}{_IS}{_MANY_DIGITS}", _ANY),
+    ("access_code", "codice", "", rf"codice{_FOR}(?: [a-z]{{2,12}})?{_IS}{_MANY_DIGITS}", _ANY),
+    (
+        "access_code",
+        "cod",
+        r"(?<![a-z])",
+        rf"(?:cod(?:e|ice)|c[oó]digo) (?:d[eoiu]\w{{0,3}} |d'|della |du |de la )?"
+        rf"(?:{_PLACES}|{_FRENCH_PURPOSES}|entr[ée]e)(?: |{_IS}){_MANY_DIGITS}",
+        _ANY,
+    ),
+    (
+        "access_code",
+        "code ",
+        r"(?<![a-zäöü])(?:tresor|sperr|haus|tür|haustür|alarm|zugangs|tor|garagen|deur|toegangs|poort|digi|pin|pass){1,2}",
+        rf"code {_MANY_DIGITS}",
+        _ANY,
+    ),
+    *(
+        (
+            "access_code",
+            place,
+            r"(?<![a-z])",
+            rf"{place}(?: [a-z]{{2,9}}){{0,4}}?(?:'s| is| code| combo| pin| opens with| with| takes|:| =| es| est| ist| è| é|)"
+            rf"[ :]{{1,2}}{_DIGITS}(?! ?(?:mm|cm|am|pm|inch|usd|eur))",
+            _ANY,
+        )
+        for place in _PLACES.replace("key ?", "key").replace("keysafe", "key safe").split("|")
+    ),
+    *(
+        (
+            "access_code",
+            verb,
+            r"(?<![a-z])",
+            rf"{verb}(?: in| the code| code)? {_DIGITS} [^\n.]{{0,24}}?(?:{_PLACES}|keypad|verify|confirm|log ?in|sign ?in)",
+            _ANY,
+        )
+        for verb in ("punch", "enter", "type", "press", "dial", "key in", "tape", "tapez", "use", "introduce", "digita")
+    ),
+    (
+        "access_code",
+        " tape",
+        r"(?:alarme|porte|portail|immeuble|code)[^\n]{0,50}",
+        rf" tapez? (?:le )?{_DIGITS}",
+        _ANY,
+    ),
+    (
+        "access_code",
+        "says ",
+        r"(?:authenticator|authy|app|sms|text|message|it|phone)[^\n.]{0,15} ?",
+        r"says ([0-9]{6}|[0-9]{3} [0-9]{3})\b",
+        _ANY,
+    ),
+    *(
+        ("access_code", hint, r"(?<![a-z0-9])", rf"{hint}(?: token| code)?{_FOR}(?:{_IS}| )([0-9]{{6,8}}|[0-9]{{3}} [0-9]{{3}})\b", _ANY)
+        for hint in ("2fa", "mfa", "totp", "otp")
+    ),
+    (
+        "access_code",
+        "tan",
+        r"(?<![a-z])(?:m|i|sms-?|push-?|photo-?|chip-?)?",
+        rf"tan(?: (?:für|fuer|zur|zum|for)[^\n]{{0,50}}?)?{_IS}([0-9]{{6,8}})\b",
+        _ANY,
+    ),
     ("pin", "code pin", "", rf"code pin{_FOR}{_IS}([0-9]{{4,8}})\b", _ANY),
     ("access_code", "code", _QUALIFIED, rf"codes?{_FOR}{_IS}{_CODE}", _ANY),
     ("access_code", "code", _QUALIFIED, rf"code {_DIGITS}", _ANY),
@@ -82,31 +178,42 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
     ("access_code", "codice di ", "", rf"codice di (?:verifica|sicurezza|accesso|conferma){_FOR}{_IS}{_CODE}", _ANY),
     ("access_code", "otp", r"(?<![a-z])", rf"otp(?: code)?{_IS}{_DIGITS}", _ANY),
     ("access_code", "one-time ", "", rf"one-time (?:password|passcode|pin|code){_FOR}{_IS}{_DIGITS}", _ANY),
-    ("access_code", "ombination", "", rf"ombination{_FOR}{_IS}([0-9]{{1,2}}[ -][0-9]{{1,2}}[ -][0-9]{{1,2}})\b", _ANY),
+    *(
+        ("access_code", hint, before, rf"{hint}{_FOR}(?:{_IS}| )([0-9]{{1,2}}[ -][0-9]{{1,2}}[ -][0-9]{{1,2}})\b", _ANY)
+        for hint, before in (("ombination", ""), ("combo", "(?:safe|locker|lock) "))
+    ),
     *(
         ("access_code", words, rf"(?<![a-z0-9-])(?:g-)?{_DIGITS}", rf"{words} [^\n.]{{0,40}}?(?:{_CODE_NOUNS})", _ANY)
         for words in (
-            " is your", " as your", " is the", " to confirm", " es tu", " es su", " est votre", " ist ihr", " ist dein",
+            " is your", " as your", " as the", " as my", " is my", " is our", " is the", " to confirm", " es tu", " es su", " est votre", " ist ihr", " ist dein",
             " è il", " é o seu",
         )
     ),
-    ("card_code", "cv", r"(?<![a-z])", rf"cv(?:v|c)?2?(?: code| number)?(?:{_IS}| )([0-9]{{3,4}})\b", _ANY),
-    ("card_code", "cvc", r"(?<![a-z])", rf"cvc2?(?: code| number)?(?:{_IS}| )([0-9]{{3,4}})\b", _ANY),
-    ("card_code", "security code", "", rf"security code{_IS}([0-9]{{3,4}})\b", _ANY),
+    *(
+        ("card_code", hint, r"(?<![a-z])", rf"{pattern}{_FOR}(?:{_IS}| )([0-9]{{3,4}})\b", _ANY)
+        for hint, pattern in (
+            ("cv", "cv(?:v|c|n)?2?(?: code| number)?"), ("csc", "csc"), ("cid", "cid"), ("security code", "security code"),
+            ("cryptogramme", "cryptogramme(?: visuel)?"), ("prüf", "prüf(?:ziffer|nummer)"), ("kartenprüf", "kartenprüf(?:ziffer|nummer)"),
+            ("verification code", "verification code"), ("3 digit", "3 digits?(?: code)?"), ("three digit", "three digits?(?: code)?"),
+            ("digo de segur", "digo de seguran?[cç]?i?d?ad?a?"), ("codice di sicurezza", "codice di sicurezza"),
+            ("beveiligingscode", "beveiligingscode"), ("4 digit", "4 digits?(?: code)?"),
+        )
+    ),
     (
         "recovery_code",
         "code",
-        r"(?:recovery|backup|back-up|rescue|scratch|emergency|2fa)(?: \w{2,10})? ",
-        r"codes?(?: for [^\n.,;:!?]{1,30}?)?(?: are| is|:|)[ \n\t\"]{0,4}",
+        r"(?:recovery|backup|back-up|rescue|scratch|emergency|2fa)(?: \w{2,10})?[ _-]",
+        r"codes?[\"']?(?: ?\([^\n)]{0,40}\))?(?: for [^\n.,;:!?]{1,40}?)?(?: are| is|)[ \n\t\":=\[(-]{0,8}",
         _LIST,
     ),
-    ("recovery_code", "recovery key", "", rf"recovery key{_FOR}{_IS}([0-9]{{6}}(?:-[0-9]{{6}}){{3,7}})", _ANY),
+    ("recovery_code", "key", "(?:recovery|bitlocker)(?: recovery)? ", rf"key{_FOR}(?:{_IS}| )([0-9]{{6}}(?:-[0-9]{{6}}){{3,7}})", _ANY),
+    ("totp_secret", "key", "(?:setup|2fa|totp|authenticator|secret) ", rf"key{_FOR}(?:{_IS}| )([a-z2-7]{{4}}(?: [a-z2-7]{{4}}){{3,7}})\b", _ANY),
     ("recovery_code", "wiederherstellungscode", "", rf"wiederherstellungscodes?{_IS}", _LIST),
     (
         "security_answer",
         "answer",
-        r"(?:security|secret)(?: question(?:'s)?)? ",
-        r"answer\)?(?: is|:|=) ?[\"']?([^\n.,;\"'()]{2,40})",
+        r"(?:security|secret|recovery)(?: question(?:'s)?[^\n]{0,60})? ?",
+        r"answer\)?(?: is|:| =|=) ?[\"']?([^\n.,;\"'()]{2,40})",
         WORD,
     ),
     (
@@ -116,9 +223,58 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
         r"answer to (?:my|the|your|his|her|our) (?:security|secret) question(?: is|:) ?[\"']?([^\n.,;\"']{2,40})",
         WORD,
     ),
+    ("security_answer", "maiden name", "", r"maiden name(?: is|:| =|=|\?){1,2}(?: a:)? ?[\"']?([^\n.,;\"'()]{2,40})", WORD),
+    (
+        "security_answer",
+        "first ",
+        r"(?:secur|recovery|secret|maiden)[^\n]{0,70}",
+        r"first (?:pet|car|school|street|job|concert)(?:'s name)?(?: is| was|:| =|=|\?){1,2}(?: a:)? ?[\"']?([^\n.,;\"'()]{2,40})",
+        WORD,
+    ),
+    (
+        "security_answer",
+        "a: ",
+        r"(?:first|mother|maiden|pet|street|school|gr[eo]w up|born|favou?rite|childhood)[^\n?]{0,50}\?\s{1,3}",
+        r"a: ([^\n.,;\"'()]{2,40})",
+        WORD,
+    ),
+    *(
+        ("password", hint, "", hint + r"(?: is|:| =|=|){1,2} ?[\"'«]? ?([^\s.,;\"'()«»]{4,40})", WORD)
+        for hint in ("memorable word", "mot de secours", "parola d'ordine")
+    ),
+    # What is given in a line that speaks of a password or of logging in.
+    *(
+        ("password", hint, rf"{_PASSWORD_NOUN}[^\n]{{0,50}}?", rf"{hint}{_VALUE}", _MIXED)
+        for hint in _GIVEN_AFTER.split("|")
+    ),
+    (
+        "password",
+        "it's ",
+        "",
+        rf"it's {_VALUE}[^\n]{{0,40}}?{_PASSWORD_NOUN}",
+        _MIXED,
+    ),
+    ("password", "use ", r"(?<![a-z])", rf"use {_VALUE} (?:to|for|when) [^\n]{{0,20}}?{_PASSWORD_NOUN}", _MIXED),
+    *(
+        (
+            "password",
+            noun,
+            rf"(?<!\S)[\"'`]?([^\s\"'`,]{{6,64}})[\"'`]? (?:is|was|ist|war|es|era|est|était|é|è)"
+            rf"(?: (?:my|the|a|our|your|his|her|their|das|mein|unser|la|mi|le|mon|a minha|minha|a|la mia|het|mijn|new|old"
+            rf"|current|wifi|neue|nueva|nuevo|nouveau)){{0,3}} ",
+            rf"{noun}(?![a-z])",
+            _MIXED,
+        )
+        for noun in (
+            "password", "pw", "passphrase", "passwort", "contraseña", "clave", "mot de passe", "mdp", "senha", "wachtwoord",
+        )
+    ),
+    ("credential", "@", r"[\w.+-]{1,40}", rf"@[\w-]{{1,40}}(?:\.[\w-]{{1,20}}){{1,3}}(?: ?[:/|] ?| - | ){_VALUE}(?!\S)", _MIXED),
+    ("credential", "ftp ", r"(?<![a-z])s?", r"ftp [\w.-]{1,40}:([^\s@/]{3,64})@", WORD),
     *(
         ("credential", hint, "", hint + _PAIR, MADE_UP)
         for hint in (
+            "u/p", "logged in", "inloggen", "inloggegevens", "wifi", "wi-fi", "accesso", "acesso", "acceso", "connexion",
             "cred", "login", "log in", "sign in", "zugangsdaten", "anmeldedaten", "identifiants", "credenciales",
             "credenziali",
         )
@@ -214,11 +370,18 @@ _RULES = tuple(
 
 _ITEM = re.compile(
     r"(?:[\s,;*•\"'-]|\b(?:and|und|y|et)\b|[0-9]{1,2}[.)] ){0,6}"
-    r"((?=[A-Za-z-]{0,9}[0-9])[A-Za-z0-9]{3,10}(?:-[A-Za-z0-9]{3,10}){0,7})(?![A-Za-z0-9])"
+    r"([0-9]{4} [0-9]{4}\b|(?=[A-Za-z-]{0,9}[0-9])[A-Za-z0-9]{3,10}(?:-[A-Za-z0-9]{3,10}){0,7}"
+    r"|[A-Z]{4,8}(?:-[A-Z]{4,8}){1,3}|[a-z]{5}-[a-z]{5}(?:-[a-z]{5})?)(?![A-Za-z0-9])"
 )
 _MAX_ITEMS = 24
+_MIN_MIXED = 6
+# Versions, dates, times, ids and addresses of mail have digits too.
+_NO_PASSWORD = re.compile(
+    r"v?[0-9]+[.:/-][0-9]|[0-9]{1,4}(?:st|nd|rd|th|h|ms|kb|mb|gb|k|m|pm|am|px|days?|min)\b|[^\s@]{1,64}@[\w-]{1,64}\.[a-z]|#|.*[\[\]{}=|\\]"
+    r"|[A-Z]{1,6}-[0-9]+$|[0-9a-f]{7,64}$|(?i:utf|sha|iso|rfc|tls|ssl|http)-?[0-9]|[0-9a-fA-F]{8}-"
+)
 _COOKIES = re.compile(r"cookie\\{0,3}[\"']?[ ]{0,2}[:=,][ ]{0,2}\\{0,3}[\"']?([^\n\"']{1,4096})")
-_COOKIE = re.compile(r"(?<![^;\s])[\w.-]{0,40}(?:sess|sid|auth|token|jwt|login|remember)[\w.-]{0,40}=([^;\s]{1,2048})")
+_COOKIE = re.compile(r"(?<![^;\s\"'])[\w.-]{0,40}(?:sess|sid|auth|token|jwt|login|remember)[\w.-]{0,40}=([^;\s]{1,2048})")
 _URL_STAND_INS = frozenset({"password", "passwd", "pass", "pw", "secret", "token", "pwd", "***", "x"})
 
 
@@ -263,6 +426,13 @@ def _judged(rule: Phrase, match: re.Match[str], plain: str) -> Iterator[tuple[st
         if rule.needed == _ANY:
             yield rule.kind, start, end
             return
+    if rule.kind == "access_code" and _HARMLESS.search(plain.lower(), max(0, match.start() - 30), end + 20):
+        return
+    if rule.needed == _MIXED:
+        is_mixed = any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and not _NO_PASSWORD.match(value)
+        if is_mixed and len(value) >= _MIN_MIXED and strength(value, quoted=False) >= MADE_UP:
+            yield rule.kind, start, end
+        return
     if rule.needed == _ANY or strength(value, quoted=plain[start - 1 : start] in _QUOTES) >= rule.needed:
         yield rule.kind, start, end
 

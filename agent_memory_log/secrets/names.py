@@ -231,7 +231,9 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
     elif after["listed"] is not None or after["called"] is not None:
         is_set = plain[start - 3 : start].lower() == "set" or (is_password and plain[start:end].isupper())
         is_define = plain[max(0, start - 40) : start].lower().rfind("define(") >= 0
-        is_secret = (is_set or is_define) or (is_password and found >= MADE_UP and any(map(str.isdigit, value)))
+        is_secret = (is_set or is_define) or (
+            (is_password or after["listed"] is not None) and found >= MADE_UP and any(map(str.isdigit, value))
+        )
     elif after["moved"] is not None:
         is_secret = is_password and (quoted or found >= MADE_UP)
     else:

@@ -20,6 +20,9 @@ _CARD = re.compile(
       | 62[0-9]{14,17}""",
     re.VERBOSE,
 )
+_CARD_CODE = re.compile(
+    r"[ ,;|/]{1,3}(?:[Ee]xp(?:iry|ires)?[:. ]{0,2})?[0-9]{2} ?/ ?[0-9]{2,4}[ ,;|/]{1,3}([0-9]{3,4})(?![0-9]|[.,/-][0-9])"
+)
 _MAX_CARD_DIGITS = 19
 _MIN_GROUP = 3
 _MAX_GROUP = 7
@@ -36,15 +39,15 @@ _IBANS = """
 _IBAN_LENGTHS = {entry[:2]: int(entry[2:]) for entry in _IBANS.split()}
 _SSN = re.compile(r"(?<![\w.-])(?!000|666|9)[0-9]{3}([- ])(?!00)[0-9]{2}\1(?!0000)[0-9]{4}(?![\w-]|\.[0-9])")
 _NAMED_SSN = re.compile(
-    r"(?<![a-z])(?:ssn|social security (?:number|no\.?))[\"']?(?: is|:|=| =){0,2}[ \"']{0,3}"
+    r"(?<![a-z])(?:ssn|social(?: security)?(?: number| no\.?)?)[\"']?(?: is|:|=| =){0,2}[ \"']{0,3}"
     r"((?!000|666|9)[0-9]{3}[ -]?[0-9]{2}[ -]?[0-9]{4})(?![0-9])"
 )
 _CPF = re.compile(r"(?<![\w.-])[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}(?![\w-])")
 
-_SEED_HINTS = ("seed", "mnemonic", "wallet", "recovery phrase", "secret phrase")
+_SEED_HINTS = ("seed", "mnemonic", "wallet", "phrase", " words", "metamask", "ledger", "trezor", "semilla", "frase")
 _SEED = re.compile(
-    r"[a-z ]{4,16}?s?[\"']?(?: (?:phrase|words|backup|recovery|seed|key))?s?[\"']?(?: are| is)?[ :=\"'\n-]{1,4}"
-    r"((?:[a-z]{3,8}[ ,\n]{1,2}){11,23}[a-z]{3,8})(?![a-z])"
+    r"[a-z]{0,8}[^\n]{0,40}?[ :=\"'\n>-]{1,6}"
+    r"(?<![a-z])((?:(?:[0-9]{1,2}[.):] ?)?[a-z]{3,8}[ ,\n]{1,2}){11,23}(?:[0-9]{1,2}[.):] ?)?[a-z]{3,8})(?![a-z])"
 )
 _SEED_SIZES = (24, 21, 18, 15, 12)
 _MIN_DIFFERENT = 8
@@ -66,7 +69,7 @@ def checked_numbers(reading: Reading) -> Iterator[tuple[str, int, int]]:
         yield from _ibans(match)
     for match in _SSN.finditer(plain):
         yield "ssn", *match.span()
-    for hint in ("ssn", "social security"):
+    for hint in ("ssn", "social"):
         for place in _places(lower, hint):
             named = _NAMED_SSN.match(lower, place)
             if named is not None:
@@ -100,6 +103,9 @@ def _cards(plain: str, run: re.Match[str]) -> Iterator[tuple[str, int, int]]:
                 break
             if _CARD.fullmatch(digits) and _luhn(digits) and not re.match(r"\.[0-9]", plain[end : end + 2]):
                 yield "card_number", start, end
+                behind = _CARD_CODE.match(plain, end)
+                if behind is not None:
+                    yield "card_code", *behind.span(1)
                 done = end
                 break
 

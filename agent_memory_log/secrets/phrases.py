@@ -124,11 +124,15 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
             "access_code",
             place,
             r"(?<![a-z])",
-            rf"{place}(?: [a-z]{{2,9}}){{0,4}}?(?:'s| is| code| combo| pin| opens with| with| takes|:| =| es| est| ist| è| é|)"
+            rf"{place}(?: [a-z]{{2,9}}){{0,4}}?(?:'s| is| code| combo| pin| opens with| with| takes|:| =| es| est| ist| è| é)"
             rf"[ :]{{1,2}}{_DIGITS}(?! ?(?:mm|cm|am|pm|inch|usd|eur))",
             _ANY,
         )
         for place in _PLACES.replace("key ?", "key").replace("keysafe", "key safe").split("|")
+    ),
+    *(
+        ("access_code", place, "", rf"{place} {_DIGITS}", _ANY)
+        for place in ("caja fuerte", "cassaforte", "tresor", "lockbox", "key safe", "keypad")
     ),
     *(
         (
@@ -203,7 +207,7 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
         "recovery_code",
         "code",
         r"(?:recovery|backup|back-up|rescue|scratch|emergency|2fa)(?: \w{2,10})?[ _-]",
-        r"codes?[\"']?(?: ?\([^\n)]{0,40}\))?(?: for [^\n.,;:!?]{1,40}?)?(?: are| is|)[ \n\t\":=\[(-]{0,8}",
+        r"codes?[\"']?(?: ?\([^\n)]{0,40}\))?(?: for [^\n.,;:!?]{1,40}?(?=[\n:]| are| is))?(?: are| is|)[ \n\t\":=\[(-]{0,8}",
         _LIST,
     ),
     ("recovery_code", "key", "(?:recovery|bitlocker)(?: recovery)? ", rf"key{_FOR}(?:{_IS}| )([0-9]{{6}}(?:-[0-9]{{6}}){{3,7}})", _ANY),
@@ -315,7 +319,53 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
         r"curl (?:(?!curl)[^\n|]){0,200}?(?<= )(?:-u|--user)[ =]?[\"']?[^\s:\"']{1,64}:([^\s\"']{3,128})",
         WORD,
     ),
-    ("password", "sshpass ", "", r"sshpass -p ?[\"']?([^\s\"']{3,64})", WORD),
+    ("password", "sshpass ", "", r"sshpass -p ?(?:\"([^\"\n]{3,64})|'([^'\n]{3,64})|([^\s\"']{3,64}))", WORD),
+    ("password", "mysql", "", r"mysql[^\n|;]{0,80}? -p(?:\"([^\"\n]{3,64})|'([^'\n]{3,64}))", WORD),
+    # A flag whose value is a password whatever the program is.
+    *(
+        ("password", flag, r"(?<=\s)", rf"{flag}[ =:]?(?:\"([^\"\n]{{3,64}})|'([^'\n]{{3,64}})|([^\s\"'-][^\s\"']{{3,64}}))", WORD)
+        for flag in ("-storepass", "-keypass", "--passphrase", "-passin pass", "-passout pass", "/rp:")
+    ),
+    *(
+        (
+            "password",
+            f"{program} ",
+            r"(?<![a-z])",
+            rf"{program} [^\n|]{{0,100}}?(?<=\s){flag}[\"']?([^\s\"'/-][^\s\"']{{3,127}})",
+            WORD,
+        )
+        for program, flag in (
+            ("7z", "-p"), ("7za", "-p"), ("rar", "-h?p"), ("unzip", "-p ?"), ("zip", "-p "), ("mongo", "-p ?"), ("mongosh", "-p ?"),
+            ("mongodump", "-p ?"), ("mongorestore", "-p ?"), ("xfreerdp", "/p:"), ("mstsc", "/p:"), ("sqlcmd", "-p ?"), ("bcp", "-p ?"),
+            ("psexec", "-p "), ("az", "-p "), ("ipmitool", "-p "), ("cqlsh", "-p "), ("influx", "-password "), ("podman", "-p "),
+            ("oc", "-p "), ("nmcli", "password "), ("lftp", r"-u [^\s,]{1,40},"), ("smbclient", r"-u [^\s%]{1,40}%"),
+            ("rpcclient", r"-u [^\s%]{1,40}%"), ("net user", r"[\w.-]{1,40} "), ("ftp", r"user \S{1,40} "), ("vault login", ""),
+            ("sqlplus", r"(?:-s )?[\w.]{1,40}/"), ("clickhouse-client", "--password[= ]"), ("aria2c", "--http-passwd="),
+        )
+    ),
+    ("password", "net use", "", r"net use[^\n]{0,60}? \\{1,4}\S{1,60} ([^\s/*]\S{3,64})", MADE_UP),
+    ("token", "<<<", r"(?:token|login|password)[^\n]{0,20}", r"<<< ?[\"']?([^\s\"']{8,256})", MADE_UP),
+    ("session", "curl ", "", r"curl [^\n|]{0,200}?(?:-b|--cookie)[ =][\"']?[\w.-]{1,40}=([^\s;\"']{12,2048})", RANDOM),
+    ("password", " by ", r"identified with \w{1,40}", r" by [\"']([^\"'\n]{4,128})", WORD),
+    ("password", "jdbc:oracle", "", r"jdbc:oracle:\w{1,6}:[\w.]{1,40}/([^\s@\"']{3,64})@", WORD),
+    ("credential", "digest ", r"authorization: ?", r"digest [^\n]{0,400}?response=[\"']?([0-9a-f]{32})", RANDOM),
+    ("community", "snmp-server community ", "", r"snmp-server community (\S{3,64})", WORD),
+    ("password", "enable ", r"(?m:^)\s{0,4}", r"enable (?:secret|password)(?: [0-9])? (\S{4,64})", WORD),
+    ("password", "username ", "", r"username \S{1,40} (?:privilege [0-9]{1,2} )?(?:secret|password) [0-9] (\S{4,128})", WORD),
+    # Calls that take a user and a password.
+    *(
+        (
+            "password",
+            called,
+            "",
+            rf"{called.replace('(', '[(]')}\s{{0,8}}(?:(?:[\"'][^\"'\n]{{0,120}}[\"']|[\w.]{{1,40}}),\s{{0,8}}){{1,2}}[\"']([^\"'\n]{{4,128}})[\"']",
+            needed,
+        )
+        for called, needed in (
+            ("connect(", MADE_UP), ("login(", MADE_UP), ("connection(", MADE_UP), ("credential(", MADE_UP), ("credentials(", MADE_UP),
+            ("auth(", WORD), ("pdo(", MADE_UP), ("jwt.sign(", MADE_UP), ("authenticate(", MADE_UP), ("signin(", MADE_UP), ("hmac(", RANDOM),
+        )
+    ),
     ("password", "redis-cli ", "", r"redis-cli (?:(?!redis-cli)[^\n|]){0,80}?-a [\"']?([^\s\"']{4,128})", WORD),
     ("password", "zip ", "", r"zip (?:(?!zip )[^\n|]){0,60}?-p ?[\"']?([^\s\"']{4,64})", MADE_UP),
     ("password", "htpasswd ", "", r"htpasswd -[a-z]{0,4}b[a-z]{0,4} \S{1,80} \S{1,64} [\"']?([^\s\"']{4,64})", WORD),
@@ -382,6 +432,8 @@ _NO_PASSWORD = re.compile(
 )
 _COOKIES = re.compile(r"cookie\\{0,3}[\"']?[ ]{0,2}[:=,][ ]{0,2}\\{0,3}[\"']?([^\n\"']{1,4096})")
 _COOKIE = re.compile(r"(?<![^;\s\"'])[\w.-]{0,40}(?:sess|sid|auth|token|jwt|login|remember)[\w.-]{0,40}=([^;\s]{1,2048})")
+_MANIFEST_DATA = re.compile(r"kind:[ ]?[\"']?secret\b(?:[^\n]{0,200}\n){1,12}?(?:string)?data:[ ]?\n")
+_MANIFEST_LINE = re.compile(r"[ ]{1,12}[\w.-]{1,80}:[ ]?[|>]?-?(?:\n[ ]{1,12})?[\"']?([^\s\"'|>]{4,8000})[\"']?[ ]*(?:\n|$)")
 _URL_STAND_INS = frozenset({"password", "passwd", "pass", "pw", "secret", "token", "pwd", "***", "x"})
 
 
@@ -399,6 +451,7 @@ def phrased_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
                 yield from _judged(rule, before if before and before.lastindex else match, plain)
             place = lower.find(rule.hint, max(done, place + len(rule.hint)))
     yield from _cookies(reading)
+    yield from _manifests(reading)
 
 
 def _judged(rule: Phrase, match: re.Match[str], plain: str) -> Iterator[tuple[str, int, int]]:
@@ -446,3 +499,14 @@ def _cookies(reading: Reading) -> Iterator[tuple[str, int, int]]:
                 if strength(reading.plain[slice(*cookie.span(1))], quoted=True) == RANDOM:
                     yield "session", *cookie.span(1)
         place = reading.lower.find("cookie", place + 6 if header is None else header.end())
+
+
+def _manifests(reading: Reading) -> Iterator[tuple[str, int, int]]:
+    """The values of Kubernetes' manifests of secrets, which are in base64."""
+    for place in (match.start() for match in re.finditer("kind: ?[\"']?secret", reading.lower)):
+        data = _MANIFEST_DATA.match(reading.lower, place)
+        line = data and _MANIFEST_LINE.match(reading.lower, data.end())
+        while line:
+            if "user" not in line.group()[:80] and not reading.plain[line.start(1) :].startswith(("$", "<", "{")):
+                yield "secret", *line.span(1)
+            line = _MANIFEST_LINE.match(reading.lower, line.end())

@@ -47,13 +47,13 @@ _CPF = re.compile(r"(?<![\w.-])[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}(?![\w-])")
 _SEED_HINTS = ("seed", "mnemonic", "wallet", "phrase", " words", "metamask", "ledger", "trezor", "semilla", "frase")
 _SEED = re.compile(
     r"[a-z]{0,8}[^\n]{0,40}?[ :=\"'\n>-]{1,6}"
-    r"(?<![a-z])((?:(?:[0-9]{1,2}[.):] ?)?[a-z]{3,8}[ ,\n]{1,2}){11,23}(?:[0-9]{1,2}[.):] ?)?[a-z]{3,8})(?![a-z])"
+    r"(?<![a-z])((?:(?:[0-9]{1,2}[.):] ?)?[a-z]{3,8}[ ,\n]{1,2}){11,27}(?:[0-9]{1,2}[.):] ?)?[a-z]{3,8})(?![a-z])"
 )
-_SEED_SIZES = (24, 21, 18, 15, 12)
+_SEED_SIZE = 12
 _MIN_DIFFERENT = 8
 # Of the words that hold sentences together, none is in the list that wallets choose from (BIP 39).
 _NO_SEED_TEXT = """
-    the and for are but not you with was his her they this that from have had has were can its our your their
+    words word phrase seed the and for are but not you with was his her they this that from have had has were can its our your their
     will would should which what when where who how why these those been being than then them into never always
     please because
 """
@@ -144,9 +144,9 @@ def _seeds(lower: str, hint: str) -> Iterator[tuple[str, int, int]]:
         if match is None:
             continue
         done = match.end()
-        words = list(re.finditer(r"[a-z]+", match.group(1)))
-        for size in _SEED_SIZES:
-            texts = {word.group() for word in words[:size]}
-            if len(words) >= size and len(texts) >= _MIN_DIFFERENT and not texts & _NO_SEED_WORDS:
-                yield "seed_phrase", match.start(1), match.start(1) + words[size - 1].end()
-                break
+        words = list(re.finditer(r"(?:[0-9]{1,2}[.):] ?)?([a-z]+)", match.group(1)))
+        while any(word.group(1) in _NO_SEED_WORDS for word in words[:_MIN_DIFFERENT]):
+            words.pop(0)
+        size = next((at for at, word in enumerate(words) if word.group(1) in _NO_SEED_WORDS), len(words))
+        if size >= _SEED_SIZE and len({word.group(1) for word in words[:size]}) >= _MIN_DIFFERENT:
+            yield "seed_phrase", match.start(1) + words[0].start(), match.start(1) + words[size - 1].end()

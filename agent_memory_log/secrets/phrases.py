@@ -339,7 +339,7 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
             ("mongodump", "-p ?"), ("mongorestore", "-p ?"), ("xfreerdp", "/p:"), ("mstsc", "/p:"), ("sqlcmd", "-p ?"), ("bcp", "-p ?"),
             ("psexec", "-p "), ("az", "-p "), ("ipmitool", "-p "), ("cqlsh", "-p "), ("influx", "-password "), ("podman", "-p "),
             ("oc", "-p "), ("nmcli", "password "), ("lftp", r"-u [^\s,]{1,40},"), ("smbclient", r"-u [^\s%]{1,40}%"),
-            ("rpcclient", r"-u [^\s%]{1,40}%"), ("net user", r"[\w.-]{1,40} "), ("ftp", r"user \S{1,40} "), ("vault login", ""),
+            ("rpcclient", r"-u [^\s%]{1,40}%"), ("net user", r"[\w.-]{1,40} "), ("ftp", r"user \S{1,40} "), ("vault login", r"(?!\S*=)"),
             ("sqlplus", r"(?:-s )?[\w.]{1,40}/"), ("clickhouse-client", "--password[= ]"), ("aria2c", "--http-passwd="),
         )
     ),

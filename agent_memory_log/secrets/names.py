@@ -31,7 +31,7 @@ _MOST_NESTED: Final = 4
 _NEVER: Final = RANDOM + 1
 _BEFORE_KEY = (
     "api|secret|access|private|encryption|encrypt|signing|master|auth|account|licen[sc]e|webhook|service|deploy|session"
-    "|app|application|consumer|shared|storage|jwt|hmac|ssh|security|admin|subscription|integration|server|write|read"
+    "|app|application|consumer|shared|storage|jwt|hmac|ssh|security|admin|subscription|integration|server|write|read|wlan|wifi|wi-fi|network|client|root|activation|product|bot|project|ingest|admin"
 )
 
 
@@ -67,7 +67,7 @@ _NAMES = (
     _name("secret", "secret", "secret", MADE_UP, RANDOM, RANDOM),
     _name("api_key", "key", "key", MADE_UP, MADE_UP, RANDOM, before=f"(?:{_BEFORE_KEY})[_ .-]?"),
     _name("password", "wifi", "wi-?fi[ -]?(?:key|code)", WORD, MADE_UP, MADE_UP),
-    _name("password", "schlüssel", "schlüssel", MADE_UP, MADE_UP, RANDOM),
+    _name("password", "schlüssel", "schlüssel", WORD, MADE_UP, RANDOM, before="(?:wlan|wifi|netzwerk)[ -]?"),
     _name("password", "clé", "clés? (?:du )?wi-?fi", MADE_UP, MADE_UP, MADE_UP),
     _name("credential", "auth", "auth", RANDOM, _NEVER, RANDOM),
     _name("credential", "dockerconfigjson", "dockerconfigjson", RANDOM, _NEVER, _NEVER),
@@ -233,7 +233,7 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
         is_set = plain[start - 3 : start].lower() == "set" or (is_password and plain[start:end].isupper())
         is_define = plain[max(0, start - 40) : start].lower().rfind("define(") >= 0
         is_secret = (is_set or is_define) or (
-            (is_password or after["listed"] is not None) and found >= MADE_UP and any(map(str.isdigit, value))
+            (is_password or (after["listed"] is not None and " " not in value)) and found >= MADE_UP and any(map(str.isdigit, value))
         )
     elif after["moved"] is not None:
         is_secret = is_password and (quoted or found >= MADE_UP)

@@ -35,7 +35,7 @@ class Phrase(NamedTuple):
 
 _IS = (
     r"[\"']?(?:'s| is| are| will be| was| now| still| es| est(?: le| la)?| c'est| ist| sind| lautet| bleibt| blijft| è| é"
-    r"| era| är| er| reads| changed to| set to|:| =|=| -| ->| →|は|是){1,3}[ \t\"'(]{0,3}"
+    r"| era| är| er| reads| changed to| set to|:| ?=(?!=)| -| ->| →|は|是){1,3}[ \t\"'(]{0,3}"
 )
 _FOR = (
     r"(?: (?:for|to|of|on|at|from|del?|du|de la|meine[rsm]?|fürs?|zum|zur|vom|von|der|des|da|do|di|dell[ae]|im|in|pour|para"
@@ -43,7 +43,10 @@ _FOR = (
 )
 _DIGITS = r"([0-9]{2,4}[ -][0-9]{3,4}\b|[*#]?[0-9]{4,8}\b#?)"
 _CODE = r"([0-9]{2,4}[ -][0-9]{3,4}\b|[*#][0-9]{4,8}#?|(?=[a-z-]{0,9}[0-9])[a-z0-9]{4,10}\b#?)"
-_MANY_DIGITS = r"([0-9]{2,4}[ -][0-9]{3,4}\b|[*#]?[0-9]{4,8}\b(?![.,][0-9])#?|(?=[a-z]?[0-9]{3})[a-z]?[0-9]{3,6}[a-z]?\b)"
+_MANY_DIGITS = (
+    r"([0-9]{2,4}[ -][0-9]{3,4}\b|[*#]?[0-9]{4,8}\b(?![.,][0-9])#?"
+    r"|(?=[a-z0-9]{4,8}\b)(?:[a-z][0-9]{3,6}[a-z]?|[0-9]{2,6}[a-z][0-9]{0,4})\b)"
+)
 _CODE_NOUNS = r"code|otp|password|código|codigo|codice|passwort|mot de passe|\bpin\b|\bpuk\b|\btan\b|combo|senha"
 # Codes that open nothing, and what is counted or measured.
 _HARMLESS = re.compile(
@@ -51,18 +54,20 @@ _HARMLESS = re.compile(
     r"|coupon|voucher|gift|referral|invite|order|booking|reservation|product|item|model|part|bar|qr|dress|colou?r|tax|sort"
     r"|swift|bic|flight|airport|source|fehler|erreur|descuento|desconto|sconto|rabatt|kortings?|korting|tracking|unicode|ascii"
     r"|lines?|fault|event|reason|sku|naics|icd|cpt|dial(?:ing)?|route|course|class|build|version|language|currency|hex|locale"
-    r"|signal|ticket|invoice|case|port|year|pages?|vorwahl|gutschein\w*|cp|cap|plz)(?:-|_|code|s)?(?![a-z])"
+    r"|signal|exit\w*|clos\w+|crash\w*|airline|city|location|store|branch|dep(?:artmen)?t|job|charge|billing|procedure|diagnos\w+"
+    r"|occupation|industry|cost|project|lot|batch|vendor|supplier|unit|agency|station|channel|ticket|invoice|case|port|year|pages?|vorwahl|gutschein\w*|cp|cap|plz)(?:-|_|code|s)?(?![a-z])"
     r"|(?:post|zip|bar|error|fehler|uni|status|country|gutschein|rabatt)-?codes?"
 )
 _PASSWORD_NOUN = (
     r"(?<![a-z])(?:pass(?:w(?:or|ro)d|wort|phrase|code|wd)?s?|pwd?|mdp|mot de passe|contrase[ñn]a|clave|senha|wachtwoord"
-    r"|kennwort|parola|cred(?:ential)?s|log(?:ged|ging)? ?(?:in|on)|sign(?:ed)? in|wi-?fi|wlan)(?![a-z])"
+    r"|kennwort|parola|cred(?:ential)?s|log(?:ged|ging)? ?(?:in|on)|sign(?:ed)? in|wi-?fi|wlan|entra|inicia sesi[oó]n|melde dich"
+    r"|anmelden|einloggen|connecte[rz]?|inloggen|aanmelden|acced[ei]|accedi)(?![a-z])"
 )
 _VALUE = r"[\"'`«“]?[ ]?([^\s\"'`,;()<>/«»“”]{6,64})"
 _GIVEN_AFTER = (
     "it's | its |it is | one is | one was | one: | jetzt | nun |changed it to |reset it to |set it to |changed to |reset to "
     "|set to |updated to |with | w/ |now | use | try |c'est |ahora es |ora è |agora é |is nu |es ist |mit | avec | con | com "
-    "| met |from | to "
+    "| met | naar | para | auf |from | to "
 )
 _PLACES = (
     "gate|door|alarm|garage|lockbox|lock box|key ?safe|key ?box|keypad|safe|locker|shed|intercom|alarma|alarme|allarme|portail"
@@ -101,7 +106,8 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
     ("pin", "clave ", "", r"clave ([0-9]{4,8})\b", _ANY),
     ("password", "pass", r"(?<![a-z])", r"pass(?:word|code)[ ]([0-9]{4,8})(?![0-9a-z.,-]| [a-z]{4})", _ANY),
     # A code that is not said to be harmless.
-    ("access_code", "code", "", rf"codes?{_FOR}{_IS}{_MANY_DIGITS}", _ANY),
+    ("access_code", "code", r"[a-zäöüéèß',]\"? ?", rf"codes?{_FOR}{_IS}{_MANY_DIGITS}", _ANY),
+    ("access_code", "code", r"(?m:^)", rf"codes?(?= \w){_FOR}{_IS}{_MANY_DIGITS}", _ANY),
     ("access_code", "digo", r"c[oó]", rf"digo{_FOR}{_IS}{_MANY_DIGITS}", _ANY),
     ("access_code", "codice", "", rf"codice{_FOR}(?: [a-z]{{2,12}})?{_IS}{_MANY_DIGITS}", _ANY),
     (
@@ -258,6 +264,10 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
         rf"it's {_VALUE}[^\n]{{0,40}}?{_PASSWORD_NOUN}",
         _MIXED,
     ),
+    ("password", "pass ", r"(?:login|user|username|network|ssid|wi-?fi|account|email|@)[^\n]{0,40} ", rf"pass (?:- |is )?{_VALUE}", _MIXED),
+    ("password", "pass - ", "", rf"pass - {_VALUE}", _MIXED),
+    ("password", "p: ", r"(?<![a-z])u(?:ser)?: ?\S{1,40}[ ,;/]{1,3}", rf"p: {_VALUE}", _MIXED),
+    *(("password", hint, "", rf"{hint}(?: is|:| =){{1,2}} {_VALUE}(?=$|[\s.,;)])", _MIXED) for hint in ("wifi", "wi-fi", "wlan")),
     ("password", "use ", r"(?<![a-z])", rf"use {_VALUE} (?:to|for|when) [^\n]{{0,20}}?{_PASSWORD_NOUN}", _MIXED),
     *(
         (

@@ -55,7 +55,7 @@ _WORDS_TEXT = """
 _WORDS = frozenset(_WORDS_TEXT.split())
 
 _STAND_IN = re.compile(
-    r"""<[^<>]{0,80}>?$ | \[.*\]?$ | \{.* | \$[A-Za-z_]\w*$ | \$[({].* | \$\$?$ | %\(?[a-z_]{0,40}\)?[sd]$
+    r"""<[^<>]{0,80}>?$ | \[.*\]?$ | \{.* | \$[A-Za-z_][\w/.]*$ | :\w+:.* | \$[({].* | \$\$?$ | %\(?[a-z_]{0,40}\)?[sd]$
       | %[A-Z_]{1,40}%$ | .*(?:\.\.\.|\u2026)$ | (?:your|insert|enter|put|add)[_ -].* | .*[_ -]here$
       | .*(?:placeholder|example|x{5,}|\*{4,}|redacted|change[_-]?me|replace[_-]?me|\{\{|\$\{).*
       | (?:env|file|vault|ref|secret):.* | !(?:ref|sub|getatt|vault|secret)\b.*""",

@@ -31,7 +31,7 @@ _MOST_NESTED: Final = 4
 _NEVER: Final = RANDOM + 1
 _BEFORE_KEY = (
     "api|secret|access|private|encryption|encrypt|signing|master|auth|account|licen[sc]e|webhook|service|deploy|session"
-    "|app|application|consumer|shared|storage|jwt|hmac|ssh|security|admin|subscription|integration|server|write|read|wlan|wifi|wi-fi|network|client|root|activation|product|bot|project|ingest|admin"
+    "|app|application|consumer|shared|storage|jwt|hmac|ssh|security|admin|subscription|integration|server|write|read|wlan|wifi|wi-fi|network|client|root|activation|product|bot|project|ingest|openai|azure|stripe|google|aws"
 )
 
 
@@ -47,9 +47,13 @@ _OTHER_LANGUAGES = (
 )
 # Kind, hint, pattern, and what is needed: assigned, told, beside.
 _NAMES = (
-    _name("password", "pass", "pass(?:w(?:or|ro)d|owrd|wd|phrase|wort|code|key)(?:'?s)?", WORD, MADE_UP, MADE_UP),
+    _name("password", "pass", "pass(?:w(?:or|ro)d|owrd|wd| ?phrase|wort|code|key)(?:'?s)?", WORD, MADE_UP, MADE_UP),
     _name("password", "pass", "(?<=[a-z]_)pass", WORD, MADE_UP, MADE_UP),
     _name("password", "pass", "(?<![a-z])pass|(?<=db|sh|tp|er|il|in|ot|is|ql|me)pass", MADE_UP, MADE_UP, RANDOM),
+    *(_name("password", word, f"(?<![a-z]){word}", WORD, MADE_UP, MADE_UP) for word in ("p/w", "psswd", "pswd")),
+    _name("session", "sid", "(?<![a-z_])sid", RANDOM, _NEVER, _NEVER),
+    _name("api_key", "appid", "appid", RANDOM, RANDOM, _NEVER),
+    _name("signature", "x-amz-signature", "x-amz-signature", RANDOM, _NEVER, _NEVER),
     _name("password", "pasw", "paswo?rd", WORD, MADE_UP, MADE_UP),
     _name("password", "mdp", "(?<![a-z])mdp", WORD, MADE_UP, MADE_UP),
     _name("password", "storepass", "storepass(?:wd)?", WORD, WORD, WORD),
@@ -105,6 +109,7 @@ _MOVED = " (?:to|as|auf|a|en|in|na|par|para|per|naar|till|til|from|von|with) "  
 _AFTER_NAME = re.compile(
     rf"""
     (?P<closed>\\{{0,3}}["'`*\])]{{0,3}})
+    (?:[ ]?[(\[][^\n()\[\]]{{1,30}}[)\]](?=[ ]?[:=]))?
     (?:
       (?:[ ]?:[ ]?[A-Za-z_][\w.|\[\],]{{0,40}}(?:[ ]\|[ ]None)?(?=[ ]?=[ ]))?
       {_FILLER.replace(" ", "[ ]")}
@@ -114,7 +119,7 @@ _AFTER_NAME = re.compile(
           (?:=>|:=|\?=|=(?!=)|[:\uff1a]
             |,?\s{{0,12}}\{{?\s{{0,8}}(?:(?:type|description|sensitive)[ ]{{0,8}}=[^\n"]{{0,40}}\s{{1,8}}){{0,3}}
              \\{{0,3}}["']?(?:value|default|content)\\{{0,3}}["']?[ ]{{0,2}}[=:])
-          [ \t]{{0,8}}
+          (?:\*\*)?[ \t]{{0,8}}(?:\n(?=[^\s:]{{6,64}}(?:\n|$)))?
         )
         |(?P<element>>)
         |(?P<listed>(?<=["']),[ ]?(?=["']))
@@ -122,7 +127,7 @@ _AFTER_NAME = re.compile(
         |(?P<told>{_IS.replace(" ", "[ ]")})
         |(?P<moved>{_MOVED.replace(" ", "[ ]")})
       )
-      |(?P<beside>,?[ \t]{{1,4}}(?:(?:-{{1,2}}>?|→|—|–|=>|>|\|)[ \t]{{1,4}})?)
+      |(?P<beside>[,?]?[ \t]{{1,4}}(?:(?:-{{1,2}}>?|→|—|–|=>|>|\|)[ \t]{{1,4}})?)
     )
     (?P<quote>(?:[rbfuRBFU]{{1,2}}(?=["']))?\\{{0,3}}["'`“”„«])?
     """,
@@ -245,7 +250,7 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
             or after["assigned"] == "="
             or _SECTION.search(plain, max(0, begin - _LONGEST_SECTION), begin) is not None
         )
-        needed = WORD if is_password else name.assigned
+        needed = WORD if is_password and "\n" not in after["assigned"] else max(MADE_UP, name.assigned)
         is_secret = found >= needed and (is_whole or found > WORD) and (is_password or quoted or not value.isalpha())
     return begin, stop, is_secret
 

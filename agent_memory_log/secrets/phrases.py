@@ -65,7 +65,7 @@ _PASSWORD_NOUN = (
 )
 _VALUE = r"[\"'`«“]?[ ]?([^\s\"'`,;()<>/«»“”]{6,64})"
 _GIVEN_AFTER = (
-    "it's | its |it is | one is | one was | one: | jetzt | nun |changed it to |reset it to |set it to |changed to |reset to "
+    "typing |typed |entered |new one |it's | its |it is | one is | one was | one: | jetzt | nun |changed it to |reset it to |set it to |changed to |reset to "
     "|set to |updated to |with | w/ |now | use | try |c'est |ahora es |ora è |agora é |is nu |es ist |mit | avec | con | com "
     "| met | naar | para | auf |from | to "
 )
@@ -76,7 +76,7 @@ _PLACES = (
 _QUALIFIERS = (
     "door|gate|alarm|entry|access|garage|lock|locker|safe|keypad|building|security|verification|confirmation|login"
     "|log-in|sign-in|authentication|authorization|auth|one[- ]time|2fa|two-factor|otp|sms|unlock|pairing|phone|lockbox|lock box"
-    "|key ?box|key ?safe|atm|card|bank|gym|intercom|authenticator|house|home|shed|reset|sim|voicemail|mfa|totp|vault|buzzer"
+    "|key ?box|key ?safe|atm|card|bank|gym|intercom|authenticator|guard|house|home|shed|reset|sim|voicemail|mfa|totp|vault|buzzer"
 )
 _QUALIFIED = rf"(?<![a-z])(?:{_QUALIFIERS})(?: [a-z]{{2,10}})?[ -]?(?:pass)?"
 _SENT = (
@@ -99,8 +99,14 @@ _PAIR = (
 
 # Kind, hint, what must end where the hint begins, pattern, how much the value must look like a secret.
 _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
-    ("pin", "pin", r"(?<![a-z0-9])", rf"pin(?:[ -]?(?:code|number|nummer|kode))?{_FOR}{_IS}([0-9]{{4,8}})\b", _ANY),
+    ("pin", "pin", r"(?<![a-z0-9])[mt]?", rf"pin[2s]?(?:[ -]?(?:code|number|nummer|kode))?{_FOR}{_IS}([0-9]{{4,8}})\b", _ANY),
     ("pin", "pin", r"(?<![a-z0-9])", rf"pin(?: ?code)?{_FOR},? ([0-9]{{4,6}})(?![0-9a-z-]|[.,][0-9])", _ANY),
+    ("pin", "pin", r"(?<![a-z0-9])[mt]?", r"pins?(?: for [a-z ]{2,20})?(?: used to be| to| from| is) ([0-9]{4,6})\b(?![.,][0-9])", _ANY),
+    *(
+        ("pin", hint, r"(?<![a-z])pins?[^\n.]{0,20} [0-9]{4,6}", rf"{hint}([0-9]{{4,6}})\b", _ANY)
+        for hint in (" to ", " and ", ", ", " & ")
+    ),
+    ("pin", "pin ", r"(?<![a-z0-9])[mt]", r"pin ([0-9]{4,6})\b", _ANY),
     ("pin", "geheimzahl", "", rf"geheimzahl{_FOR}(?:{_IS}| )([0-9]{{4,8}})\b", _ANY),
     ("pin", "puk", r"(?<![a-z])", rf"puk(?:[ -]?(?:code|nummer))?{_FOR}(?:{_IS}| )([0-9]{{6,10}})\b", _ANY),
     ("pin", "clave ", "", r"clave ([0-9]{4,8})\b", _ANY),
@@ -137,15 +143,15 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
         for place in _PLACES.replace("key ?", "key").replace("keysafe", "key safe").split("|")
     ),
     *(
-        ("access_code", place, "", rf"{place} {_DIGITS}", _ANY)
-        for place in ("caja fuerte", "cassaforte", "tresor", "lockbox", "key safe", "keypad")
+        ("access_code", place, "", rf"{place} {_DIGITS if len(place) > 5 else '(#[0-9]{4,8})'}(?! ?[a-z]?m )", _ANY)
+        for place in ("bike lock", "lock combo", "hotel safe", "alarm panel", "lockbox,", "disarm with", "disarm", "gate", "entry is", "caja fuerte", "cassaforte", "tresor", "lockbox", "key safe", "keypad")
     ),
     *(
         (
             "access_code",
             verb,
             r"(?<![a-z])",
-            rf"{verb}(?: in| the code| code)? {_DIGITS} [^\n.]{{0,24}}?(?:{_PLACES}|keypad|verify|confirm|log ?in|sign ?in)",
+            rf"{verb}(?: in| the code| code)? {_DIGITS} [^\n.]{{0,24}}?(?:{_PLACES}|keypad|disarm|verify|confirm|factor|authenticat|log ?in|sign ?in)",
             _ANY,
         )
         for verb in ("punch", "enter", "type", "press", "dial", "key in", "tape", "tapez", "use", "introduce", "digita")
@@ -168,6 +174,11 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
         ("access_code", hint, r"(?<![a-z0-9])", rf"{hint}(?: token| code)?{_FOR}(?:{_IS}| )([0-9]{{6,8}}|[0-9]{{3}} [0-9]{{3}})\b", _ANY)
         for hint in ("2fa", "mfa", "totp", "otp")
     ),
+    *(
+        ("access_code", hint, r"(?<![a-z])", rf"{hint}([0-9]{{3}}[ -]?[0-9]{{3}})\b(?![.,-][0-9])", _ANY)
+        for hint in ("sent me ", "texted me ", "verification: ", "entry code for guests ")
+    ),
+    ("access_code", "code ", r"(?m:^)", r"code ([0-9]{6})(?=$|[\n.,])", _ANY),
     (
         "access_code",
         "tan",
@@ -196,7 +207,7 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
         ("access_code", words, rf"(?<![a-z0-9-])(?:g-)?{_DIGITS}", rf"{words} [^\n.]{{0,40}}?(?:{_CODE_NOUNS})", _ANY)
         for words in (
             " is your", " as your", " as the", " as my", " is my", " is our", " is the", " to confirm", " es tu", " es su", " est votre", " ist ihr", " ist dein",
-            " è il", " é o seu",
+            " è il", " é o seu", " is otp", " by sms", " via sms", " by text", " per sms",
         )
     ),
     *(
@@ -205,7 +216,7 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
             ("cv", "cv(?:v|c|n)?2?(?: code| number)?"), ("csc", "csc"), ("cid", "cid"), ("security code", "security code"),
             ("cryptogramme", "cryptogramme(?: visuel)?"), ("prüf", "prüf(?:ziffer|nummer)"), ("kartenprüf", "kartenprüf(?:ziffer|nummer)"),
             ("verification code", "verification code"), ("3 digit", "3 digits?(?: code)?"), ("three digit", "three digits?(?: code)?"),
-            ("digo de segur", "digo de seguran?[cç]?i?d?ad?a?"), ("codice di sicurezza", "codice di sicurezza"),
+            ("digo de segur", "digo de segur(?:idad|an[cç]a)"), ("code de sécurité", "code de sécurité"), ("codice di sicurezza", "codice di sicurezza"),
             ("beveiligingscode", "beveiligingscode"), ("4 digit", "4 digits?(?: code)?"),
         )
     ),
@@ -217,13 +228,22 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
         _LIST,
     ),
     ("recovery_code", "key", "(?:recovery|bitlocker)(?: recovery)? ", rf"key{_FOR}(?:{_IS}| )([0-9]{{6}}(?:-[0-9]{{6}}){{3,7}})", _ANY),
+    ("recovery_code", "recovery key", "", rf"recovery key{_FOR}(?:{_IS}| )([a-z0-9]{{4}}(?:-[a-z0-9]{{4}}){{3,7}})\b", _ANY),
+    (
+        "license_key",
+        "key",
+        r"(?:product|licen[sc]e|activation|serial|windows)[^\n]{0,20}",
+        rf"key{_FOR}(?:{_IS}| )([a-z0-9]{{4,6}}(?:-[a-z0-9]{{4,6}}){{3,5}})\b",
+        _ANY,
+    ),
+    ("recovery_code", "2fa backup ", "", r"2fa backup ([a-z0-9]{4,8}-[a-z0-9]{4,8})\b", _ANY),
     ("totp_secret", "key", "(?:setup|2fa|totp|authenticator|secret) ", rf"key{_FOR}(?:{_IS}| )([a-z2-7]{{4}}(?: [a-z2-7]{{4}}){{3,7}})\b", _ANY),
     ("recovery_code", "wiederherstellungscode", "", rf"wiederherstellungscodes?{_IS}", _LIST),
     (
         "security_answer",
         "answer",
         r"(?:security|secret|recovery)(?: question(?:'s)?[^\n]{0,60})? ?",
-        r"answer\)?(?: is|:| =|=) ?[\"']?([^\n.,;\"'()]{2,40})",
+        r"answers?\)?(?: is| are|:| =|=) ?[\"']?([^\n.,;\"'()]{2,40})",
         WORD,
     ),
     (
@@ -233,7 +253,7 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
         r"answer to (?:my|the|your|his|her|our) (?:security|secret) question(?: is|:) ?[\"']?([^\n.,;\"']{2,40})",
         WORD,
     ),
-    ("security_answer", "maiden name", "", r"maiden name(?: is|:| =|=|\?){1,2}(?: a:)? ?[\"']?([^\n.,;\"'()]{2,40})", WORD),
+    ("security_answer", "maiden name", "", r"maiden name(?: is|:| =|=|\?|){1,2}(?: a:)? ?[\"']?([^\n.,;\"'()]{2,40})", WORD),
     (
         "security_answer",
         "first ",
@@ -244,25 +264,45 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
     (
         "security_answer",
         "a: ",
-        r"(?:first|mother|maiden|pet|street|school|gr[eo]w up|born|favou?rite|childhood)[^\n?]{0,50}\?\s{1,3}",
+        r"(?:first|mother|maiden|pet|street|school|gr[eo]w up|born|favou?rite|childhood)[^\n?]{0,50}[?/]\s{1,3}",
         r"a: ([^\n.,;\"'()]{2,40})",
         WORD,
     ),
     *(
         ("password", hint, "", hint + r"(?: is|:| =|=|){1,2} ?[\"'«]? ?([^\s.,;\"'()«»]{4,40})", WORD)
-        for hint in ("memorable word", "mot de secours", "parola d'ordine")
+        for hint in ("memorable word", "security word", "safe word", "code word", "mot de secours", "parola d'ordine")
     ),
+    (
+        "security_answer",
+        "? ",
+        r"(?:secret|security|recovery) question[^\n?]{0,60}",
+        r"\? (?:a(?:nswer)?: )?([^\n.,;\"'()]{3,40})(?=$|[\n.,;)])",
+        WORD,
+    ),
+    ("password", "phrase", r"pass[ -]?", rf"phrase{_FOR}{_IS}((?:[a-z]{{3,12}}[ -]){{2,7}}[a-z]{{3,12}})(?=$|[.\n,])", WORD),
     # What is given in a line that speaks of a password or of logging in.
     *(
         ("password", hint, rf"{_PASSWORD_NOUN}[^\n]{{0,50}}?", rf"{hint}{_VALUE}", _MIXED)
         for hint in _GIVEN_AFTER.split("|")
     ),
+    *(
+        ("password", hint, "", rf"{hint}{_VALUE}[^\n]{{0,40}}?{_PASSWORD_NOUN}", _MIXED)
+        for hint in ("it's ", "here you go: ", "new one: ", "typing ", "tried ", "entered ")
+    ),
+    *(("credential", f"{user}{sign}", r"(?<![\w/.-])", rf"{user}{sign}{_VALUE}(?!\S)", _MIXED)
+      for user in ("root", "admin") for sign in (":", " / ")),
+    # A table whose last column holds passwords.
     (
         "password",
-        "it's ",
-        "",
-        rf"it's {_VALUE}[^\n]{{0,40}}?{_PASSWORD_NOUN}",
+        "pass",
+        r"[,;|\t] ?",
+        rf"pass(?:word)?[ \t]{{0,4}}\|?\n(?:[|\s:-]{{1,40}}\n)?[^\n]{{1,60}}?[,;|\t] ?{_VALUE}[ |]{{0,3}}(?=\n|$)",
         _MIXED,
+    ),
+    *(("credential", sign, "", rf"{re.escape(sign)}([\w.~%/-]{{16,512}})", RANDOM) for sign in ("?code=", "&code=")),
+    *(
+        ("credential", path, r"https?://[^\s/]{3,60}(?:/[\w-]{1,20}){0,2}", rf"{path}([\w-]{{20,256}})(?![\w/-])", RANDOM)
+        for path in ("/magic/", "/reset/", "/verify/", "/invite/", "/login/")
     ),
     ("password", "pass ", r"(?:login|user|username|network|ssid|wi-?fi|account|email|@)[^\n]{0,40} ", rf"pass (?:- |is )?{_VALUE}", _MIXED),
     ("password", "pass - ", "", rf"pass - {_VALUE}", _MIXED),
@@ -288,7 +328,7 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
     *(
         ("credential", hint, "", hint + _PAIR, MADE_UP)
         for hint in (
-            "u/p", "logged in", "inloggen", "inloggegevens", "wifi", "wi-fi", "accesso", "acesso", "acceso", "connexion",
+            "u/p", "vpn", "router", "logged in", "inloggen", "inloggegevens", "wifi", "wi-fi", "accesso", "acesso", "acceso", "connexion",
             "cred", "login", "log in", "sign in", "zugangsdaten", "anmeldedaten", "identifiants", "credenciales",
             "credenziali",
         )
@@ -302,7 +342,7 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
     ),
     # Headers.
     ("credential", "basic ", r"(?<![a-z])", r"basic {1,3}([a-z0-9+/]{12,}={0,2})(?![a-z0-9])", RANDOM),
-    ("credential", "bearer ", r"(?<![a-z])", r"bearer {1,3}([a-z0-9._~+/=-]{20,})", RANDOM),
+    ("credential", "bearer", r"(?<![a-z])", r"bearer:? {1,3}([a-z0-9._~+/=-]{20,})", RANDOM),
     (
         "credential",
         "authorization",
@@ -350,10 +390,13 @@ _PHRASES: tuple[tuple[str, str, str, str, int], ...] = (
             ("psexec", "-p "), ("az", "-p "), ("ipmitool", "-p "), ("cqlsh", "-p "), ("influx", "-password "), ("podman", "-p "),
             ("oc", "-p "), ("nmcli", "password "), ("lftp", r"-u [^\s,]{1,40},"), ("smbclient", r"-u [^\s%]{1,40}%"),
             ("rpcclient", r"-u [^\s%]{1,40}%"), ("net user", r"[\w.-]{1,40} "), ("ftp", r"user \S{1,40} "), ("vault login", r"(?!\S*=)"),
-            ("sqlplus", r"(?:-s )?[\w.]{1,40}/"), ("clickhouse-client", "--password[= ]"), ("aria2c", "--http-passwd="),
+            ("rabbitmqctl", r"(?:add_user|change_password) \S{1,40} "), ("snmpwalk", "-c "), ("mysqladmin", "password "), ("redis-cli", "auth "),
+            ("convertto-securestring", "-string "), ("sqlplus", r"(?:-s )?[\w.]{1,40}/"), ("clickhouse-client", "--password[= ]"), ("aria2c", "--http-passwd="),
         )
     ),
     ("password", "net use", "", r"net use[^\n]{0,60}? \\{1,4}\S{1,60} ([^\s/*]\S{3,64})", MADE_UP),
+    ("password", "securestring ", "", r"securestring [\"']([^\"'\n]{4,128})", WORD),
+    ("secret", "| base64", r"echo (?:-n )?[\"']?([^\s\"']{6,128})[\"']? ?", r"\| base64(?! -d)", _MIXED),
     ("token", "<<<", r"(?:token|login|password)[^\n]{0,20}", r"<<< ?[\"']?([^\s\"']{8,256})", MADE_UP),
     ("session", "curl ", "", r"curl [^\n|]{0,200}?(?:-b|--cookie)[ =][\"']?[\w.-]{1,40}=([^\s;\"']{12,2048})", RANDOM),
     ("password", " by ", r"identified with \w{1,40}", r" by [\"']([^\"'\n]{4,128})", WORD),

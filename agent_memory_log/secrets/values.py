@@ -58,7 +58,7 @@ _STAND_IN = re.compile(
     r"""<[^<>]{0,80}>?$ | \[.*\]?$ | \{.* | \$[A-Za-z_][\w/.]*$ | :\w+:.* | \$[({].* | \$\$?$ | %\(?[a-z_]{0,40}\)?[sd]$
       | %[A-Z_]{1,40}%$ | .*(?:\.\.\.|\u2026)$ | (?:your|insert|enter|put|add)[_ -].* | .*[_ -]here$
       | .*(?:placeholder|example|x{5,}|\*{4,}|redacted|change[_-]?me|replace[_-]?me|\{\{|\$\{).*
-      | (?:env|file|vault|ref|secret):.* | !(?:ref|sub|getatt|vault|secret)\b.*""",
+      | (?:env|file|vault|ref|secret):.* | convertto-securestring | !(?:ref|sub|getatt|vault|secret)\b.*""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
 _CALL = re.compile(r"[A-Za-z_&*][\w.>:-]{0,80}[(\[]")

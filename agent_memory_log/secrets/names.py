@@ -94,17 +94,19 @@ _HARMLESS_BEFORE = re.compile(
 
 _FILLER = (
     r"(?: (?:provisoire|temporaire|nueva|temporal|actual|provvisoria|temporanea|nova|atual|wifi|wi-fi|wlan|again|btw))?"
-    r"(?: (?:for|of|to|on|at|in|del?|du|des|der|di|dell[aoe]|da|do|vom|von|fürs?|zum|zur|meine[rsm]?|unse?re[rsm]?|til|till"
-    r"|för|voor|van|от|для|you|that|it|we|i|they|he|she|pour|para|per|dos|das|bij|op|im|the)"
+    r"(?: (?:for|of|to|on|at|in|del?|du|des|der|di|dell[aoe]|da|do|vom|von|fürs?|zum|zur|meine[rsm]?|unse?re[rsm]?|til"
+    r"|till|för|voor|van|от|для|you|that|it|we|i|they|he|she|pour|para|per|dos|das|bij|op|im|the)"
     r" (?:[^\n.,;:!?=\"]|\.(?=[a-z])){1,40}?)?"
 )
 _IS = (
-    "(?:'s| (?:used to be|will be|should be|is|was|to be|are|ist|bleibt|wäre|lautet|es|será|era|est|sera|c'est|était|è|é|e'|era"
-    "|är|er|wordt|blijft|blev|jest|to jest|это|became|reads|says|stays|remains))"
-    "(?: (?:now|still|just|literally|simply|currently|actually|again|probably|basically|always|set to|jetzt|nun|noch"
+    "(?:'s| (?:used to be|will be|should be|is|was|to be|are|ist|bleibt|wäre|lautet|es|será|era|est|sera|c'est|était|è|é|e'"
+    "|era|är|er|wordt|blijft|blev|jest|to jest|это|became|reads|says|stays|remains))"
+    "(?: (?:now|still|just|literally|simply|currently|actually|again|probably|basically|always|set to"
+    "|jetzt|nun|noch"
     "|ahora|maintenant|toujours|ora|adesso|agora|nu|nog|le|el|il|o))?(?: ?:)? | ?(?:は|是|为|為|는|은) ?"
 )
-_MOVED = " (?:to|as|auf|a|en|in|na|par|para|per|naar|till|til|from|von|with) "  # "I changed my password to", and many a phrase without a secret
+# As in "I changed my password to", and in many a phrase without a secret.
+_MOVED = " (?:to|as|auf|a|en|in|na|par|para|per|naar|till|til|from|von|with) "
 
 _AFTER_NAME = re.compile(
     rf"""
@@ -127,7 +129,7 @@ _AFTER_NAME = re.compile(
         |(?P<told>{_IS.replace(" ", "[ ]")})
         |(?P<moved>{_MOVED.replace(" ", "[ ]")})
       )
-      |(?P<beside>[,?]?[ \t]{{1,4}}(?:(?:-{{1,2}}>?|→|—|–|=>|>|\|)[ \t]{{1,4}})?)
+      |(?P<beside>[,?]?[ \t]{{1,4}}(?:(?:-{{1,2}}>?|→|—|\u2013|=>|>|\|)[ \t]{{1,4}})?)
     )
     (?P<quote>(?:[rbfuRBFU]{{1,2}}(?=["']))?\\{{0,3}}["'`“”„«])?
     """,
@@ -228,7 +230,9 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
             "_" in plain[max(0, start - 10) : end] and _SHOUTED.search(plain, max(0, start - 40), end) is not None
         )
         needed = max(MADE_UP, name.assigned) if is_option or is_setting else name.beside
-        is_literal = is_password and (is_option or name.beside == WORD or (quoted and plain[start:end].isupper()))  # SQL: PASSWORD 'tulips'
+        is_literal = is_password and (
+            is_option or name.beside == WORD or (quoted and plain[start:end].isupper())
+        )  # SQL: PASSWORD 'tulips'
         is_secret = (is_literal or (found >= needed and (found == RANDOM or _mixed(value)))) and (
             "," not in after["beside"] or (is_password and any(map(str.isdigit, value)))
         )
@@ -238,7 +242,9 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
         is_set = plain[start - 3 : start].lower() == "set" or (is_password and plain[start:end].isupper())
         is_define = plain[max(0, start - 40) : start].lower().rfind("define(") >= 0
         is_secret = (is_set or is_define) or (
-            (is_password or (after["listed"] is not None and " " not in value)) and found >= MADE_UP and any(map(str.isdigit, value))
+            (is_password or (after["listed"] is not None and " " not in value))
+            and found >= MADE_UP
+            and any(map(str.isdigit, value))
         )
     elif after["moved"] is not None:
         is_secret = is_password and (quoted or found >= MADE_UP)

@@ -21,7 +21,8 @@ _CARD = re.compile(
     re.VERBOSE,
 )
 _CARD_CODE = re.compile(
-    r"[ ,;|/]{1,3}(?:[Ee]xp(?:iry|ires)?[:. ]{0,2})?[0-9]{2} ?[/|] ?[0-9]{2,4}[ ,;|/]{1,3}(?:code |cvv |cvc )?([0-9]{3,4})(?![0-9]|[.,/-][0-9])"
+    r"[ ,;|/]{1,3}(?:[Ee]xp(?:iry|ires)?[:. ]{0,2})?[0-9]{2} ?[/|] ?[0-9]{2,4}"
+    r"[ ,;|/]{1,3}(?:code |cvv |cvc )?([0-9]{3,4})(?![0-9]|[.,/-][0-9])"
 )
 _MAX_CARD_DIGITS = 19
 _MIN_GROUP = 3
@@ -53,7 +54,8 @@ _SEED_SIZE = 12
 _MIN_DIFFERENT = 8
 # Of the words that hold sentences together, none is in the list that wallets choose from (BIP 39).
 _NO_SEED_TEXT = """
-    words word phrase seed the and for are but not you with was his her they this that from have had has were can its our your their
+    words word phrase seed
+    the and for are but not you with was his her they this that from have had has were can its our your their
     will would should which what when where who how why these those been being than then them into never always
     please because
 """

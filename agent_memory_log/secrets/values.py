@@ -13,6 +13,11 @@ MADE_UP = 2
 RANDOM = 3
 """At least 16 characters that no person writes as text."""
 
+# What a row of a table may need besides: nothing; a list of codes; letters and digits that are no version, date or id.
+ANY = NOT_SECRET
+LIST = -1
+MIXED = -2
+
 MIN_LENGTH = 4
 _RANDOM_LENGTH = 16
 _MANY_WORDS = 6
@@ -39,17 +44,18 @@ _WORDS_TEXT = """
     inválido válida la el una un es está muy debe caducada obligatoria vacía incorrecte invalide valide expiré
     oublié trop le les est pas doit requis obligatoire vide errada errado sbagliata sbagliato errata
     obbligatoria scaduta verlopen onjuist verkeerd ongeldig vereist fel felaktigt forkert błędne nieprawidłowe
-    options option flag flags argument arguments parameter parameters verplicht nodig mandatory unchanged secure correctly incorrectly needed working invisible visible identical different unique
-    memorable sensitive obvious simple complex longish shorter longer strongest numeric alphanumeric gone back
-    below above inside under printed written somewhere anywhere nowhere elsewhere online offline ready fine okay
-    good better best easy hard great terrible awful really pretty quite totally completely probably likely maybe
-    there they these yours mine ours theirs optional automatic manual manually personal sent emailed included
-    visible empty blank full cached synced known unknown broken stolen locked unlocked blocked taken available
-    office365 auth0 o365 web3 ipv4 ipv6 http2 fido2 u2f log4j oauth1 windows10 windows11 python3 aes256 aes-256
-    sha512 sha1 sha-1 sha-512 argon2 argon2id scrypt pbkdf2 latin1 utf16 k8s ec2 include same-origin omit
-    faible court longue fort facile perdu simple difficile inconnu muss soll kurz lang schwach stark sicher
-    einfach bekannt unbekannt geheim falsche weg fehlt corta larga débil fuerte fácil secreta segura simples
-    curta longa fraca forte breve lunga debole sicura lang kort zwak sterk veilig geheim kwijt fout
+    options option flag flags argument arguments parameter parameters verplicht nodig mandatory unchanged secure
+    correctly incorrectly needed working invisible visible identical different unique memorable sensitive
+    obvious simple complex longish shorter longer strongest numeric alphanumeric gone back below above inside
+    under printed written somewhere anywhere nowhere elsewhere online offline ready fine okay good better best
+    easy hard great terrible awful really pretty quite totally completely probably likely maybe there they these
+    yours mine ours theirs optional automatic manual manually personal sent emailed included empty blank full
+    cached synced known unknown broken stolen locked unlocked blocked taken available office365 auth0 o365 web3
+    ipv4 ipv6 http2 fido2 u2f log4j oauth1 windows10 windows11 python3 aes256 aes-256 sha512 sha1 sha-1 sha-512
+    argon2 argon2id scrypt pbkdf2 latin1 utf16 k8s ec2 include same-origin omit faible court longue fort facile
+    perdu difficile inconnu muss soll kurz lang schwach stark sicher einfach bekannt unbekannt geheim falsche
+    weg fehlt corta larga débil fuerte fácil secreta segura simples curta longa fraca forte breve lunga debole
+    sicura kort zwak sterk veilig kwijt fout
     неверный неправильный wachtwoord contraseña senha passwort kennwort
 """
 _WORDS = frozenset(_WORDS_TEXT.split())

@@ -55,7 +55,7 @@ COMMANDS: tuple[tuple[str, str, str, str, int], ...] = (
             WORD,
         )
         for program, flag in (
-            ("7z", "-p"), ("7za", "-p"), ("rar", "-h?p"), ("unzip", "-p ?"), ("zip", "-p "), ("mongo", "-p ?"), ("mongosh", "-p ?"),
+            ("7z", "-p"), ("7za", "-p"), ("rar", "-h?p"), ("unzip", r"-p ?(?!\S*\.)"), ("zip", "-p "), ("mongo", "-p ?"), ("mongosh", "-p ?"),
             ("mongodump", "-p ?"), ("mongorestore", "-p ?"), ("xfreerdp", "/p:"), ("mstsc", "/p:"), ("sqlcmd", "-p ?"), ("bcp", "-p ?"),
             ("psexec", "-p "), ("az", "-p "), ("ipmitool", "-p "), ("cqlsh", "-p "), ("influx", "-password "), ("podman", "-p "),
             ("oc", "-p "), ("nmcli", "password "), ("lftp", r"-u [^\s,]{1,40},"), ("smbclient", r"-u [^\s%]{1,40}%"),
@@ -85,7 +85,7 @@ COMMANDS: tuple[tuple[str, str, str, str, int], ...] = (
             needed,
         )
         for called, needed in (
-            ("connect(", MADE_UP), ("login(", MADE_UP), ("connection(", MADE_UP), ("credential(", MADE_UP), ("credentials(", MADE_UP),
+            ("connect(", MADE_UP), ("login(", MADE_UP), ("getconnection(", MADE_UP), ("credential(", MADE_UP), ("credentials(", MADE_UP),
             ("auth(", WORD), ("pdo(", MADE_UP), ("jwt.sign(", MADE_UP), ("authenticate(", MADE_UP), ("signin(", MADE_UP), ("hmac(", RANDOM),
         )
     ),

@@ -99,11 +99,10 @@ _FILLER = (
     r" (?:[^\n.,;:!?=\"]|\.(?=[a-z])){1,40}?)?"
 )
 _IS = (
-    "(?:'s| (?:used to be|will be|should be|is|was|to be|are|ist|bleibt|wäre|lautet|es|será|era|est|sera|c'est|était|è|é|e'"
-    "|era|är|er|wordt|blijft|blev|jest|to jest|это|became|reads|says|stays|remains))"
-    "(?: (?:now|still|just|literally|simply|currently|actually|again|probably|basically|always|set to"
-    "|jetzt|nun|noch"
-    "|ahora|maintenant|toujours|ora|adesso|agora|nu|nog|le|el|il|o))?(?: ?:)? | ?(?:は|是|为|為|는|은) ?"
+    "(?:'s| (?:used to be|will be|should be|is|was|to be|are|ist|bleibt|wäre|lautet|es|será|era|est|sera|c'est|était|è|é"
+    "|e'|är|er|wordt|blijft|blev|jest|to jest|это|became|reads|says|stays|remains))"
+    "(?: (?:now|still|just|literally|simply|currently|actually|again|probably|always|set to"
+    "|jetzt|nun|noch|ahora|maintenant|toujours|ora|adesso|agora|nu|nog|le|el|il|o))?(?: ?:)? | ?(?:は|是|为|為|는|은) ?"
 )
 # As in "I changed my password to", and in many a phrase without a secret.
 _MOVED = " (?:to|as|auf|a|en|in|na|par|para|per|naar|till|til|from|von|with) "
@@ -256,7 +255,7 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
             or after["assigned"] == "="
             or _SECTION.search(plain, max(0, begin - _LONGEST_SECTION), begin) is not None
         )
-        needed = WORD if is_password and "\n" not in after["assigned"] else max(MADE_UP, name.assigned)
+        needed = WORD if is_password and not after["assigned"].endswith("\n") else max(MADE_UP, name.assigned)
         is_secret = found >= needed and (is_whole or found > WORD) and (is_password or quoted or not value.isalpha())
     return begin, stop, is_secret
 

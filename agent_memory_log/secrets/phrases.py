@@ -33,12 +33,12 @@ class Phrase(NamedTuple):
 
 # Codes that open nothing, and what is counted or measured.
 _HARMLESS = re.compile(
-    r"(?<![a-z])(?:err(?:or|no)?|zip|post(?:al|leitzahl|code)?|area|country|status|exit|return|response|http|promo\w*|discount"
+    r"(?<![a-z])(?:err(?:or|no)?|zip|post\w{0,9}|fiscale?|fout|area|country|status|exit|return|response|http|promo\w*|discount"
     r"|coupon|voucher|gift|referral|invite|order|booking|reservation|product|item|model|part|bar|qr|dress|colou?r|tax|sort"
     r"|swift|bic|flight|airport|source|fehler|erreur|descuento|desconto|sconto|rabatt|kortings?|korting|tracking|unicode|ascii"
     r"|lines?|fault|event|reason|sku|naics|icd|cpt|dial(?:ing)?|route|course|class|build|version|language|currency|hex|locale"
     r"|signal|exit\w*|clos\w+|crash\w*|airline|city|location|store|branch|dep(?:artmen)?t|job|charge|billing|procedure|diagnos\w+"
-    r"|occupation|industry|cost|project|lot|batch|vendor|supplier|unit|agency|station|channel|ticket|invoice|case|port|year|pages?|vorwahl|gutschein\w*|cp|cap|plz)(?:-|_|code|s)?(?![a-z])"
+    r"|occupation|industry|cost|project|lot|batch|vendor|supplier|unit|agency|station|channel|ticket|invoice|case|port|year|pages?|vorwahl|gutschein\w*|cp|cap|plz)(?:-|_|code|s)?(?![^\W\d_])"
     r"|(?:post|zip|bar|error|fehler|uni|status|country|gutschein|rabatt)-?codes?"
 )
 
@@ -64,7 +64,8 @@ _MIN_MIXED = 6
 # Versions, dates, times, ids and addresses of mail have digits too.
 _NO_PASSWORD = re.compile(
     r"v?[0-9]+[.:/-][0-9]|[0-9]{1,4}(?:st|nd|rd|th|h|ms|kb|mb|gb|k|m|pm|am|px|days?|min)\b|[^\s@]{1,64}@[\w-]{1,64}\.[a-z]|#|.*[\[\]{}=|\\]"
-    r"|[A-Z]{1,6}-[0-9]+$|[0-9a-f]{7,64}$|(?i:utf|sha|iso|rfc|tls|ssl|http)-?[0-9]|[0-9a-fA-F]{8}-"
+    r"|[A-Z]{1,6}-[0-9]+$|[0-9a-f]{7,64}$|(?i:utf|sha|iso|rfc|tls|ssl|https?|chrome|firefox|safari|edge|windows|python|node|java|ubuntu|debian|ios|android"
+    r"|server|host|web|db|prod|staging|bastion|vm|page|step|part|team|user|build|test|version|v|vpn)-?[0-9]|[0-9a-fA-F]{8}-"
 )
 _COOKIES = re.compile(r"cookie\\{0,3}[\"']?[ ]{0,2}[:=,][ ]{0,2}\\{0,3}[\"']?([^\n\"']{1,4096})")
 _COOKIE = re.compile(

@@ -29,10 +29,11 @@ _LOGIN_WORDS = (
     r"|kennwort|parola|cred(?:ential)?s|log(?:ged|ging)? ?(?:in|on)|sign(?:ed)? in|wi-?fi|wlan|entra|inicia sesi[oó]n|melde dich"
     r"|anmelden|einloggen|connecte[rz]?|inloggen|aanmelden|acced[ei]|accedi)(?![a-z])"
 )
+_CHANGED = "(?:chang|reset|updat|set|switch|rotat|cambi|änder|setz|wijzig|verander|mud|modifi)"
 _GIVEN_AFTER = (
     "typing |typed |entered |new one |it's | its |it is | one is | one was | one: | jetzt | nun |changed it to |reset it to |set it to |changed to |reset to "
     "|set to |updated to |with | w/ |now | use | try |c'est |ahora es |ora è |agora é |is nu |es ist |mit | avec | con | com "
-    "| met | naar | para | auf |from | to "
+    "| met "
 )
 _PLACES = (
     "gate|door|alarm|garage|lockbox|lock box|key ?safe|key ?box|keypad|safe|locker|shed|intercom|alarma|alarme|allarme|portail"
@@ -102,7 +103,7 @@ PROSE: tuple[tuple[str, str, str, str, int], ...] = (
             place,
             r"(?<![a-z])",
             (rf"{place}(?: [a-z]{{2,9}}){{0,4}}?(?:'s| is| code| combo| pin| opens with| with| takes|:| =| es| est| ist| è| é)"
-            rf"[ :]{{1,2}}{_DIGITS}(?! ?(?:mm|cm|am|pm|inch|usd|eur))"),
+            rf"[ :]{{1,2}}{_DIGITS}(?! ?(?:mm|cm|m|am|pm|inch|usd|eur|met|feet|miles|km))"),
             ANY,
         )
         for place in _PLACES.replace("key ?", "key").replace("keysafe", "key safe").split("|")
@@ -184,9 +185,9 @@ PROSE: tuple[tuple[str, str, str, str, int], ...] = (
         for hint, pattern in (
             ("cv", "cv(?:v|c|n)?2?(?: code| number)?"), ("csc", "csc"), ("cid", "cid"), ("security code", "security code"),
             ("cryptogramme", "cryptogramme(?: visuel)?"), ("prüf", "prüf(?:ziffer|nummer)"), ("kartenprüf", "kartenprüf(?:ziffer|nummer)"),
-            ("verification code", "verification code"), ("3 digit", "3 digits?(?: code)?"), ("three digit", "three digits?(?: code)?"),
+            ("verification code", "verification code"), ("3 digit", "3 digits?(?: code)? (?:on|at|behind)"), ("three digit", "three digits?(?: code)? (?:on|at|behind)"),
             ("digo de segur", "digo de segur(?:idad|an[cç]a)"), ("code de sécurité", "code de sécurité"), ("codice di sicurezza", "codice di sicurezza"),
-            ("beveiligingscode", "beveiligingscode"), ("4 digit", "4 digits?(?: code)?"),
+            ("beveiligingscode", "beveiligingscode"), ("4 digit", "4 digits?(?: code)? (?:on|at|behind)"),
         )
     ),
     (
@@ -255,11 +256,15 @@ PROSE: tuple[tuple[str, str, str, str, int], ...] = (
         for hint in _GIVEN_AFTER.split("|")
     ),
     *(
+        ("password", hint, rf"{_CHANGED}[^\n]{{0,24}}{_LOGIN_WORDS}[^\n]{{0,40}}?|{_LOGIN_WORDS}[^\n]{{0,30}}{_CHANGED}[^\n]{{0,20}}", rf"{hint}{VALUE}", MIXED)
+        for hint in (" to ", "from ", " naar ", " para ", " auf ")
+    ),
+    *(
         ("password", hint, "", rf"{hint}{VALUE}[^\n]{{0,40}}?{_LOGIN_WORDS}", MIXED)
         for hint in ("it's ", "here you go: ", "new one: ", "typing ", "tried ", "entered ")
     ),
-    *(("credential", f"{user}{sign}", r"(?<![\w/.-])", rf"{user}{sign}{VALUE}(?!\S)", MIXED)
-      for user in ("root", "admin") for sign in (":", " / ")),
+    *(("credential", f"{user}{sign}", r"(?<![\w/.-])", rf"{user}{sign}(?! ){VALUE}(?!\S)", MIXED)
+      for user, sign in (("root", ":"), ("root", " / "), ("admin", ":"))),
     # A table whose last column holds passwords.
     (
         "password",
@@ -292,7 +297,7 @@ PROSE: tuple[tuple[str, str, str, str, int], ...] = (
             "password", "pw", "passphrase", "passwort", "contraseña", "clave", "mot de passe", "mdp", "senha", "wachtwoord",
         )
     ),
-    ("credential", "@", r"[\w.+-]{1,40}", rf"@[\w-]{{1,40}}(?:\.[\w-]{{1,20}}){{1,3}}(?: ?[:/|] ?| - | ){VALUE}(?!\S)", MIXED),
+    ("credential", "@", r"[\w.+-]{1,40}", rf"@[\w-]{{1,40}}(?:\.[\w-]{{1,20}}){{1,3}}(?::(?! )| [/|] | - ){VALUE}(?!\S)", MIXED),
     ("credential", "ftp ", r"(?<![a-z])s?", r"ftp [\w.-]{1,40}:([^\s@/]{3,64})@", WORD),
     *(
         ("credential", hint, "", hint + _PAIR, MADE_UP)

@@ -55,7 +55,7 @@ COMMANDS: tuple[tuple[str, str, str, str, int], ...] = (
             WORD,
         )
         for program, flag in (
-            ("7z", "-p"), ("7za", "-p"), ("rar", "-h?p"), ("unzip", r"-p ?(?!\S*\.)"), ("zip", "-p "), ("mongo", "-p ?"), ("mongosh", "-p ?"),
+            ("7z", "-p"), ("7za", "-p"), ("rar", "-h?p"), ("unzip", r"-p(?! ?\S*\.) ?"), ("zip", "-p "), ("mongo", "-p ?"), ("mongosh", "-p ?"),
             ("mongodump", "-p ?"), ("mongorestore", "-p ?"), ("xfreerdp", "/p:"), ("mstsc", "/p:"), ("sqlcmd", "-p ?"), ("bcp", "-p ?"),
             ("psexec", "-p "), ("az", "-p "), ("ipmitool", "-p "), ("cqlsh", "-p "), ("influx", "-password "), ("podman", "-p "),
             ("oc", "-p "), ("nmcli", "password "), ("lftp", r"-u [^\s,]{1,40},"), ("smbclient", r"-u [^\s%]{1,40}%"),

@@ -99,8 +99,8 @@ _FILLER = (
     r" (?:[^\n.,;:!?=\"]|\.(?=[a-z])){1,40}?)?"
 )
 _IS = (
-    "(?:'s| (?:used to be|will be|should be|is|was|to be|are|ist|bleibt|wäre|lautet|es|será|era|est|sera|c'est|était|è|é"
-    "|e'|är|er|wordt|blijft|blev|jest|to jest|это|became|reads|says|stays|remains))"
+    "(?:'s| (?:used to be|will be|should be|is|was|to be|are|ist|bleibt|wäre|lautet|es|será|era|est|sera|c'est|était|è"
+    "|é|e'|är|er|wordt|blijft|blev|jest|to jest|это|became|reads|says|stays|remains))"
     "(?: (?:now|still|just|literally|simply|currently|actually|again|probably|always|set to"
     "|jetzt|nun|noch|ahora|maintenant|toujours|ora|adesso|agora|nu|nog|le|el|il|o))?(?: ?:)? | ?(?:は|是|为|為|는|은) ?"
 )

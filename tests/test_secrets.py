@@ -308,6 +308,12 @@ def near_misses() -> Iterator[str]:
         "123456 is your ",
         "code for a ",
         'password"',
+        "kind: Secret\ndata:\n  a: b2c3d4\n",
+        "AKIAABCDEFGHIJKLMNOP ",
+        "door code: 4821 ",
+        "password: hunter2 ",
+        "use hunter2 for ",
+        "$2a$10$",
         "a1@b:",
     )
 

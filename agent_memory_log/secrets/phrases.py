@@ -109,7 +109,7 @@ def _judged(rule: Phrase, match: re.Match[str], plain: str) -> Iterator[tuple[st
         if rule.needed == ANY:
             yield rule.kind, start, end
             return
-    if rule.kind == "access_code" and _HARMLESS.search(plain.lower(), max(0, match.start() - 30), end + 20):
+    if rule.kind == "access_code" and _HARMLESS.search(plain[max(0, match.start() - 30) : end + 20].lower()):
         return
     is_quoted = plain[start - 1 : start] in _QUOTES
     if rule.needed == MIXED:
@@ -157,6 +157,6 @@ def _manifests(reading: Reading) -> Iterator[tuple[str, int, int]]:
         data = _MANIFEST_DATA.match(reading.lower, place)
         line = data and _MANIFEST_LINE.match(reading.lower, data.end())
         while line:
-            if "user" not in line.group()[:80] and not reading.plain[line.start(1) :].startswith(("$", "<", "{")):
+            if "user" not in line.group()[:80] and not reading.plain.startswith(("$", "<", "{"), line.start(1)):
                 yield "secret", *line.span(1)
             line = _MANIFEST_LINE.match(reading.lower, line.end())

@@ -15,6 +15,7 @@ from agent_memory_log.secrets.tokens import LONGEST_BEFORE, TOKEN_FORMS, Form
 
 MASK_BEGINS = "[secret: "
 _MASK = re.compile(r"\[secret: [a-z_]{1,40}\]")
+_STAND_IN = re.compile(r"EXAMPLE|[xX]{4}|(?i:your[_-])")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -87,6 +88,6 @@ def _matches(form: Form, plain: str) -> Iterator[tuple[str, int, int]]:
         if match is not None:
             start, end = match.span(match.lastindex or 0)
             done = match.end()
-            if "EXAMPLE" not in match.group() and "xxxx" not in match.group().lower():
+            if not _STAND_IN.search(match.group()):
                 yield form.kind, start if before is None else before.start(), end
         place = plain.find(form.hint, max(done, place + len(form.hint)))

@@ -31,7 +31,7 @@ _MOST_NESTED: Final = 4
 _NEVER: Final = RANDOM + 1
 _BEFORE_KEY = (
     "api|secret|access|private|encryption|encrypt|signing|master|auth|account|licen[sc]e|webhook|service|deploy|session"
-    "|app|application|consumer|shared|storage|jwt|hmac|ssh|security|admin|subscription|integration|server|write|read"
+    "|app|application|consumer|shared|storage|jwt|hmac|ssh|security|admin|subscription|integration|server|write|read|wlan|wifi|wi-fi|network|client|root|activation|product|bot|project|ingest|openai|azure|stripe|google|aws"
 )
 
 
@@ -47,23 +47,40 @@ _OTHER_LANGUAGES = (
 )
 # Kind, hint, pattern, and what is needed: assigned, told, beside.
 _NAMES = (
-    _name("password", "pass", "pass(?:word|wd|phrase|wort|code)(?:'?s)?", WORD, MADE_UP, MADE_UP),
-    _name("password", "pass", "(?<![a-z])pass|(?<=db|sh|tp|er|il|in|ot|is|ql|me)pass", MADE_UP, MADE_UP, _NEVER),
-    _name("password", "requirepass", "requirepass", WORD, MADE_UP, MADE_UP),
+    _name("password", "pass", "pass(?:w(?:or|ro)d|owrd|wd| ?phrase|wort|code|key)(?:'?s)?", WORD, MADE_UP, MADE_UP),
+    _name("password", "pass", "(?<=[a-z]_)pass", WORD, MADE_UP, MADE_UP),
+    _name("password", "pass", "(?<![a-z])pass|(?<=db|sh|tp|er|il|in|ot|is|ql|me)pass", MADE_UP, MADE_UP, RANDOM),
+    *(_name("password", word, f"(?<![a-z]){word}", WORD, MADE_UP, MADE_UP) for word in ("p/w", "psswd", "pswd")),
+    _name("session", "sid", "(?<![a-z_])sid", RANDOM, _NEVER, _NEVER),
+    _name("api_key", "appid", "appid", RANDOM, RANDOM, _NEVER),
+    _name("signature", "x-amz-signature", "x-amz-signature", RANDOM, _NEVER, _NEVER),
+    _name("password", "pasw", "paswo?rd", WORD, MADE_UP, MADE_UP),
+    _name("password", "mdp", "(?<![a-z])mdp", WORD, MADE_UP, MADE_UP),
+    _name("password", "storepass", "storepass(?:wd)?", WORD, WORD, WORD),
+    _name("password", "bind_pw", "bind_?pw", WORD, WORD, WORD),
+    _name("password", "requirepass", "requirepass", WORD, MADE_UP, WORD),
     _name("password", "mot", "mots? ?de ?passe", WORD, MADE_UP, MADE_UP),
-    _name("password", "pwd", "(?<![a-z])pwd|(?<=db)pwd", MADE_UP, MADE_UP, MADE_UP),
-    _name("password", "pw", "(?<![a-z])pw", MADE_UP, MADE_UP, MADE_UP),
+    _name("password", "pwd", "(?<![a-z])pwd|(?<=db)pwd", WORD, MADE_UP, MADE_UP),
+    _name("password", "pw", "(?<![a-z])pw", WORD, MADE_UP, MADE_UP),
     _name("password", "psk", "(?<![a-z])psk", WORD, MADE_UP, RANDOM),
     _name("password", "contrase", "contrase[ñn]a", WORD, MADE_UP, MADE_UP),
     _name("password", "clave", "(?<![a-z])clave", MADE_UP, MADE_UP, RANDOM),
     *(_name("password", word, word, WORD, MADE_UP, MADE_UP) for word in _OTHER_LANGUAGES.split()),
     _name("token", "token", "token", MADE_UP, RANDOM, RANDOM),
+    _name("secret", "secret", "(?<=[a-z]_)secret", WORD, RANDOM, RANDOM),
     _name("secret", "secret", "secret", MADE_UP, RANDOM, RANDOM),
     _name("api_key", "key", "key", MADE_UP, MADE_UP, RANDOM, before=f"(?:{_BEFORE_KEY})[_ .-]?"),
-    _name("credential", "_auth", "_auth", RANDOM, _NEVER, RANDOM),
+    _name("password", "wifi", "wi-?fi[ -]?(?:key|code)", WORD, MADE_UP, MADE_UP),
+    _name("password", "schlüssel", "schlüssel", WORD, MADE_UP, RANDOM, before="(?:wlan|wifi|netzwerk)[ -]?"),
+    _name("password", "clé", "clés? (?:du )?wi-?fi", MADE_UP, MADE_UP, MADE_UP),
+    _name("credential", "auth", "auth", RANDOM, _NEVER, RANDOM),
+    _name("credential", "dockerconfigjson", "dockerconfigjson", RANDOM, _NEVER, _NEVER),
+    _name("credential", "credential", "credentials?", MADE_UP, RANDOM, _NEVER),
+    _name("password", "redis", "rediscli_auth", WORD, MADE_UP, _NEVER),
+    _name("session", "session cookie", "session cookie", RANDOM, RANDOM, RANDOM),
     _name("session", "sess", "sess(?:ion)?[_ -]?id", RANDOM, RANDOM, RANDOM),
     _name("session", "connect.sid", "connect\\.sid", RANDOM, _NEVER, _NEVER),
-    _name("community", "snmp", "snmp[_ -]communit(?:y|ies)(?: string)?", MADE_UP, MADE_UP, MADE_UP),
+    _name("community", "snmp", "snmp(?:-server)?[_ -]communit(?:y|ies)(?: string)?", MADE_UP, MADE_UP, MADE_UP),
 )
 _NAMES_BY_HINT: dict[str, list[Name]] = {}
 for _row in _NAMES:
@@ -76,35 +93,42 @@ _HARMLESS_BEFORE = re.compile(
 )
 
 _FILLER = (
-    r"(?: (?:provisoire|temporaire|nueva|temporal|actual|provvisoria|temporanea|nova|atual|wifi|wi-fi|wlan))?"
-    r"(?: (?:for|of|to|on|at|in|del?|du|des|der|di|dell[aoe]|da|do|vom|von|für|meine[rsm]?|unse?re[rsm]?|til|till|för"
-    r"|voor|van|от|для|you|that) (?:[^\n.,;:!?=\"]|\.(?=[a-z])){1,40}?)?"
+    r"(?: (?:provisoire|temporaire|nueva|temporal|actual|provvisoria|temporanea|nova|atual|wifi|wi-fi|wlan|again|btw))?"
+    r"(?: (?:for|of|to|on|at|in|del?|du|des|der|di|dell[aoe]|da|do|vom|von|fürs?|zum|zur|meine[rsm]?|unse?re[rsm]?|til"
+    r"|till|för|voor|van|от|для|you|that|it|we|i|they|he|she|pour|para|per|dos|das|bij|op|im|the)"
+    r" (?:[^\n.,;:!?=\"]|\.(?=[a-z])){1,40}?)?"
 )
 _IS = (
-    " (?:is now|is still|used to be|will be|should be|is|was|to be|are|ist jetzt|ist|lautet|es|será|est maintenant|est"
-    "|sera|c'est|è|é|e'|är|er|jest|to jest|это)(?: ?:)? | ?(?:は|是|为|為|는|은) ?"
+    "(?:'s| (?:used to be|will be|should be|is|was|to be|are|ist|bleibt|wäre|lautet|es|será|era|est|sera|c'est|était|è"
+    "|é|e'|är|er|wordt|blijft|blev|jest|to jest|это|became|reads|says|stays|remains))"
+    "(?: (?:now|still|just|literally|simply|currently|actually|again|probably|always|set to"
+    "|jetzt|nun|noch|ahora|maintenant|toujours|ora|adesso|agora|nu|nog|le|el|il|o))?(?: ?:)? | ?(?:は|是|为|為|는|은) ?"
 )
-_MOVED = " (?:to|as|auf|a|en|in|na) "  # "I changed my password to", and many a phrase without a secret
+# As in "I changed my password to", and in many a phrase without a secret.
+_MOVED = " (?:to|as|auf|a|en|in|na|par|para|per|naar|till|til|from|von|with) "
 
 _AFTER_NAME = re.compile(
     rf"""
     (?P<closed>\\{{0,3}}["'`*\])]{{0,3}})
+    (?:[ ]?[(\[][^\n()\[\]]{{1,30}}[)\]](?=[ ]?[:=]))?
     (?:
       (?:[ ]?:[ ]?[A-Za-z_][\w.|\[\],]{{0,40}}(?:[ ]\|[ ]None)?(?=[ ]?=[ ]))?
       {_FILLER.replace(" ", "[ ]")}
       (?:
         (?P<assigned>
-          [ \t]{{0,8}}
+          [ \t]{{0,40}}
           (?:=>|:=|\?=|=(?!=)|[:\uff1a]
-            |,?\s{{0,12}}\{{?\s{{0,4}}\\{{0,3}}["']?(?:value|default)\\{{0,3}}["']?[ ]{{0,2}}[=:])
-          [ \t]{{0,8}}
+            |,?\s{{0,12}}\{{?\s{{0,8}}(?:(?:type|description|sensitive)[ ]{{0,8}}=[^\n"]{{0,40}}\s{{1,8}}){{0,3}}
+             \\{{0,3}}["']?(?:value|default|content)\\{{0,3}}["']?[ ]{{0,2}}[=:])
+          (?:\*\*)?[ \t]{{0,8}}(?:\n(?=[^\s:]{{6,64}}(?:\n|$)))?
         )
         |(?P<element>>)
         |(?P<listed>(?<=["']),[ ]?(?=["']))
+        |(?P<called>\((?=["']))
         |(?P<told>{_IS.replace(" ", "[ ]")})
         |(?P<moved>{_MOVED.replace(" ", "[ ]")})
       )
-      |(?P<beside>,?[ \t]{{1,4}})
+      |(?P<beside>[,?]?[ \t]{{1,4}}(?:(?:-{{1,2}}>?|→|—|\u2013|=>|>|\|)[ \t]{{1,4}})?)
     )
     (?P<quote>(?:[rbfuRBFU]{{1,2}}(?=["']))?\\{{0,3}}["'`“”„«])?
     """,
@@ -124,6 +148,14 @@ _NEXT_PARAMETER = re.compile(r"&(?:amp;)?[A-Za-z_.-]{1,40}=")
 _CLAUSE_ENDS = re.compile(r"[ \t]*(?:$|[\n.,;:!?)<\]}|/]|and\b|und\b|y\b|et\b|[-\u2013\u2014][ ]|user|host|port|#)")
 _NAME_GOES_ON = (" for ", " of ", " to ", " del ", " de ", " du ", " für ", " von ")
 _SHOUTED = re.compile(r"[A-Z0-9_]{2,64}\Z")
+_SECTION = re.compile(r"^\[[\w. -]{1,40}\]$", re.MULTILINE)
+_LONGEST_SECTION = 200
+# How words end that say what a password is like, in seven languages.
+_DESCRIBES = re.compile(
+    r".*(?:ed|ing|[ai]ble|less|ful|ary|ory|[it]ive|ous|[ae]nt|ally?|[ai]te|[aiu][td][oa]s?|ari[oa]|[oó]ri[oa]|é|ée|baar|bar"
+    r"|lich|lijk|isch|ig|ert|iert|urt)$"
+)
+_MIN_PLAIN = 6
 
 
 def named_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
@@ -186,9 +218,9 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
     if value.isdecimal():  # a number is a password where the name says so, never a token
         return begin, stop, name.assigned == WORD and len(value) >= MIN_LENGTH and after["beside"] is None
     found = strength(value, quoted=quoted)
-    if found == NOT_SECRET:
+    if found == NOT_SECRET or (value.startswith("-") and not quoted):
         return begin, stop, False
-    is_password = name.assigned == WORD
+    is_password = name.assigned == WORD or (name.kind == "password" and quoted and after["closed"] != "")
     if after["element"] is not None:
         is_secret = found >= name.assigned and plain.startswith("</", stop)
     elif after["beside"] is not None:
@@ -197,23 +229,34 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
             "_" in plain[max(0, start - 10) : end] and _SHOUTED.search(plain, max(0, start - 40), end) is not None
         )
         needed = max(MADE_UP, name.assigned) if is_option or is_setting else name.beside
-        is_secret = (
-            found >= needed
-            and (found == RANDOM or _mixed(value))
-            and ("," not in after["beside"] or (is_password and any(map(str.isdigit, value))))
+        is_literal = is_password and (
+            is_option or name.beside == WORD or (quoted and plain[start:end].isupper())
+        )  # SQL: PASSWORD 'tulips'
+        is_secret = (is_literal or (found >= needed and (found == RANDOM or _mixed(value)))) and (
+            "," not in after["beside"] or (is_password and any(map(str.isdigit, value)))
         )
     elif after["told"] is not None:
-        is_secret = found >= (WORD if quoted and is_password else name.told)
-    elif after["listed"] is not None:
-        is_secret = found >= MADE_UP and any(map(str.isdigit, value))
+        is_secret = found >= (WORD if is_password and (quoted or _is_plain_word(plain, begin, stop)) else name.told)
+    elif after["listed"] is not None or after["called"] is not None:
+        is_set = plain[start - 3 : start].lower() == "set" or (is_password and plain[start:end].isupper())
+        is_define = plain[max(0, start - 40) : start].lower().rfind("define(") >= 0
+        is_secret = (is_set or is_define) or (
+            (is_password or (after["listed"] is not None and " " not in value))
+            and found >= MADE_UP
+            and any(map(str.isdigit, value))
+        )
     elif after["moved"] is not None:
         is_secret = is_password and (quoted or found >= MADE_UP)
     else:
         # A word: in prose "password: try again" goes on, in code "password = text" is a variable.
-        is_whole = quoted or (_CLAUSE_ENDS.match(plain, stop) is not None and after["assigned"] != " = ")
-        is_secret = (
-            found >= name.assigned and (is_whole or found > WORD) and (is_password or quoted or not value.isalpha())
+        is_whole = (
+            quoted
+            or (_CLAUSE_ENDS.match(plain, stop) is not None and after["assigned"] != " = ")
+            or after["assigned"] == "="
+            or _SECTION.search(plain, max(0, begin - _LONGEST_SECTION), begin) is not None
         )
+        needed = WORD if is_password and not after["assigned"].endswith("\n") else max(MADE_UP, name.assigned)
+        is_secret = found >= needed and (is_whole or found > WORD) and (is_password or quoted or not value.isalpha())
     return begin, stop, is_secret
 
 
@@ -242,6 +285,17 @@ def _value_at(plain: str, after: re.Match[str]) -> tuple[int, int, bool]:
     if plain.find("です", begin, stop) > begin:
         stop = plain.find("です", begin, stop)
     return begin, stop, False
+
+
+def _is_plain_word(plain: str, begin: int, stop: int) -> bool:
+    """Whether all that is said of a password is one word, which hardly tells what the password is like."""
+    word = plain[begin:stop]
+    return (
+        len(word) >= _MIN_PLAIN
+        and word.isalpha()
+        and _DESCRIBES.match(word.lower()) is None
+        and _CLAUSE_ENDS.match(plain, stop) is not None
+    )
 
 
 def _mixed(value: str) -> bool:

@@ -20,6 +20,10 @@ _CARD = re.compile(
       | 62[0-9]{14,17}""",
     re.VERBOSE,
 )
+_CARD_CODE = re.compile(
+    r"[ ,;|/]{1,3}(?:[Ee]xp(?:iry|ires)?[:. ]{0,2})?[0-9]{2} ?[/|] ?[0-9]{2,4}"
+    r"[ ,;|/]{1,3}(?:code |cvv |cvc )?([0-9]{3,4})(?![0-9]|[.,/-][0-9])"
+)
 _MAX_CARD_DIGITS = 19
 _MIN_GROUP = 3
 _MAX_GROUP = 7
@@ -36,20 +40,21 @@ _IBANS = """
 _IBAN_LENGTHS = {entry[:2]: int(entry[2:]) for entry in _IBANS.split()}
 _SSN = re.compile(r"(?<![\w.-])(?!000|666|9)[0-9]{3}([- ])(?!00)[0-9]{2}\1(?!0000)[0-9]{4}(?![\w-]|\.[0-9])")
 _NAMED_SSN = re.compile(
-    r"(?<![a-z])(?:ssn|social security (?:number|no\.?))[\"']?(?: is|:|=| =){0,2}[ \"']{0,3}"
+    r"(?<![a-z])(?:ssn|social(?: security)?(?: number| no\.?)?)[\"']?(?: is|:|=| =){0,2}[ \"']{0,3}"
     r"((?!000|666|9)[0-9]{3}[ -]?[0-9]{2}[ -]?[0-9]{4})(?![0-9])"
 )
 _CPF = re.compile(r"(?<![\w.-])[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}(?![\w-])")
 
-_SEED_HINTS = ("seed", "mnemonic", "wallet", "recovery phrase", "secret phrase")
+_SEED_HINTS = ("seed", "mnemonic", "wallet", "phrase", " words", "metamask", "ledger", "trezor", "semilla", "frase")
 _SEED = re.compile(
-    r"[a-z ]{4,16}?s?[\"']?(?: (?:phrase|words|backup|recovery|seed|key))?s?[\"']?(?: are| is)?[ :=\"'\n-]{1,4}"
-    r"((?:[a-z]{3,8}[ ,\n]{1,2}){11,23}[a-z]{3,8})(?![a-z])"
+    r"[a-z]{0,8}[^\n]{0,40}?[ :=\"'\n>-]{1,6}"
+    r"(?<![a-z])((?:(?:[0-9]{1,2}[.):] ?)?[a-z]{3,8}[ ,\n]{1,2}){11,27}(?:[0-9]{1,2}[.):] ?)?[a-z]{3,8})(?![a-z])"
 )
-_SEED_SIZES = (24, 21, 18, 15, 12)
+_SEED_SIZE = 12
 _MIN_DIFFERENT = 8
 # Of the words that hold sentences together, none is in the list that wallets choose from (BIP 39).
 _NO_SEED_TEXT = """
+    words word phrase seed
     the and for are but not you with was his her they this that from have had has were can its our your their
     will would should which what when where who how why these those been being than then them into never always
     please because
@@ -66,7 +71,7 @@ def checked_numbers(reading: Reading) -> Iterator[tuple[str, int, int]]:
         yield from _ibans(match)
     for match in _SSN.finditer(plain):
         yield "ssn", *match.span()
-    for hint in ("ssn", "social security"):
+    for hint in ("ssn", "social"):
         for place in _places(lower, hint):
             named = _NAMED_SSN.match(lower, place)
             if named is not None:
@@ -100,6 +105,9 @@ def _cards(plain: str, run: re.Match[str]) -> Iterator[tuple[str, int, int]]:
                 break
             if _CARD.fullmatch(digits) and _luhn(digits) and not re.match(r"\.[0-9]", plain[end : end + 2]):
                 yield "card_number", start, end
+                behind = _CARD_CODE.match(plain, end)
+                if behind is not None:
+                    yield "card_code", *behind.span(1)
                 done = end
                 break
 
@@ -138,9 +146,9 @@ def _seeds(lower: str, hint: str) -> Iterator[tuple[str, int, int]]:
         if match is None:
             continue
         done = match.end()
-        words = list(re.finditer(r"[a-z]+", match.group(1)))
-        for size in _SEED_SIZES:
-            texts = {word.group() for word in words[:size]}
-            if len(words) >= size and len(texts) >= _MIN_DIFFERENT and not texts & _NO_SEED_WORDS:
-                yield "seed_phrase", match.start(1), match.start(1) + words[size - 1].end()
-                break
+        words = list(re.finditer(r"(?:[0-9]{1,2}[.):] ?)?([a-z]+)", match.group(1)))
+        while any(word.group(1) in _NO_SEED_WORDS for word in words[:_MIN_DIFFERENT]):
+            words.pop(0)
+        size = next((at for at, word in enumerate(words) if word.group(1) in _NO_SEED_WORDS), len(words))
+        if size >= _SEED_SIZE and len({word.group(1) for word in words[:size]}) >= _MIN_DIFFERENT:
+            yield "seed_phrase", match.start(1) + words[0].start(), match.start(1) + words[size - 1].end()

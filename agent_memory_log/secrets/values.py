@@ -13,6 +13,11 @@ MADE_UP = 2
 RANDOM = 3
 """At least 16 characters that no person writes as text."""
 
+# What a row of a table may need besides: nothing; a list of codes; letters and digits that are no version, date or id.
+ANY = NOT_SECRET
+LIST = -1
+MIXED = -2
+
 MIN_LENGTH = 4
 _RANDOM_LENGTH = 16
 _MANY_WORDS = 6
@@ -39,15 +44,27 @@ _WORDS_TEXT = """
     inválido válida la el una un es está muy debe caducada obligatoria vacía incorrecte invalide valide expiré
     oublié trop le les est pas doit requis obligatoire vide errada errado sbagliata sbagliato errata
     obbligatoria scaduta verlopen onjuist verkeerd ongeldig vereist fel felaktigt forkert błędne nieprawidłowe
+    options option flag flags argument arguments parameter parameters verplicht nodig mandatory unchanged secure
+    correctly incorrectly needed working invisible visible identical different unique memorable sensitive
+    obvious simple complex longish shorter longer strongest numeric alphanumeric gone back below above inside
+    under printed written somewhere anywhere nowhere elsewhere online offline ready fine okay good better best
+    easy hard great terrible awful really pretty quite totally completely probably likely maybe there they these
+    yours mine ours theirs optional automatic manual manually personal sent emailed included empty blank full
+    cached synced known unknown broken stolen locked unlocked blocked taken available office365 auth0 o365 web3
+    ipv4 ipv6 http2 fido2 u2f log4j oauth1 windows10 windows11 python3 aes256 aes-256 sha512 sha1 sha-1 sha-512
+    argon2 argon2id scrypt pbkdf2 latin1 utf16 k8s ec2 include same-origin omit faible court longue fort facile
+    perdu difficile inconnu muss soll kurz lang schwach stark sicher einfach bekannt unbekannt geheim falsche
+    weg fehlt corta larga débil fuerte fácil secreta segura simples curta longa fraca forte breve lunga debole
+    sicura kort zwak sterk veilig kwijt fout
     неверный неправильный wachtwoord contraseña senha passwort kennwort
 """
 _WORDS = frozenset(_WORDS_TEXT.split())
 
 _STAND_IN = re.compile(
-    r"""<[^<>]{0,80}>?$ | \[.*\]?$ | \{.* | \$[A-Za-z_]\w*$ | \$[({].* | \$\$?$ | %\(?[a-z_]{0,40}\)?[sd]$
+    r"""<[^<>]{0,80}>?$ | \[.*\]?$ | \{.* | \$[A-Za-z_][\w/.]*$ | :\w+:.* | \$[({].* | \$\$?$ | %\(?[a-z_]{0,40}\)?[sd]$
       | %[A-Z_]{1,40}%$ | .*(?:\.\.\.|\u2026)$ | (?:your|insert|enter|put|add)[_ -].* | .*[_ -]here$
       | .*(?:placeholder|example|x{5,}|\*{4,}|redacted|change[_-]?me|replace[_-]?me|\{\{|\$\{).*
-      | (?:env|file|vault|ref|secret):.* | !(?:ref|sub|getatt|vault|secret)\b.*""",
+      | (?:env|file|vault|ref|secret):.* | convertto-securestring | !(?:ref|sub|getatt|vault|secret)\b.*""",
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
 _CALL = re.compile(r"[A-Za-z_&*][\w.>:-]{0,80}[(\[]")
@@ -55,7 +72,7 @@ _CODE = re.compile(r"[A-Za-z_]\w{0,60}(?:(?:\.|->|::)[A-Za-z_]\w{0,60}){1,6}[;,]
 _IDENTIFIER = re.compile(r"_{0,2}[A-Za-z]{1,20}[0-9]{0,3}(?:[_.-][A-Za-z]{2,20}[0-9]{0,3}){1,8}$")
 _DIGIT = re.compile(r"[0-9]")
 _PLACE = re.compile(
-    r"[a-zA-Z][a-zA-Z0-9+.-]{1,20}://|[A-Za-z]:\\"
+    r"[a-zA-Z][a-zA-Z0-9+.-]{1,20}://|[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9A-Za-z])|[A-Za-z]:\\"
     r"|[A-Za-z0-9-]{1,60}(?:\.[a-z0-9-]{2,60}){0,4}\.(?:com|org|net|io|local|internal)$"
 )
 _SIGN_INSIDE = re.compile(r"[^\W_](?:[^\w\s.,'\u2019-]|_[^\W_]*[A-Z])|[a-zß-ÿ][A-Z]|[@#$%^&*+=][^\W_]")

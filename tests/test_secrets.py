@@ -69,7 +69,7 @@ def score(texts: list[Labelled]) -> tuple[float, float]:
     return hidden / secrets, right / found
 
 
-@pytest.mark.parametrize(("name", "least"), [("dev", 0.99), ("held", 0.85)])
+@pytest.mark.parametrize(("name", "least"), [("dev", 0.99), ("held", 0.90)])
 def test_secrets_are_found_and_innocent_texts_are_not(name: str, least: float) -> None:
     texts = labelled(name)
     assert len(texts) >= 250

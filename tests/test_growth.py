@@ -19,6 +19,7 @@ from agent_memory_log.replay.plan import read_plan
 from agent_memory_log.transcript import provider_names
 from tests.growth import (
     CALLS,
+    MOST,
     answers,
     chat_stream,
     cited_stream,
@@ -34,45 +35,42 @@ from tests.growth import (
     verify_redacted,
 )
 
-_MOST = 6.0
 _NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("provider", provider_names())
 def test_transcripts(provider: str) -> None:
-    assert slow_transcripts(provider, 500, _MOST) == {}
+    assert slow_transcripts(provider, 500, MOST) == {}
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_on_runs(name: str) -> None:
-    assert slow_calls(name, 300, _MOST) == {}
+    assert slow_calls(name, 300, MOST) == {}
 
 
 def test_a_foreign_step_of_many_calls() -> None:
     small, large = foreign(run("parallel", 2000)), foreign(run("parallel", 8000))
-    assert growth(partial(from_atif, small), partial(from_atif, large), _MOST) <= _MOST
+    assert growth(partial(from_atif, small), partial(from_atif, large), MOST) <= MOST
 
 
 @pytest.mark.parametrize("provider", provider_names())
 def test_plans_of_answers_that_make_one_message(provider: str) -> None:
-    assert (
-        growth(partial(read_plan, answers(150), provider), partial(read_plan, answers(600), provider), _MOST) <= _MOST
-    )
+    assert growth(partial(read_plan, answers(150), provider), partial(read_plan, answers(600), provider), MOST) <= MOST
 
 
 @pytest.mark.parametrize("ids", ["{}".format, "call".format], ids=["own ids", "one id"])
 def test_recording(ids: Callable[[int], str]) -> None:
-    assert growth(partial(record_calls, ids, 1000), partial(record_calls, ids, 4000), _MOST) <= _MOST
+    assert growth(partial(record_calls, ids, 1000), partial(record_calls, ids, 4000), MOST) <= MOST
 
 
 def test_streams() -> None:
     for provider, stream in (("openai-chat", chat_stream), ("anthropic", cited_stream)):
-        assert growth(partial(joined, stream(1000), provider), partial(joined, stream(4000), provider), _MOST) <= _MOST
+        assert growth(partial(joined, stream(1000), provider), partial(joined, stream(4000), provider), MOST) <= MOST
 
 
 def test_verifying_what_was_redacted() -> None:
     small, large = (lambda: asyncio.run(verify_redacted(1500))), (lambda: asyncio.run(verify_redacted(6000)))
-    assert growth(small, large, _MOST) <= _MOST
+    assert growth(small, large, MOST) <= MOST
 
 
 @pytest.mark.parametrize(
@@ -89,7 +87,7 @@ def test_verifying_what_was_redacted() -> None:
 def test_derive(text: str) -> None:
     extract = RuleExtractor().extract
     small, large = messages(40, text), messages(160, text)
-    assert growth(partial(extract, small), partial(extract, large), _MOST) <= _MOST
+    assert growth(partial(extract, small), partial(extract, large), MOST) <= MOST
 
 
 def test_derive_where_nothing_that_failed_is_put_right() -> None:
@@ -105,33 +103,33 @@ def test_derive_where_nothing_that_failed_is_put_right() -> None:
         for count in (400, 1600)
     )
     extract = RuleExtractor().extract
-    assert growth(partial(extract, small), partial(extract, large), _MOST) <= _MOST
+    assert growth(partial(extract, small), partial(extract, large), MOST) <= MOST
 
 
 @pytest.mark.parametrize("text", ["on Monday ", "3/4/2026 ", "tea ", "a1.", "猫"], ids=repr)
 def test_index_and_search(text: str) -> None:
-    assert growth(partial(index_of, 1, text * 2000), partial(index_of, 1, text * 8000), _MOST) <= _MOST
-    assert growth(partial(index_of, 100, text), partial(index_of, 400, text), _MOST) <= _MOST
+    assert growth(partial(index_of, 1, text * 2000), partial(index_of, 1, text * 8000), MOST) <= MOST
+    assert growth(partial(index_of, 100, text), partial(index_of, 400, text), MOST) <= MOST
     small, large = index_of(500, text), index_of(2000, text)
-    assert growth(partial(small.search, text * 5, now=_NOW), partial(large.search, text * 5, now=_NOW), _MOST) <= _MOST
+    assert growth(partial(small.search, text * 5, now=_NOW), partial(large.search, text * 5, now=_NOW), MOST) <= MOST
 
 
 @pytest.mark.parametrize("end", ["", "x"])
 def test_whether_an_answer_is_concise(end: str) -> None:
     for unit in (".", ".\xa0", "!?", ".'"):
         small, large = unit * 2000 + end, unit * 8000 + end
-        assert growth(partial(is_concise, "concise", small), partial(is_concise, "concise", large), _MOST) <= _MOST
+        assert growth(partial(is_concise, "concise", small), partial(is_concise, "concise", large), MOST) <= MOST
 
 
 @pytest.mark.parametrize("unit", ["\xa0", '"', "\n", "- ", "I prefer ", "`", "«", "> ", ". "], ids=repr)
 def test_statements(unit: str) -> None:
     small, large = (f"I prefer tea{unit * (size // len(unit))}x" for size in (900, 3600))
-    assert growth(partial(read_statements, small), partial(read_statements, large), _MOST) <= _MOST
+    assert growth(partial(read_statements, small), partial(read_statements, large), MOST) <= MOST
 
 
 def test_quadratic_time_is_noticed() -> None:
     def work(size: int) -> Callable[[], object]:
         return lambda: sum(1 for _ in range(size) for _ in range(size))
 
-    assert growth(work(300), work(1200), _MOST) > _MOST
-    assert growth(work(300), work(600), _MOST) <= _MOST
+    assert growth(work(300), work(1200), MOST) > MOST
+    assert growth(work(300), work(600), MOST) <= MOST

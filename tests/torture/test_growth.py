@@ -7,19 +7,17 @@ from functools import partial
 import pytest
 
 from agent_memory_log.transcript import build, provider_names, window
-from tests.growth import CALLS, growth, run, slow_calls, slow_transcripts
-
-_MOST = 6.0
+from tests.growth import CALLS, MOST, growth, run, slow_calls, slow_transcripts
 
 
 @pytest.mark.parametrize("provider", provider_names())
 def test_transcripts(provider: str) -> None:
-    assert slow_transcripts(provider, 2_000, _MOST) == {}
+    assert slow_transcripts(provider, 2_000, MOST) == {}
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_on_runs(name: str) -> None:
-    assert slow_calls(name, 1_500, _MOST) == {}
+    assert slow_calls(name, 1_500, MOST) == {}
 
 
 @pytest.mark.parametrize("provider", provider_names())
@@ -27,4 +25,4 @@ def test_window(provider: str) -> None:
     short, long = (build(run("turns", events), provider) for events in (50_000, 200_000))
     of_short = partial(window, short, provider, max_events=50_000)
     of_long = partial(window, long, provider, max_events=200_000)
-    assert growth(of_short, of_long, _MOST) <= _MOST
+    assert growth(of_short, of_long, MOST) <= MOST

@@ -36,8 +36,8 @@ from tests.transcripts import run_of, snapshot_of
 Message = dict[str, Any]
 
 MOST = 8.0
-"""Four times the data may take this many times as long: linear work takes 4, and up to 7 where caches overflow on a busy
-machine; quadratic work takes 16."""
+"""Four times the data may take this many times as long: linear work takes 4, and up to 7 where caches overflow on a
+busy machine; quadratic work takes 16."""
 
 _TRIES = 6
 _FLOOR = 0.001

@@ -26,7 +26,7 @@ _PLENTY = 0.02
 _TOO_LONG = 0.03
 """Seconds for 256 characters or less: no need to try more."""
 
-_MOST = 6.5
+_MOST = 8.0
 """How many times as long four times the text may take, with room for a busy machine."""
 
 _TRIES = 5

@@ -25,6 +25,8 @@ _PREPARED: dict[str, Prepare] = {
 
 _ANCHORED = {
     "agent_memory_log.secrets.names._CLAUSE_ENDS",
+    "agent_memory_log.secrets.names._DESCRIBES",
+    "agent_memory_log.secrets.phrases._NO_PASSWORD",
     "agent_memory_log.secrets.values._RANDOM_FORM",
     "agent_memory_log.secrets.values._STAND_IN",
 }

@@ -24,6 +24,7 @@ _PREPARED: dict[str, Prepare] = {
 }
 
 _ANCHORED = {
+    "agent_memory_log.secrets.names._AFTER_NAME",
     "agent_memory_log.secrets.names._CLAUSE_ENDS",
     "agent_memory_log.secrets.values._RANDOM_FORM",
     "agent_memory_log.secrets.values._STAND_IN",

@@ -24,6 +24,7 @@ _PREPARED: dict[str, Prepare] = {
 }
 
 _ANCHORED = {
+    "agent_memory_log.secrets.names._AFTER_NAME",
     "agent_memory_log.secrets.names._CLAUSE_ENDS",
     "agent_memory_log.secrets.names._DESCRIBES",
     "agent_memory_log.secrets.phrases._NO_PASSWORD",

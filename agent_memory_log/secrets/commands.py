@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import re
+
 from agent_memory_log.secrets.values import ANY, MADE_UP, MIXED, RANDOM, WORD
 
 VALUE = r"[\"'`«“]?[ ]?([^\s\"'`,;()<>/«»“”]{6,64})"
@@ -44,24 +46,24 @@ COMMANDS: tuple[tuple[str, str, str, str, int], ...] = (
     # A flag whose value is a password whatever the program is.
     *(
         ("password", flag, r"(?<=\s)", rf"{flag}[ =:]?(?:\"([^\"\n]{{3,64}})|'([^'\n]{{3,64}})|([^\s\"'-][^\s\"']{{3,64}}))", WORD)
-        for flag in ("-storepass", "-keypass", "--passphrase", "-passin pass", "-passout pass", "/rp:")
+        for flag in ("-storepass", "-keypass", "--passphrase", "-passin pass", "-passout pass", "/rp:", "--secret-string")
     ),
     *(
         (
             "password",
             f"{program} ",
             r"(?<![a-z])",
-            rf"{program} [^\n|]{{0,100}}?(?<=\s){flag}[\"']?([^\s\"'/-][^\s\"']{{3,127}})",
+            rf"{program} [^\n|]{{0,100}}?(?<=\s){flag}(?![0-9.]{{0,20}}[0-9]:[0-9])[\"']?([^\s\"'/-][^\s\"']{{3,127}})",
             WORD,
         )
         for program, flag in (
             ("7z", "-p"), ("7za", "-p"), ("rar", "-h?p"), ("unzip", r"-p(?! ?\S*\.) ?"), ("zip", "-p "), ("mongo", "-p ?"), ("mongosh", "-p ?"),
             ("mongodump", "-p ?"), ("mongorestore", "-p ?"), ("xfreerdp", "/p:"), ("mstsc", "/p:"), ("sqlcmd", "-p ?"), ("bcp", "-p ?"),
-            ("psexec", "-p "), ("az", "-p "), ("ipmitool", "-p "), ("cqlsh", "-p "), ("influx", "-password "), ("podman", "-p "),
-            ("oc", "-p "), ("nmcli", "password "), ("lftp", r"-u [^\s,]{1,40},"), ("smbclient", r"-u [^\s%]{1,40}%"),
+            ("psexec", "-p "), ("az login", "-p "), ("ipmitool", "-p "), ("cqlsh", "-p "), ("influx", "-password "), ("podman login", "-p "),
+            ("oc login", "-p "), ("nmcli", "password "), ("lftp", r"-u [^\s,]{1,40},"), ("smbclient", r"-u [^\s%]{1,40}%"),
             ("rpcclient", r"-u [^\s%]{1,40}%"), ("net user", r"[\w.-]{1,40} "), ("ftp", r"user \S{1,40} "), ("vault login", r"(?!\S*=)"),
             ("rabbitmqctl", r"(?:add_user|change_password) \S{1,40} "), ("snmpwalk", "-c "), ("mysqladmin", "password "), ("redis-cli", "auth "),
-            ("convertto-securestring", "-string "), ("sqlplus", r"(?:-s )?[\w.]{1,40}/"), ("clickhouse-client", "--password[= ]"), ("aria2c", "--http-passwd="),
+            ("convertto-securestring", "-string "), ("sqlplus", r"(?:-s )?[\w.]{1,40}/"), ("clickhouse-client", "--password[= ]"), ("wpa_passphrase", r"\S{1,32} "), ("gh secret set", "(?:--body|-b)[ =]"), ("aria2c", "--http-passwd="),
         )
     ),
     ("password", "net use", "", r"net use[^\n]{0,60}? \\{1,4}\S{1,60} ([^\s/*]\S{3,64})", MADE_UP),
@@ -72,6 +74,10 @@ COMMANDS: tuple[tuple[str, str, str, str, int], ...] = (
     ("password", " by ", r"identified with \w{1,40}", r" by [\"']([^\"'\n]{4,128})", WORD),
     ("password", "jdbc:oracle", "", r"jdbc:oracle:\w{1,6}:[\w.]{1,40}/([^\s@\"']{3,64})@", WORD),
     ("credential", "digest ", r"authorization: ?", r"digest [^\n]{0,400}?response=[\"']?([0-9a-f]{32})", RANDOM),
+    *(
+        ("password", hint, "", rf"{hint}(?:[0-9] )?[\"']?([^\s\"']{{4,64}})", MADE_UP)
+        for hint in ("isakmp key ", "tacacs-server key ", "radius-server key ", "key-string ", "pre-shared-key ", "chap password ", "pre-share key ", "wpa-psk ")
+    ),
     ("community", "snmp-server community ", "", r"snmp-server community (\S{3,64})", WORD),
     ("password", "enable ", r"(?m:^)\s{0,4}", r"enable (?:secret|password)(?: [0-9])? (\S{4,64})", WORD),
     ("password", "username ", "", r"username \S{1,40} (?:privilege [0-9]{1,2} )?(?:secret|password) [0-9] (\S{4,128})", WORD),
@@ -90,7 +96,6 @@ COMMANDS: tuple[tuple[str, str, str, str, int], ...] = (
         )
     ),
     ("password", "redis-cli ", "", r"redis-cli (?:(?!redis-cli)[^\n|]){0,80}?-a [\"']?([^\s\"']{4,128})", WORD),
-    ("password", "zip ", "", r"zip (?:(?!zip )[^\n|]){0,60}?-p ?[\"']?([^\s\"']{4,64})", MADE_UP),
     ("password", "htpasswd ", "", r"htpasswd -[a-z]{0,4}b[a-z]{0,4} \S{1,80} \S{1,64} [\"']?([^\s\"']{4,64})", WORD),
     (
         "password",
@@ -114,7 +119,11 @@ COMMANDS: tuple[tuple[str, str, str, str, int], ...] = (
     ("password", "ldap", "", r"ldap(?:search|modify|add|delete|whoami) [^\n|]{0,80}?-w [\"']?([^\s\"']{4,128})", WORD),
     ("password", "identified by ", "", r"identified by (?:password )?[\"']([^\"'\n]{4,128})", WORD),
     ("password", "/user:", "", r"/user:\S{1,64} [\"']?([^\s\"'/*][^\s\"']{3,64})", MADE_UP),
-    ("password", " -u ", "", r" -u [\"']?[^\s\"']{1,80}[\"']? -p ?[\"']?([^\s\"']{4,128})", MADE_UP),
+    ("password", " -u ", "", r" -u [\"']?[^\s\"']{1,80}[\"']? -p ?(?![0-9.]{0,20}[0-9]:[0-9])[\"']?([^\s\"']{4,128})", MADE_UP),
+    *(
+        ("password", called, r"(?:pass|pwd|psw)[^\n]{0,40}", rf"{re.escape(called)}[\"']([^\"'\n]{{4,64}})[\"']", WORD)
+        for called in ("send_keys(", "sendkeys(", ".type(", ".fill(")
+    ),
     ("password", "auth=(", "", r"auth=\(\s{0,4}[\"'][^\"'\n]{1,64}[\"'],\s{0,4}[\"']([^\"'\n]{4,128})", WORD),
     # Files with fields: .netrc, .pgpass.
     ("password", "login ", r"(?<![a-z])", r"login[ \t]{1,4}\S{1,64}\s{1,8}password[ \t]{1,4}(\S{3,256})", WORD),

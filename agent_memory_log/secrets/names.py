@@ -30,7 +30,7 @@ class Name(NamedTuple):
 _MOST_NESTED: Final = 4
 _NEVER: Final = RANDOM + 1
 _BEFORE_KEY = (
-    "api|secret|access|private|encryption|encrypt|signing|master|auth|account|licen[sc]e|webhook|service|deploy|session"
+    "api|wep|wpa2?|secret|access|private|encryption|encrypt|signing|master|auth|account|licen[sc]e|webhook|service|deploy|session"
     "|app|application|consumer|shared|storage|jwt|hmac|ssh|security|admin|subscription|integration|server|write|read|wlan|wifi|wi-fi|network|client|root|activation|product|bot|project|ingest|openai|azure|stripe|google|aws"
 )
 
@@ -41,6 +41,12 @@ def _name(kind: str, hint: str, pattern: str, *needed: int, before: str = "") ->
     return Name(kind, hint, whole, re.compile(rf"(?:{before})\Z") if before else None, *needed)
 
 
+# A key with a name before it, which is not one that tables, caches and maps have.
+_NO_PLAIN_KEY = (
+    "[a-z0-9]{2}(?<!cache)(?<!primary)(?<!foreign)(?<!public)(?<!publishable)(?<!anon)(?<!idempotency)(?<!partition)(?<!sort)"
+    "(?<!object)(?<!s3)(?<!dedup)(?<!group)(?<!lookup)_"
+)
+_WIFI_CODE = "(?:code|cl[eé]f?|c[oó]digo|codice|chiave|chave|sleutel|schlüssel)(?: du| del| de la| do)? "
 _OTHER_LANGUAGES = (
     "kennwort senha palavra-passe wachtwoord lösenord losenord passord kodeord adgangskode salasana hasło haslo heslo"
     " jelszó şifre sifre şifrem parola пароль 密码 密碼 口令 パスワード 비밀번호 암호"
@@ -56,6 +62,7 @@ _NAMES = (
     _name("signature", "x-amz-signature", "x-amz-signature", RANDOM, _NEVER, _NEVER),
     _name("password", "pasw", "paswo?rd", WORD, MADE_UP, MADE_UP),
     _name("password", "mdp", "(?<![a-z])mdp", WORD, MADE_UP, MADE_UP),
+    _name("password", "keymaterial", "keymaterial", WORD, MADE_UP, MADE_UP),
     _name("password", "storepass", "storepass(?:wd)?", WORD, WORD, WORD),
     _name("password", "bind_pw", "bind_?pw", WORD, WORD, WORD),
     _name("password", "requirepass", "requirepass", WORD, MADE_UP, WORD),
@@ -65,12 +72,14 @@ _NAMES = (
     _name("password", "psk", "(?<![a-z])psk", WORD, MADE_UP, RANDOM),
     _name("password", "contrase", "contrase[ñn]a", WORD, MADE_UP, MADE_UP),
     _name("password", "clave", "(?<![a-z])clave", MADE_UP, MADE_UP, RANDOM),
-    *(_name("password", word, word, WORD, MADE_UP, MADE_UP) for word in _OTHER_LANGUAGES.split()),
+    *(_name("password", word, f"{word}(?:et|n)?", WORD, MADE_UP, MADE_UP) for word in _OTHER_LANGUAGES.split()),
     _name("token", "token", "token", MADE_UP, RANDOM, RANDOM),
     _name("secret", "secret", "(?<=[a-z]_)secret", WORD, RANDOM, RANDOM),
     _name("secret", "secret", "secret", MADE_UP, RANDOM, RANDOM),
     _name("api_key", "key", "key", MADE_UP, MADE_UP, RANDOM, before=f"(?:{_BEFORE_KEY})[_ .-]?"),
+    _name("api_key", "key", "key", RANDOM, _NEVER, _NEVER, before=_NO_PLAIN_KEY),
     _name("password", "wifi", "wi-?fi[ -]?(?:key|code)", WORD, MADE_UP, MADE_UP),
+    *(_name("password", word, word, WORD, MADE_UP, RANDOM, before=_WIFI_CODE) for word in ("wifi", "wi-fi")),
     _name("password", "schlüssel", "schlüssel", WORD, MADE_UP, RANDOM, before="(?:wlan|wifi|netzwerk)[ -]?"),
     _name("password", "clé", "clés? (?:du )?wi-?fi", MADE_UP, MADE_UP, MADE_UP),
     _name("credential", "auth", "auth", RANDOM, _NEVER, RANDOM),
@@ -100,12 +109,14 @@ _FILLER = (
 )
 _IS = (
     "(?:'s| (?:used to be|will be|should be|is|was|to be|are|ist|bleibt|wäre|lautet|es|será|era|est|sera|c'est|était|è"
-    "|é|e'|är|er|wordt|blijft|blev|jest|to jest|это|became|reads|says|stays|remains))"
-    "(?: (?:now|still|just|literally|simply|currently|actually|again|probably|always|set to"
-    "|jetzt|nun|noch|ahora|maintenant|toujours|ora|adesso|agora|nu|nog|le|el|il|o))?(?: ?:)? | ?(?:は|是|为|為|는|은) ?"
+    "|é|e'|är|er|wordt|blijft|blev|jest|je|to jest|это|became|reads|says|stays|remains|sigue|reste|rimane|resta"
+    "|continua|fica|permanece))"
+    "(?: (?:immer noch|nog steeds|now|still|just|literally|simply|currently|actually|again|probably|always|set to"
+    "|jetzt|nun|noch|ahora|maintenant|toujours|ora|adesso|agora|nu|nog|le|el|il|o|uh|um|siendo|sendo|essendo|a ser"
+    "|todavía|ancora|encore|sempre|siempre))?(?: ?:)? | ?(?:は|是|为|為|는|은) ?"
 )
 # As in "I changed my password to", and in many a phrase without a secret.
-_MOVED = " (?:to|as|auf|a|en|in|na|par|para|per|naar|till|til|from|von|with) "
+_MOVED = " (?:wurde |was |got )?(?:to|as|auf|a|en|in|na|par|para|per|naar|till|til|from|von|with) "
 
 _AFTER_NAME = re.compile(
     rf"""
@@ -152,7 +163,7 @@ _SECTION = re.compile(r"^\[[\w. -]{1,40}\]$", re.MULTILINE)
 _LONGEST_SECTION = 200
 # How words end that say what a password is like, in seven languages.
 _DESCRIBES = re.compile(
-    r".*(?:ed|ing|[ai]ble|less|ful|ary|ory|[it]ive|ous|[ae]nt|ally?|[ai]te|[aiu][td][oa]s?|ari[oa]|[oó]ri[oa]|é|ée|baar|bar"
+    r"(?:ed|ing|[ai]ble|less|ful|ary|ory|[it]ive|ous|[ae]nt|ally?|[ai]te|[aiu][td][oa]s?|ari[oa]|[oó]ri[oa]|é|ée|baar|bar"
     r"|lich|lijk|isch|ig|ert|iert|urt)$"
 )
 _MIN_PLAIN = 6
@@ -241,12 +252,14 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
         is_set = plain[start - 3 : start].lower() == "set" or (is_password and plain[start:end].isupper())
         is_define = plain[max(0, start - 40) : start].lower().rfind("define(") >= 0
         is_secret = (is_set or is_define) or (
-            (is_password or (after["listed"] is not None and " " not in value))
+            (is_password or (after["listed"] is not None and " " not in value and name.told != _NEVER))
             and found >= MADE_UP
             and any(map(str.isdigit, value))
         )
     elif after["moved"] is not None:
-        is_secret = is_password and (quoted or found >= MADE_UP)
+        is_secret = (is_password and quoted) or (
+            found >= MADE_UP and (is_password or (name.kind == "password" and _mixed(value)))
+        )
     else:
         # A word: in prose "password: try again" goes on, in code "password = text" is a variable.
         is_whole = (
@@ -293,7 +306,7 @@ def _is_plain_word(plain: str, begin: int, stop: int) -> bool:
     return (
         len(word) >= _MIN_PLAIN
         and word.isalpha()
-        and _DESCRIBES.match(word.lower()) is None
+        and _DESCRIBES.search(word.lower()) is None
         and _CLAUSE_ENDS.match(plain, stop) is not None
     )
 

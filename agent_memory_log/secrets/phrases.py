@@ -13,6 +13,7 @@ from agent_memory_log.secrets.values import ANY, LIST, MADE_UP, MIXED, RANDOM, s
 
 _LEAD = 32
 _LONG_LEAD = 90
+_REPEATS_LONG = re.compile(",[4-9][0-9]}")
 _QUOTES = frozenset("'\"")
 
 
@@ -49,7 +50,7 @@ _RULES = tuple(
         re.compile(rf"(?:{before})\Z") if before else None,
         re.compile(pattern),
         needed,
-        _LONG_LEAD if ",64}" in before else _LEAD,
+        _LONG_LEAD if _REPEATS_LONG.search(before) else _LEAD,
     )
     for kind, hint, before, pattern, needed in (*PROSE, *COMMANDS)
 )
@@ -63,9 +64,9 @@ _MAX_ITEMS = 24
 _MIN_MIXED = 6
 # Versions, dates, times, ids and addresses of mail have digits too.
 _NO_PASSWORD = re.compile(
-    r"v?[0-9]+[.:/-][0-9]|[0-9]{1,4}(?:st|nd|rd|th|h|ms|kb|mb|gb|k|m|pm|am|px|days?|min)\b|[^\s@]{1,64}@[\w-]{1,64}\.[a-z]|#|.*[\[\]{}=|\\]"
+    r"\A(?:v?[0-9]+[.:/-][0-9]|[0-9]{1,4}(?:st|nd|rd|th|h|ms|kb|mb|gb|k|m|pm|am|px|days?|min)\b|[^\s@]{1,64}@[\w-]{1,64}\.[a-z]|#|.{0,64}[\[\]{}=|\\]"
     r"|[A-Z]{1,6}-[0-9]+$|[0-9a-f]{7,64}$|(?i:utf|sha|iso|rfc|tls|ssl|https?|chrome|firefox|safari|edge|windows|python|node|java|ubuntu|debian|ios|android"
-    r"|server|host|web|db|prod|staging|bastion|vm|page|step|part|team|user|build|test|version|v|vpn)-?[0-9]|[0-9a-fA-F]{8}-"
+    r"|server|host|web|db|prod|staging|bastion|vm|page|step|part|team|user|build|test|version|v|vpn)-?[0-9]|[0-9a-fA-F]{8}-)"
 )
 _COOKIES = re.compile(r"cookie\\{0,3}[\"']?[ ]{0,2}[:=,][ ]{0,2}\\{0,3}[\"']?([^\n\"']{1,4096})")
 _COOKIE = re.compile(
@@ -85,9 +86,9 @@ def phrased_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
         place = lower.find(rule.hint)
         done = 0
         while place >= 0:
-            before = rule.before.search(lower, max(done, place - rule.lead), place) if rule.before else None
-            match = rule.pattern.match(lower, place) if before or not rule.before else None
-            if match is not None:
+            match = rule.pattern.match(lower, place)
+            before = rule.before and match and rule.before.search(lower, max(done, place - rule.lead), place)
+            if match is not None and (before or not rule.before):
                 done = match.end()
                 yield from _judged(rule, before if before and before.lastindex else match, plain)
             place = lower.find(rule.hint, max(done, place + len(rule.hint)))

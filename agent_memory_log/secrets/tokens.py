@@ -136,6 +136,7 @@ _OTHER: tuple[Form, ...] = (
     Form("azure_key", "Q~", re.compile(r"Q~[\w~.-]{31,34}(?![\w~-])"), re.compile(r"(?<![\w~.-])[\w~.-]{3}[78]\Z")),
     Form("azure_signature", "sig=", re.compile(r"(?<![A-Za-z0-9])sig=([A-Za-z0-9%+/_-]{30,}={0,2})")),
     Form("telegram_token", ":AA", re.compile(rf":AA{_W}{{33}}(?!{_W})"), re.compile(r"(?<![A-Za-z0-9])[0-9]{8,10}\Z")),
+    Form("mailchimp_key", "-us", re.compile(rf"-us[0-9]{{1,2}}(?!{_A})"), re.compile(rf"(?<!{_A}){_HEX}{{32}}\Z")),
     Form("terraform_token", ".atlasv1.", re.compile(rf"\.atlasv1\.{_W}{{60,}}"), re.compile(rf"(?<!{_A}){_A}{{14}}\Z")),
     Form("mailgun_key", "ailgun", re.compile(rf"ailgun[^\n]{{0,24}}?\b({_HEX}{{32}}-{_HEX}{{8}}-{_HEX}{{8}})(?!{_W})")),
     Form("discord_token", "", re.compile(rf"(?<!{_W})[MNO]{_W}{{23,27}}\.{_W}{{6}}\.{_W}{{27,40}}(?!{_W})")),

@@ -25,7 +25,7 @@ _asks: list[Callable[[], object]] = []
 
 
 def install() -> None:
-    """Handle the signals, except those that whoever started this process has it ignore, as ``nohup`` does."""
+    """Handle the signals, except those that this process was started to ignore, as with ``nohup``."""
     for name in _SIGNALS:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:

@@ -1,4 +1,4 @@
-"""Promise 18: what is the library's own is written only by whoever says so."""
+"""Promise 18: reserved agents and event types are written only with ``reserved=True``."""
 
 from __future__ import annotations
 

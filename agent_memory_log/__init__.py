@@ -1,9 +1,10 @@
 """The durable, typed, replayable log of what an AI agent did.
 
-Start with ``open_store`` and ``new_event``; ``Reader`` answers questions about what ``load_run`` returns. The rest of
-the library: ``agent_memory_log.transcript`` (provider messages to events and back), ``agent_memory_log.jsonl`` (export
-and import), ``agent_memory_log.conformance`` (the test suite for backends), ``agent_memory_log.backend`` (for their
-authors), ``agent_memory_log.errors`` (everything that is raised).
+Start with ``open_store`` and ``new_event``; ``Reader`` answers questions about what ``load_run`` returns. The rooms:
+``events`` (what is stored), ``transfer`` (JSONL, copies, forks, imports, verification), ``transcript`` (provider
+messages to events and back), ``recording``, ``replay``, ``interchange``, ``memory`` (what is derived from the log),
+``recall`` (the search for texts), ``models``, ``secrets``, ``errors`` (everything that is raised), ``backend_kit`` and
+``conformance`` (for authors of backends).
 """
 
 from __future__ import annotations

@@ -27,10 +27,9 @@ from agent_memory_log.errors import (
     ToolFailed,
     VersionConflict,
 )
-from agent_memory_log.events import Event, decode_event, new_event
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.opening import open_store, open_sync_store
-from agent_memory_log.payloads import (
+from agent_memory_log.events.event import Event, decode_event, new_event
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import (
     Annotation,
     AssistantMessage,
     Bounds,
@@ -49,8 +48,9 @@ from agent_memory_log.payloads import (
     UnknownPayload,
     UserMessage,
 )
+from agent_memory_log.events.registry import register_payload
+from agent_memory_log.opening import open_store, open_sync_store
 from agent_memory_log.reader import Reader, Turn
-from agent_memory_log.registry import register_payload
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import (
     AppendResult,

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import cast
 
-from agent_memory_log.backend.urls import Backend, KeepsFiles, StoreUrl
+from agent_memory_log.backend_kit.urls import Backend, KeepsFiles, StoreUrl
 from agent_memory_log.errors import BackendNotFound
 from agent_memory_log.store import Store, SyncStore
 

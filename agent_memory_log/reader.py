@@ -13,8 +13,8 @@ from typing import TypeVar
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events import Event
-from agent_memory_log.payloads import EventType, Redacted, ToolCall, ToolResult
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.payloads import EventType, Redacted, ToolCall, ToolResult
 from agent_memory_log.snapshot import EventList, Snapshot
 
 _Answer = TypeVar("_Answer")

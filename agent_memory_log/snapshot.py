@@ -16,9 +16,9 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeVar, cast, overload
 
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
-from agent_memory_log.events import Event, redacted_form
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import Redacted, Redaction
+from agent_memory_log.events.event import Event, redacted_form
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import Redacted, Redaction
 
 _REDACTED = Redacted.event_type
 _by_time = attrgetter("timestamp", "seq")

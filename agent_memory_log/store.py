@@ -14,8 +14,8 @@ from typing import Protocol, Self, runtime_checkable
 
 import msgspec
 
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 
 MAX_FIRST_SEQ = 2**31

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from agent_memory_log import open_sync_store
-from agent_memory_log.backend import prepare
-from agent_memory_log.events import new_event
-from agent_memory_log.jsonvalue import encode_json
+from agent_memory_log.backend_kit import prepare
+from agent_memory_log.events.event import new_event
+from agent_memory_log.events.jsonvalue import encode_json
 from benchmarks import workload
 from benchmarks.measure import Progress, Ratio, compare, timed
 from benchmarks.table import Row

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from agent_memory_log import Event, EventData
-from agent_memory_log.events import to_microseconds
-from agent_memory_log.registry import encode_payload, payload_types
+from agent_memory_log.events.event import to_microseconds
+from agent_memory_log.events.registry import encode_payload, payload_types
 
 Row = tuple[int, str, str, int, str]
 

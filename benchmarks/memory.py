@@ -10,9 +10,9 @@ from pathlib import Path
 from agent_memory_log import Event, SyncStore, UserMessage, new_event, open_sync_store
 from agent_memory_log.memory import Principal, SyncMemory, SyncMemoryClient, stream_of
 from agent_memory_log.memory.extraction import RuleExtractor
-from agent_memory_log.memory.payloads import MemoryClosed, MemoryRemembered
-from agent_memory_log.memory.principals import STREAM_RUN
-from agent_memory_log.memory.records import Evidence, Source
+from agent_memory_log.memory.records.principals import STREAM_RUN
+from agent_memory_log.memory.records.record import Evidence, Source
+from agent_memory_log.memory.stream.payloads import MemoryClosed, MemoryRemembered
 from benchmarks import workload
 from benchmarks.measure import Progress, Ratio, compare, timed
 from benchmarks.scratch import scratch

@@ -26,7 +26,7 @@ from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
 from agent_memory_log import Event
-from agent_memory_log.registry import encode_payload
+from agent_memory_log.events.registry import encode_payload
 
 Document = dict[str, Any]
 

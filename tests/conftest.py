@@ -17,7 +17,7 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.mongo_server import GivenServer, MongoServer
+from tests.mongo.server import GivenServer, MongoServer
 
 settings.register_profile(
     "unhurried",

@@ -28,7 +28,7 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
-from agent_memory_log.verifying import verify
+from agent_memory_log.transfer.verifying import verify
 
 _RUNS = [("support", f"run-{number}") for number in range(8)] + [("sales", "run-0"), ("@memory/t/user/1", "stream")]
 _START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -11,11 +11,7 @@ from typing import Any
 
 from agent_memory_log import EventData, ReplayDivergence, Snapshot, new_event, open_store, open_sync_store
 from agent_memory_log.cli.timeline import arrange
-from agent_memory_log.interchange.atif import from_atif, to_atif
-from agent_memory_log.interchange.opentelemetry import spans_of
-from agent_memory_log.memory.hooks import RunSlice
-from agent_memory_log.memory.recall import Document, RecallIndex
-from agent_memory_log.payloads import (
+from agent_memory_log.events.payloads import (
     AssistantMessage,
     ModelRequest,
     PlannerNote,
@@ -26,12 +22,16 @@ from agent_memory_log.payloads import (
     ToolResult,
     UserMessage,
 )
+from agent_memory_log.interchange.atif import from_atif, to_atif
+from agent_memory_log.interchange.opentelemetry import spans_of
+from agent_memory_log.memory.records.protocols import RunSlice
 from agent_memory_log.reader import Reader
+from agent_memory_log.recall import Document, RecallIndex
 from agent_memory_log.recording import SyncRunRecorder
 from agent_memory_log.replay import Match, Replayer, diff
 from agent_memory_log.transcript import build, parse, repair, request, validate, window
-from agent_memory_log.verifying import verify
-from tests.transcripts import run_of, snapshot_of
+from agent_memory_log.transfer.verifying import verify
+from tests.transcript.transcripts import run_of, snapshot_of
 
 Message = dict[str, Any]
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from agent_memory_log import Event, PlannerNote, Store, ToolResult, new_event, open_store, open_sync_store
 from agent_memory_log.memory import SyncMemoryClient
 from agent_memory_log_sqlite import SyncSqliteStore
-from tests.memory_stores import TOGETHER, SaidPreferences
+from tests.memory.stores import TOGETHER, SaidPreferences
 
 
 def numbered(writer: str, number: int, size: int = 1) -> list[Event]:

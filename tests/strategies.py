@@ -38,7 +38,7 @@ from agent_memory_log import (
     UserMessage,
     new_event,
 )
-from agent_memory_log.registry import payload_types
+from agent_memory_log.events.registry import payload_types
 
 HOSTILE_TEXT = (
     "\x00",

@@ -14,8 +14,8 @@ from struct import unpack
 from types import TracebackType
 from typing import Self, TypeVar
 
-from tests.mongo_messages import Request, When, ids, parse_request
-from tests.mongo_ports import HOST, port_of, reserve_port
+from tests.mongo.messages import Request, When, ids, parse_request
+from tests.mongo.ports import HOST, port_of, reserve_port
 from tests.waiting import PATIENCE
 
 _FaultT = TypeVar("_FaultT", bound="Fault")

@@ -21,7 +21,7 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
-from agent_memory_log.backend import (
+from agent_memory_log.backend_kit import (
     check_before,
     check_expiry,
     check_meta,
@@ -31,7 +31,7 @@ from agent_memory_log.backend import (
 )
 from agent_memory_log.conformance.ends import until_expired, with_an_end
 from agent_memory_log.conformance.threaded import ThreadedStore, threaded
-from agent_memory_log.events import to_microseconds
+from agent_memory_log.events.event import to_microseconds
 
 SECOND = 1_000_000
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

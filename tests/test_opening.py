@@ -20,8 +20,8 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
-from agent_memory_log.backend import StoreUrl
-from agent_memory_log.backend.urls import without_credentials
+from agent_memory_log.backend_kit import StoreUrl
+from agent_memory_log.backend_kit.urls import without_credentials
 from agent_memory_log.opening import installed_backends
 from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
 from tests.waiting import PATIENCE

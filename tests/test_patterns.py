@@ -52,7 +52,7 @@ def test_patterns_are_found_wherever_they_are() -> None:
     assert {
         "agent_memory_log.transcript.names._PLAIN",
         "agent_memory_log.memory.extraction.phrases.ENGLISH",
-        "agent_memory_log.memory.recall.words._any_words",
+        "agent_memory_log.recall.words._any_words",
     } <= names
     module = ModuleType("module")
     module.__dict__.update(

@@ -22,7 +22,7 @@ from agent_memory_log.memory import Principal, Record, SyncMemoryClient
 from agent_memory_log.transcript import validate
 from examples.persistent_agent import COMMAND_SECONDS, ToolFailed, run_command, run_tool
 from tests.amlog import without_codes
-from tests.model_server import ModelServer, Reply, Request, says_json
+from tests.models.model_server import ModelServer, Reply, Request, says_json
 from tests.processes import PATIENCE, ROOT
 from tests.waiting import until_blocking
 

@@ -25,7 +25,7 @@ from agent_memory_log import (
     SyncStore,
     open_sync_store,
 )
-from agent_memory_log.events import new_event
+from agent_memory_log.events.event import new_event
 from tests import strategies
 
 RUNS = ("a", "b", "A")

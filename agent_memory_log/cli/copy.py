@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
-from agent_memory_log.backend.urls import without_credentials
+from agent_memory_log.backend_kit.urls import without_credentials
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.names import existing_run, run_name
 from agent_memory_log.cli.options import AgentName, AsJson, open_existing, open_or_create, run_async
@@ -17,11 +17,11 @@ from agent_memory_log.cli.outfile import is_same_file
 from agent_memory_log.cli.output import BAD, DIM, GOOD, Advance, Output, Segment, progress
 from agent_memory_log.cli.text import counted, one_line
 from agent_memory_log.cli.verify import write_findings
-from agent_memory_log.copying import CopiedRun, copy_run, runs_by_age
+from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.opening import store_files
-from agent_memory_log.reserved import is_reserved
 from agent_memory_log.store import RunInfo, Store
-from agent_memory_log.verifying import Remark, Severity
+from agent_memory_log.transfer.copying import CopiedRun, copy_run, runs_by_age
+from agent_memory_log.transfer.verifying import Remark, Severity
 
 _PASSES = 2
 """How often a copy goes over an event: it is stored, and read back."""

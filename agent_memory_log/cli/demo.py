@@ -18,7 +18,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from agent_memory_log.backend.urls import without_credentials
+from agent_memory_log.backend_kit.urls import without_credentials
 from agent_memory_log.cli.demo_checks import Proof, Reopened, look_after_kill, prove_whole
 from agent_memory_log.cli.demo_sample import SampleRun, sample_runs
 from agent_memory_log.cli.demo_writer import Acknowledged

@@ -10,13 +10,13 @@ import msgspec
 from agent_memory_log.cli.demo_sample import PROVIDER, SampleRun
 from agent_memory_log.cli.demo_writer import Acknowledged
 from agent_memory_log.cli.text import counted, size
-from agent_memory_log.events import Event, same_body
-from agent_memory_log.jsonl import export_store, import_jsonl
+from agent_memory_log.events.event import Event, same_body
 from agent_memory_log.opening import open_store
 from agent_memory_log.reader import Reader
 from agent_memory_log.store import Store
 from agent_memory_log.transcript import build
-from agent_memory_log.verifying import verify
+from agent_memory_log.transfer.jsonl import export_store, import_jsonl
+from agent_memory_log.transfer.verifying import verify
 
 
 class Proof(msgspec.Struct, frozen=True):

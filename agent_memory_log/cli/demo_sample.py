@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue, decode_json
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue, decode_json
 from agent_memory_log.samples import sample_lines
 from agent_memory_log.transcript import parse, read_chat_lines
 

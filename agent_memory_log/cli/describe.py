@@ -14,8 +14,8 @@ import msgspec
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, NAME, WARN, Segment
 from agent_memory_log.cli.text import duration, ranges, size
 from agent_memory_log.cli.timeline import Row
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import (
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import (
     Annotation,
     AssistantMessage,
     Bounds,

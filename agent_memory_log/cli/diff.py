@@ -12,8 +12,8 @@ from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_as
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, NAME, Output
 from agent_memory_log.cli.text import counted
 from agent_memory_log.cli.timeline import Row
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.replay.differences import Difference, told_all
 from agent_memory_log.replay.parting import RunDiff
 from agent_memory_log.replay.parting import diff as find_parting

@@ -18,12 +18,12 @@ from agent_memory_log.cli.options import AgentName, StoreUrl, open_existing, run
 from agent_memory_log.cli.outfile import writer
 from agent_memory_log.cli.output import note, progress
 from agent_memory_log.cli.text import counted, size
+from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.interchange.atif import to_atif
 from agent_memory_log.interchange.atif.reading import PARENT
-from agent_memory_log.jsonl import export_run, export_store
-from agent_memory_log.jsonvalue import encode_json
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import RunInfo, Store
+from agent_memory_log.transfer.jsonl import export_run, export_store
 
 
 class Format(enum.StrEnum):

@@ -11,7 +11,7 @@ from agent_memory_log.cli.names import parse_name, resolve, run_name
 from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import GOOD, Output
 from agent_memory_log.cli.text import counted
-from agent_memory_log.forking import ForkedRun, fork_run
+from agent_memory_log.transfer.forking import ForkedRun, fork_run
 
 
 def fork(

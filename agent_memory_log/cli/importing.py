@@ -18,11 +18,11 @@ from agent_memory_log.cli.options import AsJson, StoreUrl, open_or_create, reflo
 from agent_memory_log.cli.output import DIM, GOOD, Advance, Output, note, progress
 from agent_memory_log.cli.text import counted
 from agent_memory_log.errors import AgentMemoryLogError
-from agent_memory_log.importing import decode_document
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.interchange.atif import AtifRun, from_atif, import_atif
-from agent_memory_log.jsonl import ImportedRun, check_jsonl, import_jsonl
-from agent_memory_log.jsonvalue import JsonValue
 from agent_memory_log.transcript import ChatLine, import_transcript, read_chat_lines
+from agent_memory_log.transfer.importing import decode_document
+from agent_memory_log.transfer.jsonl import ImportedRun, check_jsonl, import_jsonl
 
 _OPENAI_CHAT = "openai-chat"
 _RUN_FIELDS = ("run_id", "id", "conversation_id")

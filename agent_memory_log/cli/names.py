@@ -9,7 +9,7 @@ import re
 from collections.abc import AsyncIterator, Iterable
 from urllib.parse import quote, unquote
 
-from agent_memory_log.backend.urls import without_credentials
+from agent_memory_log.backend_kit.urls import without_credentials
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.text import INVISIBLE, one_line
 from agent_memory_log.snapshot import Snapshot

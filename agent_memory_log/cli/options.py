@@ -15,7 +15,7 @@ from agent_memory_log.cli import stopping
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.outfile import check_streams
 from agent_memory_log.cli.text import one_line
-from agent_memory_log.events import parse_timestamp
+from agent_memory_log.events.event import parse_timestamp
 from agent_memory_log.opening import OpeningStore, open_store, store_files
 
 _Result = TypeVar("_Result")

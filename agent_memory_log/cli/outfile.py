@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from agent_memory_log.backend.urls import without_credentials
+from agent_memory_log.backend_kit.urls import without_credentials
 from agent_memory_log.cli import stopping
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.output import Output

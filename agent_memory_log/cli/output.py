@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 import msgspec
 
 from agent_memory_log.cli.text import one_line, safe_json
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.jsonvalue import JsonValue
 
 if TYPE_CHECKING:
     from rich.console import Console

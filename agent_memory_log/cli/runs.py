@@ -9,7 +9,7 @@ import typer
 from agent_memory_log.cli.names import run_name
 from agent_memory_log.cli.options import AgentName, AsJson, Reserved, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import DIM, NAME, Column, Output, meta_text, note
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import RunInfo, RunPage
 
 _COLUMNS = (

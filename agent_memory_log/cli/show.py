@@ -14,7 +14,7 @@ from agent_memory_log.cli.text import counted, duration
 from agent_memory_log.cli.timeline import arrange
 from agent_memory_log.cli.timeline_view import TimelineWriter
 from agent_memory_log.cli.turns import write_json_turns, write_turns
-from agent_memory_log.payloads import ToolResult
+from agent_memory_log.events.payloads import ToolResult
 from agent_memory_log.reader import Reader
 from agent_memory_log.snapshot import Snapshot
 

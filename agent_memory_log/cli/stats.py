@@ -8,9 +8,9 @@ from agent_memory_log.cli.names import each_run
 from agent_memory_log.cli.options import AgentName, AsJson, Reserved, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import BOLD, DIM, NAME, Column, Output, Segment, note, progress
 from agent_memory_log.cli.text import size
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import encode_json
-from agent_memory_log.payloads import ToolCall, ToolResult
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import encode_json
+from agent_memory_log.events.payloads import ToolCall, ToolResult
 from agent_memory_log.store import RunInfo, Store
 
 _PAGE = 500

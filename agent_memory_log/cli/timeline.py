@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from agent_memory_log.events import Event
-from agent_memory_log.payloads import ToolCall, ToolResult
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.payloads import ToolCall, ToolResult
 
 
 class Row(msgspec.Struct):

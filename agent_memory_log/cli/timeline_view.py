@@ -10,8 +10,8 @@ from agent_memory_log.cli.describe import Entry, Look, describe
 from agent_memory_log.cli.output import DIM, Output
 from agent_memory_log.cli.text import one_line, safe
 from agent_memory_log.cli.timeline import Row
-from agent_memory_log.events import format_timestamp
-from agent_memory_log.payloads import EventType
+from agent_memory_log.events.event import format_timestamp
+from agent_memory_log.events.payloads import EventType
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -14,8 +14,8 @@ from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, WARN, Output, Segm
 from agent_memory_log.cli.text import counted
 from agent_memory_log.errors import DecodeError, StoreCorrupt
 from agent_memory_log.store import Store
-from agent_memory_log.verifying import Remark, Severity, Verdict
-from agent_memory_log.verifying import verify as verify_store
+from agent_memory_log.transfer.verifying import Remark, Severity, Verdict
+from agent_memory_log.transfer.verifying import verify as verify_store
 
 _STYLES = {Severity.ERROR: BAD, Severity.WARNING: WARN, Severity.NOTE: DIM}
 

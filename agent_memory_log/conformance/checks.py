@@ -11,8 +11,8 @@ from typing import cast
 
 import msgspec
 
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue, encode_canonical
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import RunInfo, Store
 

@@ -9,7 +9,7 @@ from agent_memory_log.conformance.checks import seqs_of
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, said
 from agent_memory_log.errors import VersionConflict
-from agent_memory_log.events import Event
+from agent_memory_log.events.event import Event
 from agent_memory_log.store import AppendResult, Store
 
 _HANDLES = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta, timezone
 
-from agent_memory_log.backend import MAX_LABEL_KEY_LENGTH, MAX_LABELS
+from agent_memory_log.backend_kit import MAX_LABEL_KEY_LENGTH, MAX_LABELS
 from agent_memory_log.conformance.checks import check_exact, check_run
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import (
@@ -20,9 +20,9 @@ from agent_memory_log.conformance.samples import (
     said,
     unknown_event,
 )
-from agent_memory_log.events import Event, new_event
-from agent_memory_log.jsonvalue import MAX_DEPTH, JsonValue
-from agent_memory_log.payloads import (
+from agent_memory_log.events.event import Event, new_event
+from agent_memory_log.events.jsonvalue import MAX_DEPTH, JsonValue
+from agent_memory_log.events.payloads import (
     AssistantMessage,
     RetryHint,
     Thinking,

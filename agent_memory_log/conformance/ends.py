@@ -16,8 +16,8 @@ import pytest
 from agent_memory_log.conformance.checks import take
 from agent_memory_log.conformance.samples import AGENT, RUN, said
 from agent_memory_log.errors import RunExpired
-from agent_memory_log.events import Event, format_timestamp
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.event import Event, format_timestamp
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import Store
 
 FAR_ENDS = (

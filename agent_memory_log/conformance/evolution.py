@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from agent_memory_log.conformance.checks import check_run, seqs_of
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, VALUES, later, said, unknown_event
-from agent_memory_log.events import decode_event, new_event
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import EventData, UnknownPayload
-from agent_memory_log.registry import register_payload
+from agent_memory_log.events.event import decode_event, new_event
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import EventData, UnknownPayload
+from agent_memory_log.events.registry import register_payload
 
 
 @register_payload

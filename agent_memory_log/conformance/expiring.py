@@ -13,7 +13,7 @@ from agent_memory_log.conformance.ends import FAR_ENDS, PAST_ENDS, expired_run, 
 from agent_memory_log.conformance.harness import Handles, Suite, contract, settle
 from agent_memory_log.conformance.samples import AGENT, RUN, said
 from agent_memory_log.errors import InvalidEvent, RunExpired
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import AppendResult
 
 

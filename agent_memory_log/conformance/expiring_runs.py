@@ -16,8 +16,8 @@ from agent_memory_log.conformance.ends import FAR_ENDS, expired_run, until_expir
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, said
 from agent_memory_log.errors import InvalidArgument, RunDeleted, RunExpired, StoreClosed
-from agent_memory_log.events import parse_timestamp
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.event import parse_timestamp
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import ExpireResult, Expires, Store
 
 _NOTHING = ExpireResult(runs=0, events=0)

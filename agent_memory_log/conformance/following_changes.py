@@ -11,7 +11,7 @@ from agent_memory_log.conformance.checks import seqs_of, take
 from agent_memory_log.conformance.harness import Handles, Suite, contract, settle
 from agent_memory_log.conformance.samples import AGENT, RUN, said
 from agent_memory_log.errors import RunDeleted, StoreClosed
-from agent_memory_log.payloads import Redaction
+from agent_memory_log.events.payloads import Redaction
 
 
 class FollowingChanges(Suite):

@@ -16,7 +16,7 @@ from agent_memory_log.conformance.harness import Handles, Suite, contract, on_an
 from agent_memory_log.conformance.samples import AGENT, RUN, said
 from agent_memory_log.conformance.threaded import ThreadedStore
 from agent_memory_log.errors import StoreClosed
-from agent_memory_log.events import Event
+from agent_memory_log.events.event import Event
 from agent_memory_log.store import Store
 
 

@@ -8,9 +8,9 @@ from agent_memory_log.conformance.checks import check_run, check_stored, seqs_of
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, later, noted, rich_event, said, unknown_event
 from agent_memory_log.errors import EventConflict, VersionConflict
-from agent_memory_log.events import Event, new_event
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import UserMessage
+from agent_memory_log.events.event import Event, new_event
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import UserMessage
 
 
 class Idempotency(Suite):

@@ -12,8 +12,8 @@ from agent_memory_log.conformance.checks import all_runs, check_run
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, IDS, RUN, said
 from agent_memory_log.errors import InvalidEvent
-from agent_memory_log.events import Event
-from agent_memory_log.payloads import UserMessage
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.payloads import UserMessage
 
 _WRONG: list[Any] = ["", "a" * 513, "\U0001f9ff" * 513, "lone \ud800", None, 1, b"bytes", ["a"]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent_memory_log.conformance.checks import check_run, exact, scribble, take
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, rich_event, unknown_event
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import Store
 
 

@@ -11,8 +11,8 @@ from agent_memory_log.conformance.checks import check_run, check_stored, seqs_of
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, later, noted, said
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
-from agent_memory_log.events import Event, new_event
-from agent_memory_log.payloads import PlannerNote, Thinking, ToolCall, ToolResult, UserMessage
+from agent_memory_log.events.event import Event, new_event
+from agent_memory_log.events.payloads import PlannerNote, Thinking, ToolCall, ToolResult, UserMessage
 from agent_memory_log.store import Store
 
 _KINDS = "unnuuunnnu"

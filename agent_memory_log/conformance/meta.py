@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent_memory_log.conformance.checks import exact
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, VALUES, nested, said
-from agent_memory_log.jsonvalue import MAX_DEPTH, JsonValue
+from agent_memory_log.events.jsonvalue import MAX_DEPTH, JsonValue
 
 
 class Meta(Suite):

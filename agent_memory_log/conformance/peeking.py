@@ -14,7 +14,7 @@ from agent_memory_log.conformance.ends import FAR_ENDS, expired_run, until_expir
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, said
 from agent_memory_log.errors import InvalidArgument, InvalidEvent, StoreClosed
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import Peeks, RunHead, Store
 
 _MANY = 2_100

@@ -11,8 +11,8 @@ from agent_memory_log.conformance.checks import check_same, check_stored, exact,
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, later, noted, said
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, InvalidEvent
-from agent_memory_log.events import Event, new_event
-from agent_memory_log.payloads import Redacted, Redaction
+from agent_memory_log.events.event import Event, new_event
+from agent_memory_log.events.payloads import Redacted, Redaction
 from agent_memory_log.store import Store
 
 

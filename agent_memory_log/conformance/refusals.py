@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from agent_memory_log.backend import MAX_LABEL_KEY_LENGTH, MAX_LABELS
+from agent_memory_log.backend_kit import MAX_LABEL_KEY_LENGTH, MAX_LABELS
 from agent_memory_log.conformance.checks import all_runs
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, NOON, RUN, nested, said
 from agent_memory_log.errors import InvalidEvent
-from agent_memory_log.events import Event, new_event
-from agent_memory_log.jsonvalue import MAX_DEPTH, MAX_INT_DIGITS, JsonValue
-from agent_memory_log.payloads import (
+from agent_memory_log.events.event import Event, new_event
+from agent_memory_log.events.jsonvalue import MAX_DEPTH, MAX_INT_DIGITS, JsonValue
+from agent_memory_log.events.payloads import (
     Bounds,
     EventData,
     PlannerNote,

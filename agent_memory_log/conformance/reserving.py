@@ -8,8 +8,8 @@ from agent_memory_log.conformance.checks import all_runs
 from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, NOON, RUN, said
 from agent_memory_log.errors import InvalidEvent
-from agent_memory_log.events import Event
-from agent_memory_log.reserved import TOMBSTONE_TYPE
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.reserved import TOMBSTONE_TYPE
 
 _OWN = "@memory/acme/user/42"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 
-from agent_memory_log.events import Event, new_event
-from agent_memory_log.jsonvalue import MAX_DEPTH, JsonValue
-from agent_memory_log.payloads import (
+from agent_memory_log.events.event import Event, new_event
+from agent_memory_log.events.jsonvalue import MAX_DEPTH, JsonValue
+from agent_memory_log.events.payloads import (
     Annotation,
     AssistantMessage,
     Bounds,

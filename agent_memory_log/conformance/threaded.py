@@ -13,8 +13,8 @@ from queue import SimpleQueue
 from types import TracebackType
 from typing import Self, TypeVar
 
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, ExpireResult, ExpiresSync, PeeksSync, RunHead, RunPage, SyncStore
 

@@ -21,11 +21,11 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
 
 from agent_memory_log.errors import StoreUnavailable
-from agent_memory_log.events import Event, to_microseconds
+from agent_memory_log.events.event import Event, to_microseconds
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json, json_or_text
+from agent_memory_log.events.payloads import AssistantMessage, ModelRequest, Thinking, ToolCall, ToolResult, UserMessage
 from agent_memory_log.interchange.steps import Answer, Step, Steps
 from agent_memory_log.interchange.usage import MODEL_LABEL, Usage, usage_in
-from agent_memory_log.jsonvalue import JsonValue, encode_json, json_or_text
-from agent_memory_log.payloads import AssistantMessage, ModelRequest, Thinking, ToolCall, ToolResult, UserMessage
 from agent_memory_log.snapshot import Snapshot
 
 _Value = str | bool | int | float | tuple[str, ...]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from agent_memory_log.events import Event
-from agent_memory_log.payloads import (
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.payloads import (
     AssistantMessage,
     ModelRequest,
     SystemMessage,

@@ -11,8 +11,8 @@ from typing import cast
 
 import msgspec
 
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import decode_json
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import decode_json
 
 USAGE_LABEL = "usage"
 MODEL_LABEL = "model"

@@ -9,9 +9,12 @@
 """
 
 from agent_memory_log.memory.calls import Memory
-from agent_memory_log.memory.candidates import Candidate
 from agent_memory_log.memory.client import MemoryClient
-from agent_memory_log.memory.hooks import (
+from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.kinds import Episode, Fact, Preference, RecordData, UnknownKind, register_kind
+from agent_memory_log.memory.records.messages import Message
+from agent_memory_log.memory.records.principals import Principal, SubjectId, stream_of, subject_of
+from agent_memory_log.memory.records.protocols import (
     Execution,
     Extraction,
     Extractor,
@@ -24,11 +27,8 @@ from agent_memory_log.memory.hooks import (
     RunSlice,
     Violation,
 )
-from agent_memory_log.memory.kinds import Episode, Fact, Preference, RecordData, UnknownKind, register_kind
-from agent_memory_log.memory.messages import Message
-from agent_memory_log.memory.principals import Principal, SubjectId, stream_of, subject_of
-from agent_memory_log.memory.records import Evidence, Link, Record, Source
-from agent_memory_log.memory.reports import (
+from agent_memory_log.memory.records.record import Evidence, Link, Record, Source
+from agent_memory_log.memory.records.reports import (
     CleanupReport,
     DeriveReport,
     Explanation,

@@ -9,30 +9,18 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TypeVar
 
-from agent_memory_log.memory import (
-    deriving,
-    exchange,
-    forgetting,
-    injecting,
-    links,
-    reading,
-    remembering,
-    searching,
-    upkeep,
-    writing,
-)
-from agent_memory_log.memory.asked import asked
-from agent_memory_log.memory.candidates import Candidate, several
 from agent_memory_log.memory.context import Context
-from agent_memory_log.memory.erasing import SWEEP_LIMIT, Reach
-from agent_memory_log.memory.hooks import (
+from agent_memory_log.memory.index.asked import asked
+from agent_memory_log.memory.learning import deriving, links, remembering, writing
+from agent_memory_log.memory.records.candidates import Candidate, several
+from agent_memory_log.memory.records.kinds import Preference, RecordData
+from agent_memory_log.memory.records.principals import Principal
+from agent_memory_log.memory.records.protocols import (
     Extractor,
     Origin,
     Violation,
 )
-from agent_memory_log.memory.kinds import Preference, RecordData
-from agent_memory_log.memory.principals import Principal
-from agent_memory_log.memory.records import (
+from agent_memory_log.memory.records.record import (
     DEFAULT_CONFIDENCE,
     DEFAULT_IMPORTANCE,
     Evidence,
@@ -41,7 +29,7 @@ from agent_memory_log.memory.records import (
     Source,
     Status,
 )
-from agent_memory_log.memory.reports import (
+from agent_memory_log.memory.records.reports import (
     CleanupReport,
     DeriveReport,
     Explanation,
@@ -55,7 +43,11 @@ from agent_memory_log.memory.reports import (
     Version,
     WriteReport,
 )
+from agent_memory_log.memory.search import injecting, reading, searching
 from agent_memory_log.memory.steps import Steps, run_async
+from agent_memory_log.memory.upkeep import exchange, forgetting
+from agent_memory_log.memory.upkeep import maintaining as upkeep
+from agent_memory_log.memory.upkeep.erasing import SWEEP_LIMIT, Reach
 from agent_memory_log.store import Store
 
 _T = TypeVar("_T")

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument, MemoryStopped
-from agent_memory_log.fields import describe
-from agent_memory_log.memory.hooks import Clock, Execution, Extractor, Merger, Policy, Redactor
-from agent_memory_log.memory.principals import Principal, SubjectId
-from agent_memory_log.memory.subjects import Subject
-from agent_memory_log.memory.tokens import CountTokens
+from agent_memory_log.events.fields import describe
+from agent_memory_log.memory.records.principals import Principal, SubjectId
+from agent_memory_log.memory.records.protocols import Clock, Execution, Extractor, Merger, Policy, Redactor
+from agent_memory_log.memory.stream.subjects import Subject
+from agent_memory_log.models.tokens import CountTokens
 
 if TYPE_CHECKING:  # both need the extra ``recall``
-    from agent_memory_log.memory.recall import Embedder
-    from agent_memory_log.memory.warm_index import WarmIndex
+    from agent_memory_log.memory.index.warm_index import WarmIndex
+    from agent_memory_log.recall import Embedder
 
 WARM_SUBJECTS = 256
 """How many subjects a client keeps warm; the one that was used the longest ago goes first."""

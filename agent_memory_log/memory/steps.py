@@ -13,8 +13,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from agent_memory_log.events import Event
-from agent_memory_log.memory.hooks import Extraction, Extractor, RunSlice
+from agent_memory_log.events.event import Event
+from agent_memory_log.memory.records.protocols import Extraction, Extractor, RunSlice
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, Peeks, PeeksSync, RunHead, RunPage, Store, SyncStore
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.fields import describe
+from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.context import INDEX_BYTES, Context, Hooks, WarmIndexes, WarmSubjects
-from agent_memory_log.memory.hooks import (
+from agent_memory_log.memory.policy.rules import check_limit
+from agent_memory_log.memory.policy.secrets import stop_secrets
+from agent_memory_log.memory.records.principals import Principal, SubjectId
+from agent_memory_log.memory.records.protocols import (
     Clock,
     Execution,
     Extractor,
@@ -21,17 +24,14 @@ from agent_memory_log.memory.hooks import (
     Redactor,
     utc_now,
 )
-from agent_memory_log.memory.policy.rules import check_limit
-from agent_memory_log.memory.policy.secrets import stop_secrets
-from agent_memory_log.memory.principals import Principal, SubjectId
 from agent_memory_log.memory.steps import run_sync
-from agent_memory_log.memory.subjects import list_subjects
+from agent_memory_log.memory.stream.subjects import list_subjects
 from agent_memory_log.memory.sync_calls import SyncMemory
-from agent_memory_log.memory.tokens import CountTokens
+from agent_memory_log.models.tokens import CountTokens
 from agent_memory_log.store import SyncStore
 
 if TYPE_CHECKING:
-    from agent_memory_log.memory.recall import Embedder  # needs the extra ``recall``
+    from agent_memory_log.recall import Embedder  # needs the extra ``recall``
 
 
 class SyncMemoryClient:

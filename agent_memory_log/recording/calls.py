@@ -10,10 +10,10 @@ from time import monotonic_ns
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument, InvalidEvent
-from agent_memory_log.events import Event
-from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue, NotJson, encode_json, own_json
-from agent_memory_log.payloads import Bounds, RetryHint, ToolCall, ToolResult, ToolTelemetry
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, own_json
+from agent_memory_log.events.payloads import Bounds, RetryHint, ToolCall, ToolResult, ToolTelemetry
 
 INTERRUPTED = "interrupted"
 """How the error message of a call begins whose code was cancelled or stopped."""

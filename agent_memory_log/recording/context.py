@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import ModelRequest
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import ModelRequest
 from agent_memory_log.recording.steps import Load, Steps, load
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.model import Message

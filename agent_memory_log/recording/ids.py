@@ -5,8 +5,8 @@ from __future__ import annotations
 import uuid
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.fields import describe
-from agent_memory_log.importing import derived_event_id
+from agent_memory_log.events.fields import describe
+from agent_memory_log.transfer.importing import derived_event_id
 
 
 def step_id(agent: str, run: str, key: str, part: str, number: int = 0) -> str:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import msgspec
 
 from agent_memory_log.errors import EventConflict, InvalidArgument, VersionConflict
-from agent_memory_log.events import Event, decode_event, new_event
-from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_canonical
-from agent_memory_log.payloads import (
+from agent_memory_log.events.event import Event, decode_event, new_event
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue, decode_json, encode_canonical
+from agent_memory_log.events.payloads import (
     Annotation,
     AssistantMessage,
     EventData,

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from agent_memory_log.errors import DecodeError, InvalidArgument
-from agent_memory_log.fields import describe
+from agent_memory_log.events.fields import describe
 
 Map = dict[str, Any]
 

@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from agent_memory_log.errors import AgentMemoryLogError
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import (
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import (
     Annotation,
     AssistantMessage,
     EventData,

@@ -12,8 +12,8 @@ from typing import Any, cast
 import msgspec
 
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue, NotJson, encode_json, own_json
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, own_json
 from agent_memory_log.recording.plain import Map, map_at, maps_in, plain, without_bytes
 from agent_memory_log.recording.streams import joined, provider_of_stream
 from agent_memory_log.transcript.providers import find

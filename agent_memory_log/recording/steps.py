@@ -13,8 +13,8 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from agent_memory_log.errors import AgentMemoryLogError
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, Store, SyncStore
 

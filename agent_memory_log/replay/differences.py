@@ -8,8 +8,15 @@ from typing import Literal, cast
 
 import msgspec
 
-from agent_memory_log.fields import is_absent_text
-from agent_memory_log.jsonvalue import MAX_DEPTH, JsonValue, encode_canonical, encode_json, json_or_text, own_json
+from agent_memory_log.events.fields import is_absent_text
+from agent_memory_log.events.jsonvalue import (
+    MAX_DEPTH,
+    JsonValue,
+    encode_canonical,
+    encode_json,
+    json_or_text,
+    own_json,
+)
 
 _SHOWN = 120
 _BEFORE = 20

@@ -12,9 +12,9 @@ from itertools import zip_longest
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import EventData, ToolCall, ToolResult
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import EventData, ToolCall, ToolResult
 from agent_memory_log.replay.differences import Difference, differences, json_in, shown, told_all
 from agent_memory_log.snapshot import Snapshot
 

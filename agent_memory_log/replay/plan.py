@@ -14,9 +14,9 @@ from typing import cast
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import decode_json, encode_json
-from agent_memory_log.payloads import (
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import decode_json, encode_json
+from agent_memory_log.events.payloads import (
     Annotation,
     AssistantMessage,
     ModelRequest,

@@ -11,8 +11,8 @@ from itertools import product, takewhile
 from typing import Literal, NamedTuple, cast
 
 from agent_memory_log.errors import InvalidArgument, ReplayDivergence
-from agent_memory_log.jsonvalue import JsonValue, encode_canonical
-from agent_memory_log.payloads import Redacted, ToolCall
+from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical
+from agent_memory_log.events.payloads import Redacted, ToolCall
 from agent_memory_log.replay.differences import differences, json_in, shown, shown_name, told_all
 from agent_memory_log.replay.plan import Plan, PlannedCall, PlannedTurn
 from agent_memory_log.replay.prompts import PromptCheck

@@ -13,8 +13,8 @@ from typing import TypeVar, cast
 import msgspec
 
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue, NotJson, encode_json
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json
 from agent_memory_log.replay.differences import Difference, differences, own_value
 
 JsonMap = Mapping[str, JsonValue]

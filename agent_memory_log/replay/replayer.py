@@ -17,10 +17,10 @@ from typing import Self
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument, ReplayDivergence, ToolFailed
-from agent_memory_log.events import Event
-from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue, NotJson
-from agent_memory_log.payloads import ToolCall, ToolResult
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson
+from agent_memory_log.events.payloads import ToolCall, ToolResult
 from agent_memory_log.replay.differences import json_in, own_value
 from agent_memory_log.replay.plan import ModelTurn, provider_of, read_plan
 from agent_memory_log.replay.progress import MATCHES, Asked, Match, Progress, no_null

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TypeGuard
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.jsonl import import_jsonl
 from agent_memory_log.opening import open_store, open_sync_store
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.transfer.jsonl import import_jsonl
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]{1,63}:", re.IGNORECASE)
 """A scheme has two letters at least: one is a drive."""

@@ -10,10 +10,9 @@ import hashlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from agent_memory_log.endline import FORMAT, FORMAT_NUMBER, LineDigest, format_of
-from agent_memory_log.events import Event, new_event
-from agent_memory_log.jsonvalue import JsonValue, encode_json
-from agent_memory_log.payloads import (
+from agent_memory_log.events.event import Event, new_event
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json
+from agent_memory_log.events.payloads import (
     Annotation,
     AssistantMessage,
     Bounds,
@@ -27,6 +26,7 @@ from agent_memory_log.payloads import (
     ToolTelemetry,
     UserMessage,
 )
+from agent_memory_log.transfer.endline import FORMAT, FORMAT_NUMBER, LineDigest, format_of
 
 AGENT = "ops-agent"
 RUN = "2026-03-06-slow-checkout"

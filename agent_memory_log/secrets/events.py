@@ -7,9 +7,9 @@ from typing import cast
 import msgspec
 
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_json
-from agent_memory_log.payloads import EventData, Redacted, Redaction, Thinking, UnknownPayload
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue, decode_json, encode_json
+from agent_memory_log.events.payloads import EventData, Redacted, Redaction, Thinking, UnknownPayload
 from agent_memory_log.secrets.jsontext import redact_json
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from agent_memory_log.jsonvalue import decode_json, encode_json
+from agent_memory_log.events.jsonvalue import decode_json, encode_json
 from agent_memory_log.secrets.finding import MASK_BEGINS, Finding, find_secrets, mask
 from agent_memory_log.secrets.names import kind_of_name
 from agent_memory_log.secrets.values import MIN_LENGTH, WORD, strength

@@ -1,6 +1,6 @@
 """The forms of providers' tokens: a table. Each has a prefix that hardly anything else has, as its provider documents.
 
-To add one: a row in ``_PREFIXED``, and its case in ``tests/data/secrets``.
+To add one: a row in ``_PREFIXED``, and its case in ``tests/secrets/data``.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, cast
 
-from agent_memory_log.events import Event
-from agent_memory_log.fields import is_absent_text
-from agent_memory_log.jsonvalue import JsonValue, encode_json
-from agent_memory_log.payloads import (
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.fields import is_absent_text
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json
+from agent_memory_log.events.payloads import (
     Annotation,
     AssistantMessage,
     EventData,

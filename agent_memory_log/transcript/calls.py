@@ -6,7 +6,7 @@ agree.
 
 from __future__ import annotations
 
-from agent_memory_log.payloads import ToolCall, ToolResult
+from agent_memory_log.events.payloads import ToolCall, ToolResult
 from agent_memory_log.transcript.names import UnusedIds, WireRules
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, cast
 
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.events import Event
-from agent_memory_log.fields import describe
-from agent_memory_log.importing import RunImport, decode_line
-from agent_memory_log.jsonvalue import JsonValue, encode_json
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.store import AppendResult, Store
 from agent_memory_log.transcript.providers import parse
+from agent_memory_log.transfer.importing import RunImport, decode_line
 
 
 class ChatLine(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import SystemMessage
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import SystemMessage
 
 Message = dict[str, Any]
 """One message of a transcript, or one item where the provider's transcripts are lists of items."""

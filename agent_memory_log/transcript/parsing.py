@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from typing import ClassVar, cast
 
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.events import Event, moved, new_event
-from agent_memory_log.fields import describe
-from agent_memory_log.importing import derived_event_id
-from agent_memory_log.jsonvalue import JsonValue, NotJson, own_json
-from agent_memory_log.payloads import EventData
+from agent_memory_log.events.event import Event, moved, new_event
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_json
+from agent_memory_log.events.payloads import EventData
 from agent_memory_log.transcript.calls import CallLedger
 from agent_memory_log.transcript.names import WireRules
+from agent_memory_log.transfer.importing import derived_event_id
 
 JsonMap = dict[str, JsonValue]
 """A map whose values are checked JSON, and its reader's own."""

@@ -13,7 +13,7 @@ from typing import cast
 
 import msgspec
 
-from agent_memory_log.jsonvalue import JsonValue, encode_json, own_json
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json, own_json
 from agent_memory_log.transcript.kinds import MAPS
 from agent_memory_log.transcript.residual import apply, difference, is_residual
 

@@ -11,10 +11,10 @@ from typing import Any, Protocol, cast
 from msgspec.structs import replace
 
 from agent_memory_log.errors import DecodeError, InvalidArgument
-from agent_memory_log.events import Event
-from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import SystemMessage
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import SystemMessage
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript import anthropic, bedrock, openai_chat, openai_responses
 from agent_memory_log.transcript.building import Builder

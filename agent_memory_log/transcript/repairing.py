@@ -9,8 +9,8 @@ from itertools import accumulate
 from typing import Any, cast
 
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import NotJson, own_json
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import NotJson, own_json
 from agent_memory_log.transcript.model import Change, Message, Origins, Path, Recorded
 
 FROM_REPAIR = -1

@@ -12,10 +12,10 @@ from typing import Any, cast
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events import Event
-from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue, NotJson, encode_canonical, own_json
-from agent_memory_log.payloads import ModelRequest, SystemMessage
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_canonical, own_json
+from agent_memory_log.events.payloads import ModelRequest, SystemMessage
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.names import PROVIDERS
 

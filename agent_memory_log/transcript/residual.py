@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from agent_memory_log.jsonvalue import JsonValue, encode_canonical, own_json
+from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical, own_json
 from agent_memory_log.transcript.kinds import is_map
 
 _FIELDS = "fields"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
-from agent_memory_log.fields import describe
+from agent_memory_log.events.fields import describe
 from agent_memory_log.transcript.kinds import MAPS
 from agent_memory_log.transcript.model import Path
 

@@ -9,8 +9,8 @@ from typing import Self
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import SystemMessage
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import SystemMessage
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.building import Builder
 from agent_memory_log.transcript.model import Change, Loss, Message, Origins, Path, Recorded

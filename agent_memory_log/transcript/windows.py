@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.jsonvalue import JsonValue, encode_json
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.transcript.kinds import is_list
 from agent_memory_log.transcript.model import Loss, Message, Origins, Path, Recorded
 from agent_memory_log.transcript.transcripts import Sending, Transcript, Window

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_memory_log.backend import StoreUrl
+from agent_memory_log.backend_kit import StoreUrl
 from agent_memory_log_inmem.data import DEFAULT_MAX_EVENT_BYTES, MemoryData
 from agent_memory_log_inmem.store import MemoryStore, SyncMemoryStore
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from agent_memory_log.backend import (
+from agent_memory_log.backend_kit import (
     ChangeSignal,
     Prepared,
     check_expiry,
@@ -28,10 +28,10 @@ from agent_memory_log.backend import (
     seconds_left,
 )
 from agent_memory_log.errors import CursorOutOfRange, RunDeleted
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_json
-from agent_memory_log.payloads import Redaction
-from agent_memory_log.registry import decode_parts
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue, decode_json, encode_json
+from agent_memory_log.events.payloads import Redaction
+from agent_memory_log.events.registry import decode_parts
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, ExpireResult, RunHead, RunInfo, RunPage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
 from datetime import datetime
 
-from agent_memory_log.backend import (
+from agent_memory_log.backend_kit import (
     AsyncHandle,
     SyncHandle,
     check_after,
@@ -21,8 +21,8 @@ from agent_memory_log.backend import (
     check_types,
     prepare_batch,
 )
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, ExpireResult, RunHead, RunPage
 from agent_memory_log_inmem.data import DEFAULT_MAX_EVENT_BYTES, Follower, MemoryData

@@ -11,7 +11,7 @@ from pymongo import AsyncMongoClient, MongoClient
 from pymongo.errors import PyMongoError
 from pymongo.uri_parser import validate_options
 
-from agent_memory_log.backend import StoreUrl
+from agent_memory_log.backend_kit import StoreUrl
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log_mongo.original import DEFAULT_COLLECTION, OriginalStore, SyncOriginalStore
 from agent_memory_log_mongo.settings import DEFAULT_MAX_EVENT_BYTES, DEFAULT_PREFIX, DEFAULT_TIMEOUT_SECONDS, Settings

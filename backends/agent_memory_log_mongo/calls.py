@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from agent_memory_log.backend import (
+from agent_memory_log.backend_kit import (
     check_after,
     check_append,
     check_ids,
@@ -18,8 +18,8 @@ from agent_memory_log.backend import (
     prepare_batch,
 )
 from agent_memory_log.errors import InvalidArgument, StoreUnavailable
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, RunHead, RunPage
 from agent_memory_log_mongo import checks, following, listing, reads, removal, writes

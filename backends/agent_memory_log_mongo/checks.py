@@ -14,7 +14,7 @@ from bson import BSON
 from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 
-from agent_memory_log.backend import now_microseconds
+from agent_memory_log.backend_kit import now_microseconds
 from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.store import Flaw
 from agent_memory_log_mongo.documents import Document, Head, Run, checked, head_of, is_sought, type_key

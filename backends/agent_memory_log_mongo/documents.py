@@ -31,12 +31,12 @@ import msgspec
 from bson.int64 import Int64
 from bson.objectid import ObjectId
 
-from agent_memory_log.backend import Prepared
+from agent_memory_log.backend_kit import Prepared
 from agent_memory_log.errors import DecodeError, EventTooLarge, StoreCorrupt
-from agent_memory_log.events import Event, from_microseconds, redacted_form
-from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_json
-from agent_memory_log.payloads import Redacted, Redaction, UnknownPayload
-from agent_memory_log.registry import decode_map, verbatim_key
+from agent_memory_log.events.event import Event, from_microseconds, redacted_form
+from agent_memory_log.events.jsonvalue import JsonValue, decode_json, encode_json
+from agent_memory_log.events.payloads import Redacted, Redaction, UnknownPayload
+from agent_memory_log.events.registry import decode_map, verbatim_key
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
 from agent_memory_log_mongo.sums import REMEDY, encode_with_sums
 

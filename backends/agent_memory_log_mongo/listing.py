@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from agent_memory_log.backend import decode_cursor, encode_cursor, is_reserved, now_microseconds
+from agent_memory_log.backend_kit import decode_cursor, encode_cursor, is_reserved, now_microseconds
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.events import from_microseconds
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.event import from_microseconds
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import RunHead, RunInfo, RunPage
 from agent_memory_log_mongo.documents import Document, Head, Run, head_of, meta_fields, meta_of
 from agent_memory_log_mongo.place import Place

@@ -13,9 +13,9 @@ from typing import Any, Self, TypeVar, cast
 
 from pymongo import MongoClient
 
-from agent_memory_log.backend import AsyncHandle, ChangeSignal, SyncHandle
+from agent_memory_log.backend_kit import AsyncHandle, ChangeSignal, SyncHandle
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events import Event
+from agent_memory_log.events.event import Event
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, RunPage
 from agent_memory_log_mongo import original_reads as reads

@@ -23,16 +23,16 @@ from bson.errors import BSONError
 from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
 
-from agent_memory_log.backend import check_after, check_ids, check_limit, check_listing, check_types
+from agent_memory_log.backend_kit import check_after, check_ids, check_limit, check_listing, check_types
 from agent_memory_log.errors import CursorOutOfRange, DecodeError, InvalidEvent, RunDeleted, SchemaTooNew
-from agent_memory_log.events import Event, format_timestamp, from_microseconds
-from agent_memory_log.fields import describe
-from agent_memory_log.importing import derived_event_id
-from agent_memory_log.jsonvalue import JsonValue, NotJson, own_map
-from agent_memory_log.payloads import EventType
-from agent_memory_log.registry import payload_types
+from agent_memory_log.events.event import Event, format_timestamp, from_microseconds
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_map
+from agent_memory_log.events.payloads import EventType
+from agent_memory_log.events.registry import payload_types
 from agent_memory_log.snapshot import Snapshot, redactions_in
 from agent_memory_log.store import RunInfo, RunPage
+from agent_memory_log.transfer.importing import derived_event_id
 from agent_memory_log_mongo.documents import Document
 from agent_memory_log_mongo.replies import BYTES
 from agent_memory_log_mongo.steps import Count, News, Settled, Steps, ask, find

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
-from agent_memory_log.jsonvalue import JsonValue, decode_json, encode_json
+from agent_memory_log.events.jsonvalue import JsonValue, decode_json, encode_json
 from agent_memory_log_mongo.contention import Contention
 from agent_memory_log_mongo.documents import HEAD_FIELDS, Document, Head
 from agent_memory_log_mongo.settings import Settings

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from typing import TypeVar, cast
 
-from agent_memory_log.backend import check_expiry, now_microseconds
+from agent_memory_log.backend_kit import check_expiry, now_microseconds
 from agent_memory_log.errors import CursorOutOfRange, StoreCorrupt
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import EventType
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import EventType
 from agent_memory_log.snapshot import Snapshot, redactions_in
 from agent_memory_log_mongo.documents import (
     HEAD_FIELDS,

@@ -14,9 +14,9 @@ import msgspec
 from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
 
-from agent_memory_log.backend import Prepared, now_microseconds, redaction_of
+from agent_memory_log.backend_kit import Prepared, now_microseconds, redaction_of
 from agent_memory_log.errors import CursorOutOfRange, EventTooLarge
-from agent_memory_log.payloads import Redaction
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.store import AppendResult, ExpireResult
 from agent_memory_log_mongo.documents import (
     BLANKING,

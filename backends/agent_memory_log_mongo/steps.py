@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from agent_memory_log.errors import StoreUnavailable
-from agent_memory_log.events import Event
+from agent_memory_log.events.event import Event
 from agent_memory_log.store import Flaw
 from agent_memory_log_mongo.documents import Document
 

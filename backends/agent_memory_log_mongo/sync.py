@@ -10,9 +10,9 @@ from typing import Any, TypeVar, cast
 import pymongo
 from pymongo import MongoClient
 
-from agent_memory_log.backend import SyncHandle, check_before
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.backend_kit import SyncHandle, check_before
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, ExpireResult, Flaw, RunHead, RunPage
 from agent_memory_log_mongo import calls

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import pymongo
 from pymongo.errors import OperationFailure, PyMongoError
 
-from agent_memory_log.backend import ChangeSignal, seconds_left
+from agent_memory_log.backend_kit import ChangeSignal, seconds_left
 from agent_memory_log_mongo.failures import has_no_change_streams
 
 _AWAIT_MS = 250

@@ -14,7 +14,7 @@ import msgspec
 from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
 
-from agent_memory_log.backend import (
+from agent_memory_log.backend_kit import (
     Prepared,
     check_expiry,
     check_markers,
@@ -25,9 +25,9 @@ from agent_memory_log.backend import (
     placed,
 )
 from agent_memory_log.errors import EventTooLarge, InvalidArgument
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import Redaction
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.store import AppendResult
 from agent_memory_log_mongo.documents import Head, Run, commit_document, decode_events, encode_commit, meta_fields
 from agent_memory_log_mongo.listing import announce, mend, raise_ceiling

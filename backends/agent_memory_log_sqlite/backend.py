@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent_memory_log.backend import StoreUrl
+from agent_memory_log.backend_kit import StoreUrl
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log_sqlite.schema import DEFAULT_BUSY_TIMEOUT_MS, DEFAULT_MAX_EVENT_BYTES, Settings
 from agent_memory_log_sqlite.store import SqliteStore

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from agent_memory_log.backend.checks import check_runs
-from agent_memory_log.backend.expiry import now_microseconds
+from agent_memory_log.backend_kit.checks import check_runs
+from agent_memory_log.backend_kit.expiry import now_microseconds
 from agent_memory_log.store import RunHead
 from agent_memory_log_sqlite import reads
 from agent_memory_log_sqlite.file import OpenFile

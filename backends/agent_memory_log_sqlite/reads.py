@@ -10,10 +10,10 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from agent_memory_log.backend import check_expiry, decode_cursor, encode_cursor, now_microseconds
+from agent_memory_log.backend_kit import check_expiry, decode_cursor, encode_cursor, now_microseconds
 from agent_memory_log.errors import CursorOutOfRange, DecodeError, RunDeleted, StoreCorrupt
-from agent_memory_log.events import Event, from_microseconds
-from agent_memory_log.payloads import EventType
+from agent_memory_log.events.event import Event, from_microseconds
+from agent_memory_log.events.payloads import EventType
 from agent_memory_log.snapshot import Snapshot, redactions_in
 from agent_memory_log.store import ExpireResult, RunHead, RunInfo, RunPage
 from agent_memory_log_sqlite.failures import is_busy

@@ -8,11 +8,11 @@ from datetime import timedelta
 
 import msgspec
 
-from agent_memory_log.backend import Prepared
+from agent_memory_log.backend_kit import Prepared
 from agent_memory_log.errors import DecodeError, EventsMissing, StoreCorrupt
-from agent_memory_log.events import Event, from_microseconds, to_microseconds
-from agent_memory_log.jsonvalue import JsonValue, encode_json
-from agent_memory_log.registry import decode_parts
+from agent_memory_log.events.event import Event, from_microseconds, to_microseconds
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json
+from agent_memory_log.events.registry import decode_parts
 from agent_memory_log_sqlite.sums import event_sum, run_sum
 
 SEQ_BITS = 32

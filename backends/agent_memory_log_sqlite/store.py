@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from datetime import datetime
 from typing import Self, TypeVar
 
-from agent_memory_log.backend import (
+from agent_memory_log.backend_kit import (
     AsyncHandle,
     ChangeSignal,
     check_after,
@@ -25,8 +25,8 @@ from agent_memory_log.backend import (
     seconds_left,
 )
 from agent_memory_log.errors import AgentMemoryLogError
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, BackupResult, CompactResult, ExpireResult, Flaw, RunHead, RunPage
 from agent_memory_log_sqlite import checks, reads

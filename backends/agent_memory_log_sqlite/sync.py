@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import TypeVar
 
-from agent_memory_log.backend import (
+from agent_memory_log.backend_kit import (
     ChangeSignal,
     Prepared,
     SyncHandle,
@@ -27,8 +27,8 @@ from agent_memory_log.backend import (
     prepare_batch,
     seconds_left,
 )
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import AppendResult, BackupResult, CompactResult, ExpireResult, Flaw, RunHead, RunPage
 from agent_memory_log_sqlite import checks, reads

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from agent_memory_log.backend import (
+from agent_memory_log.backend_kit import (
     Prepared,
     check_expiry,
     check_markers,
@@ -29,9 +29,9 @@ from agent_memory_log.errors import (
     InvalidArgument,
     StoreUnavailable,
 )
-from agent_memory_log.events import Event, to_microseconds
-from agent_memory_log.jsonvalue import JsonValue, encode_json
-from agent_memory_log.payloads import Redaction
+from agent_memory_log.events.event import Event, to_microseconds
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.store import AppendResult, CompactResult, ExpireResult
 from agent_memory_log_sqlite.compacting import compact
 from agent_memory_log_sqlite.failures import FAILURES, is_busy, translated

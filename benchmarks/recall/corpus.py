@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from agent_memory_log.memory.recall import Document
+from agent_memory_log.recall import Document
 
 HALVES: Final = ("dev", "reported")
 

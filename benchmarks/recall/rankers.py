@@ -13,9 +13,9 @@ from typing import Final
 
 import numpy as np
 
-from agent_memory_log.memory.recall import Embedder, Embeddings, RecallIndex, embed
-from agent_memory_log.memory.recall.adapters.bert import BertEmbedder
-from agent_memory_log.memory.recall.embedding import Kind
+from agent_memory_log.recall import Embedder, Embeddings, RecallIndex, embed
+from agent_memory_log.recall.adapters.bert import BertEmbedder
+from agent_memory_log.recall.embedding import Kind
 from benchmarks.recall.corpus import Conversation
 
 TOP: Final = 10

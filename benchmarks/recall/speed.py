@@ -15,7 +15,7 @@ import msgspec
 
 from agent_memory_log import UserMessage, new_event, open_sync_store
 from agent_memory_log.memory import Principal, SyncMemoryClient
-from agent_memory_log.memory.recall import Document, RecallIndex
+from agent_memory_log.recall import Document, RecallIndex
 from benchmarks.measure import no_collections
 from benchmarks.recall.corpus import Conversation
 from benchmarks.recall.rankers import TOP, full_text

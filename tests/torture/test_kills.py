@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_sqlite_crash import kill_writers
+from tests.sqlite.test_crash import kill_writers
 
 KILLS = 40
 FILES = 6

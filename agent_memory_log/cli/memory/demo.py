@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from agent_memory_log.backend.urls import without_credentials
+from agent_memory_log.backend_kit.urls import without_credentials
 from agent_memory_log.cli.demo_checks import Proof
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.options import AsJson
 from agent_memory_log.cli.outfile import check_streams
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, NAME, WARN, Column, Output
 from agent_memory_log.cli.stopping import Graceful
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.jsonvalue import JsonValue
 
 if TYPE_CHECKING:
     from agent_memory_log.memory.pattern.demo import Scene

@@ -14,7 +14,7 @@ from agent_memory_log.cli.memory.views import outcome_map, outcomes_text, write_
 from agent_memory_log.cli.names import existing_run, run_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import BAD, DIM, GOOD, Output, Segment, note
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.memory import DeriveReport, Extractor, MemoryClient, Principal
 
 
@@ -77,8 +77,8 @@ def _extractor(*, with_model: bool) -> Generator[Extractor]:
         return
     try:
         from agent_memory_log.memory.extraction.model import ModelExtractor  # noqa: PLC0415  # needs the extra memory
-        from agent_memory_log.memory.model.openai_chat import OpenAIModel  # noqa: PLC0415  # as above
         from agent_memory_log.memory.settings import MemorySettings  # noqa: PLC0415  # as above
+        from agent_memory_log.models.openai_chat import OpenAIModel  # noqa: PLC0415  # as above
     except ModuleNotFoundError as error:
         if error.name not in ("openai", "pydantic"):
             raise

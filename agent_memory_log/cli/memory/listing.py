@@ -15,7 +15,7 @@ from agent_memory_log.cli.options import AsJson, StoreUrl, instant, run_async
 from agent_memory_log.cli.output import Output, note
 from agent_memory_log.cli.text import one_line
 from agent_memory_log.memory import Principal, Record
-from agent_memory_log.memory.records import Status
+from agent_memory_log.memory.records.record import Status
 
 _STATUSES: dict[str, Status] = {name: name for name in get_args(Status)}
 

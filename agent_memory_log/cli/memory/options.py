@@ -13,7 +13,7 @@ from agent_memory_log.cli.options import open_existing, open_or_create
 from agent_memory_log.cli.text import one_line
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.memory import Memory, MemoryClient, Principal
-from agent_memory_log.memory.principals import HOME_SCOPE
+from agent_memory_log.memory.records.principals import HOME_SCOPE
 
 Tenant = Annotated[str, typer.Option("--tenant", metavar="NAME", help="The tenant.", show_default=False)]
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from agent_memory_log.cli.names import run_name
 from agent_memory_log.cli.output import BAD, DIM, GOOD, NAME, WARN, Column, Output, Segment
 from agent_memory_log.cli.text import counted, one_line
-from agent_memory_log.events import format_timestamp
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.event import format_timestamp
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.memory import Episode, Evidence, Outcome, Record
 
 _MOST_STARS = 5

@@ -14,8 +14,8 @@ from typing import Literal, cast
 import msgspec
 
 from agent_memory_log.errors import DecodeError, SchemaTooNew
-from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue, NotJson, own_json
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_json
 
 SCHEMA_VERSION = "ATIF-v1.8"
 """The version that is written."""

@@ -9,10 +9,9 @@ from typing import cast
 import msgspec
 
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.fields import describe, is_absent_text
-from agent_memory_log.interchange.atif.documents import AtifStep, Call, Result, text_of
-from agent_memory_log.jsonvalue import JsonValue, encode_json
-from agent_memory_log.payloads import (
+from agent_memory_log.events.fields import describe, is_absent_text
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json
+from agent_memory_log.events.payloads import (
     AssistantMessage,
     EventData,
     SystemMessage,
@@ -21,6 +20,7 @@ from agent_memory_log.payloads import (
     ToolResult,
     UserMessage,
 )
+from agent_memory_log.interchange.atif.documents import AtifStep, Call, Result, text_of
 
 MESSAGES: dict[str, type[UserMessage | SystemMessage | AssistantMessage]] = {
     "user": UserMessage,

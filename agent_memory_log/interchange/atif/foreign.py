@@ -13,15 +13,15 @@ from typing import cast
 
 import msgspec
 
-from agent_memory_log.events import Event
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json
+from agent_memory_log.events.payloads import EventData, Thinking, ToolCall, ToolResult
 from agent_memory_log.interchange.atif.documents import AtifStep, Call, JsonMap, Result, text_of
 from agent_memory_log.interchange.atif.drafts import MESSAGES, draft_call, draft_result
 from agent_memory_log.interchange.atif.images import ATIF
 from agent_memory_log.interchange.atif.rendering import metrics_of, render_call, render_frame, render_result
 from agent_memory_log.interchange.steps import STEP_LABEL, Step
 from agent_memory_log.interchange.usage import MODEL_LABEL, USAGE_LABEL, Usage
-from agent_memory_log.jsonvalue import JsonValue, encode_json
-from agent_memory_log.payloads import EventData, Thinking, ToolCall, ToolResult
 from agent_memory_log.transcript.residual import difference, kept
 
 

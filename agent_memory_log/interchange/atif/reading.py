@@ -14,9 +14,10 @@ from typing import cast
 import msgspec
 
 from agent_memory_log.errors import DecodeError, InvalidArgument
-from agent_memory_log.events import Event
-from agent_memory_log.fields import describe
-from agent_memory_log.importing import derived_event_id
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.interchange.atif.documents import (
     OURS,
     AtifStep,
@@ -29,9 +30,8 @@ from agent_memory_log.interchange.atif.documents import (
 from agent_memory_log.interchange.atif.drafts import draft_of
 from agent_memory_log.interchange.atif.foreign import foreign_events
 from agent_memory_log.interchange.atif.images import ATIF
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import Redaction
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.transfer.importing import derived_event_id
 
 DOCUMENT = "document"
 """In a run's ``meta``, under ``atif``: the document it was imported from, less its steps."""

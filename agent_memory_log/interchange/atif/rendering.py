@@ -11,14 +11,10 @@ from typing import cast
 
 import msgspec
 
-from agent_memory_log.events import Event, format_timestamp
-from agent_memory_log.fields import is_absent_text
-from agent_memory_log.interchange.atif.documents import JsonMap
-from agent_memory_log.interchange.atif.images import ATIF, image_parts
-from agent_memory_log.interchange.steps import Step
-from agent_memory_log.interchange.usage import MODEL_LABEL, Usage, usage_in
-from agent_memory_log.jsonvalue import JsonValue, NotJson, decode_json, own_json
-from agent_memory_log.payloads import (
+from agent_memory_log.events.event import Event, format_timestamp
+from agent_memory_log.events.fields import is_absent_text
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson, decode_json, own_json
+from agent_memory_log.events.payloads import (
     AssistantMessage,
     EventData,
     SystemMessage,
@@ -27,6 +23,10 @@ from agent_memory_log.payloads import (
     ToolResult,
     UserMessage,
 )
+from agent_memory_log.interchange.atif.documents import JsonMap
+from agent_memory_log.interchange.atif.images import ATIF, image_parts
+from agent_memory_log.interchange.steps import Step
+from agent_memory_log.interchange.usage import MODEL_LABEL, Usage, usage_in
 from agent_memory_log.transcript.kinds import is_map
 from agent_memory_log.transcript.residual import apply, kept_for
 

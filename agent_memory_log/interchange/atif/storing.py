@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent_memory_log.endline import FORMAT, OPEN_FORMAT_NUMBER
 from agent_memory_log.errors import AgentMemoryLogError, InvalidEvent
+from agent_memory_log.events.jsonvalue import encode_json
+from agent_memory_log.events.reserved import check_not_reserved
 from agent_memory_log.interchange.atif.reading import AtifRun
-from agent_memory_log.jsonl import ImportedRun, import_jsonl
-from agent_memory_log.jsonvalue import encode_json
-from agent_memory_log.reserved import check_not_reserved
 from agent_memory_log.store import Store
+from agent_memory_log.transfer.endline import FORMAT, OPEN_FORMAT_NUMBER
+from agent_memory_log.transfer.jsonl import ImportedRun, import_jsonl
 
 
 async def import_atif(store: Store, found: AtifRun, *, reserved: bool = False) -> list[ImportedRun]:

@@ -15,6 +15,8 @@ from typing import Any, cast
 import msgspec
 
 from agent_memory_log.errors import DecodeError, InvalidArgument
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json, own_json
+from agent_memory_log.events.payloads import ModelRequest, ToolResult
 from agent_memory_log.interchange.atif.documents import OURS, SCHEMA_VERSION, AtifStep, JsonMap
 from agent_memory_log.interchange.atif.drafts import draft_of
 from agent_memory_log.interchange.atif.images import ATIF
@@ -22,8 +24,6 @@ from agent_memory_log.interchange.atif.reading import DOCUMENT, PARENT, SUBAGENT
 from agent_memory_log.interchange.atif.rendering import Place, metrics_of, render_step
 from agent_memory_log.interchange.steps import Steps
 from agent_memory_log.interchange.usage import NO_USAGE, usage_in
-from agent_memory_log.jsonvalue import JsonValue, encode_json, own_json
-from agent_memory_log.payloads import ModelRequest, ToolResult
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.requests import recorded_request
 from agent_memory_log.transcript.residual import same_json

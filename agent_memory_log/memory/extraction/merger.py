@@ -8,13 +8,13 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from agent_memory_log.errors import ModelInvalidSchema
-from agent_memory_log.jsonvalue import encode_json
-from agent_memory_log.memory.candidates import Candidate
-from agent_memory_log.memory.model.answers import read_answer, schema_of
-from agent_memory_log.memory.model.port import Message, ModelPort
-from agent_memory_log.memory.model.prompts import read_prompt
-from agent_memory_log.memory.records import Record
+from agent_memory_log.events.jsonvalue import encode_json
+from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.record import Record
 from agent_memory_log.memory.settings import MemorySettings
+from agent_memory_log.models.answers import read_answer, schema_of
+from agent_memory_log.models.port import Message, ModelPort
+from agent_memory_log.models.prompts import read_prompt
 
 _PACKAGE = "agent_memory_log.memory.extraction"
 

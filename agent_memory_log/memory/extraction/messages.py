@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agent_memory_log.events import Event
-from agent_memory_log.memory.hooks import RunSlice
-from agent_memory_log.payloads import EventType, Redacted
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.payloads import EventType, Redacted
+from agent_memory_log.memory.records.protocols import RunSlice
 
 MIN_MESSAGES = 4
 """A run of fewer messages is left for later, as it hardly holds anything yet."""

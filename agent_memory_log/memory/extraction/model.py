@@ -14,19 +14,19 @@ import msgspec
 from pydantic import BaseModel
 
 from agent_memory_log.errors import ModelFailed, ModelInvalidSchema
-from agent_memory_log.events import Event
-from agent_memory_log.jsonvalue import encode_json
-from agent_memory_log.memory.candidates import Candidate
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import encode_json
+from agent_memory_log.events.payloads import AssistantMessage, UserMessage
 from agent_memory_log.memory.extraction.contracts import CitedFact, CitedPreference, Episodes, Profile
 from agent_memory_log.memory.extraction.messages import has_too_few_messages
-from agent_memory_log.memory.hooks import Extraction, RunSlice
-from agent_memory_log.memory.kinds import Episode, Fact, Preference, RecordData
-from agent_memory_log.memory.model.answers import read_answer, schema_of
-from agent_memory_log.memory.model.port import Message, ModelPort
-from agent_memory_log.memory.model.prompts import read_prompt
-from agent_memory_log.memory.records import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Source
+from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.kinds import Episode, Fact, Preference, RecordData
+from agent_memory_log.memory.records.protocols import Extraction, RunSlice
+from agent_memory_log.memory.records.record import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Source
 from agent_memory_log.memory.settings import MemorySettings
-from agent_memory_log.payloads import AssistantMessage, UserMessage
+from agent_memory_log.models.answers import read_answer, schema_of
+from agent_memory_log.models.port import Message, ModelPort
+from agent_memory_log.models.prompts import read_prompt
 
 _NAME = "model"
 _RELIABILITY = 0.8

@@ -14,7 +14,7 @@ from typing import cast
 import msgspec
 
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.payloads import ToolCall, ToolResult
+from agent_memory_log.events.payloads import ToolCall, ToolResult
 
 _MAX_SHOWN = 80
 _MAX_ERROR = 160

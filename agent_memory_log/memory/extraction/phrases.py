@@ -2,7 +2,7 @@ r"""The phrases by which users state things, in a few languages: data for ``stat
 
 A pattern stands at the beginning of a clause. What it takes out are named groups: ``value``; ``other``, what the value
 is to be used in place of; ``never``, for a habit that is denied. To add a language: its ``Phrases`` here, its cases in
-``tests/test_memory_extraction_statements.py``.
+``tests/memory/test_extraction_statements.py``.
 """
 
 from __future__ import annotations

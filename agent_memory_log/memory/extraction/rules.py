@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agent_memory_log.events import Event
-from agent_memory_log.memory.candidates import Candidate
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.payloads import AssistantMessage, Redacted, ToolCall, ToolResult, UserMessage
 from agent_memory_log.memory.extraction.messages import has_too_few_messages
 from agent_memory_log.memory.extraction.outcomes import (
     acknowledges,
@@ -27,10 +27,10 @@ from agent_memory_log.memory.extraction.outcomes import (
     read_feedback,
 )
 from agent_memory_log.memory.extraction.statements import read_statements
-from agent_memory_log.memory.hooks import Extraction, RunSlice
-from agent_memory_log.memory.kinds import Episode, RecordData
-from agent_memory_log.memory.records import Evidence, Source
-from agent_memory_log.payloads import AssistantMessage, Redacted, ToolCall, ToolResult, UserMessage
+from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.kinds import Episode, RecordData
+from agent_memory_log.memory.records.protocols import Extraction, RunSlice
+from agent_memory_log.memory.records.record import Evidence, Source
 
 _NAME = "rules"
 _PATIENCE = 3

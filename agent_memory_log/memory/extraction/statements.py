@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from agent_memory_log.memory.extraction.phrases import ALL, LANGUAGES, Phrases, Topic, plain_form
-from agent_memory_log.memory.kinds import Fact, Preference
+from agent_memory_log.memory.records.kinds import Fact, Preference
 
 MAX_TEXT = 4000
 """How much of a message is read, in characters: what is longer was pasted."""

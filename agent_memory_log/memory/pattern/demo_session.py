@@ -13,17 +13,17 @@ from collections.abc import Mapping
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events import new_event
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.memory.model import ScriptedModel
+from agent_memory_log.events.event import new_event
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import UserMessage
 from agent_memory_log.memory.pattern.results import PatternResult
 from agent_memory_log.memory.pattern.session import PatternSession
-from agent_memory_log.memory.principals import Principal
-from agent_memory_log.memory.records import Evidence
+from agent_memory_log.memory.records.principals import Principal
+from agent_memory_log.memory.records.record import Evidence
 from agent_memory_log.memory.settings import ExecutionSettings, MemorySettings, PolicySettings
 from agent_memory_log.memory.sync import SyncMemoryClient
+from agent_memory_log.models import ScriptedModel
 from agent_memory_log.opening import open_sync_store
-from agent_memory_log.payloads import UserMessage
 
 PRINCIPAL = Principal(tenant="demo", scopes={"user": "42"})
 AGENT = "incident-desk"

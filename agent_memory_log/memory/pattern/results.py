@@ -7,8 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.memory.records import Record
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.memory.records.record import Record
 
 Phase = Literal["capture", "retrieve_plan", "retrieve", "apply"]
 """``capture`` is all of a capturing session; one that answers plans, retrieves, then applies what it found."""

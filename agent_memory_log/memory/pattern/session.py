@@ -13,22 +13,22 @@ from typing import NoReturn
 from pydantic import BaseModel
 
 from agent_memory_log.errors import InvalidArgument, MemoryStopped, ModelEmpty, ModelFailed
-from agent_memory_log.events import new_event_id
-from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue, NotJson, check_text, encode_json
-from agent_memory_log.memory.hooks import Clock, utc_now
-from agent_memory_log.memory.kinds import fold_key, kinds
-from agent_memory_log.memory.model.answers import read_answer, schema_of
-from agent_memory_log.memory.model.deadline import Deadline, Timer
-from agent_memory_log.memory.model.port import Message, ModelPort
-from agent_memory_log.memory.model.prompts import read_prompt
+from agent_memory_log.events.event import new_event_id
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson, check_text, encode_json
 from agent_memory_log.memory.pattern.contracts import Answer, Plan, Proposals
 from agent_memory_log.memory.pattern.results import HistoryEntry, MemoryItem, PatternResult, Phase, TraceStep
 from agent_memory_log.memory.pattern.verifiers import VERIFIERS, Verifier, verified
 from agent_memory_log.memory.policy import RetrievalIntent, read_candidates, read_intent
-from agent_memory_log.memory.records import Evidence, Source
+from agent_memory_log.memory.records.kinds import fold_key, kinds
+from agent_memory_log.memory.records.protocols import Clock, utc_now
+from agent_memory_log.memory.records.record import Evidence, Source
 from agent_memory_log.memory.settings import MemorySettings
 from agent_memory_log.memory.sync_calls import SyncMemory
+from agent_memory_log.models.answers import read_answer, schema_of
+from agent_memory_log.models.deadline import Deadline, Timer
+from agent_memory_log.models.port import Message, ModelPort
+from agent_memory_log.models.prompts import read_prompt
 
 SUCCESS = "success"
 MAX_SECONDS = "max_seconds"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from agent_memory_log.memory.kinds import fold_key, fold_text
 from agent_memory_log.memory.pattern.results import MemoryItem
+from agent_memory_log.memory.records.kinds import fold_key, fold_text
 
 Verifier = Callable[[str, str], bool | None]
 """Whether the answer (second) follows the value (first); None where that cannot be told."""

@@ -14,12 +14,12 @@ from typing import NoReturn, cast
 import msgspec
 
 from agent_memory_log.errors import MemoryStopped
-from agent_memory_log.jsonvalue import NotJson, check_text
-from agent_memory_log.memory.candidates import Candidate
-from agent_memory_log.memory.kinds import Preference
+from agent_memory_log.events.jsonvalue import NotJson, check_text
 from agent_memory_log.memory.policy.reasons import invalid_candidates, invalid_intent
 from agent_memory_log.memory.policy.rules import MAX_CAPTURE, MAX_VALUE, check_limit
-from agent_memory_log.memory.records import DEFAULT_CONFIDENCE, Evidence, Source
+from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.kinds import Preference
+from agent_memory_log.memory.records.record import DEFAULT_CONFIDENCE, Evidence, Source
 
 RETRIEVE = "retrieve_memory"
 """The kind of the one plan there is."""

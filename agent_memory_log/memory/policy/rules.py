@@ -8,10 +8,7 @@ from typing import cast
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.fields import describe
-from agent_memory_log.memory.candidates import Candidate
-from agent_memory_log.memory.hooks import Origin, Violation
-from agent_memory_log.memory.kinds import fold_key
+from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.policy.reasons import (
     KEY_DENIED,
     MAX_CAPTURE_ITEMS,
@@ -20,6 +17,9 @@ from agent_memory_log.memory.policy.reasons import (
     key_not_allowed,
     scope_not_allowed,
 )
+from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.kinds import fold_key
+from agent_memory_log.memory.records.protocols import Origin, Violation
 
 MAX_CAPTURE = 6
 """How many memories may be asked for at once, where nothing else is said."""

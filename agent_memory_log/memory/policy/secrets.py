@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from agent_memory_log.memory.candidates import Candidate
-from agent_memory_log.memory.hooks import Refusal
-from agent_memory_log.memory.kinds import Fact, Preference
+from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.kinds import Fact, Preference
+from agent_memory_log.memory.records.protocols import Refusal
 from agent_memory_log.secrets.jsontext import find_in_values
 
 _REASON = "secret"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.transcript.anthropic.building import AnthropicBuilder
 from agent_memory_log.transcript.anthropic.parsing import AnthropicParser
 from agent_memory_log.transcript.anthropic.rendering import PROVIDER

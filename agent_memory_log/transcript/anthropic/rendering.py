@@ -18,9 +18,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from agent_memory_log.fields import is_absent_text
-from agent_memory_log.jsonvalue import JsonValue, decode_json
-from agent_memory_log.payloads import Thinking, ToolCall, ToolResult
+from agent_memory_log.events.fields import is_absent_text
+from agent_memory_log.events.jsonvalue import JsonValue, decode_json
+from agent_memory_log.events.payloads import Thinking, ToolCall, ToolResult
 from agent_memory_log.transcript.kinds import is_map
 from agent_memory_log.transcript.model import Message
 from agent_memory_log.transcript.names import WireRules, encode_name

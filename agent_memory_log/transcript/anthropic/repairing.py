@@ -10,8 +10,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
-from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.transcript.anthropic.rendering import RULES, text_block
 from agent_memory_log.transcript.anthropic.rules import MOST_CACHE_MARKS, role_of
 from agent_memory_log.transcript.anthropic.shapes import (

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from agent_memory_log.fields import describe
+from agent_memory_log.events.fields import describe
 from agent_memory_log.transcript.anthropic.rendering import RULES
 from agent_memory_log.transcript.anthropic.shapes import SERVER_CALLS, SERVER_RESULTS, THINKING, shape_of
 from agent_memory_log.transcript.anthropic.signed import Signed, check_signed

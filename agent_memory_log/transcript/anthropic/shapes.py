@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_memory_log.fields import describe
+from agent_memory_log.events.fields import describe
 from agent_memory_log.transcript.kinds import is_list, is_map
 
 _Kinds = type[object] | tuple[type[object], ...]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.transcript.kinds import is_list, is_map
 from agent_memory_log.transcript.model import Facts, Recorded
 

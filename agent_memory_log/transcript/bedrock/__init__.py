@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.transcript.bedrock.building import BedrockBuilder
 from agent_memory_log.transcript.bedrock.parsing import BedrockParser
 from agent_memory_log.transcript.bedrock.rendering import PROVIDER

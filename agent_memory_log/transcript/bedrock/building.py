@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent_memory_log.jsonvalue import JsonValue, own_json
-from agent_memory_log.payloads import (
+from agent_memory_log.events.jsonvalue import JsonValue, own_json
+from agent_memory_log.events.payloads import (
     AssistantMessage,
     EventType,
     SystemMessage,

@@ -17,9 +17,9 @@ import binascii
 from collections.abc import Mapping
 from typing import cast
 
-from agent_memory_log.fields import is_absent_text
-from agent_memory_log.jsonvalue import JsonValue, json_or_text
-from agent_memory_log.payloads import Thinking, ToolCall, ToolResult
+from agent_memory_log.events.fields import is_absent_text
+from agent_memory_log.events.jsonvalue import JsonValue, json_or_text
+from agent_memory_log.events.payloads import Thinking, ToolCall, ToolResult
 from agent_memory_log.transcript.model import Message
 from agent_memory_log.transcript.names import WireRules, encode_name
 from agent_memory_log.transcript.parts import TextParts

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from agent_memory_log.jsonvalue import JsonValue, encode_canonical
+from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical
 from agent_memory_log.transcript.bedrock.rendering import RULES
 from agent_memory_log.transcript.bedrock.rules import flaw_in, kind_of, validate
 from agent_memory_log.transcript.bedrock.shapes import flaw_of_message, flaw_of_part

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
-from agent_memory_log.fields import describe
+from agent_memory_log.events.fields import describe
 from agent_memory_log.transcript.bedrock.rendering import RULES
 from agent_memory_log.transcript.bedrock.shapes import flaw_of, flaw_of_message
 from agent_memory_log.transcript.kinds import MAPS

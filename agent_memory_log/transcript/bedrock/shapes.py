@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import cast
 
-from agent_memory_log.fields import describe
+from agent_memory_log.events.fields import describe
 from agent_memory_log.transcript.bedrock.rendering import encrypted_bytes
 from agent_memory_log.transcript.shapes import (
     Check,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.transcript.model import Message
 from agent_memory_log.transcript.openai_chat.building import ChatBuilder
 from agent_memory_log.transcript.openai_chat.parsing import ChatParser

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import cast
 
-from agent_memory_log.fields import is_absent_text
-from agent_memory_log.jsonvalue import JsonValue, encode_json
-from agent_memory_log.payloads import (
+from agent_memory_log.events.fields import is_absent_text
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json
+from agent_memory_log.events.payloads import (
     AssistantMessage,
     SystemMessage,
     ToolCall,

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent_memory_log.fields import is_absent_text
-from agent_memory_log.jsonvalue import JsonValue
-from agent_memory_log.payloads import ToolCall, ToolResult
+from agent_memory_log.events.fields import is_absent_text
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import ToolCall, ToolResult
 from agent_memory_log.transcript.model import Message
 from agent_memory_log.transcript.names import WireRules, encode_name
 from agent_memory_log.transcript.parts import TextParts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from agent_memory_log.fields import describe
-from agent_memory_log.jsonvalue import JsonValue
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.transcript.kinds import is_list
 from agent_memory_log.transcript.model import Facts, Message, Path
 from agent_memory_log.transcript.names import UnusedIds

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from agent_memory_log.fields import describe
+from agent_memory_log.events.fields import describe
 from agent_memory_log.transcript.kinds import is_list, is_map
 from agent_memory_log.transcript.model import Facts, Finding, Path
 from agent_memory_log.transcript.openai_chat.rendering import RULES

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from agent_memory_log.jsonvalue import JsonValue, encode_canonical
+from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical
 from agent_memory_log.transcript.model import Facts, Finding, Message
 from agent_memory_log.transcript.names import UnusedIds
 from agent_memory_log.transcript.openai_responses.rendering import (

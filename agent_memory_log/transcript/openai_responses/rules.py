@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from agent_memory_log.fields import describe
+from agent_memory_log.events.fields import describe
 from agent_memory_log.transcript.kinds import MAPS
 from agent_memory_log.transcript.model import Facts, Finding, Message, Path
 from agent_memory_log.transcript.openai_responses.rendering import CALLS, FUNCTION, REASONING_TEXT, RESULTS, RULES

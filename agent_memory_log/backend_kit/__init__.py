@@ -1,0 +1,71 @@
+"""What a backend's author builds with: argument checks, runs' ends, handle life, wake-ups for followers, URL options.
+
+A backend is a package with a ``Store`` and a ``SyncStore``, and an object with ``open_store`` and ``open_sync_store``
+(the ``Backend`` protocol) that an entry point in the group ``agent_memory_log.backends`` names after its URL scheme.
+The in-memory backend is the model to read first.
+"""
+
+from agent_memory_log.backend_kit.appends import check_markers, check_version, new_in_batch, placed, redaction_of
+from agent_memory_log.backend_kit.checks import (
+    MAX_ID_LENGTH,
+    MAX_LABEL_KEY_LENGTH,
+    MAX_LABELS,
+    Prepared,
+    check_after,
+    check_append,
+    check_ids,
+    check_limit,
+    check_listing,
+    check_meta,
+    check_runs,
+    check_scope,
+    check_seqs,
+    check_types,
+    prepare,
+    prepare_batch,
+)
+from agent_memory_log.backend_kit.expiry import check_before, check_expiry, expiry_of, now_microseconds, seconds_left
+from agent_memory_log.backend_kit.handles import AsyncHandle, SyncHandle
+from agent_memory_log.backend_kit.paging import decode_cursor, encode_cursor
+from agent_memory_log.backend_kit.signals import ChangeSignal
+from agent_memory_log.backend_kit.urls import Backend, KeepsFiles, StoreUrl
+from agent_memory_log.events.reserved import check_not_reserved, is_reserved
+
+__all__ = [
+    "MAX_ID_LENGTH",
+    "MAX_LABELS",
+    "MAX_LABEL_KEY_LENGTH",
+    "AsyncHandle",
+    "Backend",
+    "ChangeSignal",
+    "KeepsFiles",
+    "Prepared",
+    "StoreUrl",
+    "SyncHandle",
+    "check_after",
+    "check_append",
+    "check_before",
+    "check_expiry",
+    "check_ids",
+    "check_limit",
+    "check_listing",
+    "check_markers",
+    "check_meta",
+    "check_not_reserved",
+    "check_runs",
+    "check_scope",
+    "check_seqs",
+    "check_types",
+    "check_version",
+    "decode_cursor",
+    "encode_cursor",
+    "expiry_of",
+    "is_reserved",
+    "new_in_batch",
+    "now_microseconds",
+    "placed",
+    "prepare",
+    "prepare_batch",
+    "redaction_of",
+    "seconds_left",
+]

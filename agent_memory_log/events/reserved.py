@@ -1,0 +1,61 @@
+"""What is the library's own: agents whose id begins with ``@``, and event types that begin with ``memory_``.
+
+Derived memory lives there, and believes what it reads there. So a store takes such events only with ``reserved=True``,
+which memory's own writer passes, and an operator who copies a store or restores an export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from agent_memory_log.errors import InvalidEvent
+from agent_memory_log.events.fields import describe
+
+RESERVED_AGENT_PREFIX = "@"
+"""What the agent ids of the library's own runs begin with."""
+
+RESERVED_TYPE_PREFIX = "memory_"
+"""What the event types of derived memory begin with."""
+
+TOMBSTONE_TYPE = "memory_tombstone"
+"""The event that says what memory has forgotten. No store redacts it, or memory would learn all of that again."""
+
+
+class _Typed(Protocol):
+    @property
+    def type(self) -> str: ...
+
+
+def is_reserved(agent: str) -> bool:
+    """Whether an agent id is one of the library's own."""
+    return str.startswith(agent, RESERVED_AGENT_PREFIX)
+
+
+def is_reserved_type(event_type: str) -> bool:
+    """Whether an event type is one of derived memory."""
+    return str.startswith(event_type, RESERVED_TYPE_PREFIX)
+
+
+def check_not_reserved(agent: str, events: Iterable[_Typed], *, reserved: bool) -> None:
+    """Check that an append writes nothing that is the library's own, unless ``reserved`` is True.
+
+    Raises ``InvalidEvent`` naming the field, ``agent`` or ``type``.
+    """
+    if reserved is True:
+        return
+    if is_reserved(agent):
+        raise InvalidEvent(
+            f"agent must not begin with {RESERVED_AGENT_PREFIX}, found {describe(agent)}: such agents are the "
+            "library's own; choose another name; who restores an operator's export passes "
+            "reserved=True, or amlog import --reserved",
+            field="agent",
+        )
+    for event in events:
+        if is_reserved_type(event.type):
+            raise InvalidEvent(
+                f"type must not begin with {RESERVED_TYPE_PREFIX}, found {describe(event.type)}: such events are "
+                "derived memory's own; choose another type; who restores an operator's export passes "
+                "reserved=True, or amlog import --reserved",
+                field="type",
+            )

@@ -1,0 +1,76 @@
+"""Linked runs as an index reads them: where each stood when it was read, and what is new since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from agent_memory_log.errors import CursorOutOfRange, RunExpired
+from agent_memory_log.memory.records.messages import MESSAGE_TYPES
+from agent_memory_log.memory.steps import Load, Peek, Steps, each, load, peek
+from agent_memory_log.memory.stream.state import Place
+from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import RunHead
+
+UNREAD = RunHead(0, 0)
+"""Where a run stands of which nothing was read: nowhere that a store would say."""
+
+
+class LinkedRun(msgspec.Struct):
+    """A linked run: where it stood when it was read, None where it had expired; messages that can be found, by seq."""
+
+    head: RunHead | None
+    ids: dict[int, str]
+
+
+class News(msgspec.Struct, frozen=True):
+    """What was read of a linked run: ``snapshot`` is None where it expired; ``anew``: from its first event."""
+
+    place: Place
+    snapshot: Snapshot | None
+    anew: bool = False
+
+    def is_news(self, head: RunHead | None) -> bool:
+        """Whether it says anything to who knows that the run stood there."""
+        if head is None or self.snapshot is None or self.anew:
+            return head is not None or self.snapshot is not None
+        return self.snapshot.last_seq > head.version or self.snapshot.first_seq != head.first_seq
+
+
+class KnownRuns(msgspec.Struct, frozen=True):
+    """Linked runs, and where each stood when it was read: ``UNREAD``, or None where it had expired."""
+
+    places: tuple[Place, ...]
+    heads: tuple[RunHead | None, ...]
+
+    def __iter__(self) -> Iterator[tuple[Place, RunHead | None]]:
+        return zip(self.places, self.heads, strict=True)
+
+
+def read_new(runs: KnownRuns) -> Steps[list[News]]:
+    """What is new in linked runs. Those that stand where they did are left out, if the store can tell by one look."""
+    unread = [one for one in runs if one[1] is UNREAD] if UNREAD in runs.heads else []
+    known = [one for one in runs if one[1] is not UNREAD] if unread else runs
+    places = tuple([place for place, _ in known]) if unread else runs.places
+    heads = (yield from peek(Peek(places))) if places else None
+    if heads is None:
+        changed = list(runs)
+    elif not unread and heads == runs.heads:
+        changed = []
+    else:
+        changed = [one for one, head in zip(known, heads, strict=True) if one[1] != head] + unread
+    if not changed:
+        return []
+    return (yield from each(_read(place, 0 if head is None else head.version) for place, head in changed))
+
+
+def _read(place: Place, after: int) -> Steps[News]:
+    try:
+        newer = yield from load(Load(*place, after, MESSAGE_TYPES))
+    except RunExpired:
+        return News(place, None)
+    except CursorOutOfRange:  # the store has forgotten it
+        newer = yield from load(Load(*place, 0, MESSAGE_TYPES))
+        return News(place, newer, anew=True)
+    return News(place, newer)

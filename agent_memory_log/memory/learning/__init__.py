@@ -1,0 +1,1 @@
+"""What becomes memory: deriving from runs, remembering, merging, deciding and writing."""

@@ -1,0 +1,69 @@
+"""Links: which runs belong to a subject, so that what was said in them can be found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from agent_memory_log.backend_kit.checks import check_runs
+from agent_memory_log.errors import InvalidArgument, RunExpired
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.reserved import is_reserved
+from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.learning.deciding import Draft
+from agent_memory_log.memory.learning.writing import decided
+from agent_memory_log.memory.records.reports import LinkReport
+from agent_memory_log.memory.steps import Load, Peek, Steps, each, load, peek
+from agent_memory_log.memory.stream.payloads import MemoryDerived
+from agent_memory_log.memory.stream.state import Place, State
+
+_AT_ONCE = 2_000
+"""Links in one append: with ids as long as they may be, they fit into what every store takes."""
+
+
+def link_runs(context: Context, runs: Iterable[tuple[str, str]], *, scope: str | None) -> Steps[LinkReport]:
+    """Note that runs belong to a scope, each once."""
+    places = list(dict.fromkeys(check_runs(runs)))
+    for agent, _ in places:
+        if is_reserved(agent):
+            raise InvalidArgument(f"the library's own runs, as those of {describe(agent)}, are not linked")
+    name = context.one(scope)
+    without_events = yield from _without_events(places)
+    linked: list[Place] = []
+    for begin in range(0, len(places), _AT_ONCE):
+        linked += yield from link(context, name, places[begin : begin + _AT_ONCE])
+    return LinkReport(tuple(linked), without_events)
+
+
+def link(context: Context, scope: str, runs: Sequence[Place]) -> Steps[list[Place]]:
+    """Note in one append that runs belong to a scope; those that were not linked."""
+    linking = yield from decided(context, scope, lambda state, now: _Linking(state, scope, now, runs))
+    return linking.linked
+
+
+class _Linking(Draft):
+    """Links to the runs that have none."""
+
+    def __init__(self, state: State, scope: str, now: datetime, runs: Sequence[Place]) -> None:
+        super().__init__(state, scope, now, None)
+        self.linked = [place for place in runs if place not in state.linked]
+        for agent, run in self.linked:
+            self.add(MemoryDerived(agent, run, 0))
+
+
+def _without_events(places: Sequence[Place]) -> Steps[tuple[Place, ...]]:
+    """The runs that hold no events."""
+    heads = yield from peek(Peek(tuple(places)))
+    if heads is None:
+        holds = yield from each(_holds_events(*place) for place in places)
+    else:
+        holds = [head is not None and head.first_seq <= head.version for head in heads]
+    return tuple(place for place, has_events in zip(places, holds, strict=True) if not has_events)
+
+
+def _holds_events(agent: str, run: str) -> Steps[bool]:
+    try:
+        start = yield from load(Load(agent, run, limit=1))
+    except RunExpired:
+        return False
+    return start.first_seq <= start.version

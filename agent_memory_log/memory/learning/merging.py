@@ -1,0 +1,146 @@
+"""Merging: what a merger says of two values, asked outside of any lock and once for each two, and what is made of it.
+
+The answer is a proposal as any other: it passes redaction, policy and execution. Where there is none, the new value is
+kept and marked ``uncertain``.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from agent_memory_log.errors import AgentMemoryLogError, InvalidArgument
+from agent_memory_log.events.fields import describe
+from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.learning.judging import Judged, judge
+from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.kinds import Fact, Preference, RecordData, fold_key
+from agent_memory_log.memory.records.protocols import Merger, Origin, Violation
+from agent_memory_log.memory.records.record import Record
+from agent_memory_log.memory.steps import Steps, work
+
+MERGES = "merges"
+"""The type of the link from a merged record to the one whose value is a part of its own."""
+
+MERGED = "merged"
+UNDECIDABLE = "merge_undecidable"
+FAILED = "merge_failed"
+"""What follows a colon says why: an error's code or class, or what refused the merged value."""
+
+UNCERTAIN = "uncertain"
+"""The tag of a value that was kept because no merger could say what holds."""
+
+
+class Merged(msgspec.Struct, frozen=True):
+    """What to remember. ``reason``: ``merged``, why it is uncertain, or ``""`` where the new value alone holds."""
+
+    candidate: Candidate
+    reason: str
+
+
+def can_merge(known: RecordData, new: RecordData) -> bool:
+    """Whether both have values of which one could be made."""
+    return type(new) in {Preference, Fact} and type(known) is type(new)
+
+
+def of_both(known: Record, merged: Candidate) -> Candidate:
+    """The merged value, resting on what both rest on: no surer than either, and found by the words of both."""
+    tags = (one for one in (*merged.tags, *known.tags) if one != UNCERTAIN)
+    return msgspec.structs.replace(
+        merged,
+        confidence=min(merged.confidence, known.confidence),
+        importance=max(merged.importance, known.importance),
+        evidence=tuple(dict.fromkeys((*merged.evidence, *known.evidence))),
+        entities=tuple(dict.fromkeys((*merged.entities, *known.entities))),
+        tags=tuple(dict.fromkeys(tags)),
+    )
+
+
+class _Said(msgspec.Struct, frozen=True):
+    """A merger's word: the value, or why there is none."""
+
+    value: str = ""
+    reason: str = ""
+
+
+_Words = tuple[RecordData, str, RecordData, str]
+
+
+class Merging:
+    """The merger's answers within one call, so that a writer who was not the fastest asks nothing again."""
+
+    def __init__(self, context: Context, merger: Merger, origin: Origin) -> None:
+        """Nothing was asked yet."""
+        self._context = context
+        self._merger = merger
+        self._origin: Origin = origin
+        self._said: dict[_Words, _Said] = {}
+        self._made: dict[tuple[_Words, Candidate], Merged] = {}
+
+    def of(self, known: Record, candidate: Candidate) -> Merged | Question:
+        """What to remember; or the question to ask before that can be said."""
+        return self._made.get((_words(known, candidate), candidate)) or Question(self, known, candidate)
+
+    def ask(self, known: Record, candidate: Candidate) -> Steps[None]:
+        """Ask the merger, unless it was asked about these words. Raises nothing that the merger raises."""
+        words = _words(known, candidate)
+        if words not in self._said:
+            try:
+                value = yield from work(lambda: self._merger.merge(known, candidate))
+                self._said[words] = _read(value)
+            except Exception as error:  # noqa: BLE001  # a merger may be anybody's, and must not lose the new value
+                self._said[words] = _Said(reason=_failed(error))
+        self._made[words, candidate] = self._make(self._said[words], candidate)
+
+    def _make(self, said: _Said, candidate: Candidate) -> Merged:
+        if said.reason:
+            return _uncertain(candidate, said.reason)
+        value = msgspec.structs.replace(candidate.data, value=said.value)
+        if value.same_as(candidate.data):
+            return Merged(candidate, "")
+        proposed = msgspec.structs.replace(candidate, data=value, text="")
+        try:
+            judged = judge(self._context, [proposed], self._origin)
+        except InvalidArgument as error:
+            return _uncertain(candidate, _failed(error))
+        one = Judged(proposed, judged.reason) if isinstance(judged, Violation) else judged[0]
+        refused = one.reason
+        if not refused and _place(one.candidate) != _place(candidate):
+            refused = "redacted"
+        return _uncertain(candidate, f"{FAILED}:{refused}") if refused else Merged(one.candidate, MERGED)
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What a merger has to be asked before anything can be decided."""
+
+    merging: Merging
+    known: Record
+    candidate: Candidate
+
+    def ask(self) -> Steps[None]:
+        """Ask it."""
+        yield from self.merging.ask(self.known, self.candidate)
+
+
+def _words(known: Record, candidate: Candidate) -> _Words:
+    return (known.data, known.text, candidate.data, candidate.words)
+
+
+def _place(candidate: Candidate) -> tuple[str, str, str]:
+    return (candidate.scope, candidate.data.kind, fold_key(candidate.key))
+
+
+def _read(value: object) -> _Said:
+    if value is None:
+        return _Said(reason=UNDECIDABLE)
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidArgument(f"a merger must return a value in words, or None, found {describe(value)}")
+    return _Said(value.strip())
+
+
+def _failed(error: Exception) -> str:
+    return f"{FAILED}:{error.code if isinstance(error, AgentMemoryLogError) else type(error).__name__}"
+
+
+def _uncertain(candidate: Candidate, reason: str) -> Merged:
+    tags = tuple(dict.fromkeys((*candidate.tags, UNCERTAIN)))
+    return Merged(msgspec.structs.replace(candidate, tags=tags), reason)

@@ -1,0 +1,189 @@
+"""The one way a memory is written: redact, ask policy, ask execution, decide, append; again when another was faster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+
+from agent_memory_log.errors import VersionConflict
+from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.learning.deciding import Draft
+from agent_memory_log.memory.learning.judging import Judged, judge
+from agent_memory_log.memory.learning.merging import Merging
+from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.protocols import Origin, Violation
+from agent_memory_log.memory.records.record import Evidence
+from agent_memory_log.memory.records.reports import Outcome, WriteReport
+from agent_memory_log.memory.steps import Steps
+from agent_memory_log.memory.stream.payloads import Changes, MemoryBlocked, MemoryDerived
+from agent_memory_log.memory.stream.state import State
+
+_ATTEMPTS = 500
+_AT_ONCE = 500
+_Draft = TypeVar("_Draft", bound=Draft)
+
+
+def write(
+    context: Context,
+    candidates: Sequence[Candidate],
+    *,
+    origin: Origin,
+    phase: str,
+    position: MemoryDerived | None = None,
+    fresh: bool = False,
+) -> Steps[WriteReport]:
+    """Write what may be written, each scope's in one append, or several where there are hundreds.
+
+    ``position`` is noted in the same append, in each scope that is written to and at home; candidates whose evidence
+    lies at or before a position that was noted already are left out, as they were written then. ``fresh``: home was
+    read a moment ago, so that what it is like is looked at again only if another writer was faster. Raises
+    ``InvalidArgument`` for a candidate that cannot be stored, before anything is written.
+    """
+    judged = judge(context, candidates, origin)
+    if isinstance(judged, Violation):
+        yield from note_stop(context, judged, phase=phase)
+        return WriteReport("stopped", judged.reason)
+    merging = None if context.hooks.merger is None else Merging(context, context.hooks.merger, origin)
+    outcomes: list[Outcome] = []
+    by_scope: dict[str, list[Judged]] = {}
+    for one in judged:
+        # What is for a scope that is not the principal's is noted at home.
+        scope = one.candidate.scope if one.candidate.scope in context.principal.scopes else context.principal.home
+        by_scope.setdefault(scope, []).append(one)
+    # Home comes last: the position there says that all is done.
+    for scope in reversed(context.all_scopes()):
+        group = by_scope.get(scope, [])
+        if group or (position is not None and scope == context.principal.home):
+            seen = fresh and scope == context.principal.home
+            outcomes.extend((yield from _write_scope(context, scope, group, phase, position, merging, fresh=seen)))
+    return WriteReport("ok", "", tuple(outcomes))
+
+
+def _write_scope(
+    context: Context,
+    scope: str,
+    group: Sequence[Judged],
+    phase: str,
+    position: MemoryDerived | None,
+    merging: Merging | None,
+    *,
+    fresh: bool,
+) -> Steps[tuple[Outcome, ...]]:
+    outcomes: list[Outcome] = []
+    while len(group) > _AT_ONCE:
+        outcomes.extend((yield from _write_scope(context, scope, group[:_AT_ONCE], phase, None, merging, fresh=fresh)))
+        group, fresh = group[_AT_ONCE:], False
+    agent = context.subject(scope).agent
+
+    def decide(state: State, now: datetime) -> Draft:
+        draft = Draft(state, scope, now, context.hooks.max_keyed, agent, merging)
+        read = state.positions.get((position.agent, position.run), 0) if position is not None else 0
+        for one in group:
+            if position is not None and one.candidate.evidence and _is_read(one.candidate, position, read):
+                continue
+            if one.reason:
+                draft.block(one.candidate, one.reason, phase=phase)
+            else:
+                draft.write(one.candidate, phase=phase)
+        at_home = scope == context.principal.home
+        # A run that waits for more is noted too: what it was told from memory is to be found when that is forgotten.
+        if position is not None and (
+            position.seq > read or (at_home and (position.agent, position.run) not in state.linked)
+        ):
+            draft.add(position if at_home else msgspec.structs.replace(position, linked=False))
+        return draft
+
+    draft = yield from decided(context, scope, decide, fresh=fresh)
+    return (*outcomes, *draft.outcomes)
+
+
+def _is_read(candidate: Candidate, position: MemoryDerived, read: int) -> bool:
+    seqs = [one.seq for one in candidate.evidence if (one.agent, one.run) == (position.agent, position.run)]
+    return bool(seqs) and max(seqs) <= read
+
+
+def decided(
+    context: Context, scope: str, decide: Callable[[State, datetime], _Draft], *, fresh: bool = False
+) -> Steps[_Draft]:
+    """Append what ``decide`` makes of the newest state; again with a newer one when another writer was faster.
+
+    What a draft leaves to a merger is asked before anything is appended, and decided again with the answer.
+    ``fresh``: the state was read a moment ago; nothing is appended to one that is not the newest.
+    """
+    subject = context.subject(scope)
+    attempt = 0
+    while True:
+        if not fresh or attempt:
+            yield from subject.refresh()
+        now = context.hooks.now()
+        yield from subject.finish_erasure(now)
+        version, draft = subject.ask(lambda state: (state.version, decide(state, now)))  # noqa: B023  # asked at once
+        if draft.question is not None:
+            yield from draft.question.ask()
+            fresh = False  # a merger takes its time
+            continue
+        if not draft.events:
+            return draft
+        try:
+            yield from subject.commit(draft.events, version)
+        except VersionConflict:
+            attempt += 1
+            if attempt == _ATTEMPTS:
+                raise
+            continue
+        yield from subject.keep_opening_fast(now)
+        return draft
+
+
+def note_stop(
+    context: Context, violation: Violation, *, phase: str, evidence: tuple[Evidence, ...] = ()
+) -> Steps[None]:
+    """Note that a call was stopped: in the scope it is about, where that is the principal's, else at home."""
+    scope = violation.scope if violation.scope in context.principal.scopes else context.principal.home
+
+    def decide(state: State, now: datetime) -> Draft:
+        draft = Draft(state, scope, now, None)
+        draft.add(
+            MemoryBlocked(
+                reason=violation.reason,
+                key=violation.key,
+                scope=violation.scope or scope,
+                stopped=True,
+                phase=phase,
+                evidence=evidence,
+            )
+        )
+        return draft
+
+    yield from decided(context, scope, decide)
+
+
+def change(context: Context, scope: str, record: str, candidate: Candidate, changes: Changes) -> Steps[WriteReport]:
+    """Write a record's new form, which passes what every candidate passes."""
+    judged = judge(context, [candidate], "remember")
+    if isinstance(judged, Violation):
+        yield from note_stop(context, judged, phase="update")
+        return WriteReport("stopped", judged.reason)
+    (one,) = judged
+
+    def decide(state: State, now: datetime) -> Draft:
+        draft = Draft(state, scope, now, context.hooks.max_keyed)
+        live = state.records.get(record)
+        if one.reason:
+            draft.block(one.candidate, one.reason, phase="update")
+        elif live is not None:
+            kept = {
+                name: getattr(one.candidate, name)
+                for name in ("text", "confidence", "importance", "entities", "tags", "links")
+                if getattr(changes, name) is not None and getattr(one.candidate, name) != getattr(live.told, name)
+            }
+            if changes.valid_until is not None and changes.valid_until != live.told.valid_until:
+                kept["valid_until"] = changes.valid_until
+            draft.change(live, one.candidate, Changes(**kept))
+        return draft
+
+    draft = yield from decided(context, scope, decide)
+    return WriteReport("ok", "", tuple(draft.outcomes))

@@ -1,9 +1,0 @@
-"""The model port: what memory asks of a language model, and the adapters that ask a real one.
-
-``OpenAIModel`` needs the extra ``memory`` and stands in ``model.openai_chat``, so that nothing else does.
-"""
-
-from agent_memory_log.memory.model.port import Completion, Message, ModelPort
-from agent_memory_log.memory.model.scripted import ScriptedModel
-
-__all__ = ["Completion", "Message", "ModelPort", "ScriptedModel"]

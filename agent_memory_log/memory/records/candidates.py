@@ -1,0 +1,220 @@
+"""The candidate: a record that somebody proposes, and what it must be before anything looks at it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar, cast
+
+import msgspec
+
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.events.event import moved
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import NotJson, check_text
+from agent_memory_log.events.reserved import is_reserved
+from agent_memory_log.memory.records.kinds import (
+    Episode,
+    Fact,
+    Preference,
+    RecordData,
+    UnknownKind,
+    kind_named,
+    read_kind,
+)
+from agent_memory_log.memory.records.principals import subject_of
+from agent_memory_log.memory.records.record import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Link, Source
+
+_Item = TypeVar("_Item")
+
+_MAX_TTL_DAYS = 36_500
+_MAX_SEQ = 2**53 - 1
+_PLAIN = frozenset({Preference, Fact})  # they hold key and value and nothing else: two texts can be stored
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A record that is proposed.
+
+    - ``data``: what it is about; ``text``: in words (``""``: the kind's own).
+    - ``scope``: whose it is to be (``""``: the principal's home).
+    - ``confidence`` and ``importance``: 0 to 1; what is beyond is cut.
+    - ``ttl_days``: how long it is valid from now (None: as its kind says); cut to what the kind allows.
+    - ``valid_until``: the very time, in place of ``ttl_days``; cut likewise.
+    - ``valid_from``: when it was said, or holds from (None: now). An older one never takes the place of a newer.
+    - ``source``, ``evidence``: who says so, and the events it rests on, the statement itself first.
+    """
+
+    data: RecordData
+    scope: str = ""
+    text: str = ""
+    confidence: float = DEFAULT_CONFIDENCE
+    importance: float = DEFAULT_IMPORTANCE
+    ttl_days: float | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    source: Source = Source()
+    evidence: tuple[Evidence, ...] = ()
+    entities: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The key of a keyed kind, else ``""``."""
+        return self.data.record_key
+
+    @property
+    def value(self) -> str:
+        """The value of a keyed kind, else ``""``."""
+        return self.data.record_value
+
+    @property
+    def words(self) -> str:
+        """The text it will have."""
+        return self.text or self.data.describe()
+
+    def end(self, now: datetime) -> datetime | None:
+        """Until when it is valid if it is written ``now``."""
+        most = self.data.max_ttl_days
+        if self.valid_until is not None:
+            return self.valid_until if most is None else min(self.valid_until, moved(now, timedelta(days=most)))
+        days = self.ttl_days if self.ttl_days is not None else self.data.default_ttl_days
+        if days is None:
+            return None
+        try:
+            return now + timedelta(days=days)
+        except OverflowError:
+            return None  # beyond the year 9999
+
+
+def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
+    """The candidate with its numbers within bounds, its times in UTC, and its texts known to be storable.
+
+    ``may_be_copy``: its evidence may be a record in a memory stream, as that of an imported record is.
+    Raises ``InvalidArgument`` naming the field.
+    """
+    data = _data(candidate.data)
+    if isinstance(data, Episode):
+        if not _text(data.category, "category").strip():
+            raise InvalidArgument("category must be text that is not white space alone")
+        data = msgspec.structs.replace(data, occurred_at=_time(data.occurred_at, "occurred_at"))
+        if not candidate.text.strip():
+            raise InvalidArgument("an episode needs a text that says what happened")
+    most = data.max_ttl_days or _MAX_TTL_DAYS
+    return Candidate(
+        data=data,
+        scope=_text(candidate.scope, "scope"),
+        text=_text(candidate.text, "text"),
+        confidence=unit(candidate.confidence, "confidence"),
+        importance=unit(candidate.importance, "importance"),
+        ttl_days=None if candidate.ttl_days is None else int(within(candidate.ttl_days, "ttl_days", 1, most)),
+        valid_from=_time(candidate.valid_from, "valid_from"),
+        valid_until=_time(candidate.valid_until, "valid_until"),
+        source=_source(candidate.source),
+        evidence=tuple(_evidence(one, may_be_copy) for one in several(candidate.evidence, "evidence")),
+        entities=_texts(candidate.entities, "entities"),
+        tags=_texts(candidate.tags, "tags"),
+        links=tuple(_link(one) for one in several(candidate.links, "links")),
+    )
+
+
+def _data(data: object) -> RecordData:
+    """What it is about, known to be storable."""
+    if not isinstance(data, RecordData):
+        raise InvalidArgument(f"data must be a RecordData, as Preference and Fact are, found {describe(data)}")
+    if not isinstance(data.kind, str) or not data.kind:
+        raise InvalidArgument(f"data must be of a kind with a name, found {describe(data)}")
+    if isinstance(data, UnknownKind) and kind_named(data.kind) is not None:
+        known = read_kind(data.kind, data.data)
+        if isinstance(known, UnknownKind):
+            raise InvalidArgument(f"data is not that of a {data.kind}, found {describe(data.data)}")
+        data = known
+    if isinstance(data, (Preference, Fact)):
+        _text(data.value, "value")
+        key = _text(data.key, "key").strip()
+        if not key:
+            raise InvalidArgument("key must be text that is not white space alone")
+        if key is not data.key:
+            data = msgspec.structs.replace(data, key=key)
+        if type(data) in _PLAIN and type(data.value) is str:
+            return data
+    data.to_map()
+    _text(data.record_key, "key")
+    return data
+
+
+def unit(value: object, name: str) -> float:
+    """A number cut to 0 to 1, to 3 decimals. Raises ``InvalidArgument``."""
+    return round(within(value, name, 0, 1), 3) + 0.0  # so that there is no -0.0
+
+
+def within(value: object, name: str, least: float, most: float) -> float:
+    """A number cut to ``least`` to ``most``; booleans, NaN and infinities are none. Raises ``InvalidArgument``."""
+    if type(value) is float and least <= value <= most:
+        return value
+    number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+    if isinstance(value, bool) or not number:
+        raise InvalidArgument(f"{name} must be a number, found {describe(value)}")
+    return float(min(max(cast("float", value), least), most))
+
+
+def several(values: Sequence[_Item], name: str) -> tuple[_Item, ...]:
+    """The items of a list or tuple. Raises ``InvalidArgument``, for a text too, which holds letters."""
+    if not isinstance(values, (list, tuple)):
+        raise InvalidArgument(f"{name} must be a list or tuple, found {describe(values)}")
+    return tuple(values)
+
+
+def _texts(values: Sequence[str], name: str) -> tuple[str, ...]:
+    return tuple(_text(one, f"{name}[{place}]") for place, one in enumerate(several(values, name)))
+
+
+def _text(value: object, name: str) -> str:
+    if type(value) is str and value.isascii():
+        return value
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name} must be text, found {describe(value)}")
+    try:
+        check_text(value, "")
+    except NotJson as error:
+        raise InvalidArgument(f"{name} {error}") from error
+    return str.__str__(value)
+
+
+def _time(value: object, name: str) -> datetime | None:
+    if value is None or (type(value) is datetime and value.tzinfo is UTC):
+        return value
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise InvalidArgument(f"{name} must be a timezone-aware datetime, found {describe(value)}")
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidArgument(f"{name} is outside the years 1 to 9999 in UTC") from error
+
+
+def _source(value: object) -> Source:
+    if not isinstance(value, Source):
+        raise InvalidArgument(f"source must be a Source, found {describe(value)}")
+    return Source(
+        _text(value.kind, "source.kind"), _text(value.id, "source.id"), unit(value.reliability, "source.reliability")
+    )
+
+
+def _evidence(value: object, may_be_copy: bool) -> Evidence:
+    if not isinstance(value, Evidence):
+        raise InvalidArgument(f"evidence must be several Evidence, found {describe(value)}")
+    if type(value.seq) is not int or not 1 <= value.seq <= _MAX_SEQ:
+        raise InvalidArgument(f"evidence.seq must be an integer from 1, found {describe(value.seq)}")
+    for name in ("agent", "run"):
+        if not _text(getattr(value, name), f"evidence.{name}"):
+            raise InvalidArgument(f"evidence.{name} must not be empty")
+    if is_reserved(value.agent) and not (may_be_copy and subject_of(value.agent)):
+        raise InvalidArgument(f"evidence.agent must not be one of the library's own, found {describe(value.agent)}")
+    return Evidence(str(value.agent), str(value.run), value.seq, _text(value.item, "evidence.item"))
+
+
+def _link(value: object) -> Link:
+    if not isinstance(value, Link):
+        raise InvalidArgument(f"links must be several Link, found {describe(value)}")
+    return Link(_text(value.type, "links.type"), _text(value.target, "links.target"))

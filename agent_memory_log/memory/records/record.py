@@ -1,0 +1,113 @@
+"""The record: the envelope that every memory has, whatever its kind, and the parts of it."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+from agent_memory_log.memory.records.kinds import RecordData
+
+Status = Literal["active", "superseded", "archived", "expired"]
+
+DEFAULT_CONFIDENCE = 0.8
+DEFAULT_IMPORTANCE = 0.5
+_SECONDS_A_DAY = 86_400
+
+
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, order=True):
+    """Where in the log a memory comes from: the event ``seq`` of ``agent``/``run``.
+
+    ``item`` says which statement of that event, as an extractor counts them: ``rules/2`` is the second that the one
+    named ``rules`` found; ``""`` is the whole event. It never holds a key or a value.
+    """
+
+    agent: str
+    run: str
+    seq: int
+    item: str = ""
+
+
+def place_name(evidence: Evidence) -> str:
+    """An event's name, ``AGENT/RUN#seq``: no two events have the same, and it is no record's id."""
+    agent, run = (part.replace("%", "%25").replace("/", "%2F") for part in (evidence.agent, evidence.run))
+    return f"{agent}/{run}#{evidence.seq}"
+
+
+class Source(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Who says so: ``kind`` is ``run``, ``user``, ``operator`` or ``import`` (any text survives), ``id`` which one.
+
+    ``reliability`` is from 0 to 1.
+    """
+
+    kind: str = "user"
+    id: str = ""
+    reliability: float = 1.0
+
+
+class Link(msgspec.Struct, frozen=True, gc=False):
+    """A tie to another record: ``type``, as in ``supersedes``, and the ``target``'s id."""
+
+    type: str
+    target: str
+
+
+class Record(msgspec.Struct, frozen=True):
+    """A memory as it stands.
+
+    - ``id``: unique among all subjects; ``scope``: the principal's scope whose subject holds it.
+    - ``kind``, ``data``: what it is about; ``key``: what it is found by, ``""`` for kinds without keys.
+    - ``text``: the memory in words.
+    - ``confidence``: 0 to 1, to 3 decimals; ``importance``: 0 to 1, shown as ``stars``.
+    - ``source``, ``evidence``: who says so, and the events it rests on.
+    - ``valid_from``, ``valid_until``: from when it holds, and until when it is returned (None: not said; for ever).
+    - ``created``, ``updated``: the times of the first and the latest event that made it what it is.
+    - ``status``: only what is ``active`` is returned where nothing is said.
+    """
+
+    id: str
+    kind: str
+    scope: str
+    key: str
+    text: str
+    confidence: float
+    importance: float
+    source: Source
+    evidence: tuple[Evidence, ...]
+    entities: tuple[str, ...]
+    tags: tuple[str, ...]
+    links: tuple[Link, ...]
+    valid_from: datetime | None
+    valid_until: datetime | None
+    created: datetime
+    updated: datetime
+    status: Status
+    data: RecordData
+
+    @property
+    def value(self) -> str:
+        """What is remembered under the key; ``""`` for kinds without keys."""
+        return self.data.record_value
+
+    @property
+    def stars(self) -> int:
+        """The importance, from 1 to 5."""
+        return stars_of(self.importance)
+
+    @property
+    def supersedes(self) -> tuple[str, ...]:
+        """The ids of the records that this one took the place of."""
+        return tuple(link.target for link in self.links if link.type == "supersedes")
+
+    def ttl_left_days(self, now: datetime) -> int | None:
+        """Whole days until it expires, rounded up, at least 0; None if it never does."""
+        if self.valid_until is None:
+            return None
+        return max(0, math.ceil((self.valid_until - now).total_seconds() / _SECONDS_A_DAY))
+
+
+def stars_of(importance: float) -> int:
+    """An importance of 0 to 1 as 1 to 5 stars; 0.5 is 3."""
+    return 1 + math.floor(importance * 4 + 0.5)

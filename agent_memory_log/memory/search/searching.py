@@ -1,0 +1,161 @@
+"""Searching: records and the messages of linked runs, by words, by vectors where there is an embedder.
+
+With the extra ``recall`` each subject has an index that is kept warm. Without it, the records that share words with the
+question are found, and no messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import cache
+from typing import TYPE_CHECKING
+
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.events.fields import describe
+from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.index.asked import Asked
+from agent_memory_log.memory.records.messages import MESSAGE, Message
+from agent_memory_log.memory.records.record import Record
+from agent_memory_log.memory.records.reports import Hit, Hits
+from agent_memory_log.memory.search.reading import active, record_of
+from agent_memory_log.memory.search.shared_words import hit_of
+from agent_memory_log.memory.steps import Steps, work
+from agent_memory_log.memory.stream.state import State
+from agent_memory_log.memory.stream.subjects import Subject
+
+if TYPE_CHECKING:
+    from agent_memory_log.memory.index.warm_index import WarmIndex
+    from agent_memory_log.recall import Embedded, Embedder
+    from agent_memory_log.recall import Hit as Found
+
+KINDS = ("preference", "fact", "episode", "message")
+"""What is searched where nothing is said."""
+
+_NO_MESSAGES = "no messages were searched: pip install 'agent-memory-log[recall]'"
+
+_ALIKE = 9
+"""Digits behind the point to which scores are compared, as in an index."""
+
+
+def search(context: Context, asked: Asked, scopes: tuple[str, ...]) -> Steps[Hits]:
+    """The best hits of several scopes. Their scores are compared as they are: each is a share of the whole question."""
+    (hits,) = yield from search_each(context, [asked], scopes)
+    return hits
+
+
+def search_each(context: Context, several: Sequence[Asked], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
+    """The hits of several searches for one query: what is new is read once, and the query embedded once."""
+    make = _index_type()
+    embedder = context.hooks.embedder
+    if make is None:
+        if embedder is not None:
+            raise InvalidArgument("an embedder needs what is not installed: pip install 'agent-memory-log[recall]'")
+        plain = yield from _search_plainly(context, several, scopes)
+        return plain
+    if embedder is not None and not callable(getattr(embedder, "embed", None)):
+        raise InvalidArgument(f"embedder must have model, dimension and embed(texts, kind), found {describe(embedder)}")
+    with context.indexes.of([context.subject(scope) for scope in scopes], make) as indexes:
+        note, embedded = yield from _prepared(indexes, embedder, several[0].query)
+        now = context.hooks.now()
+        answers: list[Hits] = []
+        for asked in several:
+            hits: list[Hit] = []
+            for scope, index in zip(scopes, indexes, strict=True):
+                hits += yield from _search_index(index, asked, scope, now, embedded)
+            answers.append(Hits(_best(_once(hits), asked.top_k), note))
+    return answers
+
+
+def _search_index(
+    index: WarmIndex, asked: Asked, scope: str, now: datetime, embedded: Embedded | None
+) -> Steps[list[Hit]]:
+    while (found := (yield from work(lambda: index.search(asked, now, embedded)))) is None:
+        yield from index.refresh(None)
+    return index.subject.ask(
+        lambda state: [hit for one in found if (hit := _hit_of(*one, state, scope, now)) is not None]
+    )
+
+
+def _hit_of(found: Found, message: Message | None, state: State, scope: str, now: datetime) -> Hit | None:
+    """What was found, as a hit; None where it was forgotten a moment ago, as while an embedder was asked."""
+    if message is not None:
+        is_there = state.may_find(message.agent, message.run, message.seq)
+        return Hit(found.score, found.matched_by, None, message) if is_there else None
+    record = record_of(state, found.id, scope, now)
+    return None if record is None else Hit(found.score, found.matched_by, record)
+
+
+@cache
+def _index_type() -> Callable[[Subject], WarmIndex] | None:
+    """The index that is kept warm; None without the extra. Imported when it is needed: numpy takes its time."""
+    try:
+        import agent_memory_log.recall  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # it says what is missing
+    except InvalidArgument:
+        return None
+    from agent_memory_log.memory.index.warm_index import WarmIndex  # noqa: PLC0415  # see above
+
+    return WarmIndex
+
+
+def _prepared(
+    indexes: Sequence[WarmIndex], embedder: Embedder | None, query: str
+) -> Steps[tuple[str, Embedded | None]]:
+    """Bring the indexes up to date; what went wrong with vectors, and those of the question if nothing did."""
+    if embedder is None or not query.strip():
+        for index in indexes:
+            yield from index.refresh(None)
+        return "", None
+    embedded, fixed = yield from work(lambda: _embed_question(embedder, query))
+    note = embedded.note
+    for index in indexes:
+        yield from index.refresh(None if note else fixed)
+        if not note:
+            note = yield from index.embed_lacking(fixed)
+    return note, None if note else embedded
+
+
+def _embed_question(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]:
+    """The vectors of a question, or why there are none; and the embedder, as that model."""
+    from agent_memory_log.recall import Fixed, embed  # noqa: PLC0415  # as in _index_type
+
+    embedded = embed(embedder, [query], "query")
+    return embedded, Fixed(embedder, embedded.model)
+
+
+def _search_plainly(context: Context, several: Sequence[Asked], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
+    records: list[Record] = []
+    for scope in scopes:
+        records += yield from active(context, scope, None)
+    return [
+        Hits(
+            _best([hit for record in records if (hit := hit_of(record, asked)) is not None], asked.top_k),
+            _NO_MESSAGES if asked.kinds is None or MESSAGE in asked.kinds else "",
+        )
+        for asked in several
+    ]
+
+
+def _once(hits: list[Hit]) -> list[Hit]:
+    """A message once, by its best score: its run may be linked to several scopes."""
+    best: dict[str, Hit] = {}
+    for hit in hits:
+        if hit.id not in best or hit.score > best[hit.id].score:
+            best[hit.id] = hit
+    return list(best.values())
+
+
+def _best(hits: list[Hit], top_k: int) -> list[Hit]:
+    """The first ones; of two alike the one that has more by itself, then the newer, and then as they came."""
+    hits.sort(key=lambda hit: (-round(hit.score, _ALIKE), -_alone(hit), -_time(hit)))
+    return hits[:top_k]
+
+
+def _alone(hit: Hit) -> float:
+    return hit.matched_by.get("words", 0.0) + hit.matched_by.get("vectors", 0.0)
+
+
+def _time(hit: Hit) -> float:
+    if hit.record is not None:
+        return (hit.record.valid_from or hit.record.created).timestamp()
+    return 0.0 if hit.message is None else hit.message.time.timestamp()

@@ -1,0 +1,191 @@
+"""One subject's memory, kept warm: opened once, then grown by what is new."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import TypeVar
+
+from agent_memory_log.errors import AgentMemoryLogError, CursorOutOfRange, EventTooLarge, RunExpired, VersionConflict
+from agent_memory_log.events.event import Event, new_event
+from agent_memory_log.memory.records.principals import STREAM_RUN, SubjectId, stream_of, subject_of
+from agent_memory_log.memory.steps import Append, ListRuns, Load, Redact, Steps, append, list_runs, load, redact
+from agent_memory_log.memory.stream import snapshots
+from agent_memory_log.memory.stream.payloads import MemoryErasedInRuns, MemorySnapshot, RunEvents
+from agent_memory_log.memory.stream.state import State
+from agent_memory_log.snapshot import Snapshot
+
+_Answer = TypeVar("_Answer")
+
+FORGOTTEN = "forgotten"
+_REPLACED = "replaced by a newer snapshot"
+_PARTS_AT_ONCE = 8
+_LEAST_PART_BYTES = 1024
+
+
+class Subject:
+    """A subject's stream and, once it was read, its state.
+
+    Any number of tasks and threads may use one: whatever looks at the state does so under ``ask``.
+    """
+
+    def __init__(self, subject: SubjectId) -> None:
+        """Reads nothing yet."""
+        self.id = subject
+        self.agent = stream_of(subject)
+        self._state: State | None = None
+        self._lock = threading.RLock()
+
+    def ask(self, question: Callable[[State], _Answer]) -> _Answer:
+        """What ``question`` answers to the state as it was last read, which does not change meanwhile."""
+        with self._lock:
+            if self._state is None:
+                raise AssertionError("a subject is read before it is asked")
+            return question(self._state)
+
+    def refresh(self) -> Steps[None]:
+        """Read what is new, or all that is needed the first time. Raises what ``Store.load_run`` raises."""
+        state = self._state
+        if state is None:
+            yield from self._open()
+            return
+        try:
+            newer = yield from load(Load(self.agent, STREAM_RUN, state.version))
+        except CursorOutOfRange:  # the store has forgotten everything
+            yield from self.reopen()
+            return
+        with self._lock:
+            if state.first_seq == newer.first_seq:
+                state.fold(newer.log, newer.last_seq)
+            else:
+                state.stale = True  # the stream was deleted since
+        if state.stale:
+            yield from self.reopen()
+
+    def reopen(self) -> Steps[State]:
+        """Fold the stream from its first event, whatever snapshots it has."""
+        everything = yield from self.load_all()
+        fresh = folded(everything)
+        self.hold(fresh)
+        return fresh
+
+    def hold(self, state: State) -> None:
+        """Keep this state from now on."""
+        with self._lock:
+            self._state = state
+
+    def load_all(self) -> Steps[Snapshot]:
+        """The whole stream."""
+        everything = yield from load(Load(self.agent, STREAM_RUN))
+        return everything
+
+    def commit(self, events: Sequence[Event], expected_version: int) -> Steps[tuple[Event, ...]]:
+        """Append events that were decided on at a version, and take them in; they are returned as they are stored.
+
+        Raises ``VersionConflict`` when there is news, and what else ``Store.append_events`` raises.
+        """
+        result = yield from append(Append(self.agent, STREAM_RUN, tuple(events), expected_version))
+        with self._lock:
+            state = self._state
+            if state is not None and state.version == expected_version:
+                state.fold(result.events, result.version)
+        return result.events
+
+    def finish_erasure(self, now: datetime) -> Steps[int]:
+        """Redact what tombstones name and is still there, whoever wrote them; how many events of this stream.
+
+        The subject is read before.
+        """
+        pending = self.ask(lambda state: tuple(sorted(state.pending)))
+        if pending:
+            yield from redact(Redact(self.agent, STREAM_RUN, pending, FORGOTTEN))
+            yield from self.refresh()
+        if self.ask(lambda state: state.in_runs):
+            yield from self._erase_in_runs(now)
+        return len(pending)
+
+    def _erase_in_runs(self, now: datetime) -> Steps[None]:
+        in_runs, version = self.ask(lambda state: (dict(state.in_runs), state.version))
+        for tombstone in sorted(set(in_runs.values())):  # each by itself: between two, a run may have begun anew
+            for events in by_run(event for event, by in in_runs.items() if by == tombstone):
+                with suppress(CursorOutOfRange, RunExpired):  # the run is gone
+                    yield from redact(Redact(events.agent, events.run, events.seqs, FORGOTTEN))
+        with suppress(VersionConflict):  # whoever was faster, or writes next, notes it
+            yield from self.commit([new_event(MemoryErasedInRuns(max(in_runs.values())), timestamp=now)], version)
+
+    def keep_opening_fast(self, now: datetime) -> Steps[None]:
+        """Write a snapshot where one is due. It is no loss if that fails: the stream says everything."""
+        if self.ask(snapshots.is_due):
+            with suppress(AgentMemoryLogError):
+                yield from self._write_snapshot(now)
+
+    def _write_snapshot(self, now: datetime) -> Steps[None]:
+        part_bytes = snapshots.PART_BYTES
+        while True:
+            try:
+                yield from self._write_parts(now, part_bytes)
+            except EventTooLarge:
+                if part_bytes <= _LEAST_PART_BYTES:
+                    raise
+                part_bytes //= 4
+            else:
+                return
+
+    def _write_parts(self, now: datetime, part_bytes: int) -> Steps[None]:
+        old, version, parts = self.ask(
+            lambda state: (tuple(sorted(state.chunks)), state.version, snapshots.parts_of(state, now, part_bytes))
+        )
+        for begin in range(0, len(parts), _PARTS_AT_ONCE):
+            stored = yield from self.commit(parts[begin : begin + _PARTS_AT_ONCE], version)
+            version = stored[-1].seq
+        if old:
+            yield from redact(Redact(self.agent, STREAM_RUN, old, _REPLACED))
+
+    def _open(self) -> Steps[None]:
+        found = yield from load(Load(self.agent, STREAM_RUN, types=(MemorySnapshot.event_type,)))
+        state = snapshots.latest(found.log)
+        if state is None or state.first_seq != found.first_seq:
+            yield from self.reopen()
+            return
+        rest = yield from load(Load(self.agent, STREAM_RUN, state.version))
+        state.fold(rest.log, rest.last_seq)
+        if state.stale or rest.first_seq != state.first_seq:
+            yield from self.reopen()
+            return
+        with self._lock:
+            if self._state is None or self._state.version < state.version:
+                self._state = state
+
+
+def folded(everything: Snapshot) -> State:
+    """The state of a stream that was read whole."""
+    state = State()
+    state.first_seq = everything.first_seq
+    state.fold(everything.log, everything.last_seq)
+    state.stale = False
+    return state
+
+
+def by_run(events: Iterable[tuple[str, str, int]]) -> tuple[RunEvents, ...]:
+    """Events, each an agent, a run and a seq, sorted by run."""
+    seqs: dict[tuple[str, str], list[int]] = {}
+    for agent, run, seq in sorted(events):
+        seqs.setdefault((agent, run), []).append(seq)
+    return tuple(RunEvents(*place, tuple(several)) for place, several in seqs.items())
+
+
+def list_subjects(tenant: str | None) -> Steps[tuple[SubjectId, ...]]:
+    """The subjects whose streams hold events, sorted."""
+    found: set[SubjectId] = set()
+    cursor: str | None = None
+    while True:
+        page = yield from list_runs(ListRuns(cursor))
+        for run in page.runs:
+            subject = subject_of(run.agent)
+            if subject is not None and tenant in (None, subject.tenant):
+                found.add(subject)
+        cursor = page.cursor
+        if cursor is None:
+            return tuple(sorted(found))

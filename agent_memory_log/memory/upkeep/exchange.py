@@ -1,0 +1,164 @@
+"""Memory as JSONL: a header line, then a record a line. What is imported passes what every candidate passes.
+
+The header has the number of records and the SHA-256 of their lines, each with its newline, so that a file that was cut
+off or changed is refused; one that is written by hand leaves both out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+import msgspec
+
+from agent_memory_log.errors import DecodeError, InvalidArgument, SchemaTooNew
+from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json
+from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.learning.deciding import SUPERSEDES
+from agent_memory_log.memory.learning.writing import write
+from agent_memory_log.memory.records.candidates import Candidate, checked
+from agent_memory_log.memory.records.kinds import read_kind
+from agent_memory_log.memory.records.principals import STREAM_RUN
+from agent_memory_log.memory.records.record import (
+    DEFAULT_CONFIDENCE,
+    DEFAULT_IMPORTANCE,
+    Evidence,
+    Link,
+    Record,
+    Source,
+)
+from agent_memory_log.memory.records.reports import WriteReport
+from agent_memory_log.memory.steps import Steps
+from agent_memory_log.transfer.importing import decode_line, line_bytes
+
+_FORMAT = "agent-memory-log-records"
+FORMAT_NUMBER = 1
+_MAX_DIGITS = 9
+
+
+class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
+    kind: str
+    data: Mapping[str, JsonValue]
+    scope: str = ""
+    text: str = ""
+    confidence: float = DEFAULT_CONFIDENCE
+    importance: float = DEFAULT_IMPORTANCE
+    source: Source = Source()
+    evidence: tuple[Evidence, ...] = ()
+    entities: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+
+
+def export_jsonl(context: Context, *, scopes: Iterable[str] | None) -> Steps[bytes]:
+    """The active records of each scope, as they came."""
+    lines: list[bytes] = []
+    for scope in context.readable(scopes):
+        subject = context.subject(scope)
+        yield from subject.refresh()
+        now = context.hooks.now()
+        lives = subject.ask(lambda state: [(live.seq, live.record(scope, now)) for live in state.records.values()])  # noqa: B023  # asked at once
+        lines.extend(
+            encode_json(_line(record, Evidence(subject.agent, STREAM_RUN, seq)))
+            for seq, record in lives
+            if record.status == "active"
+        )
+    body = b"".join(line + b"\n" for line in lines)
+    digest = hashlib.sha256(body).hexdigest()
+    header = encode_json({"format": f"{_FORMAT}/{FORMAT_NUMBER}", "records": len(lines), "sha256": digest})
+    return header + b"\n" + body
+
+
+def _line(record: Record, place: Evidence) -> _Line:
+    """What rests on nothing in the log has its own place as evidence: by that an import knows what was forgotten."""
+    return _Line(
+        kind=record.kind,
+        data=record.data.to_map(),
+        scope=record.scope,
+        text=record.text,
+        confidence=record.confidence,
+        importance=record.importance,
+        source=record.source,
+        evidence=record.evidence or (place,),
+        entities=record.entities,
+        tags=record.tags,
+        links=tuple(link for link in record.links if link.type != SUPERSEDES),
+        valid_from=record.valid_from or record.created,
+        valid_until=record.valid_until,
+    )
+
+
+def import_jsonl(context: Context, data: bytes) -> Steps[WriteReport]:
+    """Write the records of an export. Raises ``DecodeError`` naming the line, before anything is written."""
+    report = yield from write(context, read_jsonl(data), origin="import", phase="import")
+    return report
+
+
+def read_jsonl(data: bytes) -> list[Candidate]:
+    """The candidates of an export. Raises ``DecodeError`` naming the line, ``SchemaTooNew``."""
+    if not isinstance(data, bytes):
+        raise DecodeError(f"an export is bytes, found {describe(data)}")
+    candidates: list[Candidate] = []
+    header: Mapping[str, JsonValue] | None = None
+    sha256 = hashlib.sha256()
+    for number, text in enumerate(data.split(b"\n"), 1):
+        if not line_bytes(text):
+            continue
+        found = decode_line(text, number)
+        if header is None:
+            _check_header(found, number)
+            header = found
+            continue
+        sha256.update(line_bytes(text) + b"\n")
+        try:
+            line = msgspec.convert(found, _Line, str_keys=True)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise DecodeError(f"line {number} is not a record: {error}") from error
+        try:
+            candidates.append(checked(_candidate(line), may_be_copy=True))
+        except InvalidArgument as error:
+            raise DecodeError(f"line {number} is not a record: {error}") from error
+    if header is not None and "sha256" in header and header["sha256"] != sha256.hexdigest():
+        raise DecodeError(
+            f"the header on line 1 promises {header.get('records')} records with another SHA-256 than the "
+            f"{len(candidates)} that follow: the file was cut off or changed; export again, or leave sha256 out of the "
+            "header"
+        )
+    return candidates
+
+
+def _check_header(found: Mapping[str, JsonValue], number: int) -> None:
+    name = found.get("format")
+    head, _, version = name.partition("/") if isinstance(name, str) else ("", "", "")
+    if head != _FORMAT or not (version.isascii() and version.isdigit()):
+        raise DecodeError(f"line {number} must be a header with the format {_FORMAT}, found {describe(found)}")
+    if len(version) > _MAX_DIGITS or int(version) > FORMAT_NUMBER:
+        raise SchemaTooNew(
+            f"line {number}: the records are of format {version[:_MAX_DIGITS]}; this release reads up to "
+            f"{FORMAT_NUMBER}: upgrade it",
+            found=int(version[:_MAX_DIGITS]),
+            known=FORMAT_NUMBER,
+        )
+
+
+def _candidate(line: _Line) -> Candidate:
+    data = read_kind(line.kind, line.data)
+    text = line.text
+    return Candidate(
+        data=data,
+        scope=line.scope,
+        text="" if data.record_key and text == data.describe() else text,
+        confidence=line.confidence,
+        importance=line.importance,
+        valid_from=line.valid_from,
+        valid_until=line.valid_until,
+        source=Source("import", line.source.id, line.source.reliability),
+        evidence=line.evidence,
+        entities=line.entities,
+        tags=line.tags,
+        links=line.links,
+    )

@@ -1,0 +1,120 @@
+"""Forgetting: what is meant by a key, an id, or everything; ``erasing`` carries it out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
+from agent_memory_log.events.fields import describe
+from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.learning.merging import MERGES
+from agent_memory_log.memory.policy.rules import check_limit
+from agent_memory_log.memory.records.kinds import fold_key, fold_text, read_kind
+from agent_memory_log.memory.records.reports import ForgetReport
+from agent_memory_log.memory.steps import Load, Steps, load
+from agent_memory_log.memory.stream.history import Ledger
+from agent_memory_log.memory.stream.payloads import MemoryBlocked
+from agent_memory_log.memory.stream.state import Live
+from agent_memory_log.memory.stream.subjects import Subject
+from agent_memory_log.memory.upkeep.erasing import Reach, Target, erase
+
+
+def forget(
+    context: Context,
+    *,
+    record: str | None,
+    key: str | None,
+    kind: str | None,
+    scope: str | None,
+    reach: Reach,
+) -> Steps[ForgetReport]:
+    """Forget what a key has ever held, or a record and whatever else of its key says the same."""
+    if (record is None) == (key is None):
+        raise InvalidArgument("say what to forget: either id or key")
+    check_limit(reach.sweep_limit, "sweep_limit")
+    for name, value in (("id", record), ("key", key), ("kind", kind)):
+        if value is not None and not isinstance(value, str):
+            raise InvalidArgument(f"{name} must be text, found {describe(value)}")
+    if key is not None:
+        wanted = fold_key(key)
+
+        def has_key(live: Live) -> bool:
+            return bool(wanted) and fold_key(live.told.key) == wanted and kind in (None, live.told.kind)
+
+        def is_about(blocked: MemoryBlocked) -> bool:
+            return bool(wanted) and fold_key(blocked.key) == wanted and kind in (None, "", blocked.kind)
+
+        return (yield from erase(context, context.one(scope), Target(lambda _: has_key, is_about), reach))
+    total = ForgetReport()
+    target = Target(lambda ledger: _same_as(ledger, record or ""), lambda _: False)
+    for name in context.readable(None if scope is None else [scope]):
+        total = _sum(total, (yield from erase(context, name, target, reach)))
+    return total
+
+
+def forget_all(
+    context: Context, *, scopes: Iterable[str] | None, runs: Sequence[tuple[str, str]], evidence: bool
+) -> Steps[ForgetReport]:
+    """Forget everything of each scope, and what was said so far in every run that is known or named."""
+    total = ForgetReport()
+    named: dict[tuple[str, str], int] = {}
+    for agent, run in runs:
+        there = yield from load(Load(agent, run, limit=1))
+        named[agent, run] = there.version
+    for scope in context.readable(scopes):
+        named |= yield from _linked(context.subject(scope))
+        reach = Reach(evidence=evidence, runs=dict(named))
+        target = Target(lambda _: _every, lambda _: True, everything=True)
+        total = _sum(total, (yield from erase(context, scope, target, reach)))
+    return total
+
+
+def _linked(subject: Subject) -> Steps[dict[tuple[str, str], int]]:
+    """The versions of the linked runs: what was said there so far is not to be found again."""
+    yield from subject.refresh()
+    found: dict[tuple[str, str], int] = {}
+    for place in subject.ask(lambda state: tuple(state.linked)):
+        with suppress(CursorOutOfRange, RunExpired):  # the run is gone
+            found[place] = (yield from load(Load(*place, limit=1))).version
+    return found
+
+
+def _every(_: Live) -> bool:
+    return True
+
+
+def _same_as(ledger: Ledger, record: str) -> Callable[[Live], bool]:
+    """Whether a record is the one with this id, or of its kind and key and says the same; or was merged from such."""
+    named = next((live for live, _ in ledger.lives() if live.id == record), None)
+    if named is None:
+        return lambda _: False
+    data = read_kind(named.told.kind, named.told.data)
+
+    def says_the_same(live: Live) -> bool:
+        if live.id == record:
+            return True
+        told = live.told
+        return (
+            told.kind == named.told.kind
+            and (bool(told.key) or fold_text(told.text) == fold_text(named.told.text))
+            and read_kind(told.kind, told.data).same_as(data)
+        )
+
+    # What was merged comes after what it was merged from, and says it too.
+    found: set[str] = set()
+    for live, _ in ledger.lives():
+        parts = {link.target for link in live.told.links if link.type == MERGES}
+        if says_the_same(live) or not found.isdisjoint(parts):
+            found.add(live.id)
+    return lambda live: live.id in found
+
+
+def _sum(one: ForgetReport, other: ForgetReport) -> ForgetReport:
+    return ForgetReport(
+        one.records + other.records,
+        one.events + other.events,
+        one.evidence + other.evidence,
+        (*one.elsewhere, *other.elsewhere),
+        (*one.other_records, *other.other_records),
+    )

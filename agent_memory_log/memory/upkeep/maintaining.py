@@ -1,0 +1,82 @@
+"""Upkeep: archiving what is old and of little importance, and folding everything again."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from agent_memory_log.events.event import moved
+from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.learning.deciding import Draft
+from agent_memory_log.memory.learning.writing import decided
+from agent_memory_log.memory.records.candidates import within
+from agent_memory_log.memory.records.kinds import Episode, read_kind
+from agent_memory_log.memory.records.record import Record, stars_of
+from agent_memory_log.memory.records.reports import CleanupReport, RebuildReport
+from agent_memory_log.memory.steps import Steps
+from agent_memory_log.memory.stream.state import Live, State, record_of
+from agent_memory_log.memory.stream.subjects import folded
+
+_MAX_DAYS = 36_500
+
+
+def cleanup(context: Context, *, older_than_days: float, below_stars: float) -> Steps[CleanupReport]:
+    """Archive episodes that are older than so many days and have fewer stars, and note what has expired."""
+    days = within(older_than_days, "older_than_days", 0, _MAX_DAYS)
+    stars = within(below_stars, "below_stars", 1, 6)
+    archived: list[Record] = []
+    expired: list[Record] = []
+    for scope in context.readable(None):
+
+        def decide(state: State, now: datetime) -> _Cleaning:
+            return _Cleaning(state, scope, now, timedelta(days=days), stars)  # noqa: B023  # decided at once
+
+        cleaning = yield from decided(context, scope, decide)
+        archived.extend(record_of(live, scope, "archived") for live in cleaning.old)
+        expired.extend(record_of(live, scope, "expired") for live in cleaning.ended)
+        yield from context.subject(scope).keep_opening_fast(context.hooks.now())
+    return CleanupReport(tuple(archived), tuple(expired))
+
+
+class _Cleaning(Draft):
+    """What a cleanup closes."""
+
+    def __init__(self, state: State, scope: str, now: datetime, age: timedelta, stars: float) -> None:
+        super().__init__(state, scope, now, None)
+        before = moved(now, -age)
+        self.ended = [live for live in state.records.values() if live.is_expired(now)]
+        self.old = [
+            live for live in state.records.values() if not live.is_expired(now) and _is_old(live, before, stars)
+        ]
+        if self.ended:
+            self.close(self.ended, "expired", reason="expired")
+        if self.old:
+            self.close(self.old, "archived", reason="cleanup")
+
+
+def _is_old(live: Live, before: datetime, stars: float) -> bool:
+    told = live.told
+    if told.kind != Episode.kind or stars_of(told.importance) >= stars:
+        return False
+    data = read_kind(told.kind, told.data)
+    occurred = data.occurred_at if isinstance(data, Episode) else None
+    return (occurred or live.created) < before
+
+
+def rebuild(context: Context) -> Steps[RebuildReport]:
+    """Fold every stream again from its first event, and hold that; unfinished erasures are finished first."""
+    records = events = 0
+    equal = True
+    for scope in context.readable(None):
+        subject = context.subject(scope)
+        yield from subject.refresh()
+        yield from subject.finish_erasure(context.hooks.now())
+        version, held = subject.ask(lambda state: (state.version, state.to_bytes()))
+        stream = yield from subject.load_all()
+        fresh = folded(stream)
+        # Another writer may have been faster than this read: then there is nothing to compare with.
+        equal = equal and (fresh.version != version or fresh.to_bytes() == held)
+        subject.hold(fresh)
+        records += len(fresh.records)
+        events += len(stream.log)
+        yield from subject.keep_opening_fast(context.hooks.now())
+    return RebuildReport(records, events, equal)

@@ -1,0 +1,126 @@
+"""The traces that a forgotten value left in linked runs: its evidence, what repeats it, what a model was told of it.
+
+Each run is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from agent_memory_log.errors import CursorOutOfRange, RunExpired
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.payloads import EventType, Redacted, Redaction
+from agent_memory_log.memory.learning.deriving import RECALLED_TYPE
+from agent_memory_log.memory.steps import Load, Steps, each, load, work
+from agent_memory_log.memory.stream.payloads import MemoryTombstone
+from agent_memory_log.memory.upkeep.mentions import Values
+from agent_memory_log.snapshot import Snapshot
+
+RunEvent = tuple[str, str, int]
+"""An event of the log: agent, run and seq."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What to look for in ``runs``: the forgotten ``values``, the ids of their ``records``, the events they rest on.
+
+    ``swept``: the runs in which every event that holds a value is to go.
+    """
+
+    runs: frozenset[tuple[str, str]] = frozenset()
+    values: frozenset[str] = frozenset()
+    records: frozenset[str] = frozenset()
+    evidence: frozenset[RunEvent] = frozenset()
+    swept: frozenset[tuple[str, str]] = frozenset()
+
+
+class Traces(msgspec.Struct, frozen=True):
+    """Events that are ``to_redact``, and those ``elsewhere`` that hold a value and stay."""
+
+    to_redact: frozenset[RunEvent] = frozenset()
+    elsewhere: frozenset[RunEvent] = frozenset()
+
+
+class _RunTraces(msgspec.Struct, frozen=True):
+    """Of one run: the events that are to go, those that hold a value, and those that say what a model was told."""
+
+    to_redact: frozenset[RunEvent] = frozenset()
+    holding: frozenset[RunEvent] = frozenset()
+    recalled: Mapping[RunEvent, Event] = {}
+
+
+def find_traces(wanted: Wanted) -> Steps[Traces]:
+    """Read the runs. Raises what ``Store.load_run`` raises, but for a run that is gone."""
+    values = Values(wanted.values)
+    by_run = yield from each(_in_run(*run, values, wanted) for run in sorted(wanted.runs))
+    messages = frozenset[RunEvent]().union(*(traces.to_redact for traces in by_run))
+    # Only once every message that goes is known, it is known which of what a model was told goes with it.
+    recalled = {
+        place
+        for traces in by_run
+        for place, event in traces.recalled.items()
+        if _names(event, wanted.records, messages)
+    }
+    to_redact = messages | recalled
+    return Traces(to_redact, frozenset[RunEvent]().union(*(traces.holding for traces in by_run)) - to_redact)
+
+
+def _in_run(agent: str, run: str, values: Values, wanted: Wanted) -> Steps[_RunTraces]:
+    try:
+        snapshot = yield from load(Load(agent, run))
+    except (CursorOutOfRange, RunExpired):  # the run is gone, and what it said with it
+        return _RunTraces()
+    return (yield from work(lambda: _traces(agent, run, snapshot, values, wanted)))
+
+
+def _traces(agent: str, run: str, snapshot: Snapshot, values: Values, wanted: Wanted) -> _RunTraces:
+    to_redact: set[RunEvent] = set()
+    holding: set[RunEvent] = set()
+    recalled: dict[RunEvent, Event] = {}
+    for exchange in _exchanges(snapshot.log):
+        events = {(agent, run, event.seq): event for event in exchange if not isinstance(event.data, _KEPT)}
+        repeating = {place for place, event in events.items() if values.are_in_event(event)}
+        evidence = wanted.evidence.intersection((agent, run, event.seq) for event in exchange)
+        to_redact |= evidence & events.keys()
+        if evidence or (agent, run) in wanted.swept:
+            to_redact |= repeating
+        holding |= repeating
+        recalled.update((place, event) for place, event in events.items() if event.type == RECALLED_TYPE)
+    return _RunTraces(frozenset(to_redact), frozenset(holding), recalled)
+
+
+_KEPT = (Redacted, Redaction, MemoryTombstone)
+"""What holds no words, and is not redacted."""
+
+_USER = EventType.USER_MESSAGE.value
+_ANSWER = EventType.ASSISTANT_MESSAGE.value
+
+
+def _exchanges(log: Sequence[Event]) -> list[list[Event]]:
+    """The events of a run by exchange: what the user says, in one message or several, and all up to the next."""
+    exchanges: list[list[Event]] = [[]]
+    is_answered = False
+    for event in log:
+        kind = event.data.original_type if isinstance(event.data, Redacted) else event.type
+        if kind == _USER and is_answered:
+            exchanges.append([])
+            is_answered = False
+        is_answered = is_answered or kind == _ANSWER
+        exchanges[-1].append(event)
+    return exchanges
+
+
+def _names(event: Event, records: frozenset[str], messages: frozenset[RunEvent]) -> bool:
+    """Whether an event names one of the records or messages in its data, which may be anything."""
+    data = event.data.to_map()
+    record_ids, places = data.get("records"), data.get("messages")
+    if isinstance(record_ids, list) and any(isinstance(record, str) and record in records for record in record_ids):
+        return True
+    return isinstance(places, list) and any(isinstance(place, dict) and _is_in(place, messages) for place in places)
+
+
+def _is_in(place: Mapping[str, JsonValue], messages: frozenset[RunEvent]) -> bool:
+    agent, run, seq = (place.get(part) for part in ("agent", "run", "seq"))
+    return isinstance(agent, str) and isinstance(run, str) and isinstance(seq, int) and (agent, run, seq) in messages

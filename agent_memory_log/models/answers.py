@@ -1,0 +1,42 @@
+"""A model's answer, read into the pydantic model that is its contract."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TypeVar, cast
+
+from pydantic import BaseModel, ValidationError
+
+from agent_memory_log.errors import ModelInvalidJson, ModelInvalidSchema
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_json
+
+_Contract = TypeVar("_Contract", bound=BaseModel)
+
+
+def schema_of(contract: type[BaseModel]) -> Mapping[str, JsonValue]:
+    """The JSON schema of a contract."""
+    return cast("Mapping[str, JsonValue]", contract.model_json_schema())
+
+
+def read_answer(text: str, contract: type[_Contract]) -> _Contract:
+    """The answer as its contract has it.
+
+    Raises ``ModelInvalidJson``; ``ModelInvalidSchema`` with the places that are not as they must be, never the values.
+    """
+    try:
+        # NaN and infinities are Python's own reading of JSON, and lone surrogates are text that no store takes.
+        decoded = own_json(cast("object", json.loads(text)))
+    except NotJson as error:
+        raise ModelInvalidSchema(f"the model's answer{error.path} {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelInvalidJson(f"the model's answer is not JSON: {type(error).__name__}") from error
+    try:
+        return contract.model_validate_json(json.dumps(decoded))
+    except ValidationError as error:
+        places = "; ".join(
+            f"{'.'.join(str(part) for part in one['loc']) or 'all of it'}: {one['msg']}"
+            for one in error.errors(include_url=False, include_input=False)
+        )
+        # The cause is not chained: it shows the values, and they may be what somebody would not see logged.
+        raise ModelInvalidSchema(f"the model's answer is not of the shape that was asked for: {places}") from None

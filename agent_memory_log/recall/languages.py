@@ -1,0 +1,178 @@
+"""What depends on the language of a text: which it is, its function words, and the stem of a word.
+
+A text is of the language whose function words it uses most, if it has two of them: lists of function words hold some
+words that another language talks about, and such a word must not decide alone. Any other text, a name or a number, is
+taken for the default of its script. A question is looked up by the stems of every language that the index holds, so
+that a wrong guess about a short question costs nothing, and a text in one language finds its loan words in another.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from itertools import repeat
+from typing import Final, Protocol, cast
+
+from agent_memory_log.recall import english
+from agent_memory_log.recall.words import LONGEST_WORD, fold, plain_number, without_accents, words
+
+ENGLISH: Final = "en"
+
+STEMMERS: Final = {
+    "en": "english",
+    "ar": "arabic",
+    "ca": "catalan",
+    "cs": "czech",
+    "da": "danish",
+    "de": "german",
+    "el": "greek",
+    "es": "spanish",
+    "fa": "persian",
+    "fi": "finnish",
+    "fr": "french",
+    "hi": "hindi",
+    "hu": "hungarian",
+    "id": "indonesian",
+    "it": "italian",
+    "nl": "dutch",
+    "nb": "norwegian",
+    "pl": "polish",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sv": "swedish",
+    "tr": "turkish",
+    "bg": None,
+    "he": None,
+    "sk": None,
+    "uk": None,
+}
+"""Language (ISO 639-1) -> its Snowball stemmer; None for those with known function words alone.
+
+Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer need neither: ``words`` cuts them into runs of characters.
+"""
+
+COMPOUNDING: Final = frozenset({"da", "de", "fi", "hu", "nb", "nl", "sv"})
+"""The languages that write compounds as one word: who asks about a Treppe means the Treppenhaus too."""
+
+_SCRIPT_DEFAULTS: Final = (
+    ("\u0400", "\u052f", "ru"),
+    ("\u0370", "\u03ff", "el"),
+    ("\u0590", "\u05ff", "he"),
+    ("\u0600", "\u06ff", "ar"),
+    ("\u0900", "\u097f", "hi"),
+)
+
+
+_LANGUAGES: Final = tuple(STEMMERS)
+
+_VOTE: Final = 60
+"""What a function word counts, divided among the languages that have it."""
+
+_ENOUGH: Final = 2
+"""How many function words of a language a text has at least; "email" is one in a list for Czech."""
+
+_VOTE_BYTES: Final = 4
+"""The room of a count: texts of 70 million function words fit."""
+
+_MOST_REMEMBERED: Final = 100_000
+"""Words of a language whose stems are remembered; then it starts again."""
+
+
+class _Stemmer(Protocol):
+    def stemWord(self, word: str) -> str: ...  # noqa: N802  # the library's name
+
+
+class _Snowball(Protocol):
+    def Stemmer(self, algorithm: str) -> _Stemmer: ...  # noqa: N802  # the library's name
+
+
+class _StopWords(Protocol):
+    def get_stop_words(self, language: str) -> list[str]: ...
+
+
+# Neither has types: what is used of them is said above.
+_snowball = cast("_Snowball", import_module("Stemmer"))
+_listed = cast("_StopWords", import_module("stop_words"))
+
+
+class Stems(dict[str, str]):
+    """Word (folded) -> what it is found by in one language, "" for a function word; worked out when first asked for.
+
+    A text of an unknown language may be given any: what its stemmer does to words, it does to both sides.
+    """
+
+    def __init__(self, language: str) -> None:
+        super().__init__()
+        self._stop_words = stop_words(language)
+        self._irregular = english.IRREGULAR if language == ENGLISH else {}
+        algorithm = STEMMERS[language]
+        self._stemmer = None if algorithm is None else _snowball.Stemmer(algorithm)
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= _MOST_REMEMBERED:
+            self.clear()
+        stem = self._stem(word)
+        if len(word) <= LONGEST_WORD:  # a longer one may be a whole file, and seldom comes again
+            self[word] = stem
+        return stem
+
+    def _stem(self, word: str) -> str:
+        if word in self._stop_words:
+            return ""
+        if word[0].isdecimal():
+            return plain_number(word)[:LONGEST_WORD]
+        if len(word) > LONGEST_WORD:
+            return word[:LONGEST_WORD]
+        word = self._irregular.get(word, word)
+        return without_accents(word if self._stemmer is None else self._stemmer.stemWord(word))
+
+
+@cache
+def stems(language: str) -> Stems:
+    """The stems of a language, one of ``STEMMERS``."""
+    return Stems(language)
+
+
+@cache
+def stop_words(language: str) -> frozenset[str]:
+    """The function words of a language, folded and cut as ``words`` cuts them."""
+    if language == ENGLISH:
+        return english.STOP_WORDS
+    cut = (words(fold(entry)) for entry in _listed.get_stop_words(language))
+    # An entry of several words is an idiom of content words, unless it is one that an apostrophe cuts.
+    return frozenset(word for entry in cut if len(entry) == 1 for word in entry)
+
+
+def language_of(found: Sequence[str]) -> str:
+    """The language of a text by its ``words``: the one that has most of them for function words, from two."""
+    votes = sum(map(_votes().get, found, repeat(0)))
+    if votes:
+        counts = memoryview(votes.to_bytes(_VOTE_BYTES * len(STEMMERS), sys.byteorder)).cast("I").tolist()
+        if sys.byteorder == "big":
+            counts.reverse()
+        for place in sorted(range(len(counts)), key=counts.__getitem__, reverse=True):
+            if len(stop_words(_LANGUAGES[place]).intersection(found)) >= _ENOUGH:
+                return _LANGUAGES[place]
+    return _default(found[0]) if found else ENGLISH
+
+
+@cache
+def _votes() -> dict[str, int]:
+    # The counts of all languages share one integer, so that counting is one sum: five times faster than a loop.
+    speakers: dict[str, list[int]] = {}
+    for place, language in enumerate(STEMMERS):
+        for word in stop_words(language):
+            speakers.setdefault(word, []).append(place)
+    # A word that many languages share tells little.
+    return {
+        word: sum(_VOTE // len(places) << 8 * _VOTE_BYTES * place for place in places)
+        for word, places in speakers.items()
+    }
+
+
+def _default(word: str) -> str:
+    first = word[0]
+    return next((language for low, high, language in _SCRIPT_DEFAULTS if low <= first <= high), ENGLISH)

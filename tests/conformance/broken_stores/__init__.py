@@ -1,0 +1,42 @@
+"""Stores that each break one promise: the proof that the contract suite can fail.
+
+Each class is an in-memory store with one defect, and names the tests that must catch it. A module holds the defects of
+one part of the contract; ``base.py`` has what they are made from.
+"""
+
+from tests.conformance.broken_stores import (  # the modules register their defects
+    appending,
+    erasing,
+    expiring,
+    following,
+    handles,
+    identifying,
+    isolating,
+    listing,
+    loading,
+    losing,
+    peeking,
+    refusing,
+    repeating,
+    reserving,
+)
+from tests.conformance.broken_stores.base import DEFECTS, Defect
+
+__all__ = [
+    "DEFECTS",
+    "Defect",
+    "appending",
+    "erasing",
+    "expiring",
+    "following",
+    "handles",
+    "identifying",
+    "isolating",
+    "listing",
+    "loading",
+    "losing",
+    "peeking",
+    "refusing",
+    "repeating",
+    "reserving",
+]

@@ -1,0 +1,305 @@
+"""Defects of appends, seqs, versions and what runs under concurrency."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from agent_memory_log import AppendResult, InvalidArgument, Snapshot, VersionConflict, new_event
+from agent_memory_log.events.payloads import Annotation
+from agent_memory_log_inmem import MemoryStore
+from tests.conformance.broken_stores.base import Append, BrokenStore, Load, caught_by, remade
+
+
+@caught_by(
+    "test_1_an_append_stores_its_events_in_order",
+    "test_1_an_append_reports_version_inserted_and_the_events",
+    "test_3_seqs_start_at_1_and_have_no_gaps",
+    "test_9_follow_delivers_what_is_there_then_what_comes",
+)
+class DropsAnEvent(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.events = append.events[:1] + append.events[2:]
+        return await super().appending(append)
+
+
+@caught_by("test_1_a_large_batch_is_stored_whole")
+class CutsLargeBatches(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.events = append.events[:1000]
+        return await super().appending(append)
+
+
+@caught_by("test_1_an_append_stores_its_events_in_order", "test_1_an_append_reports_version_inserted_and_the_events")
+class ReversesBatches(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.events = append.events[::-1]
+        return await super().appending(append)
+
+
+@caught_by("test_1_an_append_stores_its_events_in_order", "test_6_log_is_append_order_and_events_by_time_then_seq")
+class SortsBatchesByTime(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.events = tuple(sorted(append.events, key=lambda event: event.timestamp))
+        return await super().appending(append)
+
+
+@caught_by(
+    "test_1_a_batch_with_an_invalid_event_stores_nothing",
+    "test_1_a_batch_with_a_conflicting_event_stores_nothing",
+    "test_11_wrong_event_ids_are_refused",
+    "test_4_twice_in_a_batch_with_other_bodies_is_a_conflict",
+)
+class LeavesHalfABatchAfterARefusal(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        for event in append.events[:-1]:
+            await super().appending(msgspec.structs.replace(append, events=(event,)))
+            append.expected_version = append.first_seq = None
+        return await super().appending(append)
+
+
+@caught_by("test_1_a_batch_at_a_stale_version_stores_nothing")
+class ChecksTheVersionAfterWriting(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        version = (await self.read(append.agent, append.run)).version
+        result = await super().appending(msgspec.structs.replace(append, expected_version=None))
+        if append.expected_version not in (None, version) and result.inserted:
+            raise VersionConflict("stale", expected=append.expected_version or 0, actual=version)
+        return result
+
+
+@caught_by("test_1_no_reader_sees_a_part_of_a_batch")
+class ShowsABatchInParts(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        for event in append.events:
+            await super().appending(msgspec.structs.replace(append, events=(event,)))
+            await asyncio.sleep(0)
+        return await super().appending(append)
+
+
+@caught_by("test_1_an_empty_append_does_nothing", "test_1_an_empty_append_leaves_a_run_as_it_is")
+class ChecksTheVersionOfAnEmptyAppend(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        version = (await self.read(append.agent, append.run)).version
+        if not append.events and append.expected_version not in (None, version):
+            raise VersionConflict("stale", expected=append.expected_version or 0, actual=version)
+        return await super().appending(append)
+
+
+@caught_by("test_1_an_append_reports_version_inserted_and_the_events")
+class ReportsOnlyTheLastEvent(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        result = await super().appending(append)
+        return msgspec.structs.replace(result, events=result.events[-1:])
+
+
+@caught_by(
+    "test_2_what_was_appended_is_there_after_all_handles_closed",
+    "test_2_what_was_redacted_or_deleted_stays_so_after_all_handles_closed",
+    "test_2_idempotency_survives_closing_all_handles",
+    "test_14_closing_a_handle_leaves_the_others_open",
+)
+class ForgetsEverythingOnClosing(BrokenStore):
+    async def aclose(self) -> None:
+        self._data.reset()
+        await super().aclose()
+
+
+@caught_by("test_3_seqs_start_at_1_and_have_no_gaps", "test_6_after_leaves_out_what_is_up_to_it")
+class CountsFromZero(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        return remade(snapshot, [msgspec.structs.replace(event, seq=event.seq - 1) for event in snapshot.log])
+
+
+@caught_by("test_3_every_run_counts_for_itself", "test_3_many_runs_at_once_keep_their_own_seqs")
+class TakesAllRunsOfAnAgentForOne(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.run = "one"
+        return await super().appending(append)
+
+    async def loading(self, load: Load) -> Snapshot:
+        return await super().loading(msgspec.structs.replace(load, run="one"))
+
+
+@caught_by("test_3_a_refused_append_leaves_no_gap", "test_5_a_wrong_version_is_refused_with_the_actual_one")
+class UsesUpASeqOnRefusal(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        try:
+            return await super().appending(append)
+        except VersionConflict:
+            await super().appending(Append(append.agent, append.run, (new_event(Annotation()),)))
+            raise
+
+
+@caught_by("test_3_a_seq_the_caller_gives_is_not_looked_at")
+class TrustsTheCallersSeqs(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.events = tuple(sorted(append.events, key=lambda event: event.seq))
+        return await super().appending(append)
+
+
+@caught_by(
+    "test_3_first_seq_places_the_events_of_an_empty_run",
+    "test_3_first_seq_is_refused_where_the_run_holds_events",
+    "test_3_first_seq_is_refused_at_or_below_the_version_of_a_deleted_run",
+    "test_3_first_seq_is_an_integer_from_1",
+    "test_15_the_count_and_version_of_a_run_that_does_not_begin_at_1",
+)
+class IgnoresFirstSeq(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.first_seq = None
+        return await super().appending(append)
+
+
+@caught_by("test_3_first_seq_1_is_how_a_run_begins_anyway", "test_3_first_seq_places_the_events_of_an_empty_run")
+class PlacesTheFirstEventAfterFirstSeq(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        if append.first_seq is not None:
+            append.first_seq += 1
+        return await super().appending(append)
+
+
+@caught_by("test_3_first_seq_does_not_disturb_a_repeated_import")
+class ChecksFirstSeqBeforeIds(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        version = (await self.read(append.agent, append.run)).version
+        if append.first_seq is not None and append.first_seq <= version:
+            raise VersionConflict("taken", expected=append.first_seq - 1, actual=version)
+        return await super().appending(append)
+
+
+@caught_by(
+    "test_3_many_tasks_on_one_handle_leave_no_gap",
+    "test_3_many_tasks_on_many_handles_leave_no_gap",
+    "test_3_many_threads_leave_no_gap",
+    "test_3_many_runs_at_once_keep_their_own_seqs",
+    "test_9_a_follower_keeps_the_order_of_many_writers",
+)
+class LosesAppendsMadeAtOnce(BrokenStore):
+    """Reads, waits and writes: what was written meanwhile is overwritten, though both were acknowledged."""
+
+    async def appending(self, append: Append) -> AppendResult:
+        version = (await self.read(append.agent, append.run)).version
+        await asyncio.sleep(0.001)
+        if (await self.read(append.agent, append.run)).version == version:
+            return await super().appending(append)
+        placed = [msgspec.structs.replace(event, seq=version + 1 + n) for n, event in enumerate(append.events)]
+        return AppendResult(version + len(placed), len(placed), tuple(placed))
+
+
+@caught_by("test_4_the_same_event_from_many_writers_is_stored_once")
+class LooksUpIdsBeforeItWaits(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        known = {event.event_id for event in (await self.read(append.agent, append.run)).log}
+        await asyncio.sleep(0)
+        new = tuple(new_event(event.data) if event.event_id not in known else event for event in append.events)
+        return await super().appending(msgspec.structs.replace(append, events=new))
+
+
+@caught_by("test_5_of_many_writers_at_one_version_exactly_one_wins")
+class ChecksTheVersionBeforeItWaits(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        version = (await self.read(append.agent, append.run)).version
+        if append.expected_version not in (None, version):
+            raise VersionConflict("stale", expected=append.expected_version or 0, actual=version)
+        await asyncio.sleep(0)
+        return await super().appending(msgspec.structs.replace(append, expected_version=None))
+
+
+@caught_by(
+    "test_5_a_wrong_version_is_refused_with_the_actual_one",
+    "test_5_a_version_made_stale_through_another_handle_is_refused",
+    "test_5_redaction_and_deletion_count_in_the_version",
+    "test_5_of_many_writers_at_one_version_exactly_one_wins",
+    "test_1_a_batch_at_a_stale_version_stores_nothing",
+)
+class AcceptsAStaleVersion(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.expected_version = None
+        return await super().appending(append)
+
+
+@caught_by("test_5_the_right_version_is_accepted")
+class ExpectsTheVersionAfterTheAppend(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        if append.expected_version is not None:
+            append.expected_version -= 1
+        return await super().appending(append)
+
+
+@caught_by("test_5_a_wrong_version_is_refused_with_the_actual_one")
+class ReportsTheExpectedVersionAsTheActual(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        try:
+            return await super().appending(append)
+        except VersionConflict as conflict:
+            raise VersionConflict(str(conflict), expected=conflict.expected, actual=conflict.expected) from conflict
+
+
+@caught_by(
+    "test_5_a_version_made_stale_through_another_handle_is_refused",
+    "test_5_redaction_and_deletion_count_in_the_version",
+)
+class RemembersTheVersionPerHandle(BrokenStore):
+    _known: dict[tuple[str, str], int]
+
+    async def appending(self, append: Append) -> AppendResult:
+        known = self.__dict__.setdefault("_known", {})
+        if append.expected_version is not None and known.get((append.agent, append.run)) == append.expected_version:
+            append.expected_version = None
+        result = await super().appending(append)
+        known[append.agent, append.run] = result.version
+        return result
+
+
+@caught_by("test_5_a_version_is_an_integer_from_0")
+class AcceptsAnythingAsAVersion(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        try:
+            return await super().appending(append)
+        except InvalidArgument:
+            return await super().appending(msgspec.structs.replace(append, expected_version=None))
+
+
+@caught_by(
+    "test_3_many_tasks_on_one_handle_leave_no_gap",
+    "test_1_an_append_reports_version_inserted_and_the_events",
+    "test_10_any_text_comes_back_unchanged",
+)
+class ReportsOtherEventsThanItStores(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        result = await super().appending(append)
+        return msgspec.structs.replace(result, events=result.events[::-1])
+
+
+@caught_by("test_15_meta_is_kept_with_the_run", "test_15_any_meta_comes_back_unchanged", "test_15_a_run_is_described")
+class LosesMeta(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.meta = None
+        return await super().appending(append)
+
+
+@caught_by("test_15_meta_of_later_appends_changes_nothing", "test_1_an_empty_append_leaves_a_run_as_it_is")
+class OverwritesMeta(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        if append.meta is not None:
+            self.notes[append.agent, append.run] = dict(append.meta)
+        return await super().appending(append)
+
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        return remade(snapshot, meta=self.notes.get((load.agent, load.run), snapshot.meta))
+
+
+@caught_by("test_7_meta_passed_in_can_be_changed")
+class SharesMeta(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        if append.meta is not None:
+            self.notes.setdefault((append.agent, append.run), append.meta)
+        return await super().appending(append)
+
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await MemoryStore.load_run(self, load.agent, load.run, after=load.after)
+        return remade(snapshot, meta=self.notes.get((load.agent, load.run), snapshot.meta))

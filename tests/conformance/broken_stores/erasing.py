@@ -1,0 +1,328 @@
+"""Defects of redaction and deletion."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
+
+import msgspec
+
+from agent_memory_log import (
+    AppendResult,
+    CursorOutOfRange,
+    Event,
+    InvalidArgument,
+    InvalidEvent,
+    Redacted,
+    Redaction,
+    RunPage,
+    Snapshot,
+    new_event,
+)
+from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by, remade
+
+
+class _Masks(BrokenStore):
+    """Changes what stands where an event was; it remembers the events as they were appended."""
+
+    def mask(self, masked: Event, was: Event) -> Event | None:
+        return masked if was is not masked else was
+
+    async def appending(self, append: Append) -> AppendResult:
+        result = await super().appending(append)
+        for event in result.events:
+            self.notes.setdefault((append.agent, append.run, event.seq), event)
+        return result
+
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        log = [
+            self.mask(event, self.notes.get((load.agent, load.run, event.seq), event))
+            if isinstance(event.data, Redacted)
+            else event
+            for event in snapshot.log
+        ]
+        return remade(snapshot, [event for event in log if event is not None])
+
+
+@caught_by(
+    "test_12_redacted_content_is_gone_through_every_handle",
+    "test_12_position_time_and_id_of_a_redacted_event_stay",
+    "test_2_what_was_redacted_or_deleted_stays_so_after_all_handles_closed",
+)
+class LeavesTheContentOnRedacting(_Masks):
+    def mask(self, masked: Event, was: Event) -> Event | None:
+        return was if masked.seq == was.seq else masked
+
+
+@caught_by("test_12_position_time_and_id_of_a_redacted_event_stay")
+class LeavesTheLabelsOnRedacting(_Masks):
+    def mask(self, masked: Event, was: Event) -> Event | None:
+        return msgspec.structs.replace(masked, labels=was.labels)
+
+
+@caught_by("test_12_position_time_and_id_of_a_redacted_event_stay", "test_12_types_select_a_redacted_event_as_redacted")
+class RemovesTheEventOnRedacting(_Masks):
+    def mask(self, masked: Event, was: Event) -> Event | None:
+        return masked if was is masked else None
+
+
+@caught_by("test_12_position_time_and_id_of_a_redacted_event_stay", "test_12_a_redacted_event_keeps_its_place_in_time")
+class GivesARedactedEventTheTimeOfTheRedaction(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        log = list(snapshot.log)
+        times = {seq: event.timestamp for event in log if isinstance(event.data, Redaction) for seq in event.data.seqs}
+        return remade(
+            snapshot,
+            [msgspec.structs.replace(event, timestamp=times.get(event.seq, event.timestamp)) for event in log],
+        )
+
+
+@caught_by("test_12_redacted_content_is_gone_through_every_handle")
+class ReportsRedactedContentToARepeatedAppend(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        result = await super().appending(append)
+        events = [
+            msgspec.structs.replace(stored, data=given.data)
+            for stored, given in zip(result.events, append.events, strict=True)
+        ]
+        return msgspec.structs.replace(result, events=tuple(events))
+
+
+@caught_by(
+    "test_12_a_redaction_appends_one_marker_that_names_the_seqs",
+    "test_9_a_waiting_follower_learns_of_a_redaction",
+    "test_6_extended_after_a_redaction_masks_what_is_named",
+)
+class ForgetsTheMarker(BrokenStore):
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        result = await super().redact_events(agent, run, seqs, reason=reason)
+        if not result.inserted:
+            return result
+        kept = self._data._runs[agent, run]
+        marker = kept.events.pop()
+        del kept.seqs[marker.event_id]
+        return AppendResult(result.version - 1, 0, ())
+
+
+@caught_by("test_12_a_redaction_appends_one_marker_that_names_the_seqs")
+class AppendsAMarkerForEachEvent(BrokenStore):
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        result = AppendResult(0, 0, ())
+        for seq in seqs:
+            result = await super().redact_events(agent, run, [seq], reason=reason)
+        return result
+
+
+@caught_by("test_12_redacting_again_does_nothing")
+class AppendsAMarkerEachTime(BrokenStore):
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        wanted = tuple(seqs)
+        result = await super().redact_events(agent, run, wanted, reason=reason)
+        if result.inserted:
+            return result
+        return await self.append_events(agent, run, new_event(Redaction(seqs=wanted, reason=reason)))
+
+
+@caught_by("test_12_a_seq_the_run_does_not_hold_redacts_none", "test_12_a_deleted_run_is_empty_through_every_handle")
+class IgnoresSeqsTheRunDoesNotHold(BrokenStore):
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        held = {event.seq for event in (await self.read(agent, run)).log}
+        return await super().redact_events(agent, run, [seq for seq in seqs if seq in held], reason=reason)
+
+
+@caught_by("test_12_a_seq_the_run_does_not_hold_redacts_none")
+class RedactsUpToTheSeqItDoesNotHold(BrokenStore):
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        wanted = list(seqs)
+        for seq in wanted[:-1]:
+            await super().redact_events(agent, run, [seq], reason=reason)
+        return await super().redact_events(agent, run, wanted, reason=reason)
+
+
+@caught_by("test_12_a_seq_the_run_does_not_hold_redacts_none")
+class AcceptsAnythingAsASeq(BrokenStore):
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[Any], *, reason: str = "") -> AppendResult:
+        try:
+            return await super().redact_events(agent, run, seqs, reason=reason)
+        except InvalidArgument:
+            return AppendResult(0, 0, ())
+
+
+@caught_by("test_12_a_marker_made_by_hand_may_not_name_what_is_not_redacted")
+class TakesForgedMarkers(BrokenStore):
+    async def append_events(self, agent: str, run: str, *events: Event, **options: Any) -> AppendResult:
+        try:
+            return await super().append_events(agent, run, *events, **options)
+        except InvalidEvent:
+            forged = [new_event(Redaction(seqs=())) if event.type == "redaction" else event for event in events]
+            return await super().append_events(agent, run, *forged, **options)
+
+
+@caught_by("test_12_a_marker_can_be_redacted_and_passes_on_what_it_named")
+class DoesNotRedactMarkers(BrokenStore):
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        markers = {event.seq for event in (await self.read(agent, run)).log if event.type == "redaction"}
+        return await super().redact_events(agent, run, [seq for seq in seqs if seq not in markers], reason=reason)
+
+
+@caught_by("test_12_types_select_a_redacted_event_as_redacted")
+class SelectsByTheOriginalType(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        if load.types is None:
+            return await super().loading(load)
+        types = frozenset(load.types)
+        snapshot = await super().loading(Load(load.agent, load.run, load.after))
+        kept = [
+            event
+            for event in snapshot.log
+            if (event.data.original_type if isinstance(event.data, Redacted) else event.type) in types
+        ]
+        return remade(snapshot, kept, types=types)
+
+
+@caught_by("test_12_other_runs_are_not_redacted")
+class RedactsByEventIdInEveryRun(BrokenStore):
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        wanted = list(seqs)
+        result = await super().redact_events(agent, run, wanted, reason=reason)
+        for info in (await self.list_runs()).runs:
+            if (info.agent, info.run) != (agent, run):
+                await super().redact_events(info.agent, info.run, wanted, reason=reason)
+        return result
+
+
+@caught_by("test_12_the_run_goes_on_after_a_redaction", "test_10_any_reason_of_a_redaction_comes_back_unchanged")
+class ClosesTheRunOnRedacting(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        log = (await self.read(append.agent, append.run)).log
+        if any(event.type == "redaction" for event in log):
+            raise InvalidEvent("closed", field="run")
+        return await super().appending(append)
+
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        return await super().redact_events(agent, run, seqs, reason=reason[:5])
+
+
+class _Deletes(BrokenStore):
+    """Remembers what is deleted; a subclass forgets too little."""
+
+    async def delete_run(self, agent: str, run: str) -> None:
+        self.notes.setdefault((agent, run), await self.read(agent, run))
+        await super().delete_run(agent, run)
+
+
+@caught_by(
+    "test_12_a_deleted_run_is_empty_through_every_handle",
+    "test_2_what_was_redacted_or_deleted_stays_so_after_all_handles_closed",
+    "test_12_a_redacted_run_can_be_deleted",
+)
+class DeletesNothing(BrokenStore):
+    async def delete_run(self, agent: str, run: str) -> None:
+        """Does nothing."""
+
+
+@caught_by(
+    "test_3_the_version_of_a_deleted_run_stays",
+    "test_3_the_next_seq_of_a_deleted_run_goes_on",
+    "test_3_old_cursors_of_a_deleted_run_stay_meaningful",
+    "test_12_deleting_what_holds_nothing_does_nothing",
+    "test_3_first_seq_is_refused_at_or_below_the_version_of_a_deleted_run",
+    "test_9_a_run_created_anew_can_be_followed_from_any_seq_it_had",
+    "test_15_the_count_and_version_of_a_run_that_does_not_begin_at_1",
+)
+class StartsAgainAt1AfterADeletion(BrokenStore):
+    async def delete_run(self, agent: str, run: str) -> None:
+        await super().delete_run(agent, run)
+        self._data._runs.pop((agent, run), None)
+
+
+@caught_by("test_3_the_event_ids_of_a_deleted_run_are_forgotten")
+class RemembersIdsOfADeletedRun(_Deletes):
+    async def appending(self, append: Append) -> AppendResult:
+        deleted = self.notes.get((append.agent, append.run))
+        known = {event.event_id for event in deleted.log} if deleted is not None else set[str]()
+        append.events = tuple(event for event in append.events if event.event_id not in known)
+        return await super().appending(append)
+
+
+@caught_by("test_12_a_run_that_another_handle_deleted_can_be_imported_anew")
+class RemembersWhatItAppendedToADeletedRun(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        appended: set[tuple[str, str]] = self.__dict__.setdefault("_appended", set())
+        if (append.agent, append.run) in appended:
+            append.first_seq = None
+        appended.add((append.agent, append.run))
+        return await super().appending(append)
+
+
+@caught_by("test_12_the_meta_of_a_deleted_run_is_forgotten")
+class RemembersTheMetaOfADeletedRun(_Deletes):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        deleted = self.notes.get((load.agent, load.run))
+        return remade(snapshot, meta=deleted.meta) if deleted is not None else snapshot
+
+
+@caught_by("test_12_a_deleted_run_is_empty_through_every_handle", "test_12_other_runs_are_not_deleted")
+class ListsDeletedRuns(BrokenStore):
+    async def delete_run(self, agent: str, run: str) -> None:
+        for info in (await self.list_runs()).runs:
+            self.notes.setdefault((info.agent, info.run), info)
+        await super().delete_run(agent, run)
+
+    async def listing(self, listing: Listing) -> RunPage:
+        page = await super().listing(listing)
+        listed = {(info.agent, info.run) for info in page.runs}
+        deleted = [info for name, info in self.notes.items() if name not in listed]
+        return RunPage((*page.runs, *deleted), page.cursor)
+
+
+@caught_by("test_12_other_runs_are_not_deleted", "test_11_agent_and_run_do_not_run_together")
+class DeletesAllRunsOfTheAgent(BrokenStore):
+    async def delete_run(self, agent: str, run: str) -> None:
+        for one in [run, *(info.run for info in (await self.list_runs(agent)).runs)]:
+            await super().delete_run(agent, one)
+
+
+@caught_by("test_12_deleting_what_holds_nothing_does_nothing", "test_11_erasing_one_run_touches_no_other_id")
+class FailsToDeleteWhatHoldsNothing(BrokenStore):
+    async def delete_run(self, agent: str, run: str) -> None:
+        if not (await self.read(agent, run)).log or run == "%":
+            raise CursorOutOfRange("nothing to delete")
+        await super().delete_run(agent, run)
+
+
+@caught_by("test_12_deleting_what_holds_nothing_does_nothing")
+class CountsADeletionInTheVersion(BrokenStore):
+    async def delete_run(self, agent: str, run: str) -> None:
+        await super().delete_run(agent, run)
+        kept = self._data._runs.get((agent, run))
+        if kept is not None:
+            kept.base += 1
+
+
+@caught_by("test_3_old_cursors_of_a_deleted_run_stay_meaningful")
+class RefusesCursorsFromBeforeADeletion(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        if 0 < load.after < snapshot.first_seq - 1:
+            raise CursorOutOfRange("deleted")
+        return snapshot
+
+
+@caught_by("test_12_a_redacted_run_can_be_deleted")
+class KeepsRedactedRuns(BrokenStore):
+    async def delete_run(self, agent: str, run: str) -> None:
+        if not any(event.type == "redaction" for event in (await self.read(agent, run)).log):
+            await super().delete_run(agent, run)
+
+
+@caught_by(
+    "test_9_a_follower_behind_a_redaction_sees_the_mask", "test_12_redacted_content_is_gone_through_every_handle"
+)
+class FollowsWhatWasRedacted(_Masks):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        async for event in self.followed(agent, run, after):
+            yield self.notes.get((agent, run, event.seq), event)

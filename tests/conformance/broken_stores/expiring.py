@@ -1,0 +1,435 @@
+"""Defects of a run's end, and of ``expire_runs``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator, Iterable
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from agent_memory_log import (
+    AppendResult,
+    Event,
+    ExpireResult,
+    InvalidArgument,
+    InvalidEvent,
+    RunDeleted,
+    RunExpired,
+    RunPage,
+    Snapshot,
+)
+from agent_memory_log.backend_kit import expiry_of, is_reserved, now_microseconds
+from agent_memory_log.events.event import format_timestamp, from_microseconds
+from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
+from agent_memory_log_inmem.data import Follower
+from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by, remade
+
+
+class _Ends(BrokenStore):
+    """A store that can look past the ends of runs."""
+
+    def end(self, agent: str, run: str) -> int | None:
+        kept = self._data._runs.get((agent, run))
+        return kept.expires_at if kept is not None else None
+
+    def has_expired(self, agent: str, run: str) -> bool:
+        end = self.end(agent, run)
+        return end is not None and end <= now_microseconds()
+
+    @contextmanager
+    def endless(self) -> Generator[None]:
+        """The runs that are there have no ends meanwhile; the calls made then never wait, so nobody else sees it."""
+        runs = list(self._data._runs.values())
+        ends = [kept.expires_at for kept in runs]
+        for kept in runs:
+            kept.expires_at = None
+        try:
+            yield
+        finally:
+            for kept, end in zip(runs, ends, strict=True):
+                kept.expires_at = end
+
+
+@caught_by(
+    "test_16_nothing_is_appended_to_an_expired_run",
+    "test_16_an_expired_run_is_not_read",
+    "test_16_a_waiting_follower_is_woken_at_the_end",
+    "test_16_expire_runs_removes_what_has_expired",
+)
+class KnowsNoEnds(_Ends):
+    async def appending(self, append: Append) -> AppendResult:
+        result = await super().appending(append)
+        for kept in self._data._runs.values():
+            kept.expires_at = None
+        return result
+
+
+@caught_by("test_16_before_its_end_a_run_is_like_any_other", "test_16_meta_of_later_appends_gives_no_end")
+class RefusesWhateverHasAnEnd(_Ends):
+    async def loading(self, load: Load) -> Snapshot:
+        if self.end(load.agent, load.run) is not None:
+            raise RunExpired("some day")
+        return await super().loading(load)
+
+
+@caught_by("test_16_before_its_end_a_run_is_like_any_other")
+class RewritesTheEndInUtc(_Ends):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        end = self.end(load.agent, load.run)
+        if end is None:
+            return snapshot
+        return remade(snapshot, meta={**snapshot.meta, "expires_at": format_timestamp(from_microseconds(end))})
+
+
+@caught_by("test_16_before_its_end_a_run_is_like_any_other")
+class CannotWaitForAFarEnd(_Ends):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        async for event in self.followed(agent, run, after):
+            yield event
+            if (self.end(agent, run) or 0) - now_microseconds() > 10**15:
+                raise OverflowError("timestamp too large")
+
+
+@caught_by("test_16_an_end_that_is_no_time_is_refused")
+class TakesAnythingAsAnEnd(_Ends):
+    async def appending(self, append: Append) -> AppendResult:
+        try:
+            return await super().appending(append)
+        except InvalidEvent:
+            return await super().appending(msgspec.structs.replace(append, meta=None))
+
+
+@caught_by("test_16_an_end_that_is_no_time_is_refused")
+class NamesNoFieldOfABadEnd(_Ends):
+    async def appending(self, append: Append) -> AppendResult:
+        try:
+            return await super().appending(append)
+        except InvalidEvent as error:
+            raise InvalidEvent(str(error), field="meta") from error
+
+
+@caught_by("test_16_meta_of_later_appends_gives_no_end")
+class TakesTheEndOfLaterAppends(_Ends):
+    async def appending(self, append: Append) -> AppendResult:
+        result = await super().appending(append)
+        self._data._runs[append.agent, append.run].expires_at = expiry_of(append.meta)
+        return result
+
+
+class _Appends(_Ends):
+    """Appends to an expired run what ``lets_by`` says."""
+
+    def lets_by(self, append: Append) -> bool:
+        raise NotImplementedError
+
+    async def appending(self, append: Append) -> AppendResult:
+        if not self.lets_by(append):
+            return await super().appending(append)
+        with self.endless():
+            return await super().appending(append)
+
+
+@caught_by("test_16_nothing_is_appended_to_an_expired_run")
+class AppendsToExpiredRuns(_Appends):
+    def lets_by(self, append: Append) -> bool:
+        return len(append.events) == 1
+
+
+@caught_by("test_16_nothing_is_appended_to_an_expired_run")
+class AppendsBatchesToExpiredRuns(_Appends):
+    def lets_by(self, append: Append) -> bool:
+        return len(append.events) > 1
+
+
+@caught_by("test_16_nothing_is_appended_to_an_expired_run")
+class AcknowledgesWhatAnExpiredRunHolds(_Appends):
+    def lets_by(self, append: Append) -> bool:
+        kept = self._data._runs.get((append.agent, append.run))
+        return kept is not None and {event.event_id for event in append.events} <= set(kept.seqs)
+
+
+@caught_by("test_16_nothing_is_appended_to_an_expired_run")
+class ProlongsExpiredRuns(_Appends):
+    def lets_by(self, append: Append) -> bool:
+        return (expiry_of(append.meta) or 0) > now_microseconds()
+
+
+@caught_by("test_16_nothing_is_appended_to_a_redacted_run_that_has_expired")
+class AppendsToExpiredRunsThatWereRedacted(_Appends):
+    def lets_by(self, append: Append) -> bool:
+        kept = self._data._runs.get((append.agent, append.run))
+        return kept is not None and any(event.type == "redaction" for event in kept.events)
+
+
+@caught_by("test_16_an_empty_append_to_an_expired_run_does_nothing")
+class RefusesEmptyAppends(_Ends):
+    async def appending(self, append: Append) -> AppendResult:
+        if self.has_expired(append.agent, append.run):
+            raise RunExpired(f"{append.agent}/{append.run}")
+        return await super().appending(append)
+
+
+@caught_by("test_16_a_run_past_its_end_is_not_created")
+class CreatesRunsPastTheirEnd(_Ends):
+    async def appending(self, append: Append) -> AppendResult:
+        end = expiry_of(append.meta) if self.end(append.agent, append.run) is None else None
+        if end is None or end > now_microseconds():
+            return await super().appending(append)
+        await super().appending(msgspec.structs.replace(append, meta=None))
+        self._data._runs[append.agent, append.run].expires_at = end
+        raise RunExpired(f"{append.agent}/{append.run}")
+
+
+@caught_by("test_16_an_expired_run_is_not_read")
+class ReadsExpiredRuns(_Ends):
+    async def loading(self, load: Load) -> Snapshot:
+        with self.endless():
+            return await super().loading(load)
+
+
+@caught_by("test_16_an_expired_run_is_not_read")
+class LooksAtTheCursorOfAnExpiredRunFirst(_Ends):
+    async def loading(self, load: Load) -> Snapshot:
+        with self.endless():
+            await super().loading(load)
+        return await super().loading(load)
+
+
+@caught_by("test_16_an_expired_run_is_not_read")
+class NamesNoRun(_Ends):
+    async def loading(self, load: Load) -> Snapshot:
+        try:
+            return await super().loading(load)
+        except RunExpired as error:
+            raise RunExpired("expired") from error
+
+
+@caught_by("test_16_an_expired_run_is_not_redacted")
+class RedactsExpiredRuns(_Ends):
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        with self.endless():
+            return await super().redact_events(agent, run, seqs, reason=reason)
+
+
+@caught_by("test_16_expired_runs_are_not_listed")
+class ListsExpiredRuns(_Ends):
+    async def listing(self, listing: Listing) -> RunPage:
+        with self.endless():
+            return await super().listing(listing)
+
+
+@caught_by("test_16_expired_runs_are_not_listed")
+class LeavesGapsInPages(_Ends):
+    async def listing(self, listing: Listing) -> RunPage:
+        with self.endless():
+            page = await super().listing(listing)
+        return RunPage(tuple(info for info in page.runs if not self.has_expired(info.agent, info.run)), page.cursor)
+
+
+@caught_by("test_16_a_waiting_follower_is_woken_at_the_end")
+class WaitsPastTheEnd(_Ends):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        follower = Follower(after)
+        while True:
+            seen = self._data.changed.count
+            event = self._data.next_event(agent, run, follower)
+            if event is None:
+                await self._data.changed.wait_async(seen, None)
+            else:
+                yield event
+
+
+@caught_by("test_16_a_waiting_follower_is_woken_at_the_end")
+class WaitsPastTheEndWithoutAnEventLoop(SyncMemoryStore):
+    """The synchronous surface."""
+
+    def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
+        follower = Follower(after)
+        while True:
+            self._check_open()
+            seen = self._data.changed.count
+            event = self._data.next_event(agent, run, follower)
+            if event is None:
+                self._data.changed.wait(seen, None)
+            else:
+                yield event
+
+
+@caught_by("test_16_a_waiting_follower_is_woken_at_the_end")
+class EndsQuietlyAtTheEnd(_Ends):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        seen = 0
+        try:
+            async for event in self.followed(agent, run, after):
+                seen = event.seq
+                yield event
+        except RunExpired:
+            if not seen:
+                raise
+
+
+@caught_by("test_16_a_follower_behind_the_end_gets_nothing_more")
+class ReadsAheadPastTheEnd(_Ends):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        ahead = await self.read(agent, run)
+        for event in list(ahead.log)[after:]:
+            yield event
+        async for event in self.followed(agent, run, max(after, ahead.version)):
+            yield event
+
+
+@caught_by("test_16_an_expired_run_can_be_deleted_and_begun_anew")
+class DeletesNoExpiredRuns(_Ends):
+    async def delete_run(self, agent: str, run: str) -> None:
+        if self.has_expired(agent, run):
+            raise RunExpired(f"{agent}/{run}")
+        await super().delete_run(agent, run)
+
+
+@caught_by("test_16_an_expired_run_can_be_deleted_and_begun_anew")
+class StartsAnExpiredRunAgainAt1(_Ends):
+    async def delete_run(self, agent: str, run: str) -> None:
+        if self.has_expired(agent, run):
+            self._data._runs.pop((agent, run))
+        await super().delete_run(agent, run)
+
+
+@caught_by("test_16_an_expired_run_can_be_deleted_and_begun_anew", "test_16_a_run_begun_anew_has_an_end_of_its_own")
+class KeepsTheEndOfADeletedRun(_Ends):
+    async def delete_run(self, agent: str, run: str) -> None:
+        self.notes[agent, run] = self.end(agent, run)
+        await super().delete_run(agent, run)
+
+    async def appending(self, append: Append) -> AppendResult:
+        result = await super().appending(append)
+        if (append.agent, append.run) in self.notes:
+            self._data._runs[append.agent, append.run].expires_at = self.notes[append.agent, append.run]
+        return result
+
+
+@caught_by("test_16_the_end_of_a_run_is_not_that_of_others")
+class EndsAllRunsOfTheAgent(_Ends):
+    async def loading(self, load: Load) -> Snapshot:
+        for agent, run in self._data._runs:
+            if agent == load.agent and self.has_expired(agent, run):
+                raise RunExpired(f"{agent}/{run}")
+        return await super().loading(load)
+
+
+@caught_by("test_16_the_end_of_a_run_is_not_that_of_others")
+class RefusesWhatIsAppendedBesideAnExpiredRun(_Ends):
+    async def appending(self, append: Append) -> AppendResult:
+        self.notes["waiting"] = self.notes.get("waiting", 0) + 1
+        try:
+            await asyncio.sleep(0)
+            expired = [name for name in self._data._runs if self.has_expired(*name)]
+            if expired and self.notes["waiting"] > 1:
+                raise RunExpired("one of them")
+            return await super().appending(append)
+        finally:
+            self.notes["waiting"] -= 1
+
+
+@caught_by("test_16_expire_runs_removes_what_has_expired", "test_16_a_follower_of_a_run_that_is_removed_ends")
+class RemovesNothing(_Ends):
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        counted = await super().expire_runs(before=before, dry_run=True)
+        if not dry_run:
+            self._data.changed.notify()
+        return counted
+
+
+@caught_by("test_16_expire_runs_removes_what_has_expired")
+class ForgetsTheVersionOfWhatItRemoves(_Ends):
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        expired = [name for name in self._data._runs if self.has_expired(*name)]
+        result = await super().expire_runs(before=before, dry_run=dry_run)
+        for name in expired if not dry_run else ():
+            del self._data._runs[name]
+        return result
+
+
+@caught_by("test_16_expire_runs_removes_what_has_expired")
+class LeavesTheLibrarysOwnRuns(_Ends):
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        own = {name: kept for name, kept in self._data._runs.items() if is_reserved(name[0])}
+        for name in own:
+            del self._data._runs[name]
+        result = await super().expire_runs(before=before, dry_run=dry_run)
+        self._data._runs.update(own)
+        return result
+
+
+@caught_by("test_16_expire_runs_keeps_what_has_not_expired", "test_16_expire_runs_needs_an_instant_that_has_passed")
+class RemovesWhateverHasAnEnd(_Ends):
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        if before is not None and not isinstance(before, datetime):
+            raise InvalidArgument("no time")
+        return self._data.expire(2**60, dry_run=dry_run)
+
+
+@caught_by(
+    "test_16_a_dry_run_of_expire_runs_counts_and_changes_nothing",
+    "test_16_expire_runs_removes_what_ended_up_to_before",
+)
+class RemovesInADryRun(_Ends):
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        if dry_run:
+            return await super().expire_runs(before=before)
+        return await super().expire_runs(before=before, dry_run=dry_run)
+
+
+@caught_by("test_16_a_dry_run_of_expire_runs_counts_and_changes_nothing")
+class CountsNoEventsInADryRun(_Ends):
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        result = await super().expire_runs(before=before, dry_run=dry_run)
+        return ExpireResult(result.runs, 0 if dry_run else result.events)
+
+
+@caught_by("test_16_expire_runs_removes_what_ended_up_to_before")
+class LeavesWhatEndedAtBeforeItself(_Ends):
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        until = (
+            None
+            if before is None
+            else max(before, datetime.min.replace(tzinfo=UTC) + timedelta(1)) - timedelta(0, 0, 1)
+        )
+        return await super().expire_runs(before=until, dry_run=dry_run)
+
+
+@caught_by("test_16_expire_runs_removes_what_ended_up_to_before")
+class IgnoresBefore(_Ends):
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        await super().expire_runs(before=before, dry_run=True)
+        return await super().expire_runs(dry_run=dry_run)
+
+
+@caught_by("test_16_expire_runs_needs_an_instant_that_has_passed")
+class TakesAnythingAsBefore(_Ends):
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        try:
+            return await super().expire_runs(before=before, dry_run=dry_run)
+        except InvalidArgument:
+            return ExpireResult(0, 0)
+
+
+@caught_by("test_16_a_follower_of_a_run_that_is_removed_ends")
+class FollowsOnIntoTheRunBegunAnew(_Ends):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        while True:
+            try:
+                async for event in self.followed(agent, run, after):
+                    after = event.seq
+                    yield event
+            except (RunDeleted, RunExpired):
+                if self.has_expired(agent, run):
+                    raise
+
+
+@caught_by("test_16_expire_runs_of_a_closed_handle_says_so")
+class RemovesAfterClosing(_Ends):
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        return await MemoryStore(self._data).expire_runs(before=before, dry_run=dry_run)

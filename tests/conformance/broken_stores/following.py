@@ -1,0 +1,271 @@
+"""Defects of followers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator
+
+from agent_memory_log import (
+    AppendResult,
+    CursorOutOfRange,
+    Event,
+    InvalidArgument,
+    InvalidEvent,
+    RunDeleted,
+    StoreClosed,
+)
+from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
+from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
+
+
+@caught_by(
+    "test_9_follow_delivers_what_is_there_then_what_comes",
+    "test_9_follow_begins_after_the_seq_given",
+    "test_9_a_restarted_follower_goes_on_from_its_last_seq",
+    "test_9_followers_of_a_run_each_get_every_event",
+)
+class SkipsEvents(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        async for event in self.followed(agent, run, after):
+            if event.seq % 4 != 2:
+                yield event
+
+
+@caught_by(
+    "test_9_follow_delivers_what_is_there_then_what_comes",
+    "test_9_a_follower_keeps_the_order_of_many_writers",
+    "test_9_a_repeated_append_wakes_nobody_twice",
+)
+class RepeatsEvents(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        async for event in self.followed(agent, run, after):
+            yield event
+            if event.seq == 2:
+                yield event
+
+
+@caught_by("test_9_a_follower_keeps_the_order_of_many_writers", "test_9_a_slow_follower_misses_nothing")
+class SwapsEvents(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        held: Event | None = None
+        async for event in self.followed(agent, run, after):
+            if event.seq % 5 == 3:
+                held = event
+                continue
+            yield event
+            if held is not None:
+                yield held
+                held = None
+
+
+@caught_by(
+    "test_9_a_waiting_follower_wakes_for_its_own_handle",
+    "test_9_a_waiting_follower_wakes_for_another_handle",
+    "test_9_a_run_need_not_exist_to_be_followed",
+    "test_9_a_waiting_follower_learns_of_a_redaction",
+    "test_9_a_cancelled_follower_goes_and_disturbs_nobody",
+)
+class EndsWhenItHasCaughtUp(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        for event in (await self.load_run(agent, run, after=after)).log:
+            yield event
+
+
+@caught_by("test_9_a_waiting_follower_wakes_for_another_handle")
+class WakesForItsOwnHandleOnly(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        result = await super().appending(append)
+        self.__dict__.setdefault("_own", asyncio.Event()).set()
+        return result
+
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        own: asyncio.Event = self.__dict__.setdefault("_own", asyncio.Event())
+        async for event in self.followed(agent, run, after):
+            await own.wait()
+            yield event
+
+
+@caught_by("test_9_follow_delivers_what_is_there_then_what_comes")
+class DeliversOnlyWhatComes(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        version = (await self.read(agent, run)).version
+        async for event in self.followed(agent, run, max(after, version)):
+            yield event
+
+
+@caught_by("test_9_follow_begins_after_the_seq_given", "test_9_a_restarted_follower_goes_on_from_its_last_seq")
+class FollowsFromTheStart(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        async for event in self.followed(agent, run, 0 * after):
+            yield event
+
+
+@caught_by("test_9_a_run_need_not_exist_to_be_followed")
+class FollowsOnlyRunsThatExist(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        if not (await self.read(agent, run)).version:
+            raise CursorOutOfRange("unknown")
+        async for event in self.followed(agent, run, after):
+            yield event
+
+
+@caught_by("test_9_followers_of_a_run_each_get_every_event")
+class DeliversToOneFollowerOnly(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        taken: set[tuple[str, str, int]] = self.notes.setdefault("taken", set())
+        async for event in self.followed(agent, run, after):
+            if (agent, run, event.seq) not in taken:
+                taken.add((agent, run, event.seq))
+                yield event
+
+
+@caught_by("test_9_a_slow_follower_misses_nothing")
+class DropsWhatASlowFollowerHasNotTaken(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        async for event in self.followed(agent, run, after):
+            if (await self.read(agent, run)).version - event.seq < 100:
+                yield event
+
+
+@caught_by("test_9_a_cancelled_follower_goes_and_disturbs_nobody")
+class ClosesTheHandleWhenAFollowerIsCancelled(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        try:
+            async for event in self.followed(agent, run, after):
+                yield event
+        except asyncio.CancelledError:
+            await self.aclose()
+            raise
+
+
+@caught_by("test_9_following_beyond_the_version_is_an_error", "test_9_following_needs_ids_and_a_seq")
+class EndsQuietlyWhereItCannotFollow(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        try:
+            async for event in self.followed(agent, run, after):
+                yield event
+        except (CursorOutOfRange, InvalidEvent, InvalidArgument):
+            return
+
+
+@caught_by("test_9_following_beyond_the_version_is_an_error")
+class WaitsForVersionsToCome(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        async for event in self.followed(agent, run):
+            if event.seq > after:
+                yield event
+
+
+@caught_by("test_9_a_waiting_follower_learns_of_a_redaction", "test_9_a_follower_behind_a_redaction_sees_the_mask")
+class DoesNotDeliverMarkers(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        async for event in self.followed(agent, run, after):
+            if event.type != "redaction":
+                yield event
+
+
+@caught_by(
+    "test_9_a_follower_behind_a_redaction_sees_the_mask",
+    "test_9_a_follower_behind_a_deletion_gets_nothing_more",
+)
+class ReadsAhead(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        ahead = await self.read(agent, run)
+        for event in list(ahead.log)[after:]:
+            yield event
+        async for event in self.followed(agent, run, ahead.version):
+            yield event
+
+
+@caught_by(
+    "test_9_a_waiting_follower_ends_when_the_run_is_deleted",
+    "test_9_a_follower_behind_a_deletion_gets_nothing_more",
+    "test_9_a_follower_does_not_go_on_into_the_run_created_anew",
+)
+class WaitsForeverWhenTheRunIsDeleted(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        while True:
+            try:
+                async for event in self.followed(agent, run, after):
+                    after = event.seq
+                    yield event
+            except RunDeleted:
+                continue
+
+
+@caught_by("test_9_a_follower_does_not_go_on_into_the_run_created_anew")
+class NoticesADeletionOnlyWhileTheRunIsEmpty(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        while True:
+            try:
+                async for event in self.followed(agent, run, after):
+                    after = event.seq
+                    yield event
+            except RunDeleted:
+                if not (await self.read(agent, run)).log:
+                    raise
+
+
+@caught_by("test_9_a_run_created_anew_can_be_followed_from_any_seq_it_had")
+class DoesNotFollowARunThatWasEverDeleted(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        if (await self.read(agent, run)).first_seq > 1:
+            raise RunDeleted("once")
+        async for event in self.followed(agent, run, after):
+            yield event
+
+
+@caught_by("test_9_deleting_what_holds_nothing_ends_no_follower", "test_9_a_run_need_not_exist_to_be_followed")
+class EndsFollowersOfEveryRunOnAnyDeletion(BrokenStore):
+    async def delete_run(self, agent: str, run: str) -> None:
+        await super().delete_run(agent, run)
+        self.notes["deletions"] = self.notes.get("deletions", 0) + 1
+
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        deletions = self.notes.get("deletions", 0)
+        async for event in self.followed(agent, run, after):
+            if self.notes.get("deletions", 0) != deletions or event.data.to_map().get("message") == "this one":
+                raise RunDeleted("some run")
+            yield event
+
+
+@caught_by(
+    "test_9_a_waiting_follower_ends_when_its_handle_is_closed",
+    "test_9_a_follower_between_two_events_ends_when_its_handle_is_closed",
+)
+class FollowsOnAClosedHandle(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        other = MemoryStore(self._data)
+        async for event in other.follow(agent, run, after=after):
+            yield event
+
+
+@caught_by("test_9_a_follower_between_two_events_ends_when_its_handle_is_closed")
+class EndsQuietlyOnAClosedHandle(BrokenStore):
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        try:
+            async for event in self.followed(agent, run, after):
+                yield event
+        except StoreClosed:
+            return
+
+
+@caught_by("test_9_follow_delivers_what_is_there_then_what_comes", "test_9_a_slow_follower_misses_nothing")
+class SkipsEventsWithoutAnEventLoop(SyncMemoryStore):
+    """The synchronous surface: the suite can fail there as well."""
+
+    def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
+        for event in super().follow(agent, run, after=after):
+            if event.seq % 4 != 2:
+                yield event
+
+
+@caught_by(
+    "test_9_a_waiting_follower_wakes_for_another_handle", "test_9_a_waiting_follower_ends_when_the_run_is_deleted"
+)
+class NeverWakesWithoutAnEventLoop(SyncMemoryStore):
+    """The synchronous surface: a thread that never comes back does not keep the suite."""
+
+    def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
+        yield from super().load_run(agent, run, after=after).log
+        yield from super().follow("nobody", "writes here")

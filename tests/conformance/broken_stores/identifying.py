@@ -1,0 +1,131 @@
+"""Defects of ids: stores that take two for one, or accept what is none."""
+
+from __future__ import annotations
+
+import fnmatch
+import unicodedata
+from typing import Any
+
+import msgspec
+
+from agent_memory_log import AppendResult, InvalidEvent, RunPage, Snapshot
+from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by
+
+
+class _Maps(BrokenStore):
+    """Changes ids on their way in."""
+
+    def key(self, name: str) -> str:
+        return name
+
+    def keys(self, agent: str, run: str) -> tuple[str, str]:
+        return self.key(agent), self.key(run)
+
+    async def appending(self, append: Append) -> AppendResult:
+        append.agent, append.run = self.keys(append.agent, append.run)
+        append.events = tuple(
+            msgspec.structs.replace(event, event_id=self.key(event.event_id)) for event in append.events
+        )
+        return await super().appending(append)
+
+    async def loading(self, load: Load) -> Snapshot:
+        load.agent, load.run = self.keys(load.agent, load.run)
+        return await super().loading(load)
+
+    async def delete_run(self, agent: str, run: str) -> None:
+        await super().delete_run(*self.keys(agent, run))
+
+
+_ALL_IDS = (
+    "test_11_run_ids_are_compared_exactly",
+    "test_11_agent_ids_are_compared_exactly",
+    "test_11_event_ids_are_compared_exactly",
+)
+
+
+@caught_by(*_ALL_IDS, "test_11_erasing_one_run_touches_no_other_id")
+class IgnoresCaseInIds(_Maps):
+    def key(self, name: str) -> str:
+        return name.lower()
+
+
+@caught_by(*_ALL_IDS)
+class TrimsIds(_Maps):
+    def key(self, name: str) -> str:
+        return name.rstrip(" ") or name
+
+
+@caught_by(*_ALL_IDS)
+class NormalizesIds(_Maps):
+    def key(self, name: str) -> str:
+        return unicodedata.normalize("NFC", name)
+
+
+@caught_by(*_ALL_IDS)
+class EndsIdsAtANul(_Maps):
+    def key(self, name: str) -> str:
+        return name.split("\x00", 1)[0] or name
+
+
+@caught_by(*_ALL_IDS)
+class CutsIdsAt255(_Maps):
+    def key(self, name: str) -> str:
+        return name[:255]
+
+
+@caught_by("test_11_agent_and_run_do_not_run_together")
+class JoinsAgentAndRun(_Maps):
+    def keys(self, agent: str, run: str) -> tuple[str, str]:
+        return "all", f"{agent}/{run}"
+
+
+@caught_by("test_11_agent_ids_are_compared_exactly")
+class ListsAgentsByPattern(BrokenStore):
+    async def listing(self, listing: Listing) -> RunPage:
+        page = await super().listing(Listing(None, limit=1000, include_reserved=True))
+        wanted = listing.agent or "*"
+        return RunPage(tuple(info for info in page.runs if fnmatch.fnmatchcase(info.agent, wanted)), None)
+
+
+@caught_by("test_11_erasing_one_run_touches_no_other_id", "test_12_other_runs_are_not_deleted")
+class DeletesByPattern(BrokenStore):
+    async def delete_run(self, agent: str, run: str) -> None:
+        for info in (await self.list_runs(agent, limit=1000)).runs:
+            if fnmatch.fnmatchcase(info.run, run if run != "run" else "*"):
+                await super().delete_run(agent, info.run)
+
+
+class _AcceptsAnyId(BrokenStore):
+    def key(self, name: Any) -> str:
+        return str(name).encode(errors="replace").decode()[:512] or "none"
+
+
+@caught_by("test_11_wrong_run_and_agent_ids_are_refused_everywhere")
+class AcceptsAnyRunId(_AcceptsAnyId):
+    async def loading(self, load: Load) -> Snapshot:
+        load.run = self.key(load.run)
+        return await super().loading(load)
+
+
+@caught_by("test_11_wrong_run_and_agent_ids_are_refused_everywhere")
+class DeletesAnyRunId(_AcceptsAnyId):
+    async def delete_run(self, agent: str, run: str) -> None:
+        await super().delete_run(self.key(agent), self.key(run))
+
+
+@caught_by("test_11_wrong_event_ids_are_refused")
+class AcceptsAnyEventId(_AcceptsAnyId):
+    async def appending(self, append: Append) -> AppendResult:
+        append.events = tuple(
+            msgspec.structs.replace(event, event_id=self.key(event.event_id)) for event in append.events
+        )
+        return await super().appending(append)
+
+
+@caught_by("test_11_wrong_agent_ids_are_refused_by_list_runs")
+class ListsNothingForAWrongAgentId(BrokenStore):
+    async def listing(self, listing: Listing) -> RunPage:
+        try:
+            return await super().listing(listing)
+        except InvalidEvent:
+            return RunPage((), None)

@@ -1,0 +1,96 @@
+"""Defects of isolation: stores that share a mutable value with their callers."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import AsyncGenerator
+from typing import ClassVar
+
+import msgspec
+
+from agent_memory_log import AppendResult, Event, JsonValue, RunPage, Snapshot
+from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by, remade
+
+
+class _Shares(BrokenStore):
+    """Keeps the events as they are, and copies them everywhere but where a subclass shares them."""
+
+    shares: ClassVar[str] = ""
+
+    def own(self, event: Event, place: str) -> Event:
+        return event if place == self.shares else copy.deepcopy(event)
+
+    def kept(self, event: Event, place: str) -> Event:
+        return self.own(self.notes[event.event_id], place)
+
+    async def appending(self, append: Append) -> AppendResult:
+        result = await super().appending(append)
+        for stored, given in zip(result.events, append.events, strict=True):
+            if result.inserted:
+                event = msgspec.structs.replace(stored, data=given.data, labels=given.labels)
+                self.notes[stored.event_id] = self.own(event, "given")
+        place = "result" if result.inserted else "repeated"
+        return msgspec.structs.replace(result, events=tuple(self.kept(event, place) for event in result.events))
+
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        return remade(snapshot, [self.kept(event, "loaded") for event in snapshot.log])
+
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        async for event in self.followed(agent, run, after):
+            yield self.kept(event, "followed")
+
+
+@caught_by("test_7_events_passed_in_can_be_changed")
+class SharesWhatIsPassedIn(_Shares):
+    shares = "given"
+
+
+@caught_by("test_7_what_append_returned_can_be_changed")
+class SharesWhatAppendReturns(_Shares):
+    shares = "result"
+
+
+@caught_by("test_7_what_a_repeated_append_returned_can_be_changed")
+class SharesWhatARepeatedAppendReturns(_Shares):
+    shares = "repeated"
+
+
+@caught_by("test_7_what_load_returned_can_be_changed")
+class SharesWhatLoadReturns(_Shares):
+    shares = "loaded"
+
+
+@caught_by("test_7_what_follow_delivered_can_be_changed")
+class SharesWhatFollowDelivers(_Shares):
+    shares = "followed"
+
+
+@caught_by("test_7_events_passed_in_can_be_changed")
+class ReturnsWhatIsPassedIn(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        result = await super().appending(append)
+        events = [
+            msgspec.structs.replace(stored, data=given.data)
+            for stored, given in zip(result.events, append.events, strict=True)
+        ]
+        return msgspec.structs.replace(result, events=tuple(events))
+
+
+@caught_by("test_7_what_list_runs_returned_can_be_changed")
+class SharesTheMetaItLists(BrokenStore):
+    async def listing(self, listing: Listing) -> RunPage:
+        page = await super().listing(listing)
+        runs = [
+            msgspec.structs.replace(info, meta=self.notes.setdefault((info.agent, info.run), info.meta))
+            for info in page.runs
+        ]
+        return RunPage(tuple(runs), page.cursor)
+
+
+@caught_by("test_7_what_load_returned_can_be_changed")
+class SharesTheMetaItLoads(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        meta: dict[str, JsonValue] = self.notes.setdefault((load.agent, load.run), snapshot.meta)
+        return remade(snapshot, meta=meta)

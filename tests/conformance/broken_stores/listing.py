@@ -1,0 +1,162 @@
+"""Defects of ``list_runs``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import msgspec
+
+from agent_memory_log import AppendResult, CursorOutOfRange, InvalidArgument, RunInfo, RunPage, Snapshot
+from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by
+
+
+class _Pages(BrokenStore):
+    """Lists its own choice of all runs in an order of its own; a page's cursor is an offset."""
+
+    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+        return runs
+
+    def begin(self, offset: int) -> int:
+        return offset
+
+    async def listing(self, listing: Listing) -> RunPage:
+        page = await super().listing(Listing(listing.agent, 1000, None, listing.include_reserved))
+        runs = self.chosen(list(page.runs))
+        offset = self.begin(int(listing.cursor)) if listing.cursor else 0
+        end = offset + listing.limit
+        return RunPage(tuple(runs[offset:end]), str(end) if end < len(runs) else None)
+
+
+@caught_by("test_15_pages_are_not_disturbed_by_what_happens_between")
+class CountsRunsInItsCursor(_Pages):
+    pass
+
+
+@caught_by("test_15_pages_lose_and_repeat_nothing", "test_15_the_runs_of_one_agent")
+class RepeatsTheLastOfAPage(_Pages):
+    def begin(self, offset: int) -> int:
+        return max(offset - 1, 0)
+
+    async def listing(self, listing: Listing) -> RunPage:
+        return await super().listing(msgspec.structs.replace(listing, limit=max(listing.limit, 2)))
+
+
+@caught_by("test_15_pages_lose_and_repeat_nothing")
+class SkipsTheFirstOfAPage(_Pages):
+    def begin(self, offset: int) -> int:
+        return offset + 1
+
+
+@caught_by("test_15_runs_are_listed_newest_created_first", "test_15_pages_lose_and_repeat_nothing")
+class ListsTheOldestFirst(_Pages):
+    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+        return runs[::-1]
+
+
+@caught_by("test_15_runs_are_listed_newest_created_first", "test_11_run_ids_are_compared_exactly")
+class ListsInTheOrderOfNames(_Pages):
+    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+        return sorted(runs, key=lambda info: info.run)
+
+
+@caught_by("test_15_runs_are_listed_newest_created_first")
+class ListsTheLastChangedFirst(_Pages):
+    async def appending(self, append: Append) -> AppendResult:
+        self.notes[append.agent, append.run] = self.notes["count"] = self.notes.get("count", 0) + 1
+        return await super().appending(append)
+
+    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+        return sorted(runs, key=lambda info: int(self.notes[info.agent, info.run]), reverse=True)
+
+
+@caught_by("test_15_a_run_deleted_and_created_anew_is_the_newest")
+class KeepsThePlaceOfADeletedRun(_Pages):
+    async def appending(self, append: Append) -> AppendResult:
+        self.notes.setdefault((append.agent, append.run), len(self.notes))
+        return await super().appending(append)
+
+    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+        return sorted(runs, key=lambda info: int(self.notes[info.agent, info.run]), reverse=True)
+
+
+@caught_by("test_15_pages_lose_and_repeat_nothing")
+class GivesACursorAfterTheLastPage(_Pages):
+    async def listing(self, listing: Listing) -> RunPage:
+        page = await super().listing(listing)
+        return RunPage(page.runs, page.cursor or ("1000" if page.runs else None))
+
+
+@caught_by("test_15_the_librarys_own_runs_are_left_out_unless_asked_for")
+class ShowsTheLibrarysOwnRuns(BrokenStore):
+    async def listing(self, listing: Listing) -> RunPage:
+        return await super().listing(msgspec.structs.replace(listing, include_reserved=True))
+
+
+@caught_by("test_15_the_librarys_own_runs_are_left_out_unless_asked_for")
+class HidesTheLibrarysOwnRunsEvenWhenNamed(BrokenStore):
+    async def listing(self, listing: Listing) -> RunPage:
+        if (listing.agent or "").startswith("@"):
+            return RunPage((), None)
+        return await super().listing(listing)
+
+
+@caught_by("test_15_the_runs_of_one_agent", "test_11_agent_ids_are_compared_exactly")
+class ListsEveryAgentsRuns(BrokenStore):
+    async def listing(self, listing: Listing) -> RunPage:
+        return await super().listing(msgspec.structs.replace(listing, agent=None))
+
+
+@caught_by("test_15_a_cursor_that_is_none_is_refused")
+class StartsOverAtACursorThatIsNone(BrokenStore):
+    async def listing(self, listing: Listing) -> RunPage:
+        try:
+            return await super().listing(listing)
+        except CursorOutOfRange:
+            return await super().listing(msgspec.structs.replace(listing, cursor=None))
+
+
+@caught_by("test_15_a_limit_below_1_is_refused")
+class AcceptsAnyLimit(BrokenStore):
+    async def listing(self, listing: Listing) -> RunPage:
+        try:
+            return await super().listing(listing)
+        except InvalidArgument:
+            return RunPage((), None)
+
+
+@caught_by("test_15_an_empty_store_lists_nothing")
+class ListsRunsThatWereOnlyRead(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        self.notes[load.agent, load.run] = RunInfo(load.agent, load.run, 0, datetime.now(UTC), 0, {})
+        return snapshot
+
+    async def listing(self, listing: Listing) -> RunPage:
+        page = await super().listing(listing)
+        return RunPage(page.runs or tuple(self.notes.values()), page.cursor)
+
+
+@caught_by("test_15_the_count_and_version_of_a_run_that_does_not_begin_at_1")
+class TakesTheVersionForTheCount(_Pages):
+    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+        return [msgspec.structs.replace(info, event_count=info.version) for info in runs]
+
+
+@caught_by("test_15_a_run_is_described")
+class SaysWhenInAnotherZone(_Pages):
+    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+        here = timezone(timedelta(hours=1))
+        return [msgspec.structs.replace(info, created=info.created.astimezone(here)) for info in runs]
+
+
+@caught_by("test_15_meta_is_kept_with_the_run", "test_15_any_meta_comes_back_unchanged")
+class ListsNoMeta(_Pages):
+    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+        return [msgspec.structs.replace(info, meta={}) for info in runs]
+
+
+@caught_by("test_15_pages_lose_and_repeat_nothing", "test_15_the_runs_of_one_agent")
+class LosesRunsAfterTheFirstPage(BrokenStore):
+    async def listing(self, listing: Listing) -> RunPage:
+        page = await super().listing(listing)
+        return RunPage(page.runs, None)

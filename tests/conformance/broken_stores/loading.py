@@ -1,0 +1,226 @@
+"""Defects of reads: order, selection, what a snapshot says, and freshness."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from agent_memory_log import CursorOutOfRange, InvalidArgument, Snapshot
+from agent_memory_log.snapshot import EventList
+from tests.conformance.broken_stores.base import BrokenStore, Load, caught_by, remade
+
+
+@caught_by("test_6_an_unknown_run_is_an_empty_snapshot")
+class TakesAnUnknownRunForAnError(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        if not snapshot.version:
+            raise CursorOutOfRange("unknown")
+        return snapshot
+
+
+class _Unsorted(Snapshot):
+    @property
+    def events(self) -> EventList:
+        return self.log
+
+
+@caught_by(
+    "test_6_log_is_append_order_and_events_by_time_then_seq",
+    "test_6_limit_counts_in_append_order_whatever_the_times",
+    "test_12_a_redacted_event_keeps_its_place_in_time",
+)
+class DoesNotSortEvents(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        return remade(await super().loading(load), kind=_Unsorted)
+
+
+@caught_by("test_6_log_is_append_order_and_events_by_time_then_seq", "test_1_an_append_stores_its_events_in_order")
+class SortsTheLogByTime(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        return remade(snapshot, sorted(snapshot.log, key=lambda event: event.timestamp))
+
+
+@caught_by(
+    "test_6_a_snapshot_says_what_was_read",
+    "test_6_extend_refuses_a_gap_another_filter_and_another_run",
+    "test_6_extended_by_what_is_new_equals_a_new_read",
+)
+class DoesNotSayWhatWasRead(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        return remade(await super().loading(load), after=0, types=None)
+
+
+@caught_by("test_6_after_leaves_out_what_is_up_to_it", "test_6_pages_cover_the_run_exactly_once")
+class IncludesAfter(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        return remade(
+            await super().loading(msgspec.structs.replace(load, after=max(load.after - 1, 0))), after=load.after
+        )
+
+
+@caught_by("test_6_after_beyond_the_version_is_an_error", "test_3_the_version_of_a_deleted_run_stays")
+class AcceptsAfterBeyondTheVersion(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        try:
+            return await super().loading(load)
+        except CursorOutOfRange:
+            snapshot = await self.read(load.agent, load.run)
+            return remade(snapshot, [], after=load.after)
+
+
+@caught_by(
+    "test_6_types_leave_out_the_others",
+    "test_6_a_selection_has_the_run_as_its_only_bounds",
+    "test_12_types_select_a_redacted_event_as_redacted",
+    "test_13_an_unknown_type_can_be_selected_and_redacted",
+)
+class IgnoresTypes(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        types = None if load.types is None else list(load.types)
+        return remade(await super().loading(msgspec.structs.replace(load, types=None)), types=types)
+
+
+@caught_by("test_6_types_leave_out_the_others", "test_6_pages_put_together_equal_one_read")
+class TakesNoTypesForAll(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        types = None if load.types is None else list(load.types)
+        known = {event.type for event in (await self.read(load.agent, load.run)).log}
+        wanted = types if types and known & set(types) else None
+        return remade(await super().loading(msgspec.structs.replace(load, types=wanted)), types=types)
+
+
+@caught_by("test_6_every_set_of_types_selects_what_a_filter_would")
+class SelectsRareTypesOnlyByThemselves(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        types = None if load.types is None else frozenset(load.types)
+        asked = types - {"planner_note"} if types is not None and "tool_call" in types else types
+        return remade(await super().loading(msgspec.structs.replace(load, types=asked)), types=types)
+
+
+@caught_by("test_6_limit_stops_the_read", "test_6_limit_counts_what_is_returned")
+class IgnoresLimit(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        return await super().loading(msgspec.structs.replace(load, limit=None))
+
+
+@caught_by("test_6_limit_counts_what_is_returned")
+class CountsWhatTypesLeaveOutInLimit(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        page = await super().loading(msgspec.structs.replace(load, types=None))
+        if load.types is None:
+            return page
+        types = frozenset(load.types)
+        return remade(page, [event for event in page.log if event.type in types], types=types)
+
+
+@caught_by("test_6_limit_counts_in_append_order_whatever_the_times")
+class LimitsInTheOrderOfTime(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(msgspec.structs.replace(load, limit=None))
+        kept = sorted(list(snapshot.events)[: load.limit], key=lambda event: event.seq)
+        return remade(snapshot, kept, last_seq=kept[-1].seq if kept else snapshot.last_seq)
+
+
+@caught_by("test_6_limit_stops_the_read", "test_6_pages_cover_the_run_exactly_once")
+class TakesTheVersionForLastSeq(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        return remade(snapshot, last_seq=snapshot.version)
+
+
+@caught_by("test_6_types_leave_out_the_others", "test_6_extended_by_what_is_new_equals_a_new_read")
+class TakesTheLastReturnedForLastSeq(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        return remade(snapshot, last_seq=snapshot.log[-1].seq if snapshot.log else load.after)
+
+
+@caught_by("test_6_a_snapshot_says_what_was_read", "test_6_limit_stops_the_read")
+class TakesLastSeqForTheVersion(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        return remade(snapshot, version=snapshot.last_seq)
+
+
+@caught_by("test_6_a_selection_has_the_run_as_its_only_bounds", "test_3_every_run_counts_for_itself")
+class ReadsOnIntoOtherRuns(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        others = [
+            event
+            for info in (await self.list_runs()).runs
+            if info.run != load.run
+            for event in (await self.read(info.agent, info.run)).log
+        ]
+        return remade(snapshot, [*snapshot.log, *others])
+
+
+@caught_by("test_6_arguments_that_mean_nothing_are_refused")
+class AcceptsArgumentsThatMeanNothing(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        try:
+            return await super().loading(load)
+        except InvalidArgument:
+            return await self.read(load.agent, load.run)
+
+
+@caught_by(
+    "test_8_a_read_sees_every_append_acknowledged_before_it",
+    "test_12_redacted_content_is_gone_through_every_handle",
+    "test_12_a_deleted_run_is_empty_through_every_handle",
+)
+class ReadsFromACache(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        cache: dict[Any, Snapshot] = self.__dict__.setdefault("_cache", {})
+        if load.types is None and load.limit is None:
+            key = load.agent, load.run, load.after
+            if key not in cache:
+                cache[key] = await super().loading(load)
+            return cache[key]
+        return await super().loading(load)
+
+
+@caught_by(
+    "test_6_extended_after_a_redaction_masks_what_is_named",
+    "test_6_extended_over_a_redacted_redaction_masks_what_it_named",
+    "test_6_a_redaction_between_two_pages_masks_the_first",
+)
+class KeepsQuietAboutRedactions(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        return remade(await super().loading(load), redactions={})
+
+
+@caught_by("test_6_extended_after_a_deletion_forgets_what_was_before", "test_3_the_version_of_a_deleted_run_stays")
+class KeepsQuietAboutDeletions(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        return remade(await super().loading(load), first_seq=1)
+
+
+@caught_by("test_6_extended_by_what_is_new_equals_a_new_read", "test_15_meta_is_kept_with_the_run")
+class ReadsMetaOnlyFromTheStart(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        return remade(snapshot, meta={}) if load.after else snapshot
+
+
+@caught_by("test_6_pages_put_together_equal_one_read", "test_6_after_leaves_out_what_is_up_to_it")
+class DropsTheLastOfAPage(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        return remade(snapshot, list(snapshot.log)[:-1]) if load.after else snapshot
+
+
+class _GrowsItself(Snapshot):
+    def extend(self, newer: Snapshot) -> Snapshot:
+        grown = super().extend(newer)
+        self.version = newer.version
+        return grown
+
+
+@caught_by("test_6_extending_leaves_the_snapshot_itself_alone")
+class SharesASnapshotWithItsExtension(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        return remade(await super().loading(load), kind=_GrowsItself)

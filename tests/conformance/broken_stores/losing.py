@@ -1,0 +1,266 @@
+"""Defects of content: stores that give back something else than they were given."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import AsyncGenerator, Iterable
+from datetime import UTC, timedelta, timezone
+from typing import Any
+
+import msgspec
+
+from agent_memory_log import AppendResult, Event, EventData, JsonValue, Snapshot, UnknownPayload
+from tests.conformance.broken_stores.base import Append, BrokenStore, Load, caught_by, remade, with_data
+
+
+class _Loses(BrokenStore):
+    """Changes every event on its way in; a subclass changes a value of its data, or more."""
+
+    def change(self, value: JsonValue) -> JsonValue:
+        return value
+
+    def stored(self, event: Event) -> Event:
+        return with_data(event, self.change)
+
+    async def appending(self, append: Append) -> AppendResult:
+        append.events = tuple(self.stored(event) for event in append.events)
+        return await super().appending(append)
+
+
+class _LosesText(_Loses):
+    """Changes every text: values, labels and keys."""
+
+    def text(self, text: str) -> str:
+        return text
+
+    def change(self, value: JsonValue) -> JsonValue:
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, dict):
+            return {self.text(key): inner for key, inner in value.items()}
+        return value
+
+    def stored(self, event: Event) -> Event:
+        labels = {self.text(key): self.text(value) for key, value in event.labels.items()}
+        return msgspec.structs.replace(super().stored(event), labels=labels)
+
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        return await super().redact_events(agent, run, seqs, reason=self.text(reason))
+
+
+@caught_by(
+    "test_10_any_text_comes_back_unchanged",
+    "test_10_any_labels_come_back_unchanged",
+    "test_10_any_reason_of_a_redaction_comes_back_unchanged",
+    "test_10_large_content_comes_back_unchanged",
+)
+class EndsTextAtANul(_LosesText):
+    def text(self, text: str) -> str:
+        return text.split("\x00", 1)[0]
+
+
+@caught_by(
+    "test_10_any_text_comes_back_unchanged",
+    "test_10_any_json_value_comes_back_unchanged",
+    "test_10_any_labels_come_back_unchanged",
+)
+class NormalizesText(_LosesText):
+    def text(self, text: str) -> str:
+        return unicodedata.normalize("NFC", text)
+
+
+@caught_by(
+    "test_10_any_text_comes_back_unchanged",
+    "test_10_any_labels_come_back_unchanged",
+    "test_10_any_reason_of_a_redaction_comes_back_unchanged",
+)
+class TrimsText(_LosesText):
+    def text(self, text: str) -> str:
+        return text.strip()
+
+
+@caught_by("test_10_any_text_comes_back_unchanged", "test_10_large_content_comes_back_unchanged")
+class LosesAstralCharacters(_LosesText):
+    def text(self, text: str) -> str:
+        return "".join(character if character < "\U00010000" else "\ufffd" for character in text)
+
+
+@caught_by("test_10_any_json_value_comes_back_unchanged", "test_13_an_unknown_type_comes_back_unchanged")
+class TurnsLargeIntegersToFloats(_Loses):
+    def change(self, value: JsonValue) -> JsonValue:
+        if isinstance(value, int) and 2**63 <= abs(value) < 10**300:
+            return float(value)
+        return value
+
+
+@caught_by("test_10_any_json_value_comes_back_unchanged", "test_13_an_unknown_type_comes_back_unchanged")
+class TurnsIntegralFloatsToIntegers(_Loses):
+    def change(self, value: JsonValue) -> JsonValue:
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@caught_by("test_10_any_json_value_comes_back_unchanged")
+class LosesTheSignOfZero(_Loses):
+    def change(self, value: JsonValue) -> JsonValue:
+        return 0.0 if str(value) == "-0.0" else value
+
+
+@caught_by("test_10_any_json_value_comes_back_unchanged", "test_13_an_unknown_type_comes_back_unchanged")
+class EscapesKeysItCannotHold(_Loses):
+    def change(self, value: JsonValue) -> JsonValue:
+        if isinstance(value, dict):
+            return {key.replace("$", "\uff04").replace(".", "\uff0e"): inner for key, inner in value.items()}
+        return value
+
+
+@caught_by("test_10_any_json_value_comes_back_unchanged", "test_13_an_unknown_type_comes_back_unchanged")
+class LosesEmptyKeys(_Loses):
+    def change(self, value: JsonValue) -> JsonValue:
+        return {key: inner for key, inner in value.items() if key} if isinstance(value, dict) else value
+
+
+@caught_by("test_10_every_payload_comes_back_unchanged", "test_10_any_json_value_comes_back_unchanged")
+class TakesEmptyForAbsent(_Loses):
+    def stored(self, event: Event) -> Event:
+        built = event.to_map()
+        data: Any = built["data"]
+        return Event.from_map({**built, "data": {**data, "structured": data.get("structured") or None}})
+
+
+@caught_by("test_10_every_payload_comes_back_unchanged")
+class TakesZeroForUnknown(_Loses):
+    def change(self, value: JsonValue) -> JsonValue:
+        return {**value, "Total": value["Total"] or None} if isinstance(value, dict) and "Total" in value else value
+
+
+@caught_by("test_10_json_text_is_kept_byte_for_byte", "test_10_every_payload_comes_back_unchanged")
+class RewritesJsonText(_Loses):
+    def change(self, value: JsonValue) -> JsonValue:
+        if isinstance(value, dict):
+            return {
+                key: self.rewritten(inner) if key in ("payload", "result_json", "server_data") else inner
+                for key, inner in value.items()
+            }
+        return value
+
+    def rewritten(self, text: JsonValue) -> JsonValue:
+        try:
+            return json.dumps(json.loads(str(text)), separators=(",", ":"))
+        except (TypeError, ValueError):
+            return text
+
+
+@caught_by("test_10_large_content_comes_back_unchanged")
+class CutsLongText(_LosesText):
+    def text(self, text: str) -> str:
+        return text[:65_535]
+
+
+@caught_by("test_10_nesting_as_deep_as_stated_comes_back_unchanged", "test_10_any_json_value_comes_back_unchanged")
+class LosesWhatIsDeep(_Loses):
+    def stored(self, event: Event) -> Event:
+        built = event.to_map()
+        return Event.from_map({**built, "data": _shallow(built["data"], 40)})
+
+
+def _shallow(value: JsonValue, depth: int) -> JsonValue:
+    if isinstance(value, dict):
+        return {key: _shallow(inner, depth - 1) for key, inner in value.items()} if depth else {}
+    if isinstance(value, list):
+        return [_shallow(inner, depth - 1) for inner in value] if depth else []
+    return value
+
+
+@caught_by("test_10_any_bytes_come_back_unchanged", "test_10_every_payload_comes_back_unchanged")
+class TakesBytesForText(_Loses):
+    def stored(self, event: Event) -> Event:
+        redacted = getattr(event.data, "redacted", None)
+        if not isinstance(redacted, bytes):
+            return event
+        text = redacted.decode(errors="replace").encode()
+        return msgspec.structs.replace(event, data=msgspec.structs.replace(event.data, redacted=text))
+
+
+@caught_by("test_10_times_are_kept_to_the_microsecond_in_utc", "test_1_an_append_stores_its_events_in_order")
+class CutsTimesToMilliseconds(_Loses):
+    def stored(self, event: Event) -> Event:
+        time = event.timestamp
+        return msgspec.structs.replace(event, timestamp=time.replace(microsecond=time.microsecond // 1000 * 1000))
+
+
+@caught_by("test_10_times_are_kept_to_the_microsecond_in_utc")
+class KeepsTimesAsFloats(_Loses):
+    def stored(self, event: Event) -> Event:
+        epoch = event.timestamp.replace(year=1970, month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
+        seconds = (event.timestamp - epoch).total_seconds()
+        return msgspec.structs.replace(event, timestamp=epoch + timedelta(seconds=float(f"{seconds:.14g}")))
+
+
+@caught_by("test_10_a_time_with_another_offset_is_stored_in_utc", "test_10_times_are_kept_to_the_microsecond_in_utc")
+class GivesTimesBackInAnotherZone(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        here = timezone(timedelta(minutes=1))
+        return remade(
+            snapshot,
+            [
+                msgspec.structs.replace(event, timestamp=event.timestamp.astimezone(here))
+                if 1 < event.timestamp.year < 9999
+                else event
+                for event in snapshot.log
+            ],
+        )
+
+
+@caught_by("test_10_a_time_with_another_offset_is_stored_in_utc")
+class TakesAnyClockForUtc(_Loses):
+    def stored(self, event: Event) -> Event:
+        return msgspec.structs.replace(event, timestamp=event.timestamp.replace(tzinfo=UTC))
+
+
+@caught_by("test_10_any_labels_come_back_unchanged", "test_1_an_append_reports_version_inserted_and_the_events")
+class LosesLabels(_Loses):
+    def stored(self, event: Event) -> Event:
+        return msgspec.structs.replace(event, labels={})
+
+
+@caught_by(
+    "test_10_any_reason_of_a_redaction_comes_back_unchanged", "test_12_position_time_and_id_of_a_redacted_event_stay"
+)
+class LosesTheReasonOfARedaction(BrokenStore):
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        return await super().redact_events(agent, run, seqs, reason=reason and "-")
+
+
+@caught_by("test_13_an_unknown_type_comes_back_unchanged", "test_7_what_load_returned_can_be_changed")
+class SkipsUnknownTypesOnReading(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        return remade(snapshot, [event for event in snapshot.log if not isinstance(event.data, UnknownPayload)])
+
+    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+        async for event in self.followed(agent, run, after):
+            if not isinstance(event.data, UnknownPayload):
+                yield event
+
+
+@caught_by("test_13_an_unknown_type_can_be_selected_and_redacted")
+class SelectsKnownTypesOnly(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        if load.types is not None:
+            load.types = [one for one in load.types if "." not in one]
+        return await super().loading(load)
+
+
+@caught_by("test_13_a_registered_payload_comes_back_typed")
+class KnowsBuiltInPayloadsOnly(BrokenStore):
+    async def loading(self, load: Load) -> Snapshot:
+        snapshot = await super().loading(load)
+        return remade(snapshot, [_plain(event) for event in snapshot.log])
+
+
+def _plain(event: Event) -> Event:
+    if type(event.data).__module__ == EventData.__module__:
+        return event
+    return msgspec.structs.replace(event, data=UnknownPayload(type=event.type, data=event.data.to_map()))

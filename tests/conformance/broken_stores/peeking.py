@@ -1,0 +1,238 @@
+"""Defects of ``peek_runs``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import msgspec
+
+from agent_memory_log import InvalidArgument, InvalidEvent, PlannerNote, Redaction, RunExpired, RunHead, new_event
+from agent_memory_log_inmem import MemoryStore
+from agent_memory_log_inmem.data import _Run
+from tests.conformance.broken_stores.base import BrokenStore, caught_by
+
+Runs = Iterable[tuple[str, str]]
+Heads = tuple[RunHead | None, ...]
+
+
+class _Look(msgspec.Struct):
+    """A run that was asked for, the answer, and what the store holds of it."""
+
+    name: tuple[str, str]
+    head: RunHead | None
+    kept: _Run
+
+
+class _Peeks(BrokenStore):
+    """A store that says of each run what ``head`` makes of it."""
+
+    async def peek_runs(self, runs: Runs) -> Heads:
+        asked = list(runs) if isinstance(runs, Iterable) else runs
+        heads = await super().peek_runs(asked)
+        kept = self._data._runs
+        looks = (_Look(one, head, kept.get(one, _Run())) for one, head in zip(asked, heads, strict=True))
+        return tuple(map(self.head, looks))
+
+    def head(self, look: _Look) -> RunHead | None:
+        return look.head
+
+
+@caught_by("test_17_whatever_changes_a_run_is_seen_through_every_handle")
+class PeeksAtWhatThisHandleKnows(_Peeks):
+    """It learns of what others did when it peeks at a run for the first time."""
+
+    def head(self, look: _Look) -> RunHead | None:
+        return cast("RunHead | None", self.notes.setdefault((id(self), look.name), look.head))
+
+
+@caught_by("test_17_whatever_changes_a_run_is_seen_through_every_handle")
+class SeesNoRedaction(_Peeks):
+    def head(self, look: _Look) -> RunHead | None:
+        markers = sum(isinstance(event.data, Redaction) for event in look.kept.events)
+        return None if look.head is None else RunHead(look.head.version - markers, look.head.first_seq)
+
+
+@caught_by(
+    "test_17_whatever_changes_a_run_is_seen_through_every_handle",
+    "test_17_a_run_deleted_and_begun_anew_between_is_another",
+    "test_17_a_run_that_does_not_begin_at_1",
+)
+class SeesNoDeletion(_Peeks):
+    def head(self, look: _Look) -> RunHead | None:
+        return None if look.head is None else RunHead(look.head.version, 1)
+
+
+@caught_by(
+    "test_17_a_run_deleted_and_begun_anew_between_is_another", "test_17_what_changes_nothing_leaves_the_head_as_it_was"
+)
+class CountsEvents(_Peeks):
+    """And looks, to the one who asks, like a run that never was deleted; or like none."""
+
+    def head(self, look: _Look) -> RunHead | None:
+        count = sum(not isinstance(event.data, Redaction) for event in look.kept.events)
+        return None if look.head is None else RunHead(count, 1)
+
+
+@caught_by("test_17_what_changes_nothing_leaves_the_head_as_it_was")
+class CountsWhatTheStoreHolds(_Peeks):
+    def head(self, look: _Look) -> RunHead | None:
+        if look.head is None or not look.kept.events:
+            return look.head
+        return RunHead(look.head.version + len(self._data._runs) - 1, look.head.first_seq)
+
+
+@caught_by("test_17_whatever_changes_a_run_is_seen_through_every_handle", "test_17_an_expired_run_stands_nowhere")
+class TakesADeletedRunForOneThatNeverWas(_Peeks):
+    def head(self, look: _Look) -> RunHead | None:
+        return look.head if look.kept.events else RunHead(0, 1)
+
+
+@caught_by("test_17_each_pair_is_answered_in_its_place")
+class SaysNothingOfUnknownRuns(_Peeks):
+    def head(self, look: _Look) -> RunHead | None:
+        return look.head if look.kept.version else None
+
+
+@caught_by("test_17_each_pair_is_answered_in_its_place")
+class LeavesOutUnknownRuns(_Peeks):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        return tuple(head for head in await super().peek_runs(runs) if head != RunHead(0, 1))
+
+
+@caught_by("test_17_each_pair_is_answered_in_its_place")
+class AnswersEachRunOnce(_Peeks):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        return await super().peek_runs(dict.fromkeys(runs))
+
+
+@caught_by("test_17_each_pair_is_answered_in_its_place")
+class AnswersInTheOrderOfNames(_Peeks):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        return await super().peek_runs(sorted(runs))
+
+
+@caught_by("test_17_each_pair_is_answered_in_its_place")
+class AnswersWithAList(_Peeks):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        return cast("Heads", list(await super().peek_runs(runs)))
+
+
+@caught_by("test_17_each_pair_is_answered_in_its_place")
+class CreatesWhatItPeeksAt(_Peeks):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        asked = list(runs)
+        heads = await super().peek_runs(asked)
+        for (agent, run), head in zip(asked, heads, strict=True):
+            if head == RunHead(0, 1):
+                await self.append_events(agent, run, new_event(PlannerNote(note="n")))
+                self._data._runs[agent, run].base = -1  # so that it goes on saying that there is none
+        return heads
+
+
+@caught_by("test_17_ids_are_compared_exactly")
+class PutsTheIdsOfARunTogether(_Peeks):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        joined = {"".join(one): one for one in self._data._runs}
+        return await super().peek_runs([joined.get("".join(one), one) for one in runs])
+
+
+@caught_by("test_17_ids_are_compared_exactly")
+class ComparesIdsUpToANul(_Peeks):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        return await super().peek_runs([(agent, run.partition("\0")[0]) for agent, run in runs])
+
+
+@caught_by("test_17_any_number_of_runs_may_be_asked_for")
+class LooksAtTheFirstThousand(_Peeks):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        heads = await super().peek_runs(runs)
+        return (*heads[:1000], *(RunHead(0, 1) for _ in heads[1000:]))
+
+
+@caught_by("test_17_any_number_of_runs_may_be_asked_for")
+class RefusesTooManyRuns(_Peeks):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        asked = list(runs) if isinstance(runs, Iterable) else runs
+        if isinstance(asked, list) and len(asked) > 999:
+            raise InvalidArgument("too many variables")
+        return await super().peek_runs(asked)
+
+
+@caught_by("test_17_an_expired_run_stands_nowhere")
+class PeeksAtExpiredRuns(_Peeks):
+    def head(self, look: _Look) -> RunHead | None:
+        return RunHead(look.kept.version, look.kept.base + 1)
+
+
+@caught_by("test_17_an_expired_run_stands_nowhere")
+class KnowsTheEndOfWhatItSawLiving(_Peeks):
+    """What it saw before its end it takes to live on."""
+
+    def head(self, look: _Look) -> RunHead | None:
+        if look.head is not None:
+            self.notes[look.name] = look.head
+        return look.head or cast("RunHead | None", self.notes.get(look.name))
+
+
+@caught_by("test_17_an_expired_run_stands_nowhere")
+class RaisesWhereARunHasExpired(_Peeks):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        heads = await super().peek_runs(runs)
+        if None in heads:
+            raise RunExpired("one of them")
+        return heads
+
+
+@caught_by("test_17_an_expired_run_stands_nowhere")
+class TakesAnyEndForOneThatHasCome(_Peeks):
+    def head(self, look: _Look) -> RunHead | None:
+        return look.head if look.kept.expires_at is None else None
+
+
+@caught_by("test_17_what_names_no_runs_is_refused")
+class TakesAnythingForRuns(BrokenStore):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        try:
+            return await super().peek_runs(runs)
+        except InvalidArgument:
+            return ()
+
+
+@caught_by("test_17_what_names_no_runs_is_refused")
+class TakesTextOfTwoForAPair(BrokenStore):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        if isinstance(runs, Iterable):
+            pairs: list[Any] = [tuple(one) if isinstance(one, str) else one for one in runs]
+            return await super().peek_runs(pairs)
+        return await super().peek_runs(runs)
+
+
+@caught_by("test_17_what_names_no_runs_is_refused")
+class TakesAnyIds(BrokenStore):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        try:
+            return await super().peek_runs(runs)
+        except InvalidEvent:
+            return ()
+
+
+@caught_by("test_17_what_names_no_runs_is_refused")
+class NamesNoFieldOfAWrongId(BrokenStore):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        try:
+            return await super().peek_runs(runs)
+        except InvalidEvent as error:
+            raise InvalidEvent(str(error), field="") from error
+
+
+@caught_by("test_17_peek_runs_of_a_closed_handle_says_so")
+class PeeksAfterClosing(BrokenStore):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        return await MemoryStore(self._data).peek_runs(runs)
+
+
+@caught_by("test_17_peek_runs_of_a_closed_handle_says_so")
+class AnswersNothingForNothingWhenClosed(BrokenStore):
+    async def peek_runs(self, runs: Runs) -> Heads:
+        return await super().peek_runs(runs) if runs else ()

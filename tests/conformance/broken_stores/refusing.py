@@ -1,0 +1,147 @@
+"""Defects of refusals: stores that accept what they cannot keep, or do not say what was wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC
+from typing import Any
+
+import msgspec
+
+from agent_memory_log import Annotation, AppendResult, Event, InvalidEvent, new_event
+from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
+
+
+class _Accepts(BrokenStore):
+    """Repairs what is wrong with an event and stores it; a subclass repairs some defects only."""
+
+    def accepts(self, error: InvalidEvent) -> bool:
+        return bool(error.field)
+
+    def repaired(self, event: Event) -> Event:
+        return msgspec.structs.replace(event, data=_anything(), labels={})
+
+    async def appending(self, append: Append) -> AppendResult:
+        try:
+            return await super().appending(append)
+        except InvalidEvent as error:
+            if not self.accepts(error):
+                raise
+            append.events = tuple(self.repaired(event) for event in append.events)
+            return await super().appending(append)
+
+
+def _anything() -> Annotation:
+    return Annotation(message="repaired")
+
+
+class _AcceptsText(_Accepts):
+    word = ""
+
+    def accepts(self, error: InvalidEvent) -> bool:
+        return self.word in str(error) and error.field.startswith("data")
+
+    def repaired(self, event: Event) -> Event:
+        return msgspec.structs.replace(event, type="annotation", data=_anything())
+
+
+@caught_by("test_10_lone_surrogates_in_payloads_are_refused", "test_1_a_batch_with_an_invalid_event_stores_nothing")
+class AcceptsLoneSurrogates(_AcceptsText):
+    word = "surrogate"
+
+
+@caught_by("test_10_numbers_json_cannot_write_are_refused", "test_1_a_batch_with_an_invalid_event_stores_nothing")
+class AcceptsNan(_AcceptsText):
+    word = "nan"
+
+
+@caught_by("test_10_nesting_deeper_than_stated_is_refused")
+class AcceptsAnyDepth(_AcceptsText):
+    word = "deep"
+
+
+@caught_by("test_10_wrong_types_in_payload_fields_are_refused")
+class AcceptsWrongTypes(_AcceptsText):
+    def accepts(self, error: InvalidEvent) -> bool:
+        return error.field == "data.message"
+
+
+@caught_by("test_10_what_is_no_event_is_refused")
+class AcceptsWhatIsNoEvent(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.events = tuple(event for event in append.events if isinstance(event, Event))
+        return await super().appending(append)
+
+
+@caught_by("test_10_times_without_a_place_in_utc_are_refused")
+class TakesNaiveTimesForUtc(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.events = tuple(
+            msgspec.structs.replace(event, timestamp=event.timestamp.replace(tzinfo=UTC)) for event in append.events
+        )
+        return await super().appending(append)
+
+
+@caught_by("test_11_labels_are_text_to_text_within_limits")
+class AcceptsAnyLabels(_Accepts):
+    def accepts(self, error: InvalidEvent) -> bool:
+        return error.field.startswith("labels")
+
+    def repaired(self, event: Event) -> Event:
+        return msgspec.structs.replace(event, labels={})
+
+
+@caught_by("test_10_a_meta_that_is_not_json_is_refused")
+class AcceptsAnyMeta(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        try:
+            return await super().appending(append)
+        except InvalidEvent:
+            append.meta = None
+            return await super().appending(append)
+
+
+@caught_by("test_10_a_reason_that_is_no_text_is_refused")
+class AcceptsAnyReason(BrokenStore):
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: Any = "") -> AppendResult:
+        text = str(reason).encode(errors="replace").decode()
+        return await super().redact_events(agent, run, seqs, reason=text)
+
+
+@caught_by("test_10_a_reason_that_is_no_text_is_refused")
+class RedactsBeforeItChecksTheReason(BrokenStore):
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        wanted = list(seqs)
+        try:
+            return await super().redact_events(agent, run, wanted, reason=reason)
+        except InvalidEvent:
+            await super().redact_events(agent, run, wanted)
+            raise
+
+
+@caught_by(
+    "test_10_lone_surrogates_in_payloads_are_refused",
+    "test_10_numbers_json_cannot_write_are_refused",
+    "test_10_nesting_deeper_than_stated_is_refused",
+    "test_10_wrong_types_in_payload_fields_are_refused",
+    "test_10_times_without_a_place_in_utc_are_refused",
+    "test_11_labels_are_text_to_text_within_limits",
+    "test_11_wrong_event_ids_are_refused",
+    "test_11_wrong_run_and_agent_ids_are_refused_everywhere",
+)
+class NamesNoField(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        try:
+            return await super().appending(append)
+        except InvalidEvent as error:
+            raise InvalidEvent(str(error), field="") from error
+
+
+@caught_by("test_10_lone_surrogates_in_payloads_are_refused", "test_10_numbers_json_cannot_write_are_refused")
+class CreatesTheRunBeforeItChecks(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        try:
+            return await super().appending(append)
+        except InvalidEvent:
+            await super().appending(Append(append.agent, append.run, (new_event(Annotation()),)))
+            raise

@@ -1,0 +1,189 @@
+"""Defects of idempotency by event id."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from agent_memory_log import AppendResult, Event, EventConflict, VersionConflict
+from agent_memory_log.events.event import new_event_id, same_body
+from agent_memory_log.events.payloads import Redacted
+from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
+
+
+def _renamed(event: Event) -> Event:
+    return msgspec.structs.replace(event, event_id=new_event_id())
+
+
+class _Compares(BrokenStore):
+    """Compares bodies in its own way; what it takes for equal is stored under the id as it was first."""
+
+    def equal(self, stored: Event, given: Event) -> bool:
+        return same_body(stored, given)
+
+    async def appending(self, append: Append) -> AppendResult:
+        log = (await self.read(append.agent, append.run)).log
+        stored = {event.event_id: event for event in log if not isinstance(event.data, Redacted)}
+        events: list[Event] = []
+        for event in append.events:
+            known = stored.get(event.event_id)
+            if known is not None and not self.equal(known, event):
+                raise EventConflict("another body", event_id=event.event_id, seq=known.seq)
+            events.append(event if known is None else known)
+        append.events = tuple(events)
+        return await super().appending(append)
+
+
+@caught_by(
+    "test_4_appending_again_stores_nothing_and_reports_the_first_seqs",
+    "test_4_a_part_or_another_order_of_what_is_there_stores_nothing",
+    "test_4_twice_in_a_batch_is_stored_once",
+    "test_4_a_redacted_event_is_there_and_never_compared",
+    "test_2_idempotency_survives_closing_all_handles",
+    "test_9_a_repeated_append_wakes_nobody_twice",
+    "test_12_the_run_goes_on_after_a_redaction",
+)
+class IgnoresEventIds(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.events = tuple(_renamed(event) for event in append.events)
+        return await super().appending(append)
+
+
+@caught_by("test_4_a_retry_is_decided_before_expected_version", "test_2_idempotency_survives_closing_all_handles")
+class ChecksTheVersionBeforeTheIds(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        version = (await self.read(append.agent, append.run)).version
+        if append.expected_version not in (None, version):
+            raise VersionConflict("stale", expected=append.expected_version or 0, actual=version)
+        return await super().appending(append)
+
+
+@caught_by("test_4_where_some_are_there_the_new_ones_go_to_the_tail")
+class TakesSomeForAll(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        known = {event.event_id for event in (await self.read(append.agent, append.run)).log}
+        append.events = tuple(event for event in append.events if event.event_id in known) or append.events
+        return await super().appending(append)
+
+
+@caught_by("test_4_where_some_are_there_expected_version_applies")
+class ForgetsTheVersionWhereSomeAreThere(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        known = {event.event_id for event in (await self.read(append.agent, append.run)).log}
+        if any(event.event_id in known for event in append.events):
+            append.expected_version = None
+        return await super().appending(append)
+
+
+@caught_by(
+    "test_4_another_body_is_a_conflict_that_names_id_and_seq", "test_1_a_batch_with_a_conflicting_event_stores_nothing"
+)
+class TakesAnyBodyForTheSame(_Compares):
+    def equal(self, stored: Event, given: Event) -> bool:
+        return bool(stored) and bool(given)
+
+
+@caught_by("test_4_twice_in_a_batch_with_other_bodies_is_a_conflict")
+class TakesAnyBodyInABatchForTheSame(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.events = tuple({event.event_id: event for event in append.events}.values())
+        return await super().appending(append)
+
+
+@caught_by("test_4_twice_in_a_batch_is_stored_once")
+class StoresTwiceWhatIsTwiceInABatch(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        seen: set[str] = set()
+        events: list[Event] = []
+        for event in append.events:
+            events.append(_renamed(event) if event.event_id in seen else event)
+            seen.add(event.event_id)
+        append.events = tuple(events)
+        return await super().appending(append)
+
+
+@caught_by("test_4_the_time_is_no_part_of_the_body")
+class ComparesTimes(_Compares):
+    def equal(self, stored: Event, given: Event) -> bool:
+        return stored.timestamp == given.timestamp and same_body(stored, given)
+
+
+@caught_by("test_4_the_time_is_no_part_of_the_body")
+class ReportsTheTimeOfTheRepetition(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        result = await super().appending(append)
+        events = [
+            msgspec.structs.replace(stored, timestamp=given.timestamp)
+            for stored, given in zip(result.events, append.events, strict=True)
+        ]
+        return msgspec.structs.replace(result, events=tuple(events))
+
+
+@caught_by("test_4_another_body_is_a_conflict_that_names_id_and_seq")
+class IgnoresLabelsInBodies(_Compares):
+    def equal(self, stored: Event, given: Event) -> bool:
+        return same_body(stored, msgspec.structs.replace(given, labels=stored.labels))
+
+
+@caught_by("test_4_another_body_is_a_conflict_that_names_id_and_seq")
+class NamesNoSeqInAConflict(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        try:
+            return await super().appending(append)
+        except EventConflict as conflict:
+            raise EventConflict(str(conflict), event_id=conflict.event_id, seq=0) from conflict
+
+
+@caught_by("test_4_the_order_of_keys_does_not_make_another_body")
+class ComparesBodiesAsText(_Compares):
+    def equal(self, stored: Event, given: Event) -> bool:
+        return str(stored.data.to_map()) == str(given.data.to_map())
+
+
+@caught_by("test_4_numbers_python_takes_for_equal_are_other_bodies")
+class ComparesBodiesAsPythonDoes(_Compares):
+    def equal(self, stored: Event, given: Event) -> bool:
+        return (stored.data, stored.labels) == (given.data, given.labels)
+
+
+@caught_by("test_4_a_redacted_event_is_there_and_never_compared")
+class KeepsADigestOfWhatWasRedacted(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        digests = self.notes.setdefault("digests", {})
+        for event in append.events:
+            digest = hashlib.sha256(str(event.data.to_map()).encode()).digest()
+            if digests.setdefault((append.agent, append.run, event.event_id), digest) != digest:
+                raise EventConflict("another body", event_id=event.event_id, seq=1)
+        return await super().appending(append)
+
+
+@caught_by("test_4_ids_count_within_their_run_only")
+class CountsIdsAcrossRuns(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        owners = self.notes.setdefault("owners", {})
+        for event in append.events:
+            if owners.setdefault(event.event_id, (append.agent, append.run)) != (append.agent, append.run):
+                raise EventConflict("in another run", event_id=event.event_id, seq=1)
+        return await super().appending(append)
+
+
+@caught_by("test_4_events_without_an_id_get_unique_ones")
+class GivesEqualEventsEqualIds(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.events = tuple(
+            event if event.event_id else msgspec.structs.replace(event, event_id=f"of {event.data!r}"[:512])
+            for event in append.events
+        )
+        return await super().appending(append)
+
+
+@caught_by("test_4_new_event_twice_is_two_events", "test_3_many_tasks_on_one_handle_leave_no_gap")
+class TakesEqualBodiesForOneEvent(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        seen: dict[str, str] = self.notes.setdefault("seen", {})
+        append.events = tuple(
+            msgspec.structs.replace(event, event_id=seen.setdefault(str(event.data)[:20], event.event_id))
+            for event in append.events
+        )
+        return await super().appending(append)

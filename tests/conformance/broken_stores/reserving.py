@@ -1,0 +1,44 @@
+"""Defects of what is reserved: stores that let an application write, or redact, what is memory's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from agent_memory_log import AppendResult, InvalidEvent, Redaction, new_event
+from agent_memory_log.backend_kit import is_reserved
+from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
+
+
+@caught_by("test_18_reserved_agents_are_refused_unless_said")
+class TakesReservedAgents(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.reserved = append.reserved or is_reserved(append.agent)
+        return await super().appending(append)
+
+
+@caught_by("test_18_reserved_types_are_refused_unless_said")
+class TakesReservedTypes(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        append.reserved = append.reserved or not is_reserved(append.agent)
+        return await super().appending(append)
+
+
+@caught_by("test_18_what_says_that_memory_forgot_is_never_redacted")
+class RedactsWhatIsRefused(BrokenStore):
+    """It redacts nothing really, but does not say so."""
+
+    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
+        wanted = tuple(seqs)
+        try:
+            return await super().redact_events(agent, run, wanted, reason=reason)
+        except InvalidEvent:
+            marker = new_event(Redaction(seqs=(), reason=str(reason)))
+            return await self.appending(Append(agent, run, (marker,), reserved=True))
+
+
+@caught_by("test_3_first_seq_leaves_room_for_more")
+class TakesAnyFirstSeq(BrokenStore):
+    async def appending(self, append: Append) -> AppendResult:
+        if type(append.first_seq) is int:
+            append.first_seq = min(append.first_seq, 2**31)
+        return await super().appending(append)

@@ -1,0 +1,261 @@
+"""The block is of what is remembered now, and the same wherever and whenever the same is remembered."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agent_memory_log import SyncStore, UserMessage, new_event, open_sync_store
+from agent_memory_log.events.event import format_timestamp
+from agent_memory_log.memory import Episode, Fact, Principal, SyncMemory, SyncMemoryClient, stream_of
+from agent_memory_log.memory.records.principals import STREAM_RUN
+from agent_memory_log.memory.stream import snapshots
+from agent_memory_log.memory.stream.payloads import MemorySnapshot
+from agent_memory_log.recall import Embeddings
+from agent_memory_log.recall.embedding import Kind
+from tests.amlog import environment
+from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
+
+__all__ = ["open_memory_store", "store_url"]
+
+ENOUGH = 1_000_000
+FORGET = """
+import sys
+from agent_memory_log import open_sync_store
+from agent_memory_log.memory import Principal, SyncMemoryClient
+
+with open_sync_store(sys.argv[1]) as store:
+    me = SyncMemoryClient(store).of(Principal(sys.argv[2], {"user": "42", "workspace": "ops"}))
+    me.forget(key="language", evidence=True)
+    me.forget(key="team", scope="workspace")
+"""
+
+
+def test_what_another_did_away_with_is_gone_at_once(open_memory_store: OpenStore) -> None:
+    clock = SetClock()
+    store, others = open_memory_store(), open_memory_store()
+    me = SyncMemoryClient(store, clock=clock, extractor=SaidPreferences()).of(somebody())
+    other = SyncMemoryClient(others, clock=clock).of(me.principal)
+    agent = f"agent {me.principal.tenant}"
+    for run in ("a", "b", "c"):
+        store.append_events(
+            agent, run, new_event(UserMessage(f"zebra {run}")), new_event(UserMessage(f"zebra {run}{run}"))
+        )
+        me.link_run(agent, run)
+    store.append_events(agent, "d", new_event(UserMessage("zebra=d1")), new_event(UserMessage("lion=d2")))
+    me.derive(agent, "d")
+    me.remember(Episode("x"), text="zebra episode")
+    me.remember(Episode("x"), text="old zebra", importance=0.3)
+    me.remember(key="channel", value="email", ttl_days=1)
+
+    def gone(*texts: str) -> None:
+        found = me.context("zebra lion", max_tokens=ENOUGH)
+        for text in texts:
+            assert f'{text}"' not in found.text
+        fresh = SyncMemoryClient(store, clock=clock).of(me.principal).context("zebra lion", max_tokens=ENOUGH)
+        assert found == fresh
+        records = {one.id for one in me.list()}
+        assert set(found.records) <= records
+
+    whole = me.context("zebra lion", max_tokens=ENOUGH).text
+    assert all(f'{text}"' in whole for text in ("d1", "d2", "zebra episode", "old zebra", "email"))
+    others.redact_events(agent, "a", [2])
+    gone("zebra aa")
+    others.delete_run(agent, "b")
+    gone("zebra b", "zebra bb", "zebra aa")
+    other.remember(key="lion", value="new")
+    gone('"lion": "d2')
+    other.forget(key="zebra")
+    gone("zebra=d1", '"d1')
+    (episode,) = [one for one in me.list(kinds=["episode"]) if one.text == "zebra episode"]
+    other.forget(id=episode.id)
+    gone("zebra episode")
+    clock.move(hours=1)
+    other.cleanup(older_than_days=0)
+    gone("old zebra")
+    clock.move(days=1)
+    gone("email")
+    other.forget_all()
+    gone("zebra c", "zebra cc", "zebra a", "new", "lion=d2")
+    assert me.context("zebra lion", max_tokens=ENOUGH).text == ""
+
+
+def test_what_another_process_forgot_is_gone_at_once(open_memory_store: OpenStore, store_url: str) -> None:
+    if store_url == "memory:":
+        pytest.skip("what is in memory is not there for another process")
+    store = open_memory_store()
+    me = SyncMemoryClient(store, extractor=SaidPreferences()).of(somebody())
+    agent = f"agent {me.principal.tenant}"
+    store.append_events(agent, "run", new_event(UserMessage("language=english")), new_event(UserMessage("tone=dry")))
+    me.derive(agent, "run")
+    me.remember(Fact("team", "blue"), scope="workspace")
+    before = me.context("language tone", max_tokens=ENOUGH)
+    assert (len(before.records), len(before.messages)) == (3, 2)
+    ran = subprocess.run([sys.executable, "-c", FORGET, store_url, me.principal.tenant], check=False, env=environment())
+    assert ran.returncode == 0
+    after = me.context("language tone", max_tokens=ENOUGH)
+    assert "english" not in after.text
+    assert "blue" not in after.text
+    assert (len(after.records), [one.seq for one in after.messages]) == (1, [2])
+
+
+def test_a_run_that_expired_is_gone_at_once(open_memory_store: OpenStore) -> None:
+    store = open_memory_store()
+    me = SyncMemoryClient(store).of(somebody())
+    agent = f"agent {me.principal.tenant}"
+    end = datetime.now(UTC) + timedelta(seconds=3)
+    store.append_events(agent, "run", new_event(UserMessage("zebra")), meta={"expires_at": format_timestamp(end)})
+    me.link_run(agent, "run")
+    warm = me.context("zebra")
+    while datetime.now(UTC) <= end:
+        time.sleep(0.05)
+    assert warm.messages or datetime.now(UTC) > end
+    assert me.context("zebra").text == ""
+
+
+class Waits:
+    """An embedder that does something while texts wait for their vectors."""
+
+    model = "waits"
+    dimension = 1
+
+    def __init__(self) -> None:
+        self.meanwhile: Callable[[], Any] | None = None
+
+    def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
+        meanwhile, self.meanwhile = (self.meanwhile, None) if kind == "document" else (None, self.meanwhile)
+        if meanwhile is not None:
+            meanwhile()
+        return Embeddings(np.ones((len(texts), 1), np.float32))
+
+
+def test_what_is_forgotten_while_it_searches_is_not_in_it(open_memory_store: OpenStore) -> None:
+    embedder = Waits()
+    me = SyncMemoryClient(open_memory_store(), embedder=embedder, extractor=SaidPreferences()).of(somebody(user="1"))
+    store = open_memory_store()
+    other = SyncMemoryClient(store).of(me.principal)
+    agent = f"agent {me.principal.tenant}"
+    store.append_events(agent, "run", new_event(UserMessage("language=english")), new_event(UserMessage("tone=dry")))
+    me.derive(agent, "run")
+    me.remember(Episode("x"), text="They said english")
+
+    def forget() -> None:
+        other.forget(key="language")
+        for episode in other.list(kinds=["episode"]):
+            other.forget(id=episode.id)
+
+    embedder.meanwhile = forget
+    found = me.context("language tone english", max_tokens=ENOUGH)
+    assert embedder.meanwhile is None
+    assert "english" not in found.text
+    assert "dry" in found.text
+    assert found.messages
+
+
+def test_two_tenants_and_their_scopes_see_their_own(open_memory_store: OpenStore) -> None:
+    store = open_memory_store()
+    memory = SyncMemoryClient(store)
+    tenants = [somebody().tenant, somebody().tenant]
+    whose = [Principal(tenant, {scope: id_}) for tenant in tenants for scope in ("user", "team") for id_ in ("1", "2")]
+    for number, one in enumerate(whose):
+        me = memory.of(one)
+        me.remember(key="name", value=f"value {number}.")
+        me.remember(Episode("x"), text=f"zebra episode {number}.")
+        store.append_events(one.tenant, f"run {number}", new_event(UserMessage(f"zebra message {number}.")))
+        me.link_run(one.tenant, f"run {number}")
+    for number, one in enumerate(whose):
+        text = memory.of(one).context("zebra name value", max_tokens=ENOUGH).text
+        assert [f"{at}." in text.replace("2026", "") for at in range(len(whose))] == [
+            at == number for at in range(len(whose))
+        ]
+    both = memory.of(Principal(tenants[0], {"user": "1", "team": "2"})).context("zebra", max_tokens=ENOUGH)
+    assert [f"message {at}." in both.text for at in range(4)] == [True, False, False, True]
+
+
+def tell(me: SyncMemory, store: SyncStore, clock: SetClock, agent: str = "agent") -> None:
+    """Everything at one time, so that only what it says can give an order."""
+    for text in ("gamma zebra", "alpha zebra", "delta zebra", "beta", "epsilon", "eta", "theta zebra", "iota zebra"):
+        me.remember(Episode("x"), text=text)
+    for key in ("language", "tone", "name"):
+        me.remember(key=key, value="wet")
+    me.remember(key="tone", value="dry", scope="workspace")
+    for run in ("b", "a"):
+        store.append_events(
+            agent, run, *(new_event(UserMessage(f"zebra {run} {at}"), timestamp=clock.time) for at in range(2))
+        )
+        me.link_run(agent, run)
+
+
+TELL = """
+import sys
+from agent_memory_log import open_sync_store
+from agent_memory_log.memory import Principal, SyncMemoryClient
+from tests.memory.stores import SetClock
+from tests.memory.test_context_current import tell
+
+clock = SetClock()
+with open_sync_store(sys.argv[1]) as store:
+    me = SyncMemoryClient(store, clock=clock).of(Principal("t", {"user": "1", "workspace": "w"}))
+    tell(me, store, clock)
+    for query in ("zebra", "dry tone", ""):
+        for budget in (300, 500, 700, 100_000):
+            print(me.context(query, max_tokens=budget).text)
+"""
+
+
+def test_the_same_memory_gives_the_same_text_in_every_process(tmp_path: Path) -> None:
+    ran = [
+        subprocess.run(
+            [sys.executable, "-c", TELL, url],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(PYTHONHASHSEED=str(seed), PYTHONPATH=str(Path(__file__).parents[2])),
+        )
+        for seed, url in enumerate(["memory:", "memory:", f"sqlite:///{tmp_path / 'a.db'}", "memory:"])
+    ]
+    assert [one.stderr for one in ran] == [""] * len(ran)
+    assert len({one.stdout for one in ran}) == 1
+    assert ran[0].stdout.count("<memory>") >= 9
+
+
+def test_a_store_that_is_opened_again_and_a_snapshot_give_the_same(
+    open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "EVENTS_BETWEEN", 5)
+    clock = SetClock()
+    store = open_memory_store()
+    me = SyncMemoryClient(store, clock=clock).of(somebody())
+    agent = f"agent {me.principal.tenant}"
+    tell(me, store, clock, agent)
+    stream = store.load_run(stream_of(me.principal.subject("user")), STREAM_RUN)
+    assert any(isinstance(event.data, MemorySnapshot) for event in stream.log)
+    with open_sync_store("memory:") as plain:
+        monkeypatch.setattr(snapshots, "EVENTS_BETWEEN", 1_000)
+        twin = SyncMemoryClient(plain, clock=clock).of(me.principal)
+        tell(twin, plain, clock, agent)
+        for budget in (300, 500, 700, ENOUGH):
+            expected = twin.context("zebra", max_tokens=budget).text
+            assert me.context("zebra", max_tokens=budget).text == expected
+            again = SyncMemoryClient(open_memory_store(), clock=clock).of(me.principal)
+            assert again.context("zebra", max_tokens=budget).text == expected
+    assert me.rebuild().equal
+    assert me.context("zebra", max_tokens=ENOUGH).text == expected
+
+
+def test_those_of_one_time_stand_in_the_order_of_what_they_say() -> None:
+    clock = SetClock()
+    with open_sync_store("memory:") as store:
+        me = SyncMemoryClient(store, clock=clock).of(somebody())
+        tell(me, store, clock)
+        lines = me.context("nothing of it", max_tokens=ENOUGH).text.splitlines()
+    assert [line.split('"')[1] for line in lines if line.startswith("- 20")] == ["alpha zebra", "beta", "delta zebra"]
+    assert [line for line in lines if '"tone"' in line] == ['- preference "tone": "dry"', '- preference "tone": "wet"']

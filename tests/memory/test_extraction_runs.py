@@ -1,0 +1,83 @@
+"""Deriving from 100 real runs: once is enough, in any slices, and the labels by hand say how much of it is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from agent_memory_log import Event, open_sync_store
+from agent_memory_log.memory import Candidate, RunSlice, SyncMemoryClient
+from agent_memory_log.memory.extraction import RuleExtractor
+from agent_memory_log.transcript import parse
+from tests.memory.derive_report import PAGE, build_page, derive_all, read_labels, read_runs, topic_of
+from tests.memory.stores import somebody
+
+TAU = Path(__file__).resolve().parents[3] / "shared" / "data" / "tau_airline_train.jsonl"
+
+pytestmark = pytest.mark.skipif(not TAU.exists(), reason="the runs are not part of the repository")
+
+
+def logs() -> list[list[Event]]:
+    return [
+        [
+            msgspec.structs.replace(event, seq=seq)
+            for seq, event in enumerate(parse(run.messages, "openai-chat", source=str(number)), 1)
+        ]
+        for number, run in enumerate(read_runs(TAU))
+    ]
+
+
+def test_deriving_every_run_again_writes_nothing(tmp_path: Path) -> None:
+    with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}?durability=os") as store:
+        me = SyncMemoryClient(store, extractor=RuleExtractor(), max_keyed=None).of(somebody())
+        for number, log in enumerate(logs()):
+            store.append_events("airline", str(number), *log)
+            first = me.derive("airline", str(number))
+            assert (first.status, first.blocked) == ("ok", ())
+        before = (me.stats(), me.list())
+        for number in range(100):
+            again = me.derive("airline", str(number))
+            assert (again.status, again.outcomes, again.position) == ("ok", (), again.after)
+        assert (me.stats(), me.list()) == before
+
+
+def test_every_run_gives_the_same_in_two_slices_wherever_it_is_cut() -> None:
+    extractor = RuleExtractor()
+
+    def read(log: list[Event], after: int) -> tuple[tuple[Candidate, ...], int]:
+        new = [event for event in log if event.seq > after]
+        extraction = extractor.extract(RunSlice("airline", "run", {}, after, new, ("user",)))
+        assert extraction.position is not None
+        return extraction.candidates, extraction.position
+
+    for log in logs()[::4]:
+        whole = read(log, 0)
+        for cut in range(len(log)):
+            first, position = read(log[:cut], 0)
+            second, end = read(log, position)
+            assert (first + second, end) == whole
+
+
+def test_each_memory_of_the_sample_is_judged_and_none_that_is_judged_has_gone() -> None:
+    derived = derive_all(read_runs(TAU))
+    for run in read_labels().runs:
+        found = [(one.evidence[0].seq, one.kind, topic_of(one)) for one in derived.outcomes[run.run]]
+        assert found == [(one.seq, one.kind, one.key) for one in run.memories]
+
+
+def test_the_labels_are_those_of_the_runs_they_name() -> None:
+    runs = read_runs(TAU)
+    labels = read_labels().runs
+    assert len(labels) == 20
+    for labelled in labels:
+        run = runs[labelled.run]
+        assert (run.task_id, run.trial) == (labelled.task_id, labelled.trial)
+        said = " ".join(str(message["content"]) for message in run.messages if message["role"] == "user")
+        for statement in labelled.statements:
+            assert statement.said.casefold().rstrip(".") in said.casefold().replace("\u2019", "'")
+
+
+def test_the_report_is_what_the_runs_give() -> None:
+    assert build_page(read_runs(TAU)) == PAGE.read_text(encoding="utf-8")

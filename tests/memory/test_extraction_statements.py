@@ -1,0 +1,242 @@
+"""What counts as a statement of the user, and above all what does not."""
+
+# pyright: reportPrivateUsage=false
+# A pattern that stands in any case is compared with what Python's own flag makes of it.
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent_memory_log.memory import Candidate, Fact, Preference
+from agent_memory_log.memory.extraction.phrases import ALL, Caseless, plain_form
+from agent_memory_log.memory.extraction.statements import MAX_TEXT, read_statements
+from agent_memory_log.memory.records.candidates import checked
+
+
+def read(text: str) -> list[tuple[str, str, str]]:
+    return [(one.data.kind, one.data.key, one.data.value) for one in read_statements(text)]
+
+
+def preference(key: str, value: str) -> tuple[str, str, str]:
+    return Preference.kind, key, value
+
+
+def fact(key: str, value: str) -> tuple[str, str, str]:
+    return Fact.kind, key, value
+
+
+STATEMENTS = [
+    ("I prefer aisle seats.", preference("preferred_seat", "aisle seats")),
+    ("Hi! I usually prefer short answers because I read on a phone.", preference("preferred_answer", "short answers")),
+    ("I prefer window seats over aisle seats, please.", preference("preferred_seat", "window seats over aisle seats")),
+    ("2. I prefer economy class.  \n3. It's just me.", preference("preferred_class", "economy class")),
+    ("I prefer a dark theme; thanks", preference("preferred_theme", "a dark theme")),
+    ("Always use tabs.", preference("use_tabs", "always use tabs")),
+    ("Please never deploy on Fridays!", preference("deploy_fridays", "never deploy on Fridays")),
+    ("Note that I never eat meat.", preference("eat_meat", "never eat meat")),
+    ("By the way, I always fly economy.", preference("fly_economy", "always fly economy")),
+    ("Use pnpm instead of npm.", preference("instead_of_npm", "pnpm instead of npm")),
+    ("No, use `pytest`, not `unittest`.", preference("instead_of_unittest", "pytest instead of unittest")),
+    ("Instead of Slack, use email.", preference("instead_of_slack", "email instead of Slack")),
+    ("Actually, use the metric system instead.", preference("use_metric_system", "the metric system")),
+    ("Call me Sam.", preference("preferred_name", "Sam")),
+    ('Please call me "Dr. Strange".', preference("preferred_name", "Dr. Strange")),
+    ("I\u2019d prefer to be called Bo.", preference("preferred_name", "Bo")),
+    ("please answer in German", preference("language", "german")),
+    ("From now on, always answer in Spanish.", preference("language", "spanish")),
+    ("My name is Mei Brown, and I'm upset.", fact("name", "Mei Brown")),
+    ("I actually live in Princeton and am also open to EWR.", fact("home", "Princeton")),
+    ("I live in Frankfurt am Main now, by the way.", fact("home", "Frankfurt am Main")),
+    ("Sure! My user ID is omar_rossi_1241, but I lost the rest.", fact("user_id", "omar_rossi_1241")),
+    ("Sure, my email is a.b@example.com.", fact("email", "a.b@example.com")),
+    ("Ich bevorzuge Gangplätze.", preference("preferred_gangplätze", "Gangplätze")),
+    ("Bitte antworte auf Deutsch.", preference("language", "german")),
+    ("Nenn mich Uli.", preference("preferred_name", "Uli")),
+    ("Ich heiße Jürgen Müller.", fact("name", "Jürgen Müller")),
+    ("Hallo, ich wohne in Bad Homburg.", fact("home", "Bad Homburg")),
+    ("Ich esse nie Fleisch.", preference("fleisch", "never Fleisch")),
+    ("Verwende Tabs statt Leerzeichen.", preference("instead_of_leerzeichen", "Tabs instead of Leerzeichen")),
+    ("Prefiero los asientos de pasillo.", preference("preferred_asiento", "los asientos de pasillo")),
+    ("Por favor, responde en español.", preference("language", "spanish")),
+    ("Llámame Lucía, por favor.", preference("preferred_name", "Lucía")),
+    ("Me llamo Ana Pérez.", fact("name", "Ana Pérez")),
+    ("Hola, vivo en Madrid.", fact("home", "Madrid")),
+    ("Je préfère les réponses courtes.", preference("preferred_courte", "les réponses courtes")),
+    ("Réponds en français s'il te plaît.", preference("language", "french")),
+    ("Appelez-moi Zoé.", preference("preferred_name", "Zoé")),
+    ("J\u2019habite à Lyon.", fact("home", "Lyon")),
+]
+
+NOT_STATEMENTS = [
+    "do you always answer in English?",
+    "Should I always use tabs?",
+    "My name is Sam?",
+    "if I prefer tea, what then",
+    "I prefer basic economy if it's cheaper.",
+    "Suppose I live in Berlin.",
+    "For example, I prefer tea.",
+    "I wish I live in Berlin.",
+    "I'd prefer the cheapest option.",
+    "I would prefer not to be transferred to another agent.",
+    "I don't prefer tea.",
+    "I no longer prefer tea.",
+    "I used to live in Berlin.",
+    "Don't call me Sam.",
+    "It is not true that I live in Berlin.",
+    "She prefers tea.",
+    "He said I prefer tea.",
+    "According to the docs, always use tabs.",
+    "They told me: always use tabs.",
+    'The page reads "I prefer tea".',
+    "\u201cI prefer tea\u201d is what it said.",
+    "`Always use tabs.` is the rule.",
+    "'I live in Berlin.'",
+    "```\nI prefer tea.\n```",
+    "```python\nAlways use tabs.",
+    "> I prefer tea.",
+    "    I prefer tea.",
+    "Translate: I prefer tea",
+    "Write a story: My name is Sam.",
+    "Never mind.",
+    "I never received it.",
+    "I always get this error.",
+    "Always happy to help.",
+    "I never said that.",
+    "Call me back tomorrow.",
+    "Call me at noon.",
+    "my name is on the ticket",
+    "The passenger's name is Sam.",
+    "I live in hope.",
+    "I live in a small flat.",
+    "My user ID is wrong.",
+    "I prefer this one.",
+    "I prefer the second option.",
+    "I prefer a flight that's within 3 hours of my original departure time.",
+    "I prefer the flight on May 24.",
+    "I prefer your first idea.",
+    "Use my other card instead.",
+    "Use that instead.",
+    "Could you then please cancel the other flight instead?",
+    "Please answer in detail.",
+    "Please write in the third column.",
+    "I prefer " + "x" * 101 + ".",
+    "I prefer " + "very " * 15 + "long values.",
+    "Antwortest du immer auf Deutsch?",
+    "Wenn ich Tee bevorzuge, was dann.",
+    "Er sagt, ich wohne in Berlin.",
+    "Si je préfère le thé, que faire.",
+    "Si vivo en Madrid, pago más.",
+    "Dice que me llamo Ana.",
+    "",
+    "\0",
+]
+
+
+@pytest.mark.parametrize(("text", "found"), STATEMENTS)
+def test_what_users_say_of_themselves_is_read(text: str, found: tuple[str, str, str]) -> None:
+    assert read(text) == [found]
+
+
+@pytest.mark.parametrize("text", NOT_STATEMENTS)
+def test_what_is_no_statement_of_the_user_is_left(text: str) -> None:
+    assert read(text) == []
+
+
+@pytest.mark.parametrize(("text", "found"), STATEMENTS)
+def test_no_statement_is_read_from_a_question_a_quotation_a_condition_or_code(
+    text: str, found: tuple[str, str, str]
+) -> None:
+    assert found in read(text)
+    assert read(f"> {text}".replace("\n", "\n> ")) == []
+    assert read(f"```\n{text}\n```") == []
+    assert read(f"\u201c{text}\u201d") == [] or "\n" in text
+    assert found not in read(text.replace("\n", " ").rstrip(".!") + "?") or ". " in text
+
+
+def test_several_statements_are_read_in_order() -> None:
+    assert read("My name is Ada. I live in London, and I prefer tea to coffee; call me Countess. Is that fine?") == [
+        fact("name", "Ada"),
+        fact("home", "London"),
+        preference("preferred_tea", "tea to coffee"),
+        preference("preferred_name", "Countess"),
+    ]
+    assert read("Always use tabs, never use spaces.") == [
+        preference("use_tabs", "always use tabs"),
+        preference("use_spaces", "never use spaces"),
+    ]
+    assert read("Ich heiße Uli. Je m'appelle Uli et j'habite à Lyon.") == [
+        fact("name", "Uli"), fact("name", "Uli"), fact("home", "Lyon"),
+    ]  # fmt: skip
+
+
+def test_a_statement_of_the_same_thing_has_the_same_key_so_that_it_supersedes() -> None:
+    for one, other in [
+        ("I prefer aisle seats.", "I prefer a window seat"),
+        ("Always use tabs.", "Never use tabs"),
+        ("Use pnpm instead of npm.", "Use yarn, not npm"),
+        ("Please answer in German.", "Réponds en français"),
+    ]:
+        (first,), (second,) = read(one), read(other)
+        assert first[:2] == second[:2]
+        assert first != second
+
+
+def test_a_long_message_is_read_at_its_beginning_only() -> None:
+    filler = "Some text of a pasted document. " * 200
+    assert len(filler) > MAX_TEXT
+    assert read(f"I prefer tea. {filler}") == [preference("preferred_tea", "tea")]
+    assert read(f"{filler} I prefer tea.") == []
+
+
+WORDS = [
+    "I", "prefer", "always", "never", "use", "instead", "of", "call", "me", "my", "name", "is", "live", "in", "answer",
+    "German", "Sam", "if", "said", "not", "tea", "please", "and", "ich", "wohne", "prefiero", "je", "préfère",
+    "user id", "a_1", ",", ".", "?", "!", ";", '"', "'", "`", "```", "\n", ">", "\u2019", "\0", "\ud7ff", "x" * 90,
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(WORDS) | st.text(max_size=8), max_size=40).map(" ".join))
+def test_whatever_is_said_what_is_read_can_be_stored_and_was_said(text: str) -> None:
+    for one in read_statements(text):
+        if "\ud800" <= max(one.data.value, default="") <= "\udfff":
+            continue
+        assert checked(Candidate(one.data, confidence=one.confidence)).data == one.data
+        assert len(one.data.value) <= 230
+        assert any(phrases.may_stand_in(plain_form(text.replace("\u2019", "'"))) for phrases in ALL)
+
+
+@pytest.mark.parametrize(
+    "part", ["I prefer ", "and ", "call me ", "`", '"', "'", ", ", "I always use ", "- ", "My name is A. "]
+)
+def test_a_hostile_message_is_read_in_time_that_its_length_allows(part: str) -> None:
+    read_statements("I prefer " + part * (MAX_TEXT // len(part)))
+
+
+_CASELESS = [
+    pattern
+    for phrases in ALL
+    for pattern in (phrases.joint, phrases.unreal, phrases.reported, phrases.end, phrases.passing)
+]
+_ANY_CASE = st.sampled_from([
+    "this", "That", "I", "I'm", "it", "OPTION", "May 3", "2nd", "as I", "and my", "if", "Said", "because", "wenn",
+    "heute", "si", "porque", "dit", "aujourd'hui", "é", "\u0131", "\u017f", "\u212a", ",", ";", "(", " - ", "that's",
+    "please",
+])  # fmt: skip
+
+
+@given(st.lists(_ANY_CASE | st.text(max_size=3), max_size=8).map(" ".join), st.sampled_from(_CASELESS))
+def test_a_pattern_stands_in_any_case_at_the_same_places(text: str, pattern: Caseless) -> None:
+    flagged = re.compile(pattern._lower.pattern, re.IGNORECASE)
+    expected = [match.span() for match in flagged.finditer(text)]
+    assert [match.span() for match in pattern.finditer(text, 0)] == expected
+    found = pattern.search(text)
+    assert (found.span() if found else None) == (expected[0] if expected else None)
+
+
+@pytest.mark.parametrize("pattern", _CASELESS)
+def test_a_pattern_for_any_case_has_no_capitals(pattern: Caseless) -> None:
+    assert not re.search(r"[A-Z]", re.sub(r"\\.", "", pattern._lower.pattern))

@@ -1,0 +1,38 @@
+"""A request that is kept from the server for as long as a test likes."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+from typing import Self
+
+from tests.mongo.messages import When
+from tests.tcp_proxy import Fault, TcpProxy
+from tests.waiting import PATIENCE
+
+
+class HeldRequest(Fault):
+    """The next matching request does not reach the server before the block ends."""
+
+    def __init__(self, proxy: TcpProxy, when: When) -> None:
+        super().__init__(when, 1)
+        self._released = threading.Event()
+        proxy._add(self)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let the server have it."""
+        self.cancel()
+        self._released.set()
+
+    def before_the_server(self) -> None:
+        """Wait until it is released."""
+        self.happened.set()
+        self._released.wait(PATIENCE)

@@ -1,0 +1,51 @@
+"""The kinds of client a MongoDB store runs on behind one surface, so that a test is written once for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pymongo
+from motor.motor_asyncio import AsyncIOMotorClient
+
+from agent_memory_log import Store, open_store, open_sync_store
+from agent_memory_log.conformance.threaded import threaded
+from agent_memory_log_mongo import MongoStore, Settings
+from agent_memory_log_mongo.settings import DEFAULT_TIMEOUT_SECONDS
+from tests.mongo.server import with_database
+
+KINDS = ("async", "sync", "motor")
+CLOSING_SECONDS = 2
+
+
+@asynccontextmanager
+async def opened(kind: str, uri: str, *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> AsyncGenerator[Store]:
+    """A handle on the database of ``uri``, closed at the end: of a URL, with ``await`` or not, or of Motor's client.
+
+    The calls of one without ``await`` run in threads. ``timeout`` is in seconds, for each call.
+    """
+    database = urlsplit(uri).path[1:]
+    if kind == "motor":
+        client: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(uri)
+        try:
+            async with await MongoStore.open(client, database, Settings(timeout_seconds=timeout)) as store:
+                yield store
+        finally:
+            # By itself it would wait half a minute for a server that does not answer.
+            with pymongo.timeout(CLOSING_SECONDS):
+                client.close()
+        return
+    url = with_database(uri, database, timeoutMS=round(timeout * 1000))
+    if kind == "async":
+        async with open_store(url) as store:
+            yield store
+        return
+    synchronous = threaded(await asyncio.to_thread(open_sync_store, url))
+    try:
+        async with synchronous:
+            yield synchronous
+    finally:
+        synchronous.end()

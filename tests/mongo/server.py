@@ -1,0 +1,257 @@
+"""MongoDB servers for tests: processes that can be killed, frozen and started again, or one given from outside.
+
+The server is a console script of the development dependencies, and only ever spoken to over its socket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from signal import Signals
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+
+from pymongo import MongoClient
+from pymongo.errors import PyMongoError
+
+from tests.mongo.certificates import Certificates
+from tests.mongo.ports import HOST, port_of, reserve_port
+from tests.waiting import PATIENCE
+
+USER = "root"
+PASSWORD = "p@ss/w:rd %41"
+"""It holds what must be escaped in a URL."""
+
+_PROGRAM = Path(sys.executable).with_name("secantusd-py")
+_KEEPER = Path(__file__).with_name("keeper.py")
+_GLANCE = 0.02
+"""Seconds between two attempts to connect to a server that is starting."""
+
+
+class MongoServer:
+    """A single-node replica set that keeps its data, log and settings in ``folder``; entering it starts it.
+
+    - ``auth``: ask for authentication; ``USER`` is made before the first start.
+    - ``certificates``: speak TLS, and nothing else.
+    - ``standalone``: be no replica set, and so have no change streams.
+    - ``test_commands``: allow ``fail_command``.
+    - ``sync_on_commit``: write to disk before acknowledging, as ``w: "majority"`` makes MongoDB do (default True).
+      Without it, what this server acknowledged is lost when it is killed, unless the write asked for ``j: true``.
+    - ``oplog_entries``: how far back a change stream can resume.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        auth: bool = False,
+        certificates: Certificates | None = None,
+        standalone: bool = False,
+        test_commands: bool = False,
+        sync_on_commit: bool = True,
+        oplog_entries: int = 100_000,
+    ) -> None:
+        self._folder = folder
+        self._auth = auth
+        self._certificates = certificates
+        self._has_user = False
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._reservation = reserve_port()
+        self.port = port_of(self._reservation)
+        self._command: list[str] = [str(_PROGRAM)]
+        # An empty file of settings: without one the server looks for others, in the home directory too.
+        self._command += ["--config", str(folder / "secantusd.toml"), "--storage-path", str(folder / "data")]
+        self._command += ["--host", HOST, "--port", str(self.port), "--cache-size", "256M"]
+        self._command += ["--oplog-max-entries", str(oplog_entries)]
+        self._command += ["--standalone"] * standalone
+        self._command += ["--enable-test-commands"] * test_commands
+        self._command += ["--sync-on-commit"] * sync_on_commit
+        if certificates is not None:
+            self._command += ["--tls-cert-file", str(certificates.certificate), "--tls-key-file", str(certificates.key)]
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self._reservation.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        self._reservation.close()
+        shutil.rmtree(self._folder / "data")
+
+    @property
+    def running(self) -> bool:
+        """Whether it was started, was not stopped, and has not died by itself."""
+        return self._keeper is not None and self._keeper.poll() is None
+
+    @property
+    def log(self) -> str:
+        """All it has written to its log."""
+        return (self._folder / "server.log").read_text()
+
+    def start(self) -> None:
+        """Start it, on the port and the data it had before, and wait until it answers."""
+        assert not self.running, "it is running already"
+        self._wait_for_the_end()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "secantusd.toml").touch()
+        if self._auth and not self._has_user:
+            self._launch()
+            with self.client() as client:
+                client["admin"].command("createUser", USER, pwd=PASSWORD, roles=["root"])
+            self.stop()
+            self._has_user = True
+        self._launch(*["--auth"] * self._auth)
+
+    def stop(self) -> None:
+        """Let it end in good order, which may take two seconds while clients are connected."""
+        self.signal("SIGTERM")
+        self._wait_for_the_end()
+
+    def kill(self) -> None:
+        """Kill it at once, frozen or not. A server that is not running is left as it is."""
+        with contextlib.suppress(BrokenPipeError):
+            self._send("SIGKILL")
+        self._wait_for_the_end()
+
+    def freeze(self) -> None:
+        """Let it do nothing at all until ``thaw``; the kernel goes on accepting connections for it."""
+        self.signal("SIGSTOP")
+
+    def thaw(self) -> None:
+        """Let a frozen server go on."""
+        self.signal("SIGCONT")
+
+    def signal(self, name: str) -> None:
+        """Send it a signal, given by name."""
+        assert self.running, f"it is not running:\n{self.log}"
+        self._send(name)
+
+    def uri(self, database: str = "", *, port: int | None = None, **options: str | int) -> str:
+        """Its URI, with ``database`` and ``options`` such as ``w="majority"``.
+
+        With ``port``, that of a proxy before it: direct, as the server itself would tell the driver its own port.
+        """
+        if port is not None:
+            options = {"directConnection": True, **options}
+        user = ""
+        if self._has_user:
+            user = f"{quote(USER, safe='')}:{quote(PASSWORD, safe='')}@"
+            options = {"authSource": "admin", **options}
+        if self._certificates is not None:
+            options = {"tls": True, "tlsCAFile": str(self._certificates.authority), **options}
+        return with_database(f"mongodb://{user}{HOST}:{port or self.port}/", database, **options)
+
+    def client(self, **options: str | int) -> MongoClient[dict[str, Any]]:
+        """A driver's client, to look at the server from outside the library; as ``USER`` if there is one."""
+        # Closing a client waits that long, by default half a minute, for a server that has died.
+        return MongoClient(with_database(self.uri(serverSelectionTimeoutMS=10_000), "", **options))
+
+    def create_user(self, name: str, password: str, *roles: str, database: str = "admin") -> None:
+        """Make a user of ``database`` with roles such as ``read`` and ``readWrite`` in it."""
+        with self.client() as client:
+            client[database].command("createUser", name, pwd=password, roles=list(roles))
+
+    def delete_expired(self) -> int:
+        """Do now what the server's TTL monitor does once a minute; how many documents went."""
+        with self.client() as client:
+            reply = client["admin"].command("secantusAdmin.pruneTtl")
+        return int(reply["pruned"])
+
+    def _launch(self, *more: str) -> None:
+        assert _PROGRAM.exists(), f"{_PROGRAM} is missing: install the development dependencies"
+        with (self._folder / "server.log").open("a") as log:
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_KEEPER), *self._command, *more],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                bufsize=0,
+                cwd=self._folder,
+                # A terminal's Ctrl-C is for the tests, which then end their servers themselves.
+                start_new_session=True,
+            )
+        try:
+            self._wait_for_an_answer(self._keeper)
+        except BaseException:
+            self.kill()
+            raise
+
+    def _wait_for_an_answer(self, keeper: subprocess.Popen[bytes]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not _accepts(self.port):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                raise AssertionError(f"the server ended with exit code {keeper.wait(_GLANCE)}:\n{self.log}")
+            assert time.monotonic() < deadline, f"the server does not answer:\n{self.log}"
+        try:
+            with self.client() as client:
+                client["admin"].command("ping")
+        except PyMongoError as error:
+            raise AssertionError(f"the server accepts connections, and does not answer:\n{self.log}") from error
+
+    def _send(self, name: str) -> None:
+        if self._keeper is not None:
+            assert self._keeper.stdin is not None
+            assert self._keeper.stdout is not None
+            self._keeper.stdin.write(f"{Signals[name].name}\n".encode())
+            # It answers when the signal was sent, or ends with the server.
+            self._keeper.stdout.readline()
+
+    def _wait_for_the_end(self) -> None:
+        if self._keeper is None:
+            return
+        try:
+            self._keeper.wait(PATIENCE)
+        finally:
+            # Whatever else happened, the end of its input makes the keeper kill the server.
+            assert self._keeper.stdin is not None
+            assert self._keeper.stdout is not None
+            self._keeper.stdin.close()
+            self._keeper.stdout.close()
+            self._keeper.wait(PATIENCE)
+            self._keeper = None
+
+
+class GivenServer:
+    """A server that is there already, at ``uri``; tests may make databases in it, and nothing else."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+
+    def uri(self, database: str = "", **options: str | int) -> str:
+        """Its URI, with ``database`` and ``options`` instead of, or beside, those it has."""
+        return with_database(self._uri, database, **options)
+
+    def client(self, **options: str | int) -> MongoClient[dict[str, Any]]:
+        """A driver's client, to look at the server from outside the library."""
+        return MongoClient(with_database(self._uri, "", **options))
+
+
+def with_database(uri: str, database: str, **options: str | int) -> str:
+    """``uri`` with another database and more options; its own database goes on being where its user is known."""
+    scheme, hosts, path, query, _ = urlsplit(uri)
+    merged: dict[str, str | int] = dict(parse_qsl(query))
+    if path.strip("/") and "@" in hosts:
+        merged.setdefault("authSource", path.strip("/"))
+    merged |= options
+    written = {name: str(value).lower() if isinstance(value, bool) else value for name, value in merged.items()}
+    return urlunsplit((scheme, hosts, f"/{quote(database, safe='')}", urlencode(written, quote_via=quote), ""))
+
+
+def _accepts(port: int) -> bool:
+    try:
+        socket.create_connection((HOST, port), timeout=PATIENCE).close()
+    except OSError:
+        return False
+    return True

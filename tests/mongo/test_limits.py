@@ -1,0 +1,463 @@
+"""What is too large for MongoDB is refused before it is sent; what is not, is stored and read back, however large."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import bson
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
+
+from agent_memory_log import (
+    AssistantMessage,
+    Event,
+    EventTooLarge,
+    InvalidArgument,
+    JsonValue,
+    PlannerNote,
+    Redacted,
+    Redaction,
+    SyncStore,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    VersionConflict,
+    new_event,
+    open_sync_store,
+)
+from agent_memory_log.conformance.samples import NOON
+from agent_memory_log_mongo import Settings, SyncMongoStore
+from agent_memory_log_mongo.settings import DEFAULT_MAX_EVENT_BYTES, MAX_DOCUMENT_BYTES
+from tests.mongo.server import GivenServer, MongoServer
+
+Document = dict[str, Any]
+
+MIB = 1024 * 1024
+END: dict[str, JsonValue] = {"expires_at": "9999-01-01T00:00:00Z"}
+
+
+class Heard(CommandListener):
+    """The names of the commands that were sent, and the sizes of what they stored."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.sizes: list[int] = []
+
+    def started(self, event: CommandStartedEvent) -> None:
+        self.names.append(event.command_name)
+        if event.command_name == "insert":
+            document = event.command["documents"][0]
+            self.sizes.append(len(document.raw) if hasattr(document, "raw") else len(bson.encode(document)))
+
+    def succeeded(self, event: CommandSucceededEvent) -> None:
+        pass
+
+    def failed(self, event: CommandFailedEvent) -> None:
+        self.names.append(f"{event.command_name} failed")
+
+
+@pytest.fixture(scope="module")
+def uri(mongo_server: MongoServer | GivenServer) -> Generator[str]:
+    """One database for all tests here, each of which has runs of its own in it: dropping much takes long."""
+    name = f"amlog_test_{uuid.uuid4().hex}"
+    yield mongo_server.uri(name)
+    if isinstance(mongo_server, GivenServer):  # the other one takes its data with it
+        with mongo_server.client() as client:
+            client.drop_database(name)
+
+
+@pytest.fixture
+def run() -> str:
+    return uuid.uuid4().hex
+
+
+@contextmanager
+def _listening(uri: str, settings: Settings | None = None) -> Generator[tuple[SyncMongoStore, Heard]]:
+    heard = Heard()
+    with (
+        MongoClient[Document](uri, event_listeners=[heard]) as client,
+        SyncMongoStore(client, client.get_default_database().name, settings) as store,
+    ):
+        heard.names.clear()
+        yield store, heard
+
+
+def _note(text: str = "n", event_id: str | None = None) -> Event:
+    # At one and the same time, as not every one takes as many bytes.
+    return new_event(PlannerNote(note=text), timestamp=NOON, event_id=event_id)
+
+
+def _nothing_of(uri: str, run: str) -> None:
+    """Nothing of the run is in any collection."""
+    with MongoClient[Document](uri) as client:
+        database = client.get_default_database()
+        assert [database[name].count_documents({"run": run}) for name in ("amlog_commits", "amlog_runs")] == [0, 0]
+
+
+def _refused(uri: str, run: str, *events: Event, settings: Settings | None = None, **options: Any) -> EventTooLarge:
+    """Have an append refused, of which nothing may be stored, to a new run and to one that is there."""
+    with _listening(uri, settings) as (store, heard):
+        with pytest.raises(EventTooLarge) as caught:
+            store.append_events("agent", run, *events, **options)
+        assert not {"insert", "update"} & set(heard.names), "it was refused before anything was sent"
+        _nothing_of(uri, run)
+        store.append_events("agent", f"{run} there", _note())
+        heard.names.clear()
+        for _ in range(2):
+            with pytest.raises(EventTooLarge):
+                store.append_events("agent", f"{run} there", *events, **options)
+        assert heard.names == []
+        assert store.load_run("agent", f"{run} there").version == 1
+        assert store.append_events("agent", f"{run} there", _note()).version == 2
+    assert caught.value.size > caught.value.limit
+    return caught.value
+
+
+# One event.
+
+
+def test_an_event_over_its_limit_is_refused(uri: str, run: str) -> None:
+    error = _refused(uri, run, _note("x" * DEFAULT_MAX_EVENT_BYTES))
+    assert error.limit == DEFAULT_MAX_EVENT_BYTES
+    assert error.size == DEFAULT_MAX_EVENT_BYTES + len('{"note":""}')
+
+
+@pytest.mark.parametrize(
+    "kind", ["text", "JSON text", "labels", "characters of several bytes", "JSON that BSON holds not"]
+)
+def test_an_event_at_its_limit_is_stored_and_one_byte_more_is_not(uri: str, run: str, kind: str) -> None:
+    settings = Settings(max_event_bytes=100_000)
+
+    def sized(size: int) -> Event:
+        if kind == "JSON text":
+            frame = len('{"tool_call_id":"","tool_name":""}')
+            return new_event(ToolResult("", "", result_json=" " + "1" * (size - frame - 1)))
+        if kind == "labels":
+            return new_event(PlannerNote(note=""), labels={"k": "v" * (size - len('{"note":""}') - 1)})
+        if kind == "characters of several bytes":
+            left = size - len('{"note":""}')
+            return _note("\U0001f9ff" * (left // 4) + "x" * (left % 4))
+        if kind == "JSON that BSON holds not":
+            return new_event(UserMessage(structured={"$": "x" * (size - len('{"structured":{"$":""}}'))}))
+        return _note("x" * (size - len('{"note":""}')))
+
+    with _listening(uri, settings) as (store, heard):
+        largest = sized(100_000)
+        store.append_events("agent", run, largest)
+        assert [event.data for event in store.load_run("agent", run).log] == [largest.data]
+        heard.names.clear()
+        for events in ([sized(100_001)], [_note(), sized(100_001), _note()]):
+            with pytest.raises(EventTooLarge) as caught:
+                store.append_events("agent", run, *events)
+            assert (caught.value.size, caught.value.limit) == (100_001, 100_000)
+        assert heard.names == []
+
+
+def test_an_event_of_just_under_the_default_limit(uri: str, run: str) -> None:
+    with _listening(uri) as (store, heard):
+        large = _note("x" * (DEFAULT_MAX_EVENT_BYTES - len('{"note":""}')))
+        store.append_events("agent", run, large)
+        assert store.append_events("agent", run, large).inserted == 0
+        assert heard.sizes[0] < MAX_DOCUMENT_BYTES
+    with open_sync_store(uri) as store:
+        (loaded,) = store.load_run("agent", run).log
+        assert loaded.data == large.data
+
+
+# A run.
+
+
+@pytest.mark.parametrize("first_seq", [2**53 - 1, 2**62, 2**63, 2**70])
+def test_a_seq_beyond_the_last_is_refused(uri: str, run: str, first_seq: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest that JSON and queries in JavaScript hold exactly is the last."""
+    monkeypatch.setattr("agent_memory_log.backend_kit.checks.MAX_FIRST_SEQ", 2**80)
+    with _listening(uri) as (store, heard):
+        with pytest.raises(InvalidArgument, match=r"the last seq is 9,007,199,254,740,991"):
+            store.append_events("agent", run, _note(), _note(), first_seq=first_seq)
+        assert not {"insert", "update"} & set(heard.names)
+        assert store.append_events("agent", run, _note(), first_seq=2**53 - 2, meta=END).version == 2**53 - 2
+        assert store.append_events("agent", run, _note()).version == 2**53 - 1
+        with pytest.raises(InvalidArgument, match="last seq"):
+            store.append_events("agent", run, _note())
+    _nothing_of(uri, f"{run} beyond")
+
+
+def test_a_meta_that_leaves_no_room_for_the_runs_document_is_refused(uri: str, run: str) -> None:
+    """A document that is larger than MongoDB holds, or becomes so in a list of runs, would hide all other runs."""
+    with _listening(uri) as (store, heard):
+        with pytest.raises(EventTooLarge, match="meta has"):
+            store.append_events("agent", run, _note("", "e"), meta={"x": "x" * (MAX_DOCUMENT_BYTES - 16 * 1024)})
+        assert not {"insert", "update"} & set(heard.names)
+    _nothing_of(uri, run)
+
+
+# One document.
+
+
+def _frame(uri: str, events: list[Event], **options: Any) -> int:
+    """The bytes of the document that stores these events."""
+    with _listening(uri) as (store, heard):
+        store.append_events("agent", uuid.uuid4().hex, *events, **options)
+        return heard.sizes[0]
+
+
+def test_the_largest_document_is_stored_and_one_byte_more_is_not(uri: str, run: str) -> None:
+    settings = Settings(max_event_bytes=MAX_DOCUMENT_BYTES)
+    room = MAX_DOCUMENT_BYTES - _frame(uri, [_note("", "e-1")])
+    with _listening(uri, settings) as (store, heard):
+        largest = _note("x" * room, "e-1")
+        store.append_events("agent", run, largest)
+        assert heard.sizes == [MAX_DOCUMENT_BYTES]
+        (loaded,) = store.load_run("agent", run).log
+        assert loaded.data == largest.data
+    error = _refused(uri, f"{run} beyond", _note("x" * (room + 1), "e-1"), settings=settings)
+    assert error.limit == MAX_DOCUMENT_BYTES
+
+
+def test_a_batch_is_one_document(uri: str, run: str) -> None:
+    batch = [_note("x" * MIB, f"e-{number}") for number in range(15)]
+    with _listening(uri) as (store, heard):
+        assert store.append_events("agent", run, *batch).version == 15
+        assert heard.names.count("insert") == 1
+        assert store.append_events("agent", run, *batch).inserted == 0
+    error = _refused(uri, f"{run} beyond", *batch, _note("x" * MIB))
+    assert error.limit == MAX_DOCUMENT_BYTES
+    assert "append it in parts" in str(error)
+
+
+@pytest.mark.parametrize("what", ["meta", "meta that BSON holds not", "labels", "ids", "an end"])
+def test_what_goes_with_the_events_counts(uri: str, run: str, what: str) -> None:
+    """The events alone would fit into the document."""
+    size = 600 * 1024
+    events = [_note("x" * size, f"e-{number}") for number in range(24)]
+    room = MAX_DOCUMENT_BYTES - _frame(uri, events)
+    assert room > 0
+    options: dict[str, Any] = {}
+    if what == "meta":
+        options["meta"] = {"large": "x" * room}
+    elif what == "meta that BSON holds not":
+        options["meta"] = {"$large": "x" * room}
+    elif what == "labels":
+        events[0] = new_event(PlannerNote(note="x" * size), labels={"k": "v" * room}, event_id="e-0")
+    else:
+        events[-1] = _note("x" * (size + room - 3), "e-23")
+        assert _frame(uri, events) == MAX_DOCUMENT_BYTES - 3
+        if what == "ids":
+            events[0] = _note("x" * size, "e-0, which is longer")
+        else:
+            options["meta"] = {"expires_at": "9999-01-01T00:00:00Z"}
+    assert "with what goes with them" in str(_refused_once(uri, run, events, options))
+    if what.startswith("meta"):
+        with open_sync_store(uri) as store:
+            store.append_events("agent", run, _note())
+            assert store.append_events("agent", run, *events, **options).inserted == 24, "the run has its meta already"
+
+
+def _refused_once(uri: str, run: str, events: list[Event], options: dict[str, Any]) -> EventTooLarge:
+    with _listening(uri) as (store, heard):
+        with pytest.raises(EventTooLarge) as caught:
+            store.append_events("agent", run, *events, **options)
+        assert not {"insert", "update"} & set(heard.names)
+    _nothing_of(uri, run)
+    return caught.value
+
+
+def test_json_that_grows_in_bson_is_measured_in_bson(uri: str, run: str) -> None:
+    numbers: JsonValue = [1] * 1_450_000
+    error = _refused_once(uri, run, [new_event(UserMessage(structured=numbers))], {})
+    assert error.size > MAX_DOCUMENT_BYTES > 2 * 1_450_000
+
+
+def test_more_ids_than_a_command_holds_are_looked_up(uri: str, run: str) -> None:
+    events = [_note("", f"{number:0>512}") for number in range(5)]
+    many = [_note("", f"{number:0>512}") for number in range(33_000)]
+    with _listening(uri) as (store, heard):
+        store.append_events("agent", run, *events)
+        heard.names.clear()
+        with pytest.raises(VersionConflict):
+            store.append_events("agent", run, *many, expected_version=1)
+        assert heard.names.count("find") > 2
+        assert store.append_events("agent", run, *reversed(events), expected_version=1).inserted == 0
+    assert _refused_once(uri, f"{run} beyond", many, {}).limit == MAX_DOCUMENT_BYTES
+
+
+# Redactions.
+
+
+def test_a_reason_that_does_not_fit_is_refused_and_nothing_is_redacted(uri: str, run: str) -> None:
+    events = [_note("short", "e-1"), *(_note("x" * (3 * MIB), f"e-{number}") for number in range(2, 7))]
+    with _listening(uri) as (store, heard):
+        store.append_events("agent", run, *events)
+        store.append_events("agent", run, _note("alone"))
+        heard.names.clear()
+        before = store.load_run("agent", run)
+        for seqs, reason in (([1], "r" * 2 * MIB), ([1, 7], "r" * 2 * MIB), ([7], "r" * 17 * MIB)):
+            with pytest.raises(EventTooLarge, match="shorter reason") as caught:
+                store.redact_events("agent", run, seqs, reason=reason)
+            assert caught.value.limit == MAX_DOCUMENT_BYTES
+        assert not {"insert", "update"} & set(heard.names)
+        assert store.load_run("agent", run) == before
+        assert store.redact_events("agent", run, [2], reason="r" * 2 * MIB).inserted == 1, (
+            "it takes the room of what goes"
+        )
+        assert store.redact_events("agent", run, [1], reason="fits").inserted == 1
+    with open_sync_store(uri) as another:
+        log = another.load_run("agent", run).log
+        assert [type(event.data) for event in log] == [Redacted, Redacted] + 5 * [PlannerNote] + [Redaction, Redaction]
+        assert isinstance(log[0].data, Redacted)
+        assert log[0].data.reason == "fits"
+
+
+def _sizes(uri: str, run: str) -> list[int]:
+    """The sizes of a run's commits."""
+    with MongoClient[Document](uri) as client:
+        found = client.get_default_database()["amlog_commits"].find({"run": run}).sort("s", 1)
+        return [len(bson.encode(commit)) for commit in found]
+
+
+def test_a_redaction_needs_room_for_what_finds_it(uri: str, run: str) -> None:
+    """A tool call is found by no index; what stands in its place is, and takes room for that."""
+    call = new_event(ToolCall(tool_call_id="c", tool_name="n", payload_json="1"), event_id="e-1")
+    with _listening(uri) as (store, heard):
+        store.append_events("agent", f"{run} tried", call)
+        store.redact_events("agent", f"{run} tried", [1], reason="r")
+        room = MAX_DOCUMENT_BYTES - _sizes(uri, f"{run} tried")[0] + len("r tried")
+        store.append_events("agent", run, call)
+        heard.names.clear()
+        with pytest.raises(EventTooLarge, match="shorter reason"):
+            store.redact_events("agent", run, [1], reason="r" * (room + 1))
+        assert not {"insert", "update"} & set(heard.names)
+        assert store.load_run("agent", run).version == 1
+
+
+def test_a_marker_that_does_not_fit_is_refused_and_nothing_is_redacted(uri: str, run: str) -> None:
+    with _listening(uri) as (store, heard):
+        for one in (run, f"{run} tried"):
+            for number in range(20):
+                store.append_events("agent", one, _note("n", f"e-{number:02}"))
+        store.redact_events("agent", f"{run} tried", range(1, 21), reason="r")
+        *masks, marker = _sizes(uri, f"{run} tried")
+        assert max(masks) + len(" tried") < marker
+        heard.names.clear()
+        with pytest.raises(EventTooLarge, match="marker that names 20 events"):
+            store.redact_events("agent", run, range(1, 21), reason="r" * (MAX_DOCUMENT_BYTES - max(masks)))
+        assert not {"insert", "update"} & set(heard.names)
+        assert store.load_run("agent", run).version == 20
+
+
+# Replies.
+
+
+@pytest.fixture(scope="module")
+def large(uri: str) -> tuple[str, list[Event]]:
+    """A run of 20 MiB in four commits, and its events: large answers, with small notes among them."""
+    events: list[Event] = []
+    name = uuid.uuid4().hex
+    with open_sync_store(uri) as store:
+        for number in range(4):
+            part = [_note(f"note {number}"), new_event(AssistantMessage(message=f"{number}" * (5 * MIB)))]
+            events.extend(store.append_events("agent", name, *part).events)
+    return name, events
+
+
+def test_a_run_of_many_replies_loads_whole(uri: str, large: tuple[str, list[Event]]) -> None:
+    run, events = large
+    with open_sync_store(uri) as store:
+        for _ in range(2):
+            snapshot = store.load_run("agent", run)
+            assert (snapshot.version, snapshot.last_seq) == (8, 8)
+            assert list(snapshot.log) == events
+
+
+def test_parts_of_a_run_of_many_replies_load_whole(uri: str, large: tuple[str, list[Event]]) -> None:
+    run, events = large
+    with open_sync_store(uri) as store:
+        for after in (1, 2, 3):
+            assert list(store.load_run("agent", run, after=after).log) == events[after:]
+        for limit in (5, 6):
+            snapshot = store.load_run("agent", run, after=1, limit=limit)
+            assert list(snapshot.log) == events[1 : 1 + limit]
+            assert snapshot.last_seq == 1 + limit
+        notes, answers = events[::2], events[1::2]
+        assert list(store.load_run("agent", run, types=["planner_note"]).log) == notes
+        assert list(store.load_run("agent", run, types=["planner_note"], after=1, limit=2).log) == notes[1:3]
+        assert list(store.load_run("agent", run, types=["assistant_message"]).log) == answers
+        common = store.load_run("agent", run, types=["assistant_message"], after=2, limit=2)
+        assert (list(common.log), common.last_seq) == (answers[1:3], 6)
+        assert list(store.load_run("agent", run, types=["assistant_message", "planner_note"]).log) == events
+
+
+def test_a_run_of_many_replies_is_grown_followed_and_retried(uri: str, large: tuple[str, list[Event]]) -> None:
+    run, events = large
+    with open_sync_store(uri) as store:
+        held = store.load_run("agent", run, limit=3)
+        held = held.extend(store.load_run("agent", run, after=held.last_seq))
+        assert list(held.log) == events
+        follower = store.follow("agent", run)
+        assert [next(follower) for _ in events] == events
+        follower.close()
+        for some in (events, events[::-1], events[::2]):
+            # One by one, as all of them are more than one document holds.
+            assert [store.append_events("agent", run, event).inserted for event in some] == [0] * len(some)
+        ids = [_note(f"note {number}", event.event_id) for number, event in enumerate(events[::2])]
+        assert store.append_events("agent", run, *ids).inserted == 0
+        assert store.load_run("agent", run, after=8).version == 8
+
+
+class ShortReplies(Database[Document]):
+    """A database whose replies end after ``most`` documents.
+
+    MongoDB ends them before 16 MiB, even where it was told to keep no cursor, and the server of the tests does not.
+    """
+
+    most = 100_000
+
+    def command(  # type: ignore[override]  # of its overloads, this form alone is called
+        self, command: Any, *arguments: Any, **options: Any
+    ) -> Document:
+        if "find" in command and "limit" not in command:
+            command = {**command, "limit": self.most}
+        return super().command(command, *arguments, **options)
+
+
+class ShortClient(MongoClient[Document]):
+    def __getitem__(self, name: str) -> Database[Document]:
+        return ShortReplies(self, name)
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_replies_that_end_early_make_one_answer(mongo_uri: str, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    batches = [[_note(f"{number} {part}") for part in range(1 + number % 3)] for number in range(8)]
+    batches[4] = [new_event(AssistantMessage(message="common"), event_id="e-4"), _note("4 1")]
+    given = [event for batch in batches for event in batch]
+    with open_sync_store(mongo_uri) as store:
+        for batch in batches:
+            store.append_events("agent", "run", *batch, meta={"a": 1})
+        expected = _answers(store)
+    monkeypatch.setattr(ShortReplies, "most", most)
+    for known in (False, True):
+        with ShortClient(mongo_uri) as client, SyncMongoStore(client, client.get_default_database().name) as store:
+            if known:
+                store.load_run("agent", "run")
+            assert _answers(store) == expected
+            result = store.append_events("agent", "run", *given)
+            assert (result.inserted, len(result.events)) == (0, len(given))
+            follower = store.follow("agent", "run")
+            assert [next(follower).event_id for _ in given] == [event.event_id for event in given]
+            follower.close()
+
+
+def _answers(store: SyncStore) -> list[object]:
+    """What every kind of read gives."""
+    common, rare = ["assistant_message", "planner_note"], ["planner_note"]
+    return [
+        *(store.load_run("agent", "run", after=after) for after in range(16)),
+        *(store.load_run("agent", "run", after=3, limit=limit) for limit in (1, 4, 20)),
+        *(store.load_run("agent", "run", types=types, after=after) for types in (common, rare) for after in (0, 5)),
+        *(store.load_run("agent", "run", types=types, limit=5) for types in (common, rare)),
+    ]

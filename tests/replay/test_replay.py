@@ -1,0 +1,1059 @@
+"""The replayer: what was recorded comes back as it was; what an agent does otherwise is a divergence that says so."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_memory_log import (
+    AssistantMessage,
+    Event,
+    EventData,
+    InvalidArgument,
+    JsonValue,
+    PlannerNote,
+    Redacted,
+    RetryHint,
+    Snapshot,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    UserMessage,
+    new_event,
+    open_store,
+    open_sync_store,
+)
+from agent_memory_log.errors import DecodeError, ReplayDivergence, ToolFailed
+from agent_memory_log.recording import RunRecorder, SyncRunRecorder
+from agent_memory_log.replay import Match, ModelTurn, Replayer, value_of
+from agent_memory_log.replay.prompts import PromptCheck
+from agent_memory_log.transcript import build, parse
+from tests.transcript.test_transcripts import ANY_PAYLOADS
+
+SAID = {"role": "assistant"}
+"""The label of what a parser or a recorder took from a model's answer."""
+
+
+YES: list[JsonValue] = [{"type": "text", "text": "Yes?"}]
+
+
+def run_of(*payloads: EventData | Event) -> Snapshot:
+    log: list[Event] = []
+    for seq, one in enumerate(payloads, 1):
+        event = new_event(one) if isinstance(one, EventData) else one
+        log.append(Event(event.type, event.timestamp, event.data, event.labels, event.event_id, seq))
+    return Snapshot("agent", "run", log, version=len(log))
+
+
+def call(call_id: str, tool: str = "find", payload: str = "", parent: str = "") -> ToolCall:
+    return ToolCall(call_id, tool, parent_tool_call_id=parent, payload_json=payload)
+
+
+def asked(call_id: str, tool: str = "find", payload: str = "") -> Event:
+    """A call the model asked for."""
+    return new_event(call(call_id, tool, payload), labels=SAID)
+
+
+def said(text: str) -> Event:
+    return new_event(AssistantMessage(text), labels=SAID)
+
+
+def result(call_id: str, tool: str = "find", value: str = "1", parent: str = "", **fields: Any) -> ToolResult:
+    return ToolResult(call_id, tool, parent_tool_call_id=parent, result_json=value, **fields)
+
+
+def diverges(reason: str, does: Callable[[], object], *texts: str, seq: int | None = None) -> None:
+    with pytest.raises(ReplayDivergence) as raised:
+        does()
+    assert raised.value.reason == reason
+    for text in texts:
+        assert text in str(raised.value)
+    if seq is not None:
+        assert raised.value.seq == seq
+
+
+def replayer(snapshot: Snapshot, provider: str = "anthropic", match: Match = "strict") -> Replayer:
+    return Replayer(snapshot, provider, match=match)
+
+
+TWO_TURNS = run_of(
+    UserMessage("Where are my orders?"),
+    said("Let me look."),
+    asked("t1", "orders.find", '{"id": 7, "deep": {"tags": ["a", "b"]}}'),
+    asked("t2", "orders.find", '{"id": 8}'),
+    result("t2", "orders.find", '{"state":"lost"}'),
+    result("t1", "orders.find", '{"state":"sent"}'),
+    said("One is lost."),
+)
+
+
+def play(replayed: Replayer) -> None:
+    """What the agent of ``TWO_TURNS`` does."""
+    for event in replayed.model_turn().tool_calls:
+        replayed.tool_result(event)
+    replayed.model_turn()
+
+
+# What comes back.
+
+
+def test_turns_and_results_come_back_as_they_were() -> None:
+    with replayer(TWO_TURNS) as replayed:
+        turn = replayed.model_turn()
+        assert turn.number == 1
+        assert turn.text == "Let me look."
+        assert turn.events == TWO_TURNS.log[1:4]
+        assert turn.message == build(TWO_TURNS, "anthropic")[1]
+        assert [block["type"] for block in turn.message["content"]] == ["text", "tool_use", "tool_use"]
+        first, second = turn.tool_calls
+        assert replayed.tool_result(first) == TWO_TURNS.log[5].data
+        assert value_of(replayed.tool_result(second)) == {"state": "lost"}
+        assert replayed.model_turn().message["content"] == [{"type": "text", "text": "One is lost."}]
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "bedrock", "openai-chat", "openai-responses"])
+def test_turns_have_the_form_of_every_provider(provider: str) -> None:
+    replayed = replayer(TWO_TURNS, provider)
+    transcript = build(TWO_TURNS, provider)
+    first = replayed.model_turn()
+    for event in first.tool_calls:
+        replayed.tool_result(event)
+    second = replayed.model_turn()
+    replayed.finish()
+    turns = [*first.messages, *second.messages]
+    assert turns == [message for message in transcript if message in turns]
+    length = 3 if provider == "openai-responses" else 1
+    assert (len(first.messages), len(second.messages)) == (length, 1)
+    if length > 1:
+        with pytest.raises(InvalidArgument, match="turn 1 of the model is 3 messages"):
+            _ = first.message
+
+
+def test_what_is_handed_out_is_the_callers_own() -> None:
+    replayed = replayer(TWO_TURNS)
+    turn = replayed.model_turn()
+    for event in turn.tool_calls:
+        replayed.tool_result(event)
+    turn.message["content"].clear()
+    replayed.expect_messages(build(TWO_TURNS, "anthropic")[:-1])
+    assert replayer(TWO_TURNS).model_turn().message["content"]
+
+
+def test_errors_and_retry_hints_come_back_as_the_recorded_result() -> None:
+    hint = RetryHint(reason="missing_fields", missing_fields=("id",))
+    failed = ToolResult("t1", "find", error_message="no id", retry_hint=hint, duration_ns=7, preview="p")
+    with replayer(run_of(UserMessage("x"), asked("t1"), failed)) as replayed:
+        (event,) = replayed.model_turn().tool_calls
+        found = replayed.tool_result(event)
+    assert found == failed
+    with pytest.raises(ToolFailed, match="no id") as raised:
+        value_of(found)
+    assert (raised.value.tool_name, raised.value.tool_call_id) == ("find", "t1")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("", None), ("null", None), ("[1, 2.5]", [1, 2.5]), ("plain text", "plain text"), ('"a"', "a")]
+)
+def test_the_value_of_a_result(text: str, value: object) -> None:
+    assert value_of(ToolResult("t1", "find", result_json=text)) == value
+
+
+def test_a_tool_is_named_by_either_name_and_a_call_by_either_id() -> None:
+    odd = "call/with:odd characters"
+    snapshot = run_of(UserMessage("x"), asked(odd, "orders.find", "{}"), result(odd, "orders.find"))
+    block = replayer(snapshot).model_turn().message["content"][0]
+    assert (block["name"], block["id"] != odd) == ("orders--find", True)
+    for name, call_id in ((block["name"], block["id"]), ("orders.find", odd), ("orders.find", None)):
+        replayed = replayer(snapshot)
+        replayed.model_turn()
+        assert replayed.tool_result(name, {}, tool_call_id=call_id) == snapshot.log[2].data
+        replayed.finish()
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now"),
+    [
+        ('{"a":1,"b":[true,null]}', {"b": [True, None], "a": 1}),
+        ('{ "a" : 1.50 }', '{"a":1.5}'),
+        ("", None),
+        ("", {}),
+        ("{}", None),
+        ("  ", "{}"),
+        ('{"a": ', '{"a": '),
+        ('{"big": 123456789012345678901234567890}', {"big": 123456789012345678901234567890}),
+        ('{"a": [1, 2]}', {"a": (1, 2)}),
+    ],
+)
+def test_arguments_are_compared_as_json(recorded: str, now: Any) -> None:
+    replayed = replayer(run_of(call("c", payload=recorded), result("c")))
+    assert replayed.tool_result("find", now).result_json == "1"
+
+
+@pytest.mark.parametrize(
+    ("recorded", "now"),
+    [
+        ('{"a": 1}', {"a": 1.0}),
+        ('{"a": 1}', {"a": True}),
+        ('{"a": 1}', {"a": "1"}),
+        ('{"a": 1.5}', {"a": "1.5"}),
+        ('{"a": null}', {}),
+        ('{"a": [1, 2]}', {"a": [2, 1]}),
+        ("null", None),
+        ("{}", "null"),
+        ('{"a": ', '{"a":'),
+    ],
+)
+def test_arguments_that_are_other_json_are_others(recorded: str, now: Any) -> None:
+    replayed = replayer(run_of(call("c", payload=recorded), result("c")))
+    diverges("other_arguments", lambda: replayed.tool_result("find", now), seq=1)
+
+
+@pytest.mark.parametrize("arguments", [7, [1], {"a": object()}, {1: 2}, {"a": float("nan")}, b"{}"])
+def test_what_can_be_no_arguments_is_refused(arguments: Any) -> None:
+    with pytest.raises(InvalidArgument, match="arguments"):
+        replayer(TWO_TURNS).tool_result("find", arguments)
+    with pytest.raises(InvalidArgument, match="a tool is named by"):
+        replayer(TWO_TURNS).tool_result(arguments)
+    with pytest.raises(InvalidArgument, match="event 1 is a user_message"):
+        replayer(TWO_TURNS).tool_result(TWO_TURNS.log[0])
+
+
+# What diverges.
+
+
+def test_other_arguments_are_told_apart() -> None:
+    replayed = replayer(TWO_TURNS)
+    replayed.model_turn()
+    now: Any = {"id": 7, "deep": {"tags": ["a", "c"]}, "new": None}
+    with pytest.raises(ReplayDivergence) as raised:
+        replayed.tool_result("orders.find", now, tool_call_id="t1")
+    assert str(raised.value).splitlines() == [
+        "agent/run is not replayed as it was recorded: orders.find is called with other arguments:",
+        '  recorded: {"id":7,"deep":{"tags":["a","b"]}}',
+        '  now: {"id":7,"deep":{"tags":["a","c"]},"new":null}',
+        '  deep.tags[1]: recorded "b", now "c"',
+        "  new: recorded nothing, now null",
+    ]
+    assert (raised.value.reason, raised.value.seq) == ("other_arguments", 3)
+
+
+def test_another_tool() -> None:
+    replayed = replayer(TWO_TURNS)
+    replayed.model_turn()
+    diverges(
+        "other_tool",
+        lambda: replayed.tool_result("orders.delete", {"id": 7}),
+        "recorded: orders.find",
+        'now: orders.delete {"id":7}',
+        seq=3,
+    )
+
+
+def test_an_id_of_another_call() -> None:
+    replayed = replayer(TWO_TURNS)
+    replayed.model_turn()
+    diverges("other_arguments", lambda: replayed.tool_result("orders.find", {"id": 8}, tool_call_id="t1"), seq=3)
+
+
+def test_an_id_that_the_recording_does_not_have() -> None:
+    replayed = replayer(TWO_TURNS)
+    replayed.model_turn()
+    diverges(
+        "unexpected_call",
+        lambda: replayed.tool_result("orders.find", {"id": 8}, tool_call_id="t9"),
+        """orders.find {"id":8} is called with the id 't9'; the recording has it with 't2'""",
+        seq=4,
+    )
+
+
+def test_very_many_differences_are_counted() -> None:
+    snapshot = run_of(UserMessage("x"), asked("t1", "find", f'{{"l": {[*range(1000)]}}}'), result("t1"))
+    replayed = replayer(snapshot)
+    replayed.model_turn()
+    with pytest.raises(ReplayDivergence, match=r"l\[0\]: recorded 0, now 1\n(.*\n)+  and \d+ more$") as raised:
+        replayed.tool_result("find", {"l": [*range(1, 1001)]})
+    assert len(str(raised.value).splitlines()) < 50
+
+
+def test_a_tool_with_an_odd_name_cannot_be_taken_for_something_else() -> None:
+    replayed = replayer(run_of(UserMessage("x"), asked("t1", "find\n\x1b[31m"), result("t1", "find\n\x1b[31m")))
+    replayed.model_turn()
+    with pytest.raises(ReplayDivergence, match="another tool") as raised:
+        replayed.tool_result("a tool {}", {})
+    assert str(raised.value).splitlines()[1:] == [
+        '  recorded: "find\\n\\u001b[31m" {} (event 2)',
+        '  now: "a tool {}" {}',
+    ]
+
+
+@pytest.mark.parametrize("depth", [100, 190])
+def test_arguments_may_nest_deeper_than_a_field(depth: int) -> None:
+    snapshot = run_of(UserMessage("x"), asked("t1", "find", '{"a":' * depth + "1" + "}" * depth), result("t1"))
+    with replayer(snapshot) as replayed:
+        turn = replayed.model_turn()
+        replayed.tool_result("find", turn.message["content"][0]["input"])
+        replayed.expect_messages(build(snapshot, "anthropic"))
+
+
+def test_an_answer_may_nest_deeper_than_python_copies() -> None:
+    depth = 800
+    snapshot = run_of(UserMessage("x"), asked("t1", "find", '{"a":' * depth + "1" + "}" * depth), result("t1"))
+    with replayer(snapshot) as replayed:
+        replayed.tool_result(replayed.model_turn().tool_calls[0])
+
+
+def test_a_call_made_more_often_than_recorded() -> None:
+    replayed = replayer(run_of(call("c"), result("c")))
+    replayed.tool_result("find")
+    diverges("unexpected_call", lambda: replayed.tool_result("find"), "more often")
+
+
+def test_a_call_where_the_recording_has_a_turn_or_nothing() -> None:
+    replayed = replayer(TWO_TURNS)
+    diverges("unexpected_call", lambda: replayed.tool_result("other"), "turn 1 of the model next")
+    replayed = replayer(TWO_TURNS)
+    play(replayed)
+    diverges("unexpected_call", lambda: replayed.tool_result("other"), "it ends here")
+
+
+def test_a_call_before_the_model_asked_for_it() -> None:
+    replayed = replayer(TWO_TURNS)
+    diverges("other_order", lambda: replayed.tool_result("orders.find", {"id": 8}), "before turn 1", seq=4)
+
+
+def test_a_call_that_is_missing() -> None:
+    replayed = replayer(TWO_TURNS)
+    replayed.tool_result(replayed.model_turn().tool_calls[0])
+    diverges("missing_call", replayed.model_turn, 'orders.find {"id":8} (event 4)', seq=4)
+
+
+def test_a_call_that_is_missing_at_the_end() -> None:
+    snapshot = run_of(UserMessage("x"), *[asked(f"t{n}", payload=f"[{n}]") for n in range(7)], result("t0"))
+    replayed = replayer(snapshot)
+    replayed.model_turn()
+    diverges("missing_call", replayed.finish, "find [0] (event 2)", "find [4] (event 6)", "and 2 more", seq=2)
+
+
+def test_turns_too_few_and_too_many() -> None:
+    replayed = replayer(TWO_TURNS)
+    for event in replayed.model_turn().tool_calls:
+        replayed.tool_result(event)
+    diverges("missing_turn", replayed.finish, 'turn 2 of 2 of the model: "One is lost."', seq=7)
+    replayed = replayer(TWO_TURNS)
+    play(replayed)
+    diverges("unexpected_turn", replayed.model_turn, "ends after turn 2")
+
+
+SEQUENCE = run_of(
+    call("a", payload='{"n":1}'), result("a"), call("b", payload='{"n":2}'), result("b"), call("c"), result("c")
+)
+
+
+def test_calls_one_after_the_other_come_in_their_order() -> None:
+    with replayer(SEQUENCE) as replayed:
+        for arguments in ({"n": 1}, {"n": 2}, {}):
+            replayed.tool_result("find", arguments)
+    replayed = replayer(SEQUENCE)
+    replayed.tool_result("find", {"n": 2})
+    diverges("other_order", lambda: replayed.tool_result("find", {"n": 1}), "is called after", seq=1)
+    replayed = replayer(SEQUENCE)
+    replayed.tool_result("find", {"n": 1})
+    replayed.tool_result("find")
+    diverges("other_order", lambda: replayed.tool_result("find", {"n": 2}), "is called after find {} (event 5)", seq=3)
+
+
+def test_calls_that_overlapped_come_in_any_order() -> None:
+    snapshot = run_of(call("a", payload="[1]"), call("b", payload="[2]"), result("a"), result("b"))
+    for order in ("[1]", "[2]"), ("[2]", "[1]"):
+        with replayer(snapshot) as replayed:
+            for arguments in order:
+                replayed.tool_result("find", arguments)
+
+
+def test_equal_calls_are_used_up_in_their_order() -> None:
+    snapshot = run_of(call("a"), result("a", value="1"), call("a"), result("a", value="2"))
+    with replayer(snapshot) as replayed:
+        assert [replayed.tool_result("find").result_json for _ in range(2)] == ["1", "2"]
+
+
+def test_a_divergence_stays() -> None:
+    """Agents catch what their tools raise."""
+    replayed = replayer(TWO_TURNS)
+    replayed.model_turn()
+    diverges("other_tool", lambda: replayed.tool_result("other"))
+    for does in (replayed.model_turn, lambda: replayed.tool_result(TWO_TURNS.log[2]), replayed.finish):
+        diverges("other_tool", does)
+
+
+def catching_agent(snapshot: Snapshot, error: type[Exception] | None = None) -> None:
+    with replayer(snapshot) as replayed:
+        replayed.model_turn()
+        with pytest.raises(ReplayDivergence):
+            replayed.tool_result("other")
+        if error is not None:
+            raise error
+
+
+def test_a_divergence_that_was_caught_comes_back_at_the_end() -> None:
+    diverges("other_tool", lambda: catching_agent(TWO_TURNS))
+
+
+def test_an_error_of_the_agents_own_says_what_may_have_led_to_it() -> None:
+    with pytest.raises(KeyError) as raised:
+        catching_agent(TWO_TURNS, KeyError)
+    assert "not replayed as it was recorded" in raised.value.__notes__[0]
+    with pytest.raises(KeyError) as raised, replayer(TWO_TURNS):
+        raise KeyError
+    assert not hasattr(raised.value, "__notes__")
+
+
+def test_the_end_of_the_block_finds_what_was_not_used() -> None:
+    with (
+        pytest.raises(ReplayDivergence, match="turn 1 of 2"),
+        replayer(run_of(UserMessage("x"), said("a"), UserMessage("y"), said("b"))),
+    ):
+        pass
+
+
+async def test_the_asynchronous_block_does_the_same() -> None:
+    async with replayer(TWO_TURNS) as replayed:
+        play(replayed)
+    with pytest.raises(ReplayDivergence, match="not made"):
+        async with replayer(TWO_TURNS):
+            pass
+
+
+# What a log may hold.
+
+
+def test_a_result_that_never_came_is_said_to_be_missing() -> None:
+    replayed = replayer(run_of(UserMessage("x"), asked("t1"), asked("t2"), result("t1")))
+    first, second = replayed.model_turn().tool_calls
+    replayed.tool_result(first)
+    diverges("no_result", lambda: replayed.tool_result(second), "its process ended", seq=3)
+
+
+def test_what_was_erased_is_named() -> None:
+    erased = new_event(Redacted("tool_call", "asked"))
+    replayed = replayer(run_of(UserMessage("x"), said("look"), erased, result("t1")))
+    replayed.model_turn()
+    diverges("unexpected_call", lambda: replayed.tool_result("find"), "erased from the recording", "events 3")
+
+
+def test_a_result_that_answers_nothing_and_one_that_comes_twice_change_nothing() -> None:
+    snapshot = run_of(UserMessage("x"), asked("t1"), result("t0"), result("t1", value="1"), result("t1", value="2"))
+    with replayer(snapshot) as replayed:
+        assert replayed.tool_result(replayed.model_turn().tool_calls[0]).result_json == "1"
+
+
+def test_an_id_used_again_means_each_its_own_call() -> None:
+    snapshot = run_of(
+        UserMessage("x"), asked("t", payload="[1]"), result("t", value="1"),
+        asked("t", payload="[2]"), result("t", value="2"), said("done"),
+    )  # fmt: skip
+    with replayer(snapshot, "openai-chat") as replayed:
+        for value in ("1", "2"):
+            assert replayed.tool_result(replayed.model_turn().tool_calls[0]).result_json == value
+        replayed.model_turn()
+
+
+def test_an_empty_answer_is_a_turn_without_messages() -> None:
+    with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
+        recorder.user("x")
+        recorder.record_response(
+            {"type": "message", "role": "assistant", "content": [], "stop_reason": "end_turn", "model": "m"}
+        )
+        recorder.annotate("a remark")
+        recorder.user("y")
+        recorder.record_response({"type": "message", "role": "assistant", "content": YES, "model": "m"})
+        snapshot = store.load_run("agent", "run")
+    with Replayer(snapshot) as replayed:
+        assert replayed.provider == "anthropic"
+        assert replayed.model_turn().messages == ()
+        assert replayed.model_turn().message == {"role": "assistant", "content": YES}
+
+
+def test_two_answers_without_anything_between_are_two_turns() -> None:
+    messages: list[dict[str, JsonValue]] = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "a"},
+        {"role": "assistant", "content": "b"},
+    ]
+    snapshot = run_of(*parse(messages, "openai-chat"))
+    with replayer(snapshot, "openai-chat") as replayed:
+        assert [replayed.model_turn().message["content"] for _ in range(2)] == ["a", "b"]
+
+
+def test_answers_of_the_responses_api_are_told_apart_by_their_ids() -> None:
+    def answer(number: int) -> dict[str, Any]:
+        items: list[dict[str, Any]] = [
+            {"type": "reasoning", "id": f"rs_{number}", "summary": []},
+            {"type": "function_call", "call_id": f"c{number}", "name": "find", "arguments": f'{{"n":{number}}}'},
+        ]
+        return {"id": f"resp_{number}", "output": items, "model": "m", "status": "completed"}
+
+    with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
+        recorder.user("x")
+        asked_for = [event for number in (1, 2) for event in recorder.record_response(answer(number)).tool_calls]
+        for event in asked_for:
+            with recorder.tool_call(event) as made:
+                made.result(event.seq)
+        snapshot = store.load_run("agent", "run")
+    with Replayer(snapshot) as replayed:
+        turns = [replayed.model_turn() for _ in range(2)]
+        assert [list(turn.messages) for turn in turns] == [answer(1)["output"], answer(2)["output"]]
+        for turn in turns:
+            for event in turn.tool_calls:
+                assert value_of(replayed.tool_result(event)) == event.seq
+
+
+def test_calls_the_runtime_made_by_itself_need_no_turn() -> None:
+    with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
+        recorder.user("x")
+        with recorder.tool_call("prepare") as made:
+            made.result("ready")
+        recorder.record_response({"type": "message", "role": "assistant", "content": YES, "id": "m1", "model": "m"})
+        with recorder.tool_call("clean.up") as made:
+            made.result("clean")
+        snapshot = store.load_run("agent", "run")
+    with Replayer(snapshot) as replayed:
+        assert value_of(replayed.tool_result("prepare")) == "ready"
+        assert replayed.model_turn().message == {"role": "assistant", "content": YES}
+        assert value_of(replayed.tool_result("clean.up")) == "clean"
+    replayed = Replayer(snapshot)
+    replayed.tool_result("prepare")
+    diverges("other_order", lambda: replayed.tool_result("clean.up"), "before turn 2 of the model")
+
+
+def test_calls_recorded_by_hand_may_be_asked_for_as_turns() -> None:
+    snapshot = run_of(UserMessage("x"), call("a"), result("a"), AssistantMessage("done"))
+    with replayer(snapshot) as replayed:
+        (event,) = replayed.model_turn().tool_calls
+        replayed.tool_result(event)
+        assert replayed.model_turn().text == "done"
+
+
+@pytest.mark.parametrize(
+    "snapshot",
+    [
+        Snapshot("agent", "run"),
+        Snapshot("agent", "run", TWO_TURNS.log, version=7, types=["user_message"]),
+        Snapshot("agent", "run", TWO_TURNS.log[3:], version=7, after=3),
+        Snapshot("agent", "run", TWO_TURNS.log[:3], version=7, last_seq=3),
+    ],
+)
+def test_what_is_no_whole_run_is_refused(snapshot: Snapshot) -> None:
+    with pytest.raises(InvalidArgument, match=r"holds no events|needs the whole run"):
+        replayer(snapshot)
+
+
+def test_a_provider_must_be_known() -> None:
+    with pytest.raises(InvalidArgument, match="agent/run does not say which provider"):
+        Replayer(TWO_TURNS)
+    with pytest.raises(InvalidArgument, match="unknown provider"):
+        Replayer(TWO_TURNS, "other")
+    with pytest.raises(InvalidArgument, match="unknown match"):
+        Replayer(TWO_TURNS, "anthropic", match="any")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # as a caller might
+
+
+# Calls inside calls.
+
+NESTED = run_of(
+    call("o", "outer"),
+    call("i", "inner", "[1]", parent="o"),
+    call("d", "deep", parent="i"),
+    result("d", "deep", "0", parent="i"),
+    result("i", "inner", "1", parent="o"),
+    call("j", "inner", "[2]", parent="o"),
+    result("j", "inner", "2", parent="o"),
+    result("o", "outer", "3"),
+    call("l", "inner", "[3]"),
+    result("l", "inner", "4"),
+)
+
+
+def test_a_tool_that_is_not_run_is_done_with_all_that_was_inside() -> None:
+    with replayer(NESTED) as replayed:
+        assert value_of(replayed.tool_result("outer")) == 3
+        assert value_of(replayed.tool_result("inner", "[3]")) == 4
+
+
+def test_a_tool_that_is_run_makes_its_calls() -> None:
+    with replayer(NESTED) as replayed:
+        with replayed.tool_call("outer") as outer:
+            assert (outer.event, outer.recorded) == (NESTED.log[0], NESTED.log[7].data)
+            with replayed.tool_call("inner", "[1]"):
+                replayed.tool_result("deep")
+            replayed.tool_result("inner", "[2]")
+        replayed.tool_result("inner", "[3]")
+
+
+def test_what_was_inside_must_be_made_inside() -> None:
+    def at_the_top() -> None:
+        replayer(NESTED).tool_result("inner", "[1]")
+
+    def inside() -> None:
+        replayed = replayer(NESTED)
+        with replayed.tool_call("outer"):
+            replayed.tool_result("inner", "[3]")
+
+    def not_at_all() -> None:
+        replayed = replayer(NESTED)
+        with replayed.tool_call("outer"):
+            replayed.tool_result("inner", "[1]")
+
+    def inside_another_replay() -> None:
+        other, replayed = replayer(NESTED), replayer(NESTED)
+        with other.tool_call("outer"):
+            replayed.tool_result("inner", "[1]")
+
+    diverges("other_order", at_the_top, "at the top", "inside outer {} (event 1)", seq=2)
+    diverges("other_order", inside, "has it at the top", seq=9)
+    diverges("missing_call", not_at_all, "were not made inside outer {} (event 1)", "inner [2] (event 6)", seq=6)
+    diverges("other_order", inside_another_replay, seq=2)
+
+
+def test_an_exception_passes_through_a_block() -> None:
+    replayed = replayer(NESTED)
+    with pytest.raises(ValueError, match="own"), replayed.tool_call("outer"):
+        raise ValueError("own")
+    diverges("missing_call", replayed.finish)
+
+
+async def test_tasks_and_threads_started_in_a_block_are_inside_it() -> None:
+    async with replayer(NESTED) as replayed:
+        async with replayed.tool_call("outer"):
+
+            async def inner(arguments: str) -> None:
+                await asyncio.to_thread(replayed.tool_result, "inner", arguments)
+
+            await asyncio.gather(inner("[2]"), inner("[1]"))
+        replayed.tool_result("inner", "[3]")
+
+
+# At the same time.
+
+
+async def test_tasks_may_come_in_any_order() -> None:
+    """Even if the recording happens to have had them one after the other."""
+    async with replayer(SEQUENCE) as replayed:
+
+        async def task(arguments: Mapping[str, JsonValue]) -> None:
+            await asyncio.sleep(0)
+            replayed.tool_result("find", arguments)
+
+        await asyncio.gather(task({}), task({"n": 2}), task({"n": 1}))
+
+
+def test_any_number_of_threads_take_each_call_once() -> None:
+    count = 200
+    calls = [event for n in range(count) for event in (call(f"c{n}"), result(f"c{n}", value=str(n)))]
+    replayed = replayer(run_of(*calls))
+    barrier = threading.Barrier(8)
+
+    def work() -> list[str]:
+        barrier.wait()
+        return [replayed.tool_result("find").result_json for _ in range(count // 8)]
+
+    with ThreadPoolExecutor(8) as executor:
+        found = [text for future in [executor.submit(work) for _ in range(8)] for text in future.result()]
+    assert sorted(found, key=int) == [str(n) for n in range(count)]
+    replayed.finish()
+
+
+# Lenient modes.
+
+
+def test_by_call_id() -> None:
+    replayed = replayer(TWO_TURNS, match="call_id")
+    assert replayed.tool_result("anything", {"x": 1}, tool_call_id="t2") == TWO_TURNS.log[4].data
+    diverges("unexpected_call", lambda: replayed.tool_result("orders.find", tool_call_id="t2"), "the id 't2'")
+    assert replayed.tool_result("anything", tool_call_id="t1") == TWO_TURNS.log[5].data  # no divergence stays
+    replayed.finish()
+
+
+def test_by_call_id_needs_one() -> None:
+    with pytest.raises(InvalidArgument, match="give tool_call_id"):
+        replayer(SEQUENCE, match="call_id").tool_result("find")
+
+
+def test_by_arguments() -> None:
+    replayed = replayer(NESTED, match="arguments")
+    assert [value_of(replayed.tool_result("inner", f"[{n}]")) for n in (3, 1, 2)] == [4, 1, 2]
+    diverges("unexpected_call", lambda: replayed.tool_result("inner", "[1]"), "inner [1]", "matched by arguments")
+    diverges("unexpected_call", lambda: replayed.tool_result("outer", "[1]"))
+    replayed.finish()
+
+
+def test_by_order() -> None:
+    replayed = replayer(SEQUENCE, match="order")
+    assert [replayed.tool_result("x", {"y": 1}).tool_call_id for _ in range(3)] == ["a", "b", "c"]
+    diverges("unexpected_call", lambda: replayed.tool_result("find"), "matched by order")
+
+
+def test_turns_come_in_their_order_in_every_mode() -> None:
+    for match in ("call_id", "arguments", "order"):
+        replayed = replayer(TWO_TURNS, match=match)
+        assert [replayed.model_turn().number for _ in range(2)] == [1, 2]
+        diverges("unexpected_turn", replayed.model_turn)
+        replayed.finish()
+
+
+# The messages an agent would send.
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "bedrock", "openai-chat", "openai-responses"])
+def test_the_recorded_messages_are_expected(provider: str) -> None:
+    replayed = replayer(TWO_TURNS, provider)
+    messages: list[dict[str, Any]] = list(build(run_of(TWO_TURNS.log[0]), provider))
+    replayed.expect_messages(messages)
+    turn = replayed.model_turn()
+    for event in turn.tool_calls:
+        replayed.tool_result(event)
+    # The results in the order of the calls; the log has them in the order they came in.
+    ordered = [*TWO_TURNS.log[:4], TWO_TURNS.log[5], TWO_TURNS.log[4]]
+    replayed.expect_messages(build(run_of(*ordered), provider))
+    replayed.model_turn()
+    replayed.expect_messages(build(TWO_TURNS, provider))
+    replayed.finish()
+
+
+@pytest.mark.parametrize(
+    ("provider", "kind"), [("anthropic", "text"), ("openai-chat", "text"), ("openai-responses", "input_text")]
+)
+def test_text_alone_is_a_list_of_one_block(provider: str, kind: str) -> None:
+    replayed = replayer(TWO_TURNS, provider)
+    for content in ("Where are my orders?", [{"type": kind, "text": "Where are my orders?"}]):
+        replayed.expect_messages([{"role": "user", "content": content}])
+
+
+def test_another_prompt_is_a_divergence() -> None:
+    question: dict[str, JsonValue] = {"role": "user", "content": "Where are my orders?"}
+    others: list[list[dict[str, JsonValue]]] = [
+        [{**question, "content": "Where are my order?"}],
+        [{**question, "role": "assistant"}],
+        [question, question],
+        [],
+        [{**question, "cache": True}],
+    ]
+    for messages in others:
+        replayed = replayer(TWO_TURNS)
+        diverges("other_messages", lambda: replayed.expect_messages(messages), "before turn 1 of the model")  # noqa: B023  # called at once
+        diverges("other_messages", replayed.model_turn)
+    replayed = replayer(TWO_TURNS)
+    diverges(
+        "other_messages",
+        lambda: replayed.expect_messages(others[0]),
+        'content[0].text: recorded "Where are my orders?", now "Where are my order?"',
+        seq=2,
+    )
+
+
+def test_a_changed_result_in_the_prompt_is_a_divergence() -> None:
+    replayed = replayer(TWO_TURNS)
+    for event in replayed.model_turn().tool_calls:
+        replayed.tool_result(event)
+    messages = build(TWO_TURNS, "anthropic")[:-1]
+    messages[-1]["content"][0]["content"] = '{"state":"found"}'
+    diverges("other_messages", lambda: replayed.expect_messages(messages), "messages[2]", "found")
+
+
+def test_the_system_prompt_counts_where_it_stands_among_the_messages() -> None:
+    with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
+        recorder.request("openai-chat", "gpt", system="Be kind.")
+        recorder.user("x")
+        recorder.record_response({"choices": [{"index": 0, "message": {"role": "assistant", "content": "Yes?"}}]})
+        snapshot = store.load_run("agent", "run")
+    user: dict[str, JsonValue] = {"role": "user", "content": "x"}
+    with Replayer(snapshot) as replayed:
+        replayed.expect_messages([{"role": "system", "content": "Be kind."}, user])
+        replayed.model_turn()
+    replayed = Replayer(snapshot)
+    diverges("other_messages", lambda: replayed.expect_messages([{"role": "system", "content": "Be rude."}, user]))
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "bedrock", "openai-chat", "openai-responses"])
+def test_an_answer_that_goes_on_is_expected_before_what_goes_on(provider: str) -> None:
+    labels = [SAID | {"response_id": name} for name in "ab"]
+    log = [new_event(UserMessage("x"))]
+    log += [new_event(AssistantMessage(text), labels=about) for text, about in zip(("1", "2"), labels, strict=True)]
+    with replayer(run_of(*log), provider) as replayed:
+        for count in (1, 2):
+            replayed.expect_messages(build(run_of(*log[:count]), provider))
+            replayed.model_turn()
+
+
+MESSAGES: list[dict[str, Any]] = [
+    {"role": "user", "content": "x"},
+    {"role": "assistant", "content": "y", "tool_calls": [{"id": "b"}, {"id": "a"}, {"id": "c"}]},
+    {"role": "tool", "tool_call_id": "b", "content": "1"},
+    {"role": "tool", "tool_call_id": "a", "content": "2"},
+    {"role": "tool", "tool_call_id": "c", "content": "3", "n": 1},
+    {"role": "user", "content": [{"type": "text", "text": "z"}], "at": "2026-01-01T00:00:00Z"},
+    {"role": "assistant", "content": "w"},
+]
+
+GOES_ON: dict[str, Any] = {"role": "assistant", "content": "so far"}
+
+CHANGES: list[dict[int, Any]] = [
+    {},
+    {0: {"role": "user", "content": [{"type": "text", "text": "x"}]}},
+    {2: MESSAGES[3], 3: MESSAGES[2]},
+    {2: MESSAGES[4], 4: MESSAGES[2]},
+    {3: {**MESSAGES[3], "content": "9"}},
+    {4: {**MESSAGES[4], "n": 1.0}},
+    {4: {**MESSAGES[4], "n": True}},
+    {5: {**MESSAGES[5], "content": "z"}},
+    {5: dict(reversed(MESSAGES[5].items()))},
+    {5: {**MESSAGES[5], "at": datetime(2026, 1, 1, tzinfo=UTC)}},
+    {6: GOES_ON},
+]
+"""What is sent in place of which message."""
+
+
+@pytest.mark.parametrize("first", CHANGES)
+def test_what_was_expected_before_changes_nothing(first: dict[int, Any]) -> None:
+    """Whoever looks only at what is new finds the same as who looks at everything."""
+    for before, count, joined in product((0, 3, 5, 6), (3, 5, 6, 7), (None, GOES_ON)):
+        for length, second in product({count, count + 1, max(0, count - 1)}, CHANGES):
+            check = PromptCheck(MESSAGES, "openai-chat")
+            _compared(check, [*_changed(before, first), *([joined] if joined else [])], before, joined)
+            sent = _changed(length, second)
+            fresh = _compared(PromptCheck(MESSAGES, "openai-chat"), sent, count)
+            assert _compared(check, sent, count) == fresh, (before, count, joined, length, second)
+
+
+def _changed(length: int, changes: dict[int, Any]) -> list[dict[str, Any]]:
+    return [changes.get(at, message) for at, message in enumerate(MESSAGES[:length])]
+
+
+def _compared(check: PromptCheck, sent: list[dict[str, Any]], count: int, joined: Any = None) -> object:
+    try:
+        return check.compare(sent, count, joined)
+    except DecodeError as error:
+        return str(error)
+
+
+def test_messages_that_were_changed_since_they_were_expected_are_found() -> None:
+    replayed = replayer(TWO_TURNS)
+    messages: list[dict[str, Any]] = [{"role": "user", "content": "Where are my orders?"}]
+    replayed.expect_messages(messages)
+    turn = replayed.model_turn()
+    for event in turn.tool_calls:
+        replayed.tool_result(event)
+    messages += build(TWO_TURNS, "anthropic")[1:3]
+    messages[0]["content"] = "Where is my order?"
+    diverges("other_messages", lambda: replayed.expect_messages(messages), "messages[0]", "Where is my order?")
+
+
+# Long runs.
+
+
+def _long_run(turns: int) -> Snapshot:
+    events: list[EventData | Event] = [UserMessage("x")]
+    for number in range(turns):
+        events += [asked(f"a{number}"), asked(f"b{number}"), result(f"b{number}"), result(f"a{number}")]
+    return run_of(*events, said("y"))
+
+
+def _steps_taken(does: Callable[[], object]) -> int:
+    """How many functions of Python's are called."""
+    count = 0
+
+    def tally(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(tally)
+    try:
+        does()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+@pytest.mark.parametrize("match", ["strict", "call_id", "arguments", "order"])
+@pytest.mark.parametrize("expects", [False, True])
+def test_a_call_costs_the_same_however_long_the_run_is(match: Match, expects: bool) -> None:
+    def play_through(turns: int) -> None:
+        snapshot = _long_run(turns)
+        messages = build(snapshot, "openai-chat")
+        with replayer(snapshot, "openai-chat", match) as replayed:
+            for number in range(turns):
+                if expects:
+                    replayed.expect_messages(messages[: 1 + 3 * number])
+                for event in reversed(replayed.model_turn().tool_calls):
+                    replayed.tool_result(event)
+            replayed.model_turn()
+
+    few, many = (_steps_taken(lambda: play_through(turns)) for turns in (25, 200))  # noqa: B023  # called at once
+    assert many < 10 * few
+
+
+@pytest.mark.parametrize("messages", ["text", {"role": "user"}, 7, ["x"], [{"a": object()}]])
+def test_what_are_no_messages_is_refused(messages: Any) -> None:
+    with pytest.raises(DecodeError, match="messages"):
+        replayer(TWO_TURNS).expect_messages(messages)
+
+
+# Every run, replayed by an agent that does what it did.
+
+
+class Tool(NamedTuple):
+    name: str
+    payload: dict[str, Any]
+    inside: list[Any]
+    fails: bool
+
+
+def tools_with(inside: st.SearchStrategy[list[Tool]]) -> st.SearchStrategy[Tool]:
+    payloads = st.dictionaries(st.sampled_from(["x", "y"]), st.integers(0, 1), max_size=1)
+    return st.builds(Tool, st.sampled_from(["a.b", "c"]), payloads, inside, st.booleans())
+
+
+def calls_inside(tools: st.SearchStrategy[Tool]) -> st.SearchStrategy[list[Tool]]:
+    """No two are equal, as it could not be told which of them runs first."""
+    return st.lists(tools, max_size=2, unique_by=lambda tool: (tool.name, str(tool.payload)))
+
+
+tools = tools_with(calls_inside(tools_with(calls_inside(tools_with(st.just([]))))))
+rounds = st.lists(st.lists(tools, max_size=3), min_size=1, max_size=3)
+
+
+def answer(number: int, wanted: list[Tool]) -> dict[str, Any]:
+    blocks = [
+        {"type": "tool_use", "id": f"t_{number}_{place}", "name": tool.name.replace(".", "--"), "input": tool.payload}
+        for place, tool in enumerate(wanted)
+    ]
+    content = [{"type": "text", "text": f"turn {number}"}, *blocks]
+    return {"type": "message", "role": "assistant", "id": f"m{number}", "content": content, "model": "m"}
+
+
+async def record(wanted: list[list[Tool]]) -> Snapshot:
+    async with open_store("memory:") as store, RunRecorder(store, "agent", "run") as recorder:
+
+        async def run(tool: Tool, asked_for: Event | None) -> None:
+            block = recorder.tool_call(tool.name, tool.payload) if asked_for is None else recorder.tool_call(asked_for)
+            async with block as made:
+                await asyncio.gather(*(run(inner, None) for inner in tool.inside))
+                if tool.fails:
+                    made.fail("failed")
+                else:
+                    made.result(tool.payload)
+
+        await recorder.user("go")
+        for number, together in enumerate(wanted):
+            given_answer = await recorder.record_response(answer(number, together))
+            await asyncio.gather(*map(run, together, given_answer.tool_calls))
+            await recorder.note("between")
+        return await store.load_run("agent", "run")
+
+
+async def replay_agent(replayed: Replayer, wanted: list[list[Tool]], depth: int) -> None:
+    """The agent of ``record``; tools deeper inside than ``depth`` are not run."""
+
+    async def run(tool: Tool, level: int, call_id: str | None) -> None:
+        await asyncio.sleep(0)
+        if level >= depth:
+            found = replayed.tool_result(tool.name, tool.payload, tool_call_id=call_id)
+            assert bool(found.error_message) == tool.fails
+            return
+        async with replayed.tool_call(tool.name, tool.payload, tool_call_id=call_id) as made:
+            assert made.recorded is not None
+            await asyncio.gather(*(run(inner, level + 1, None) for inner in reversed(tool.inside)))
+
+    for number, together in enumerate(wanted):
+        turn: ModelTurn = replayed.model_turn()
+        assert turn.message == {key: answer(number, together)[key] for key in ("role", "content")}
+        ids = [block["id"] for block in turn.message["content"][1:]]
+        await asyncio.gather(*(run(tool, 0, call_id) for tool, call_id in zip(together, ids, strict=True)))
+
+
+@settings(max_examples=50)
+@given(rounds, st.integers(0, 3))
+def test_an_agent_that_does_what_it_did_never_diverges(wanted: list[list[Tool]], depth: int) -> None:
+    async def main() -> None:
+        async with Replayer(await record(wanted)) as replayed:
+            await replay_agent(replayed, wanted, depth)
+
+    asyncio.run(main())
+
+
+@settings(max_examples=50)
+@given(rounds, st.data())
+def test_an_agent_that_does_one_thing_otherwise_diverges(wanted: list[list[Tool]], data: st.DataObject) -> None:
+    places = [(at, place) for at, together in enumerate(wanted) for place in range(len(together))]
+    changes = ["drop_turn", "add_turn"] + (["arguments", "name", "drop", "twice"] if places else [])
+    change = data.draw(st.sampled_from(changes))
+    other = [list(together) for together in wanted]
+    if change == "drop_turn":
+        other.pop()
+    elif change == "add_turn":
+        other.append([])
+    else:
+        at, place = data.draw(st.sampled_from(places))
+        tool = other[at][place]
+        if change == "drop":
+            del other[at][place]
+        elif change == "twice":
+            other[at].insert(place, tool)
+        else:
+            changed = {"payload": {"z": 1}} if change == "arguments" else {"name": "z"}
+            other[at][place] = tool._replace(**changed)
+
+    async def main() -> None:
+        async with Replayer(await record(wanted)) as replayed:
+            for together in other:
+                replayed.model_turn()
+                for tool in together:
+                    replayed.tool_result(tool.name, tool.payload)
+
+    with pytest.raises(ReplayDivergence):
+        asyncio.run(main())
+
+
+def test_notes_are_no_steps() -> None:
+    with replayer(run_of(PlannerNote("x"), UserMessage("y"))):
+        pass
+
+
+@settings(max_examples=150)
+@given(ANY_PAYLOADS, st.sampled_from(["anthropic", "bedrock", "openai-chat", "openai-responses"]))
+def test_any_run_is_replayed_by_whoever_goes_through_its_log(payloads: list[EventData], provider: str) -> None:
+    snapshot = run_of(PlannerNote("first"), *payloads)
+    replayed = replayer(snapshot, provider)
+    turns = {planned.place: planned.turn for planned in replayed._plan.turns}
+    calls = {planned.begin: planned for planned in replayed._plan.calls}
+    seen: list[Event] = []
+    for place in range(len(snapshot.log)):
+        if place in turns:
+            turn = replayed.model_turn()
+            assert turn == turns[place]
+            seen += turn.events
+        call_there = calls.get(place)
+        if call_there is None or call_there.parent is not None:
+            continue
+        if call_there.result is None:
+            diverges("no_result", lambda: replayed.tool_result(snapshot.log[place]), seq=place + 1)  # noqa: B023  # called at once
+            return
+        assert replayed.tool_result(call_there.event) == call_there.result
+    replayed.finish()
+    said_there = [event for event in snapshot.log if isinstance(event.data, (AssistantMessage, Thinking))]
+    assert [event for event in seen if isinstance(event.data, (AssistantMessage, Thinking))] == said_there
+    loose = replayer(snapshot, provider, match="order")
+    for _ in calls:
+        with contextlib.suppress(ReplayDivergence):
+            loose.tool_result("any")
+    diverges("unexpected_call", lambda: loose.tool_result("any"))

@@ -1,0 +1,352 @@
+"""Secrets are found in labelled texts, and masked in events whose JSON stays valid, in linear time."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_memory_log import (
+    AssistantMessage,
+    Event,
+    InvalidArgument,
+    PlannerNote,
+    Redaction,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    UnknownPayload,
+    UserMessage,
+    new_event,
+    open_store,
+    open_sync_store,
+)
+from agent_memory_log.recording import RunRecorder, SyncRunRecorder
+from agent_memory_log.secrets import Finding, find_secrets, redact_text, redacted_event
+from agent_memory_log.secrets.jsontext import redact_json
+from agent_memory_log.secrets.names import _NAMES_BY_HINT
+from agent_memory_log.secrets.numbers import _SEED_HINTS
+from agent_memory_log.secrets.phrases import _RULES
+from agent_memory_log.secrets.tokens import TOKEN_FORMS
+
+DATA = Path(__file__).parent / "data"
+AGENT, RUN = "support-agent", "run-42"
+KEY = "ghp_" + "a1B2c3D4" * 5
+
+
+class Labelled(NamedTuple):
+    text: str
+    secrets: list[list[int]]
+
+
+def labelled(name: str) -> list[Labelled]:
+    lines = [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
+    return [Labelled(codecs.decode(line["text"], "rot13"), line["secrets"]) for line in lines]
+
+
+def covered(findings: tuple[Finding, ...]) -> set[int]:
+    return {place for finding in findings for place in range(finding.start, finding.end)}
+
+
+def score(texts: list[Labelled]) -> tuple[float, float]:
+    """Recall: secrets of which no character is left; precision: findings that touch a secret."""
+    hidden = secrets = right = found = 0
+    for text in texts:
+        findings = find_secrets(text.text)
+        masked = covered(findings)
+        secret_places = {place for start, end in text.secrets for place in range(start, end)}
+        secrets += len(text.secrets)
+        hidden += sum(masked.issuperset(range(start, end)) for start, end in text.secrets)
+        found += len(findings)
+        right += sum(not secret_places.isdisjoint(range(finding.start, finding.end)) for finding in findings)
+    return hidden / secrets, right / found
+
+
+@pytest.mark.parametrize(("name", "least"), [("dev", 0.99), ("held", 0.90)])
+def test_secrets_are_found_and_innocent_texts_are_not(name: str, least: float) -> None:
+    texts = labelled(name)
+    assert len(texts) >= 250
+    assert sum(not text.secrets for text in texts) >= 0.35 * len(texts)
+    recall, precision = score(texts)
+    assert recall >= least, recall
+    assert precision >= least, precision
+
+
+def test_little_beside_the_secrets_is_masked() -> None:
+    masked = beside = 0
+    for text in labelled("dev") + labelled("held"):
+        places = covered(find_secrets(text.text))
+        masked += len(places)
+        beside += len(places - {place for start, end in text.secrets for place in range(start, end)})
+    assert beside < 0.1 * masked
+
+
+def test_what_is_masked_is_not_masked_again() -> None:
+    for text in labelled("dev"):
+        once = redact_text(text.text)
+        assert redact_text(once) == once
+
+
+def test_a_text_without_secrets_is_handed_back() -> None:
+    text = "the password is wrong"
+    assert redact_text(text) is text
+    event = new_event(UserMessage(text), labels={"lang": "en"})
+    assert redacted_event(event) is event
+
+
+def test_findings_stand_in_order_at_their_places_in_the_text() -> None:
+    split = f"caf\u00e9 \ufe0f {KEY[:9]}\u200b{KEY[9:]}\u00ad, then \uff50ass\u200dword: hun\u2060ter2"
+    findings = find_secrets(split)
+    assert [finding.kind for finding in findings] == ["github_token", "password"]
+    assert [split[finding.start : finding.end] for finding in findings] == [
+        f"{KEY[:9]}\u200b{KEY[9:]}",
+        "hun\u2060ter2",
+    ]
+    assert redact_text("4111 1111 1111 1111 or \u0130 4111111111111111") == (
+        "[secret: card_number] or \u0130 [secret: card_number]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("0.4539148803436467 and 4.539148803436467", None),  # digits of a fraction
+        ('{"pin": 4821, "size": 4821}', '{"pin": "[secret: pin]", "size": 4821}'),
+        ('{"page_token": "a1b2c3d4e5f6"}', None),
+        ('{"password": "open sesame now"}', '{"password": "[secret: password]"}'),
+        ('{"password": "is too short"}', None),
+        ('[{"name": "DB_PASS", "value": "blue1"}]', '[{"name": "DB_PASS", "value": "[secret: password]"}]'),
+        ('{"id": "call_4111111111111111", "n": 1.50}', None),
+        (
+            r'{"a": "{\"apiKey\": \"a1b2c3d4\"}", "n": 1e400}',
+            r'{"a": "{\"apiKey\": \"[secret: api_key]\"}", "n": 1e400}',
+        ),
+        (r'{"a": "pass\u0077ord: hunter2"}', '{"a": "password: [secret: password]"}'),
+    ],
+)
+def test_json_keeps_every_byte_that_is_no_secret(text: str, masked: str | None) -> None:
+    assert redact_json(text) == (text if masked is None else masked)
+
+
+def test_keys_that_are_secrets_stay_different() -> None:
+    other = KEY.replace("a", "z")
+    assert json.loads(redact_json(json.dumps({KEY: 1, other: 2}))) == {
+        "[secret: github_token]": 1,
+        "[secret: github_token] 2": 2,
+    }
+
+
+TEXTS = st.sampled_from(
+    ["my password is hunter2", KEY, '{"pin": 4821}', "4111 1111 1111 1111", 'a"b\\', "plain"]
+) | st.text(max_size=8)
+VALUES = st.recursive(
+    TEXTS | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.none() | st.booleans(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=60)
+@given(VALUES)
+def test_masked_json_is_json_of_the_same_shape_without_secrets(value: Any) -> None:
+    masked = redact_json(json.dumps(value))
+    assert "hunter2" not in masked
+    assert KEY not in masked
+    assert shape(json.loads(masked)) == shape(value)
+    assert redact_json(masked) == masked
+
+
+def shape(value: Any) -> object:
+    if isinstance(value, dict):
+        return [shape(item) for item in cast("dict[str, Any]", value).values()]
+    return [shape(item) for item in cast("list[object]", value)] if isinstance(value, list) else None
+
+
+def test_an_event_is_masked_wherever_it_holds_a_secret_and_keeps_its_ids() -> None:
+    call = new_event(
+        ToolCall(
+            f"call_{KEY}", "login", f"call_{KEY}", payload_json='{"user": "kim",  "password": "hunter2", "n": 1.0}'
+        ),
+        labels={"note": "PGPASSWORD=hunter2", "response_id": KEY},
+        event_id=f"id {KEY}",
+    )
+    masked = redacted_event(call)
+    assert masked.data == ToolCall(
+        f"call_{KEY}",
+        "login",
+        f"call_{KEY}",
+        payload_json='{"user": "kim",  "password": "[secret: password]", "n": 1.0}',
+    )
+    assert masked.labels == {"note": "PGPASSWORD=[secret: password]", "response_id": KEY}
+    assert (masked.event_id, masked.timestamp, masked.seq) == (call.event_id, call.timestamp, call.seq)
+    assert redacted_event(masked) is masked
+
+    result = ToolResult("c", "t", result_json="no JSON: my pin is 4821", server_data='["hunter2"]', error_message=KEY)
+    assert redacted_event(new_event(result)).data == ToolResult(
+        "c",
+        "t",
+        result_json="no JSON: my pin is [secret: pin]",
+        server_data='["hunter2"]',
+        error_message="[secret: github_token]",
+    )
+    unknown = UnknownPayload.of("badge", {"api_key": "a1b2c3d4", "deep": [{"card": 4111111111111111}]})
+    assert redacted_event(new_event(unknown)).data == UnknownPayload.of(
+        "badge", {"api_key": "[secret: api_key]", "deep": [{"card": "[secret: card_number]"}]}
+    )
+    marker = new_event(Redaction((1,), reason=KEY))
+    assert redacted_event(marker) is marker
+
+
+def test_thinking_that_is_masked_is_no_longer_signed() -> None:
+    signed = new_event(Thinking("the password is wrong", signature="sig"))
+    assert redacted_event(signed) is signed
+    masked = redacted_event(new_event(Thinking("the password is hunter2", signature="sig"))).data
+    assert masked == Thinking("the password is [secret: password]")
+
+
+async def test_a_recorder_masks_all_that_it_appends() -> None:
+    async with open_store("memory:") as store:
+        for _ in range(2):  # the second time every step is there already
+            async with RunRecorder(store, AGENT, RUN, before_append=redacted_event) as recorder:
+                await recorder.user(f"use {KEY}", key="ask")
+                await recorder.request(
+                    "anthropic", "claude", system=f"the token is {KEY}", parameters={"x": f"token={KEY}"}
+                )
+                await recorder.record_response(
+                    {"type": "message", "role": "assistant", "id": "msg_1", "content": [{"type": "text", "text": KEY}]},
+                    key="answer",
+                )
+                async with recorder.tool_call("login", {"token": KEY}, key="login") as call:
+                    if call.recorded is None:
+                        call.result({"session": KEY})
+        log = (await store.load_run(AGENT, RUN)).log
+        assert [event.type for event in log] == [
+            "user_message",
+            "model_request",
+            "assistant_message",
+            "tool_call",
+            "tool_result",
+        ]
+        assert not any(KEY in str(event.to_map()) for event in log)
+        assert (
+            next(event.data for event in log if isinstance(event.data, AssistantMessage)).message
+            == "[secret: github_token]"
+        )
+
+
+def test_a_sync_recorder_masks_all_that_it_appends() -> None:
+    with open_sync_store("memory:") as store:
+        with SyncRunRecorder(store, AGENT, RUN, before_append=redacted_event) as recorder:
+            recorder.note(f"use {KEY}", labels={"why": f"token={KEY}"})
+            with recorder.tool_call("login", {"token": KEY}, tool_call_id="call_1"):
+                pass
+        log = store.load_run(AGENT, RUN).log
+        assert len(log) == 3
+        assert not any(KEY in str(event.to_map()) for event in log)
+
+
+def test_an_open_call_whose_arguments_were_masked_is_found_again() -> None:
+    with open_sync_store("memory:") as store:
+        asked = ToolCall("call_1", "login", payload_json=json.dumps({"token": KEY}))
+        store.append_events(AGENT, RUN, redacted_event(new_event(asked)))
+        recorder = SyncRunRecorder(store, AGENT, RUN, before_append=redacted_event)
+        with recorder.tool_call("login", {"token": KEY}, tool_call_id="call_1") as call:
+            call.result("ok")
+        assert [event.type for event in store.load_run(AGENT, RUN).log] == ["tool_call", "tool_result"]
+
+
+def test_a_hook_that_changes_an_id_is_refused() -> None:
+    def other(event: Event) -> Event:
+        return new_event(event.data)
+
+    with open_sync_store("memory:") as store:
+        recorder = SyncRunRecorder(store, AGENT, RUN, before_append=other)
+        with pytest.raises(InvalidArgument, match="before_append"):
+            recorder.record(PlannerNote("hello"))
+        assert not store.load_run(AGENT, RUN).log
+
+
+def near_misses() -> Iterator[str]:
+    """What nearly is a secret, over and over: how each rule begins, and what its parts are made of."""
+    hints = {form.hint for form in TOKEN_FORMS} | {rule.hint for rule in _RULES} | {*_NAMES_BY_HINT, *_SEED_HINTS}
+    yield from sorted(hints - {""})
+    yield from (
+        "4",
+        "41-",
+        "4111 ",
+        "AB12 ",
+        "DE12 3456 ",
+        "12 34.",
+        "seed abcd ",
+        "password for a ",
+        "password is a",
+        "M",
+        "MN_",
+    )
+    yield from (
+        "://a:",
+        "://a",
+        "-----BEGIN PRIVATE KEY-----",
+        "cookie: sid=a;",
+        "eyJa",
+        "eyJaaaaaaaa.eyJ",
+        "\u200b",
+        "a as my ",
+    )
+    yield from (
+        "recovery codes a1b ",
+        "curl -u ",
+        "mysql -p",
+        "login a/",
+        "123456 is your ",
+        "code for a ",
+        'password"',
+        "kind: Secret\ndata:\n  a: b2c3d4\n",
+        "AKIAABCDEFGHIJKLMNOP ",
+        "door code: 4821 ",
+        "password: hunter2 ",
+        "use hunter2 for ",
+        "$2a$10$",
+        "a1@b:",
+    )
+
+
+def cost(text: str) -> float:
+    started = time.process_time()
+    find_secrets(text)
+    return time.process_time() - started
+
+
+def test_time_grows_with_the_text_and_no_faster() -> None:
+    find_secrets("")
+    for unit in near_misses():
+        for attempt in range(5):
+            short, long = (cost((unit * size)[:size]) for size in (2_000, 8_000))
+            if long <= 8 * short + 0.001:  # four times the text; squared time would be sixteen times
+                break
+            assert attempt < 4, (unit, short, long)
+
+
+def test_json_takes_linear_time_too() -> None:
+    def document(count: int) -> str:
+        return json.dumps(
+            [{"id": index, "token_count": 5, "note": "no password here", "x": {}} for index in range(count)]
+        )
+
+    for attempt in range(4):
+        times: list[float] = []
+        for count in (100, 400):
+            text = document(count)
+            started = time.process_time()
+            assert redact_json(text) is text
+            times.append(time.process_time() - started)
+        if times[1] <= 8 * times[0] + 0.001:
+            break
+        assert attempt < 3, times

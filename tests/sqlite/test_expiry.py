@@ -1,0 +1,120 @@
+"""Runs with an end in an SQLite file: what they cost, how their followers are woken, how much is removed at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agent_memory_log import Event, ExpireResult, PlannerNote, Store, new_event, open_store, open_sync_store
+from agent_memory_log.conformance.ends import FAR_ENDS, expired_run
+from agent_memory_log.conformance.threaded import ThreadedStore, threaded
+from agent_memory_log_sqlite import SyncSqliteStore
+from tests.sqlite.rows import set_in_run
+from tests.waiting import PATIENCE
+
+FAR = {"expires_at": FAR_ENDS[0]}
+
+
+def _note() -> Event:
+    return new_event(PlannerNote(note="n"))
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
+def store(path: Path) -> Iterator[SyncSqliteStore]:
+    with open_sync_store(f"sqlite:///{path}") as opened:
+        assert isinstance(opened, SyncSqliteStore)
+        yield opened
+
+
+@contextmanager
+def _written(store: SyncSqliteStore) -> Generator[list[str]]:
+    """The statements of the connection that writes, by their first words."""
+    statements: list[str] = []
+    store._write_connection.set_trace_callback(lambda sql: statements.append(sql.split()[0]))
+    yield statements
+    store._write_connection.set_trace_callback(None)
+
+
+def _end_by_force(path: Path, *runs: str) -> None:
+    """Have runs end in the past, without waiting for it."""
+    for run in runs:
+        set_in_run(path, "expires_at", 1, run)
+
+
+@pytest.mark.parametrize("surface", ["async", "sync"])
+async def test_a_waiting_follower_is_woken_at_the_end_without_a_poll(
+    path: Path, surface: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_memory_log_sqlite.store.POLL_SECONDS", 10_000)
+    monkeypatch.setattr("agent_memory_log_sqlite.sync.POLL_SECONDS", 10_000)
+    url = f"sqlite:///{path}"
+    store: Store = await open_store(url) if surface == "async" else threaded(open_sync_store(url))
+    async with asyncio.timeout(PATIENCE):
+        await expired_run(store)
+    await store.aclose()
+    if isinstance(store, ThreadedStore):
+        store.end()
+
+
+def test_an_append_to_a_run_with_an_end_is_one_statement(store: SyncSqliteStore) -> None:
+    store.append_events("agent", "run", _note(), meta=FAR)
+    with _written(store) as statements:
+        store.append_events("agent", "run", _note())
+    assert statements == ["INSERT"]
+    store.redact_events("agent", "run", [1])
+    with _written(store) as statements:
+        store.append_events("agent", "run", _note())
+    assert statements == ["INSERT"]
+
+
+def test_what_has_expired_is_removed_a_bounded_number_of_runs_at_once(
+    path: Path, store: SyncSqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_memory_log_sqlite.writes._RUNS_A_TRANSACTION", 2)
+    runs = [f"run-{number}" for number in range(5)]
+    for run in runs:
+        store.append_events("agent", run, _note(), meta=FAR)
+    _end_by_force(path, *runs)
+    with _written(store) as statements:
+        assert store.expire_runs() == ExpireResult(runs=5, events=5)
+    assert statements.count("COMMIT") == 4, "two, two, one, and a look that finds none"
+
+
+def test_what_has_expired_is_removed_a_bounded_number_of_events_at_once(
+    path: Path, store: SyncSqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent_memory_log_sqlite.writes._EVENTS_A_TRANSACTION", 3)
+    runs = [f"run-{number}" for number in range(4)]
+    for run in runs:
+        store.append_events("agent", run, _note(), _note(), meta=FAR)
+    _end_by_force(path, *runs)
+    with _written(store) as statements:
+        assert store.expire_runs() == ExpireResult(runs=4, events=8)
+    assert statements.count("COMMIT") == 3, "two runs, two, and a look that finds none"
+
+
+def test_a_damaged_run_with_an_end_and_no_events_is_removed_once(path: Path, store: SyncSqliteStore) -> None:
+    store.append_events("agent", "run", _note(), meta=FAR)
+    store.delete_run("agent", "run")
+    _end_by_force(path, "run")
+    assert store.expire_runs(dry_run=True) == ExpireResult(runs=1, events=0)
+    assert store.expire_runs() == ExpireResult(runs=1, events=0)
+    assert store.expire_runs() == ExpireResult(runs=0, events=0)
+    assert store.append_events("agent", "run", _note()).version == 2
+
+
+def test_a_read_only_handle_counts_what_has_expired(path: Path, store: SyncSqliteStore) -> None:
+    store.append_events("agent", "run", _note(), _note(), meta=FAR)
+    _end_by_force(path, "run")
+    with open_sync_store(f"sqlite:///{path}?mode=ro") as reader:
+        assert isinstance(reader, SyncSqliteStore)
+        assert reader.expire_runs(dry_run=True) == ExpireResult(runs=1, events=2)

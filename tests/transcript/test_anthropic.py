@@ -1,0 +1,929 @@
+"""The Messages API: which events messages come to, what runs come to, each rule, and what repair does about it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from agent_memory_log import (
+    AssistantMessage,
+    EventData,
+    JsonValue,
+    ModelRequest,
+    PlannerNote,
+    Reader,
+    SystemMessage,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    UnknownPayload,
+    UserMessage,
+    open_store,
+)
+from agent_memory_log.events.jsonvalue import encode_canonical
+from agent_memory_log.transcript import (
+    Repair,
+    Transcript,
+    build,
+    import_transcript,
+    model_request,
+    parse,
+    repair,
+    request,
+    validate,
+    window,
+)
+from agent_memory_log.transcript.anthropic import rules as rules_module
+from agent_memory_log.transcript.anthropic import signed as signed_module
+from agent_memory_log.transcript.repairing import INTERRUPTED
+from tests.transcript.transcripts import Message, run_of, snapshot_of
+from tests.transcript.transcripts_anthropic import (
+    ANSWER,
+    ANTHROPIC,
+    CASE,
+    CITATION,
+    COMPACTION,
+    IMAGE,
+    MARK,
+    SEARCHED,
+    USER,
+    VALID,
+    assistant,
+    judge_released,
+    redacted,
+    result,
+    server,
+    text,
+    thinking,
+    use,
+    user,
+)
+
+
+def events_of(*messages: Message) -> list[EventData]:
+    return [event.data for event in parse(messages, ANTHROPIC)]
+
+
+def recorded(*messages: Message) -> Transcript:
+    return build(snapshot_of(parse(messages, ANTHROPIC)), ANTHROPIC)
+
+
+def live(*payloads: EventData) -> Transcript:
+    return build(run_of(*payloads), ANTHROPIC)
+
+
+# Events.
+
+
+def test_every_block_that_has_a_payload_is_an_event() -> None:
+    given = [
+        USER,
+        assistant(thinking(), redacted("YWJj"), text("Let me look."), use("t1", "orders--find", {"id": 7})),
+        user(result("t1", "sent"), text("And?")),
+        ANSWER,
+    ]
+    events = parse(given, ANTHROPIC)
+    assert [event.data for event in events] == [
+        UserMessage("Hi"),
+        Thinking(text="hm", signature="sig", content_index=0, final=True),
+        Thinking(redacted=b"abc", content_index=1, final=True),
+        AssistantMessage("Let me look."),
+        ToolCall("t1", "orders.find", payload_json='{"id":7}'),
+        ToolResult("t1", "orders.find", result_json="sent"),
+        UserMessage("And?"),
+        AssistantMessage("Hello"),
+    ]
+    assert [event.labels["role"] for event in events] == ["user", *["assistant"] * 4, "user", "user", "assistant"]
+
+
+def test_what_is_in_no_payload_stays_with_its_event() -> None:
+    call, searched, answer = events_of(assistant(use(cache_control=MARK), server(), text("a"), text("b", x=1)))[:3]
+    assert isinstance(call, ToolCall)
+    assert call.structured == {ANTHROPIC: {"fields": {"cache_control": MARK}}}
+    assert searched == UnknownPayload("anthropic.block", {"block": server()})
+    assert isinstance(answer, AssistantMessage)
+    assert answer.message == "ab"
+    assert answer.structured == {ANTHROPIC: {"parts": [1, {"characters": 1, "fields": {"x": 1}}]}}
+
+
+def test_text_in_parts_is_one_text_and_kept_once() -> None:
+    cited = assistant(text("It is "), text("green", citations=[CITATION]), text("."))
+    (answer,) = events_of(cited)
+    assert isinstance(answer, AssistantMessage)
+    assert answer.message == "It is green."
+    long = "long " * 1000
+    said, got = events_of(user(result(content=[text(long), IMAGE]), text(long, cache_control=MARK)))
+    assert isinstance(said, ToolResult)
+    assert isinstance(got, UserMessage)
+    assert said.result_json == got.message == long
+    for payload in (said, got):
+        assert len(encode_canonical(payload.to_map())) < len(long) + 400
+
+
+def test_a_result_is_named_after_the_call_it_answers_and_failed_ones_have_an_error() -> None:
+    call, other, failed, fine = events_of(
+        assistant(use("a", "f"), use("b", "g")),
+        user(result("b", "boom", is_error=True), result("a", [text("1"), text("2")])),
+    )
+    assert (call, other) == (ToolCall("a", "f", payload_json="{}"), ToolCall("b", "g", payload_json="{}"))
+    assert failed == ToolResult("b", "g", error_message="boom")
+    assert isinstance(fine, ToolResult)
+    assert (fine.tool_name, fine.result_json) == ("f", "1\n2")
+
+
+def test_server_tools_are_no_open_calls() -> None:
+    reader = Reader(snapshot_of(parse([USER, assistant(server(), use("t1"))], ANTHROPIC)))
+    assert [event.data.to_map()["tool_call_id"] for event in reader.open_tool_calls()] == ["t1"]
+
+
+def test_no_residual_is_kept_that_is_not_needed() -> None:
+    plain = [
+        USER,
+        assistant(thinking(), text(), use("t1")),
+        user(result("t1")),
+        assistant(text("a"), use("t2", "orders--find", {"a": [1, 2.5]}), use("t3")),
+        user(result("t3"), result("t2", "no", is_error=True), text("x")),
+        ANSWER,
+        USER,
+        USER,
+        {"role": "system", "content": "x"},
+    ]
+    assert recorded(*plain) == plain
+    for payload in events_of(*plain):
+        assert "structured" not in payload.to_map()
+
+
+def test_nothing_of_an_event_is_in_another() -> None:
+    secret = assistant(thinking("secret", "secret sig", x="secret"), text("fine"), use(arguments={"a": "secret"}))
+    maps = [encode_canonical(payload.to_map()) for payload in events_of({**secret, "id": "msg"}, user(result()))]
+    assert [b"secret" in text for text in maps] == [True, False, True, False]
+
+
+async def test_erased_events_are_left_out_and_reported() -> None:
+    messages = VALID["parallel tools, results in another order"]
+    count = len(parse(messages, ANTHROPIC))
+    async with open_store("memory:") as store:
+        for seq in range(1, count + 1):
+            run = f"run-{seq}"
+            await import_transcript(store, "a", run, messages, ANTHROPIC)
+            await store.redact_events("a", run, [seq])
+            built = build(await store.load_run("a", run), ANTHROPIC)
+            assert [(loss.reason, loss.seq) for loss in built.losses] == [("redacted", seq)]
+            mended = repair(built, ANTHROPIC)
+            assert validate(mended.transcript, ANTHROPIC) == []
+        await store.redact_events("a", "run-1", range(1, count + 1))
+        assert build(await store.load_run("a", "run-1"), ANTHROPIC) == []
+
+
+async def test_messages_are_not_joined_over_an_erased_one() -> None:
+    async with open_store("memory:") as store:
+        await import_transcript(store, "a", "r", [USER, ANSWER, USER, ANSWER], ANTHROPIC)
+        await store.redact_events("a", "r", [3])
+        assert build(await store.load_run("a", "r"), ANTHROPIC) == [USER, ANSWER, ANSWER]
+
+
+# Runs recorded by hand.
+
+
+def test_a_run_recorded_by_hand() -> None:
+    assert live(
+        SystemMessage("S"),
+        UserMessage("U", {"intent": "x"}),
+        Thinking(text="hm", signature="s1", content_index=7),
+        AssistantMessage("A"),
+        ToolCall("1", "orders.find", payload_json='{"a": 1}'),
+        PlannerNote("n"),
+        Thinking(text="more", signature="s2"),
+        ToolCall("2", "g"),
+        ToolResult("2", "g", error_message="broken", server_data='"no"'),
+        ToolResult("1", "orders.find", result_json="[]", preview="p"),
+        Thinking(text="", signature="signed and empty"),
+        Thinking(redacted=b"abc"),
+        AssistantMessage(""),
+        ToolCall("3", "h"),
+        ToolResult("3", "h"),
+        UserMessage("V"),
+        UserMessage("W"),
+        SystemMessage("be brief"),
+        AssistantMessage("Done"),
+    ) == [
+        {"role": "user", "content": "U"},
+        assistant(
+            thinking("hm", "s1"),
+            text("A"),
+            use("1", "orders--find", {"a": 1}),
+            thinking("more", "s2"),
+            use("2", "g"),
+        ),
+        user(result("2", "broken", is_error=True), result("1", "[]")),
+        assistant(thinking("", "signed and empty"), redacted("YWJj"), use("3", "h")),
+        user({"type": "tool_result", "tool_use_id": "3"}, text("V")),
+        {"role": "user", "content": "W"},
+        {"role": "system", "content": "be brief"},
+        assistant(text("Done")),
+    ]
+
+
+def test_a_user_who_speaks_before_the_result_is_in_one_message_with_it() -> None:
+    built = live(UserMessage("U"), ToolCall("1", "f"), UserMessage("wait"), ToolResult("1", "f", result_json="1"))
+    assert built[2:] == [user(text("wait"), result("1", "1"))]
+    assert rules_of(built) == ["result_order"]
+
+
+def test_thinking_that_is_not_signed_is_lost() -> None:
+    built = live(UserMessage("U"), Thinking(text="secret"), AssistantMessage("A"))
+    assert built == [{"role": "user", "content": "U"}, assistant(text("A"))]
+    assert [(loss.reason, loss.seq, loss.type) for loss in built.losses] == [("reasoning", 2, "thinking")]
+
+
+@pytest.mark.parametrize("arguments", ["{broken", "[1]", "7", "null", "1e999", '"x"', "[" * 100_000])
+def test_arguments_that_are_no_object_are_kept_as_one(arguments: str) -> None:
+    built = live(UserMessage("U"), ToolCall("1", "f", payload_json=arguments), ToolResult("1", "f", result_json="1"))
+    assert built[1] == assistant(use("1", "f", {"arguments": arguments}))
+    assert [(loss.reason, loss.seq) for loss in built.losses] == [("arguments", 2)]
+    assert validate(built, ANTHROPIC) == []
+
+
+def test_calls_inside_a_call_are_not_the_models() -> None:
+    built = live(
+        UserMessage("U"),
+        ToolCall("p", "f"),
+        ToolCall("n", "g", "p"),
+        ToolResult("n", "g", "p", result_json="1"),
+        ToolResult("p", "f", result_json="2"),
+    )
+    assert built[1:] == [assistant(use("p", "f")), user(result("p", "2"))]
+
+
+def test_an_id_that_is_used_again_is_another_one() -> None:
+    built = live(
+        UserMessage("U"),
+        ToolCall("c", "f"),
+        ToolResult("c", "f", result_json="1"),
+        ToolCall("c", "f"),
+        ToolCall("c", "f"),
+        ToolResult("c", "f", result_json="3"),
+        ToolResult("c", "f", result_json="2"),
+        ToolCall("a.b", "f"),
+        ToolResult("a.b", "f", result_json="4"),
+    )
+    assert built[1:] == [
+        assistant(use("c", "f")),
+        user(result("c", "1")),
+        assistant(use("c-2", "f"), use("c-3", "f")),
+        user(result("c-3", "3"), result("c-2", "2")),
+        assistant(use("a--b", "f")),
+        user(result("a--b", "4")),
+    ]
+    assert validate(built, ANTHROPIC) == []
+
+
+USERS_OWN: list[JsonValue] = [
+    False,
+    "fields",
+    [],
+    {},
+    {"fields": {"text": "x"}},
+    {ANTHROPIC: "x"},
+    {ANTHROPIC: {"fields": "x"}},
+    {ANTHROPIC: {"fields": {"text": "x"}, "other": 1}},
+    {ANTHROPIC: {"without": "type"}},
+    {ANTHROPIC: {"inside": {"input": 1}}},
+    {ANTHROPIC: {"parts": [1, 2, 3]}},
+    {ANTHROPIC: {"parts": [{"part": 1, "characters": 1}]}},
+    {ANTHROPIC: {"parts": [-1, 2]}},
+    {ANTHROPIC: {"message": {"other": 1}}},
+    {ANTHROPIC: {"message": 5}},
+]
+
+
+@pytest.mark.parametrize("structured", USERS_OWN)
+def test_what_a_user_keeps_in_structured_is_left_alone(structured: JsonValue) -> None:
+    plain = live(UserMessage("U"), AssistantMessage("A"), ToolCall("c", "f"), ToolResult("c", "f", result_json="1"))
+    assert plain == live(
+        UserMessage("U", structured),
+        AssistantMessage("A", structured),
+        ToolCall("c", "f", structured=structured),
+        ToolResult("c", "f", result_json="1", structured=structured),
+    )
+
+
+def test_a_built_text_grows_into_blocks() -> None:
+    snapshot = run_of(UserMessage("U"))
+    built = build(snapshot, ANTHROPIC)
+    assert built == [{"role": "user", "content": "U"}]
+    longer = run_of(UserMessage("U"), ToolResult("x", "f", result_json="1"))
+    built.update(longer)
+    assert built == [user(text("U"), result("x", "1"))]
+
+
+# Rules, one by one: what is found, where, and what repair makes of it.
+
+
+def rules_of(transcript: Sequence[Message], **options: Any) -> list[str]:
+    return [finding.rule for finding in validate(transcript, ANTHROPIC, **options)]
+
+
+BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list[Any], list[str]]] = {
+    "no map": ([USER, 5], [("message_shape", (1,))], [USER], ["dropped_message"]),
+    "no role": ([USER, {"content": "x"}], [("message_shape", (1,))], [USER], ["dropped_message"]),
+    "another role": ([USER, {"role": "tool", "content": "x"}], [("message_shape", (1,))], [USER], ["dropped_message"]),
+    "no content": ([USER, {"role": "user"}], [("message_shape", (1, "content"))], [USER], ["dropped_message"]),
+    "content that is a map": (
+        [USER, {"role": "assistant", "content": {}}],
+        [("message_shape", (1, "content"))],
+        [USER],
+        ["dropped_message"],
+    ),
+    "empty text": (
+        [{**USER, "content": ""}, USER],
+        [("empty_message", (0, "content"))],
+        [USER],
+        ["dropped_message", "dropped_part"],
+    ),
+    "no blocks": ([user(), USER], [("empty_message", (0, "content"))], [USER], ["dropped_message"]),
+    "blank text": (
+        [{**USER, "content": " "}, USER],
+        [("empty_text", (0, "content"))],
+        [USER],
+        ["dropped_message", "dropped_part"],
+    ),
+    "an empty text block": (
+        [user(text(""), text("x"))],
+        [("empty_text", (0, "content", 0))],
+        [user(text("x"))],
+        ["dropped_part"],
+    ),
+    "an empty text block beside a call": (
+        [USER, assistant(text(""), use()), user(result())],
+        [("empty_text", (1, "content", 0))],
+        [USER, assistant(use()), user(result())],
+        ["dropped_part"],
+    ),
+    "blank text blocks alone": (
+        [USER, assistant(text("\n"), use()), user(result())],
+        [("empty_text", (1, "content", 0))],
+        [USER, assistant(use()), user(result())],
+        ["dropped_part"],
+    ),
+    "an empty text in a result": (
+        [USER, assistant(use()), user(result(content=[text(""), text("x")]))],
+        [("empty_text", (2, "content", 0, "content", 0))],
+        [USER, assistant(use()), user(result(content=[text("x")]))],
+        ["dropped_part"],
+    ),
+    "an error that says nothing": (
+        [USER, assistant(use()), user(result(content="", is_error=True))],
+        [("empty_result", (2, "content", 0))],
+        [USER, assistant(use()), user(result(content="the tool gave no message", is_error=True))],
+        ["filled_result"],
+    ),
+    "a block that is no map": (
+        [user(text(), "x")],
+        [("block_shape", (0, "content", 1))],
+        [user(text())],
+        ["dropped_part"],
+    ),
+    "a block without type": (
+        [user(text(), {})],
+        [("block_shape", (0, "content", 1))],
+        [user(text())],
+        ["dropped_part"],
+    ),
+    "a block that lacks something": (
+        [user(text(), {"type": "image"})],
+        [("block_shape", (0, "content", 1))],
+        [user(text())],
+        ["dropped_part"],
+    ),
+    "a call from the user": (
+        [user(text(), use())],
+        [("block_shape", (0, "content", 1))],
+        [user(text())],
+        ["dropped_part"],
+    ),
+    "thinking from the user": (
+        [user(text(), thinking())],
+        [("block_shape", (0, "content", 1))],
+        [user(text())],
+        ["dropped_part"],
+    ),
+    "a result from the assistant": (
+        [USER, assistant(text(), result())],
+        [("block_shape", (1, "content", 1))],
+        [USER, assistant(text())],
+        ["dropped_part"],
+    ),
+    "a result in a result": (
+        [USER, assistant(use()), user(result(content=[result(), text("x")]))],
+        [("block_shape", (2, "content", 0))],
+        [USER, assistant(use()), user(result(content=[text("x")]))],
+        ["dropped_part"],
+    ),
+    "a call that lacks something": (
+        [USER, assistant(text(), {"type": "tool_use", "id": "t1", "name": "f"}), user(result(), text())],
+        [("block_shape", (1, "content", 1)), ("orphan_result", (2, "content", 0))],
+        [USER, assistant(text()), user(text())],
+        ["dropped_part", "dropped_result"],
+    ),
+    "a call without an answer": (
+        [USER, assistant(use()), USER],
+        [("unanswered_call", (1, "content", 0))],
+        [USER, assistant(use()), user(result(content=INTERRUPTED, is_error=True), text())],
+        ["answered_call"],
+    ),
+    "a call at the end": (
+        [USER, assistant(use("a"), use("b"))],
+        [("unanswered_call", (1, "content", 0)), ("unanswered_call", (1, "content", 1))],
+        [
+            USER,
+            assistant(use("a"), use("b")),
+            user(*(result(one, INTERRUPTED, is_error=True) for one in "ab")),
+        ],
+        ["answered_call", "answered_call"],
+    ),
+    "an answer in the next message but one": (
+        [USER, assistant(use("a"), use("b")), user(result("a")), user(result("b"), text("x"))],
+        [("unanswered_call", (1, "content", 1)), ("orphan_result", (3, "content", 0))],
+        [USER, assistant(use("a"), use("b")), user(result("a"), result("b")), user(text("x"))],
+        ["moved_result"],
+    ),
+    "an answer after the assistant went on": (
+        [USER, assistant(use("a")), ANSWER, user(result("a"))],
+        [("unanswered_call", (1, "content", 0)), ("orphan_result", (3, "content", 0))],
+        [USER, assistant(use("a")), user(result("a")), ANSWER],
+        ["dropped_message", "moved_result"],
+    ),
+    "an answer to nobody": (
+        [USER, ANSWER, user(result("x"), text("y"))],
+        [("orphan_result", (2, "content", 0))],
+        [USER, ANSWER, user(text("y"))],
+        ["dropped_result"],
+    ),
+    "an answer before its call": (
+        [user(result("a"), text("x")), assistant(use("a"))],
+        [("orphan_result", (0, "content", 0)), ("unanswered_call", (1, "content", 0))],
+        [
+            user(text("x")),
+            assistant(use("a")),
+            user(result("a", INTERRUPTED, is_error=True)),
+        ],
+        ["dropped_result", "answered_call"],
+    ),
+    "text before results": (
+        [USER, assistant(use("a"), use("b")), user(result("b"), text("x"), result("a"))],
+        [("result_order", (2, "content", 2))],
+        [USER, assistant(use("a"), use("b")), user(result("b"), result("a"), text("x"))],
+        ["moved_result"],
+    ),
+    "two answers": (
+        [USER, assistant(use("a")), user(result("a", "1"), result("a", "2"))],
+        [("duplicate_result", (2, "content", 1))],
+        [USER, assistant(use("a")), user(result("a", "1"))],
+        ["dropped_duplicate"],
+    ),
+    "the same call twice": (
+        [USER, assistant(use("a"), use("a")), user(result("a", "1"), result("a", "1"))],
+        [("duplicate_call", (1, "content", 1, "id")), ("duplicate_result", (2, "content", 1))],
+        [USER, assistant(use("a")), user(result("a", "1"))],
+        ["dropped_duplicate", "dropped_duplicate"],
+    ),
+    "an id used again": (
+        [USER, assistant(use("a")), user(result("a", "1")), assistant(use("a")), user(result("a", "2"))],
+        [("duplicate_call", (3, "content", 0, "id"))],
+        [USER, assistant(use("a")), user(result("a", "1")), assistant(use("a-2")), user(result("a-2", "2"))],
+        ["renamed_call"],
+    ),
+    "an id of a server tool used again": (
+        [USER, assistant(server("a"), {**SEARCHED, "tool_use_id": "a"}, use("a")), user(result("a"))],
+        [("duplicate_call", (1, "content", 2, "id"))],
+        [USER, assistant(use("a")), user(result("a"))],
+        ["dropped_part", "dropped_part"],
+    ),
+    "an id that is not allowed": (
+        [USER, assistant(use("a.b"), use("")), user(result(""), result("a.b"))],
+        [("call_id", (1, "content", 0, "id")), ("call_id", (1, "content", 1, "id"))],
+        [USER, assistant(use("a--b"), use("call")), user(result("call"), result("a--b"))],
+        ["renamed_call", "renamed_call"],
+    ),
+    "names that are not allowed": (
+        [
+            USER,
+            assistant(use("a", "x.y"), use("b", "n" * 129), use("c", "")),
+            user(result("a"), result("b"), result("c")),
+        ],
+        [("tool_name", (1, "content", place, "name")) for place in range(3)],
+        [
+            USER,
+            assistant(use("a", "x--y"), use("b", "n" * 115 + "-43a2741a46a7"), use("c", "unnamed")),
+            user(result("a"), result("b"), result("c")),
+        ],
+        ["renamed_tool"] * 3,
+    ),
+    "a server tool that is not answered": (
+        [USER, assistant(server(), text("x")), USER],
+        [("unanswered_server_call", (1, "content", 0))],
+        [USER, assistant(text("x")), USER],
+        ["dropped_part"],
+    ),
+    "an answer of a server tool alone": (
+        [USER, assistant(SEARCHED, text("x"))],
+        [("orphan_server_result", (1, "content", 0))],
+        [USER, assistant(text("x"))],
+        ["dropped_part"],
+    ),
+    "two answers of a server tool": (
+        [USER, assistant(server(), SEARCHED, SEARCHED, text("x"))],
+        [("duplicate_result", (1, "content", 2))],
+        [USER, assistant(server(), SEARCHED, text("x"))],
+        ["dropped_part"],
+    ),
+    "thinking without a signature": (
+        [USER, assistant(thinking("hm", ""), text())],
+        [("thinking_unsigned", (1, "content", 0))],
+        [USER, assistant(text())],
+        ["dropped_thinking"],
+    ),
+    "thinking twice": (
+        [USER, assistant(thinking(), redacted(), text()), assistant(redacted(), thinking(), text())],
+        [("thinking_order", (2, "content", 0)), ("thinking_order", (2, "content", 1))],
+        [USER, assistant(thinking(), redacted(), text()), assistant(text())],
+        ["dropped_thinking", "dropped_thinking"],
+    ),
+    "thinking at the end": (
+        [USER, assistant(text(), thinking(), redacted()), USER],
+        [("thinking_last", (1, "content", 2))],
+        [USER, assistant(text()), USER],
+        ["dropped_thinking", "dropped_thinking"],
+    ),
+    "instructions first": (
+        [{"role": "system", "content": "S"}, USER, ANSWER],
+        [("system_placement", (0,))],
+        [USER, {"role": "system", "content": "S"}, ANSWER],
+        ["moved_system"],
+    ),
+    "instructions after the assistant": (
+        [USER, ANSWER, {"role": "system", "content": "S"}, USER],
+        [("system_placement", (2,))],
+        [USER, ANSWER, USER, {"role": "system", "content": "S"}],
+        ["moved_system"],
+    ),
+    "instructions before the user": (
+        [USER, {"role": "system", "content": "S"}, USER, ANSWER],
+        [("system_placement", (1,))],
+        [USER, USER, {"role": "system", "content": "S"}, ANSWER],
+        ["moved_system"],
+    ),
+    "instructions twice": (
+        [USER, {"role": "system", "content": "S"}, {"role": "system", "content": "T"}],
+        [("system_placement", (1,)), ("system_placement", (2,))],
+        [USER, {"role": "system", "content": [text("S"), text("T")]}],
+        ["moved_system"],
+    ),
+    "instructions between a call and its answer": (
+        [USER, assistant(use()), {"role": "system", "content": "S"}, user(result())],
+        [("unanswered_call", (1, "content", 0)), ("system_placement", (2,)), ("orphan_result", (3, "content", 0))],
+        [USER, assistant(use()), user(result()), {"role": "system", "content": "S"}],
+        ["moved_system"],
+    ),
+    "instructions to nobody": (
+        [{"role": "system", "content": "S"}, ANSWER],
+        [("system_placement", (0,))],
+        [ANSWER],
+        ["dropped_message"],
+    ),
+    "too many marks": (
+        [user(*(text(str(n), cache_control=MARK) for n in range(6)))],
+        [("cache_control", (0, "content", 0)), ("cache_control", (0, "content", 1))],
+        [user(text("0"), text("1"), *(text(str(n), cache_control=MARK) for n in range(2, 6)))],
+        ["dropped_mark", "dropped_mark"],
+    ),
+    "thinking that is marked": (
+        [USER, assistant(thinking(cache_control=MARK), text())],
+        [("cache_control", (1, "content", 0))],
+        [USER, assistant(thinking(), text())],
+        ["dropped_mark"],
+    ),
+    "white space at the end": (
+        [USER, assistant(text("Hello\n"))],
+        [("prefill", (1, "content", 0))],
+        [USER, assistant(text("Hello"))],
+        ["trimmed_text"],
+    ),
+    "a text of white space at the end": (
+        [USER, assistant(text("Hello"), text("\n"))],
+        [("prefill", (1, "content", 1))],
+        [USER, assistant(text("Hello"))],
+        ["trimmed_text"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_rule_is_found_and_repaired(name: str) -> None:
+    given, findings, expected, changes = BROKEN[name]
+    before = copy.deepcopy(given)
+    found = validate(given, ANTHROPIC)
+    assert [(finding.rule, finding.where) for finding in found] == findings
+    mended = repair(given, ANTHROPIC)
+    assert [change.change for change in mended.changes] == changes
+    assert mended.transcript == expected
+    assert given == before
+    if not any(isinstance(message, int) for message in given):
+        built = recorded(*given)
+        assert [(finding.rule, finding.where) for finding in validate(built, ANTHROPIC)] == findings
+        assert all(finding.seq for finding in validate(built, ANTHROPIC))
+        assert repair(built, ANTHROPIC).transcript == expected
+
+
+def test_every_rule_has_a_case() -> None:
+    rules = {rule for _, findings, _, _ in BROKEN.values() for rule, _ in findings}
+    others = {
+        "thinking_edited",
+        "thinking_prefix",
+        "thinking_first",
+        "error_and_value",
+    }  # below, and for every provider
+    described = {name for module in (rules_module, signed_module) for name in (module.__doc__ or "").split("``")[1::2]}
+    named = {name for name in described if "_" in name or name == "prefill"}
+    assert named - {"tool_use", "tool_result", "thinking_…"} == rules | others
+
+
+# Thinking, which is signed.
+
+TALK = [
+    USER,
+    assistant(thinking("a", "1"), text("x"), use("t1")),
+    user(result("t1")),
+    assistant(thinking("b", "2"), text("y")),
+]
+
+
+def test_edited_thinking_is_found_and_goes() -> None:
+    built = recorded(*TALK)
+    built[1]["content"][0]["thinking"] = "another thought"
+    findings = validate(built, ANTHROPIC)
+    assert [(finding.rule, finding.where, finding.seq) for finding in findings] == [
+        ("thinking_edited", (1, "content", 0), 2)
+    ]
+    mended = repair(built, ANTHROPIC)
+    assert [change.change for change in mended.changes] == ["dropped_thinking"]
+    assert mended.transcript == [USER, assistant(text("x"), use("t1")), TALK[2], TALK[3]]
+
+
+def test_thinking_the_log_does_not_hold_is_found() -> None:
+    built = recorded(*TALK)
+    built.append(assistant(thinking("c", "3"), text("z")))
+    assert rules_of(built) == ["thinking_edited"]
+    assert repair(built, ANTHROPIC).transcript == [*TALK, assistant(text("z"))]
+
+
+def test_thinking_in_another_order_is_found() -> None:
+    built = recorded(*TALK)
+    one, other = built[1]["content"], built[3]["content"]
+    one[0], other[0] = other[0], one[0]
+    assert rules_of(built) == ["thinking_order"]
+    mended = repair(built, ANTHROPIC)
+    assert validate(mended.transcript, ANTHROPIC) == []
+    assert len(mended.changes) == 1
+
+
+def test_a_plain_list_is_taken_at_its_word() -> None:
+    edited = copy.deepcopy(TALK)
+    edited[1]["content"][0]["thinking"] = "another thought"
+    assert validate(edited, ANTHROPIC) == []
+
+
+def test_what_is_inserted_leaves_thinking_before_it_alone() -> None:
+    given = [USER, assistant(thinking("a", "1"), use("t1")), USER, assistant(thinking("b", "2"), text("y"))]
+    mended = repair(given, ANTHROPIC)
+    assert [change.change for change in mended.changes] == ["answered_call", "dropped_thinking"]
+    assert mended.transcript[1] == given[1]
+    assert mended.transcript[3] == assistant(text("y"))
+
+
+def test_what_repair_changes_in_a_message_leaves_thinking_before_it_alone() -> None:
+    given = [
+        USER,
+        assistant(thinking("a", "1"), use("t1", "x.y"), thinking("b", "2"), use("t2")),
+        user(result("t1"), result("t2")),
+    ]
+    assert repair(given, ANTHROPIC).transcript[1] == assistant(thinking("a", "1"), use("t1", "x--y"), use("t2"))
+
+
+@pytest.mark.parametrize("change", ["mark", "unmark", "blocks", "nothing"])
+def test_what_makes_no_difference_to_a_signature_is_no_edit(change: str) -> None:
+    talk = copy.deepcopy(TALK)
+    talk[1]["content"][1]["cache_control"] = MARK
+    talk[2]["content"][0]["content"] = [text("ok", cache_control=MARK)]
+    built = recorded(*talk)
+    if change == "mark":
+        built[2]["content"][0]["cache_control"] = MARK
+    elif change == "unmark":
+        del built[1]["content"][1]["cache_control"]
+    elif change == "blocks":
+        built[0]["content"] = [text("Hi")]
+    assert validate(built, ANTHROPIC) == []
+    assert repair(built, ANTHROPIC).changes == ()
+
+
+def test_an_edit_by_hand_makes_later_thinking_stale() -> None:
+    built = recorded(*TALK)
+    built[2]["content"][0]["content"] = "something else"
+    mended = repair(built, ANTHROPIC)
+    assert [(change.change, change.where, change.seq) for change in mended.changes] == [
+        ("dropped_thinking", (3, "content", 0), 6)
+    ]
+    assert mended.transcript[1] == TALK[1]
+    assert mended.transcript[3] == assistant(text("y"))
+
+
+def test_what_is_omitted_or_erased_makes_later_thinking_stale() -> None:
+    snapshot = snapshot_of(parse(TALK, ANTHROPIC))
+    built = build(snapshot, ANTHROPIC, max_result_bytes=1)
+    assert [(finding.rule, finding.where) for finding in validate(built, ANTHROPIC)] == [
+        ("thinking_prefix", (3, "content", 0))
+    ]
+    mended = repair(built, ANTHROPIC)
+    assert validate(mended.transcript, ANTHROPIC) == []
+    assert mended.transcript[3] == assistant(text("y"))
+    assert mended.transcript[1] == TALK[1]
+
+
+async def test_what_is_erased_makes_later_thinking_stale() -> None:
+    async with open_store("memory:") as store:
+        for seq, stale in ((1, [2, 6]), (2, []), (3, [6]), (5, [6]), (6, []), (7, [])):
+            run = f"run-{seq}"
+            await import_transcript(store, "a", run, TALK, ANTHROPIC)
+            await store.redact_events("a", run, [seq])
+            built = build(await store.load_run("a", run), ANTHROPIC)
+            findings = [finding for finding in validate(built, ANTHROPIC) if finding.rule == "thinking_prefix"]
+            assert [finding.seq for finding in findings] == stale
+            assert validate(repair(built, ANTHROPIC).transcript, ANTHROPIC) == []
+
+
+def asked(system: JsonValue, tools: JsonValue = None) -> ModelRequest:
+    return model_request(run_of(), ANTHROPIC, model="m", system=system, tools=tools)
+
+
+def talk_with_requests(*requests: ModelRequest) -> Transcript:
+    first, *rest = [event.data for event in parse(TALK, ANTHROPIC)]
+    return build(run_of(requests[0], first, *rest[:-2], *requests[1:], *rest[-2:]), ANTHROPIC)
+
+
+def test_thinking_signed_with_another_system_prompt_or_other_tools_is_found_and_goes() -> None:
+    for other in (asked("T"), asked("S", [{"name": "f"}]), asked(None)):
+        built = talk_with_requests(asked("S"), other)
+        assert built == TALK
+        findings = validate(built, ANTHROPIC)
+        assert [(finding.rule, finding.where) for finding in findings] == [("thinking_prefix", (1, "content", 0))]
+        mended = repair(built, ANTHROPIC)
+        assert [change.change for change in mended.changes] == ["dropped_thinking"]
+        assert mended.transcript == [USER, assistant(text("x"), use("t1")), *TALK[2:]]
+        assert validate(mended.transcript, ANTHROPIC) == []
+        assert repair(mended.transcript, ANTHROPIC).changes == ()
+    assert validate(talk_with_requests(asked("S"), asked("S")), ANTHROPIC) == []
+
+
+def test_what_the_transcript_will_be_sent_with_is_what_counts() -> None:
+    built = talk_with_requests(asked("S"), asked("S"))
+    assert validate(built, ANTHROPIC, request={"system": "S"}) == []
+    assert rules_of(built, request={"system": "T"}) == ["thinking_prefix", "thinking_prefix"]
+    assert rules_of(built, request={"system": "S", "tools": []}) == ["thinking_prefix", "thinking_prefix"]
+    mended = repair(built, ANTHROPIC, request={"system": "T"})
+    assert [change.change for change in mended.changes] == ["dropped_thinking"] * 2
+    assert validate(mended.transcript, ANTHROPIC, request={"system": "T"}) == []
+    # What was recorded without a request, or for another provider, is not known to be stale.
+    assert validate(recorded(*TALK), ANTHROPIC, request={"system": "T"}) == []
+    foreign = model_request(run_of(), "bedrock", model="m", system="S")
+    assert validate(talk_with_requests(foreign, asked("T")), ANTHROPIC) == []
+
+
+BUDGET: dict[str, JsonValue] = {"thinking": {"type": "enabled", "budget_tokens": 2048}}
+
+
+def mended_with_budget(given: list[Message]) -> Repair:
+    mended = repair(given, ANTHROPIC, request=BUDGET)
+    assert validate(mended.transcript, ANTHROPIC, request=mended.request) == []
+    assert repair(mended.transcript, ANTHROPIC, request=mended.request).changes == ()
+    return mended
+
+
+def test_with_a_budget_the_last_call_begins_with_thinking() -> None:
+    bare = [USER, assistant(text("x"), use("t1")), user(result("t1"))]
+    assert validate(bare, ANTHROPIC) == []
+    for mode in ("adaptive", "disabled"):
+        assert validate(bare, ANTHROPIC, request={"thinking": {"type": mode}}) == []
+    findings = validate(bare, ANTHROPIC, request=BUDGET)
+    assert [(finding.rule, finding.where) for finding in findings] == [("thinking_first", (1, "content", 0))]
+    mended = mended_with_budget(bare)
+    assert mended.transcript == bare
+    assert [change.change for change in mended.changes] == ["thinking_off"]
+    assert mended.request == {}
+    kept = mended_with_budget(TALK[:3])
+    assert (kept.changes, kept.request) == ((), BUDGET)
+    assert validate([*bare, ANSWER], ANTHROPIC, request=BUDGET) == []
+    # The model thinks once in a turn, which goes on with each result.
+    turn = [*TALK[:3], assistant(use("t2")), user(result("t2"))]
+    assert validate(turn, ANTHROPIC, request=BUDGET) == []
+    assert rules_of([*bare, assistant(use("t2")), user(result("t2"))], request=BUDGET) == ["thinking_first"]
+    assert rules_of([*turn, USER, assistant(use("t3")), user(result("t3"))], request=BUDGET) == ["thinking_first"]
+    assert validate([*bare, assistant(thinking(), use("t2")), user(result("t2"))], ANTHROPIC, request=BUDGET) == []
+
+
+def test_the_recorded_parameters_are_the_request() -> None:
+    first = ModelRequest(ANTHROPIC, "m", parameters=BUDGET)
+    built = live(first, UserMessage("U"), ToolCall("t1", "f"), ToolResult("t1", "f", result_json="1"))
+    assert rules_of(built) == ["thinking_first"]
+    mended = repair(built, ANTHROPIC)
+    assert mended.request == {"model": "m"}
+    assert validate(mended.transcript, ANTHROPIC) == []
+
+
+def test_a_window_keeps_no_thinking_that_was_signed_with_what_is_cut() -> None:
+    more = [
+        {"role": "user", "content": "And then?"},
+        assistant(thinking("c", "3"), text("x"), use("t2")),
+        user(result("t2")),
+        assistant(thinking("d", "4"), text("y")),
+    ]
+    built = recorded(*TALK, *more)
+    left = window(built, ANTHROPIC, since_turn=-1)
+    assert [(loss.reason, loss.seq) for loss in left.left_out] == [("window", 1), ("reasoning", 9), ("reasoning", 13)]
+    assert left.transcript == [more[0], assistant(text("x"), use("t2")), more[2], assistant(text("y"))]
+    assert validate(left.transcript, ANTHROPIC) == []
+    assert [left.transcript.seq_at((1, "content", place)) for place in range(2)] == [10, 11]
+    assert window(built, ANTHROPIC, since_turn=1).transcript == built
+
+
+def test_a_window_without_the_thinking_a_budget_asks_for_is_sent_without_a_budget() -> None:
+    talk = [
+        USER,
+        assistant(thinking("a", "1"), text("x")),
+        USER,
+        assistant(thinking("b", "2"), use("t1")),
+        user(result("t1")),
+    ]
+    asked_with = model_request(run_of(), ANTHROPIC, model="m", parameters=BUDGET)
+    run = run_of(asked_with, *events_of(*talk))
+    assert validate(build(run, ANTHROPIC), ANTHROPIC) == []
+    left = window(run, ANTHROPIC, since_turn=-1)
+    assert left.transcript == [USER, assistant(use("t1")), user(result("t1"))]
+    assert left.request == {"model": "m"}
+    assert validate(left.transcript, ANTHROPIC) == []
+    assert validate(left.transcript, ANTHROPIC, request=left.request) == []
+    assert rules_of(left.transcript, request=BUDGET) == ["thinking_first"]
+    assert window(left.transcript, ANTHROPIC, since_turn=1).request == {"model": "m"}
+    assert window(run, ANTHROPIC, since_turn=1).request == {"model": "m", **BUDGET}
+
+
+# Requests.
+
+
+def test_every_argument_the_log_can_supply() -> None:
+    tools: JsonValue = [{"name": "orders--find", "input_schema": {"type": "object"}, "cache_control": MARK}]
+    system: JsonValue = [text("S", cache_control=MARK)]
+    parameters: dict[str, JsonValue] = {"thinking": {"type": "adaptive"}, "max_tokens": 4096}
+    recorded_request = model_request(
+        run_of(), ANTHROPIC, model="claude", system=system, tools=tools, parameters=parameters
+    )
+    found = request(run_of(SystemMessage("ignored"), recorded_request, UserMessage("U")), ANTHROPIC)
+    assert found == {
+        "messages": [USER | {"content": "U"}],
+        "model": "claude",
+        "system": system,
+        "tools": tools,
+        **parameters,
+    }
+    assert request(run_of(SystemMessage("S"), SystemMessage("T"), UserMessage("U")), ANTHROPIC) == {
+        "messages": [{"role": "user", "content": "U"}],
+        "system": "S\n\nT",
+    }
+
+
+# The package's own types.
+
+
+def test_the_released_types_take_all_but_beta_blocks() -> None:
+    beta = {"compaction", "a server of tools"}
+    for name, messages in VALID.items():
+        if name not in beta:
+            judge_released(messages)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [{"role": "critic", "content": "x"}],
+        [user({"type": "text"})],
+        [user(result(content=[{"type": "text", "text": 5}]))],
+        [assistant(use(arguments={}) | {"input": 5})],
+        [assistant(COMPACTION | {"content": 5})],
+    ],
+)
+def test_the_judge_can_say_no(wrong: list[Message]) -> None:
+    with pytest.raises(ValueError, match="validation error"):
+        CASE.judge(wrong)

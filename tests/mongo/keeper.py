@@ -1,6 +1,6 @@
 """The process between a test and a server it starts, so that no server outlives its test, however that ends.
 
-``python mongo_keeper.py COMMAND ...`` runs the command, whose output goes to standard error. Each line of standard
+``python keeper.py COMMAND ...`` runs the command, whose output goes to standard error. Each line of standard
 input names a signal to send it. The line is repeated on standard output once the signal was sent, and once the command
 has stopped if that is what the signal does. At the end of standard input, which comes when the test closes it or is
 killed, the command is killed.

@@ -27,9 +27,11 @@ _AT_ONCE = 16
 
 
 class Ask(NamedTuple):
-    """Call a store; answered with what the call returns. On a ``Store`` the call is awaited."""
+    """Call a method of the store; answered with what it returns, awaited on a ``Store``."""
 
-    call: Callable[[Any], object]
+    method: str
+    arguments: tuple[object, ...] = ()
+    options: Mapping[str, object] = {}
 
 
 class Work(NamedTuple):
@@ -60,42 +62,32 @@ def append(  # as Store.append_events
     reserved: bool = False,
 ) -> Steps[AppendResult]:
     """See ``Store.append_events``."""
-    answer = yield Ask(
-        lambda store: store.append_events(
-            agent,
-            run,
-            *events,
-            expected_version=expected_version,
-            meta=meta,
-            first_seq=first_seq,
-            reserved=reserved,
-        )
-    )
-    return cast("AppendResult", answer)
+    options = {"expected_version": expected_version, "meta": meta, "first_seq": first_seq, "reserved": reserved}
+    return cast("AppendResult", (yield Ask("append_events", (agent, run, *events), options)))
 
 
 def load(
     agent: str, run: str, after: int = 0, types: Sequence[str] | None = None, limit: int | None = None
 ) -> Steps[Snapshot]:
     """See ``Store.load_run``."""
-    answer = yield Ask(lambda store: store.load_run(agent, run, after=after, types=types, limit=limit))
-    return cast("Snapshot", answer)
+    options = {"after": after, "types": types, "limit": limit}
+    return cast("Snapshot", (yield Ask("load_run", (agent, run), options)))
 
 
 def peek(runs: Sequence[tuple[str, str]]) -> Steps[tuple[RunHead | None, ...]]:
     """See ``Store.peek_runs``."""
-    return cast("tuple[RunHead | None, ...]", (yield Ask(lambda store: store.peek_runs(runs))))
+    return cast("tuple[RunHead | None, ...]", (yield Ask("peek_runs", (runs,))))
 
 
 def redact(agent: str, run: str, seqs: Iterable[int], reason: str) -> Steps[AppendResult]:
     """See ``Store.redact_events``."""
-    return cast("AppendResult", (yield Ask(lambda store: store.redact_events(agent, run, seqs, reason=reason))))
+    return cast("AppendResult", (yield Ask("redact_events", (agent, run, seqs), {"reason": reason})))
 
 
 def list_runs(cursor: str | None = None) -> Steps[RunPage]:
     """Read a page of all runs, the library's own among them. See ``Store.list_runs``."""
-    answer = yield Ask(lambda store: store.list_runs(cursor=cursor, limit=PAGE, include_reserved=True))
-    return cast("RunPage", answer)
+    options = {"cursor": cursor, "limit": PAGE, "include_reserved": True}
+    return cast("RunPage", (yield Ask("list_runs", (), options)))
 
 
 def work(do: Callable[[], _T]) -> Steps[_T]:
@@ -118,7 +110,7 @@ async def run_async(steps: Steps[_T], store: Store) -> _T:
             return cast("_T", end.value)
         try:
             if isinstance(request, Ask):
-                answer = await cast("Any", request.call(store))
+                answer = await getattr(store, request.method)(*request.arguments, **request.options)
             elif isinstance(request, Work):
                 answer = await asyncio.to_thread(request.do)
             else:
@@ -140,7 +132,7 @@ def run_sync(steps: Steps[_T], store: SyncStore) -> _T:
         try:
             answer: object
             if isinstance(request, Ask):
-                answer = request.call(store)
+                answer = getattr(store, request.method)(*request.arguments, **request.options)
             elif isinstance(request, Work):
                 answer = request.do()
             else:

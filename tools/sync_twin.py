@@ -43,7 +43,7 @@ def made(source: str) -> str:
 
 
 def _ruff(text: str, name: str, *command: str) -> str:
-    program = [Path(sys.executable).parent / "ruff", *command, "--stdin-filename", name, "-"]
+    program = [str(Path(sys.executable).parent / "ruff"), *command, "--stdin-filename", name, "-"]
     return subprocess.run(program, input=text, capture_output=True, text=True, check=True, cwd=_ROOT).stdout
 
 

@@ -17,12 +17,12 @@ import msgspec
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, RunHead, RunPage, Store, SyncStore
+from agent_memory_log.store import AppendResult, RunHead, RunInfo, RunPage, Store, SyncStore
 
 _T = TypeVar("_T")
 
-PAGE = 200
-"""How many runs ``list_runs`` reads at a time."""
+_PAGE = 500
+"""How many runs ``all_runs`` reads at a time."""
 
 _AT_ONCE = 16
 """How many operations of ``each`` run at the same time, so that they do not take all of a store's connections."""
@@ -48,7 +48,14 @@ class Each(msgspec.Struct, frozen=True):
     operations: tuple[Steps[Any], ...]
 
 
-Request = Ask | Work | Each
+class On(msgspec.Struct, frozen=True):
+    """Carry out an operation on another store, one of the same kind; answered with its result."""
+
+    store: Store | SyncStore
+    operation: Steps[Any]
+
+
+Request = Ask | Work | Each | On
 Steps = Generator[Request, Any, _T]
 """An operation: yields requests, is sent their answers, returns a ``_T``."""
 
@@ -86,10 +93,16 @@ def redact(agent: str, run: str, seqs: Iterable[int], reason: str) -> Steps[Appe
     return cast("AppendResult", (yield Ask("redact_events", (agent, run, seqs), {"reason": reason})))
 
 
-def list_runs(cursor: str | None = None) -> Steps[RunPage]:
-    """Read a page of all runs, the library's own among them. See ``Store.list_runs``."""
-    options = {"cursor": cursor, "limit": PAGE, "include_reserved": True}
-    return cast("RunPage", (yield Ask("list_runs", (), options)))
+def all_runs(agent: str | None = None, *, include_reserved: bool = False) -> Steps[list[RunInfo]]:
+    """All runs, or all of ``agent``, the one created last first. Holds them in memory. See ``Store.list_runs``."""
+    runs: list[RunInfo] = []
+    options: dict[str, Any] = {"limit": _PAGE, "include_reserved": include_reserved}
+    while True:
+        page = cast("RunPage", (yield Ask("list_runs", (agent,), options)))
+        runs += page.runs
+        if page.cursor is None:
+            return runs
+        options = {**options, "cursor": page.cursor}
 
 
 def work(do: Callable[[], _T]) -> Steps[_T]:
@@ -100,6 +113,11 @@ def work(do: Callable[[], _T]) -> Steps[_T]:
 def each(operations: Iterable[Steps[_T]]) -> Steps[list[_T]]:
     """Carry out several operations. What one of them raises ends the others."""
     return cast("list[_T]", (yield Each(tuple(operations))))
+
+
+def on(store: Store | SyncStore, operation: Steps[_T]) -> Steps[_T]:
+    """Carry out an operation on another store, one of the same kind. Raises what the operation raises."""
+    return cast("_T", (yield On(store, operation)))
 
 
 async def run_async(steps: Steps[_T], store: Store) -> _T:
@@ -115,8 +133,10 @@ async def run_async(steps: Steps[_T], store: Store) -> _T:
                 answer = await getattr(store, request.method)(*request.arguments, **request.options)
             elif isinstance(request, Work):
                 answer = await asyncio.to_thread(request.do)
-            else:
+            elif isinstance(request, Each):
                 answer = await _run_each(request.operations, store)
+            else:
+                answer = await run_async(request.operation, cast("Store", request.store))
         except Exception as error:  # noqa: BLE001  # the operation decides what becomes of it
             resume = partial(steps.throw, error)
         else:
@@ -137,8 +157,10 @@ def run_sync(steps: Steps[_T], store: SyncStore) -> _T:
                 answer = getattr(store, request.method)(*request.arguments, **request.options)
             elif isinstance(request, Work):
                 answer = request.do()
-            else:
+            elif isinstance(request, Each):
                 answer = [run_sync(operation, store) for operation in request.operations]
+            else:
+                answer = run_sync(request.operation, cast("SyncStore", request.store))
         except Exception as error:  # noqa: BLE001  # the operation decides what becomes of it
             resume = partial(steps.throw, error)
         else:

@@ -35,11 +35,13 @@ from agent_memory_log import (
     UserMessage,
     new_event,
     open_store,
+    steps,
 )
 from agent_memory_log.samples import SAMPLE_NAMES, sample_lines
 from agent_memory_log.samples.make_demo import AGENT, RUN, demo_lines
 from agent_memory_log.transfer import importing, jsonl
-from agent_memory_log.transfer.jsonl import ImportedRun, check_jsonl, export_run, export_store, import_jsonl
+from agent_memory_log.transfer.jsonl import check_jsonl, export_run, export_store, import_jsonl
+from agent_memory_log.transfer.run_lines import ImportedRun
 from tests.strategies import events, json_maps
 
 ORIGINAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "go_original_written.jsonl"
@@ -151,7 +153,7 @@ async def test_more_runs_and_events_than_a_page(monkeypatch: pytest.MonkeyPatch)
         for run in range(7):
             await one.append_events("a", str(run), *notes(*range(run)))
         whole = await exported(one)
-        monkeypatch.setattr(jsonl, "_PAGE_RUNS", 2)
+        monkeypatch.setattr(steps, "_PAGE", 2)
         monkeypatch.setattr(jsonl, "_PAGE_EVENTS", 2)
         monkeypatch.setattr(importing, "BATCH_EVENTS", 3)
         assert await exported(one) == whole

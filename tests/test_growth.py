@@ -28,6 +28,7 @@ from tests.growth import (
     index_of,
     messages,
     record_calls,
+    resume_calls,
     run,
     slice_of,
     slow_calls,
@@ -61,6 +62,10 @@ def test_plans_of_answers_that_make_one_message(provider: str) -> None:
 @pytest.mark.parametrize("ids", ["{}".format, "call".format], ids=["own ids", "one id"])
 def test_recording(ids: Callable[[int], str]) -> None:
     assert growth(partial(record_calls, ids, 1000), partial(record_calls, ids, 4000), MOST) <= MOST
+
+
+def test_resuming_open_calls_with_one_id() -> None:
+    assert growth(partial(resume_calls, 400), partial(resume_calls, 1600), MOST) <= MOST
 
 
 def test_streams() -> None:

@@ -18,6 +18,7 @@ from agent_memory_log.events.payloads import (
     ToolResult,
     UserMessage,
 )
+from agent_memory_log.pairing import Pairing
 
 STEP_LABEL = "atif_step"
 """Which step of an imported trajectory an event comes from: those of one are not torn apart."""
@@ -101,8 +102,7 @@ class Steps:
         self.steps: list[Step] = []
         self.before: list[Event] = []
         self._current: Step | None = None
-        self._open: dict[str, list[tuple[Step, Event]]] = {}
-        self._known: dict[str, Event] = {}
+        self._pairing = Pairing[tuple[Step, Event]]()
         self._request: ModelRequest | None = None
         self._previous: Event | None = None
         for event in log:
@@ -130,26 +130,24 @@ class Steps:
 
     def _call(self, event: Event, data: ToolCall) -> None:
         # In the log of an inner agent the parent is a call of another run, and the model made this one.
-        parent = self._known.get(data.parent_tool_call_id) if data.parent_tool_call_id else None
-        step = self._step_for(event, "agent") if parent is None else self._begin(Step("agent", parent=parent))
+        parent = self._pairing.parent_of(data)
+        step = self._step_for(event, "agent") if parent is None else self._begin(Step("agent", parent=parent[1]))
         step.add(event)
-        self._open.setdefault(data.tool_call_id, []).append((step, event))
-        self._known[data.tool_call_id] = event
+        self._pairing.add_call(data, (step, event))
 
     def _result(self, event: Event, data: ToolResult) -> None:
-        waiting = self._open.get(data.tool_call_id)
         label = event.labels.get(STEP_LABEL, "")
         current = self._current
-        if label and current is not None and current.label == label:
-            call = waiting.pop()[1] if waiting and waiting[-1][0] is current else None
-            current.answers.append(Answer(event, call))
-        elif waiting:
-            step, call = waiting.pop()
+        is_of_current = current is not None and label != "" and current.label == label
+        answered = self._pairing.next_answered(data.tool_call_id)
+        if answered is not None and (answered[0] is current or not is_of_current):
+            self._pairing.add_result(data)
+            step, call = answered
             step.answers.append(Answer(event, call))
-        else:
-            if current is None:
-                current = self._current = self._begin(Step("system", label))
-            current.answers.append(Answer(event, None))
+            return
+        if current is None:
+            current = self._current = self._begin(Step("system", label))
+        current.answers.append(Answer(event, None))
 
     def _step_for(self, event: Event, source: Source) -> Step:
         if self._current is None or not self._current.takes(event, source):

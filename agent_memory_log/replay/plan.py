@@ -27,6 +27,7 @@ from agent_memory_log.events.payloads import (
     UnknownPayload,
     UserMessage,
 )
+from agent_memory_log.pairing import Pairing
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.calls import CallLedger
 from agent_memory_log.transcript.model import Message
@@ -167,8 +168,7 @@ class _Reading:
         self._turn: _OpenTurn | None = None
         self._turns: list[PlannedTurn] = []
         self._calls: list[PlannedCall] = []
-        self._latest: dict[str, int] = {}
-        self._waiting: dict[str, list[int]] = {}
+        self._pairing = Pairing[int]()
 
     def finish(self) -> Plan:
         self._close(len(self._messages))
@@ -226,9 +226,8 @@ class _Reading:
     def _add_call(self, place: int, event: Event, data: ToolCall) -> bool:
         """Take in a call; whether it is the model's own, and not made inside another one."""
         wire_id = self._ledger.call(data)
-        self._waiting.setdefault(data.tool_call_id, []).append(len(self._calls))
-        parent = None if wire_id is not None else self._latest.get(data.parent_tool_call_id)
-        self._latest[data.tool_call_id] = len(self._calls)
+        parent = self._pairing.parent_of(data)
+        self._pairing.add_call(data, len(self._calls))
         self._calls.append(
             PlannedCall(
                 event=event,
@@ -246,9 +245,8 @@ class _Reading:
     def _add_result(self, place: int, data: ToolResult) -> bool:
         """Take in a result; whether the model was given it."""
         given = self._ledger.result(data) is not None
-        waiting = self._waiting.get(data.tool_call_id)
-        if waiting:
-            index = waiting.pop()
+        index = self._pairing.add_result(data)
+        if index is not None:
             self._calls[index] = msgspec.structs.replace(self._calls[index], result=data, end=place)
         return given
 

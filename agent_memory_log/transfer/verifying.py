@@ -16,6 +16,7 @@ import msgspec
 from agent_memory_log.errors import AgentMemoryLogError, DecodeError, EventsMissing, RunExpired, StoreCorrupt
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import EventType, Redacted, Redaction, ToolCall, ToolResult
+from agent_memory_log.pairing import Pairing
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import Checks, RunInfo, Store
 from agent_memory_log.wording import counted, ranges
@@ -168,7 +169,7 @@ class _RunChecks:
         self._calls = 0
         self._findings: list[Finding] = []
         self._ids: dict[str, int] = {}
-        self._open: dict[str, list[int]] = {}
+        self._pairing = Pairing[int]()
         self._content: set[int] = set()
         self._unread: set[int] = set()
         self._redacted: dict[int, str] = {}
@@ -209,7 +210,7 @@ class _RunChecks:
         self._content.add(event.seq)
         if isinstance(data, ToolCall):
             self._calls += 1
-            self._open.setdefault(data.tool_call_id, []).append(event.seq)
+            self._pairing.add_call(data, event.seq)
         elif isinstance(data, ToolResult):
             self._check_result(event.seq, data)
         elif isinstance(data, Redaction):
@@ -235,10 +236,9 @@ class _RunChecks:
             self._find(Severity.ERROR, Check.UNDECODABLE, event.seq, f"cannot be exported and read again: {error}")
 
     def _check_result(self, seq: int, data: ToolResult) -> None:
-        waiting = self._open.get(data.tool_call_id)
-        if waiting:
-            waiting.pop()
-        elif self._unread or self._has_redacted_call:
+        if self._pairing.add_result(data) is not None:
+            return
+        if self._unread or self._has_redacted_call:
             self._find(Severity.NOTE, Check.ORPHAN_RESULT, seq, "answers a call that is redacted or cannot be read")
         else:
             name = data.tool_name
@@ -255,7 +255,7 @@ class _RunChecks:
         if self._next <= last:
             self._missing(self._next, last)
         self._check_redactions(redacted_since)
-        waiting = sorted(seq for seqs in self._open.values() for seq in seqs)
+        waiting = sorted(self._pairing.open_calls())
         if waiting:
             what = f"{counted(len(waiting), 'call')} without a result: seq {ranges(waiting)}"
             self._find(Severity.NOTE, Check.OPEN_CALL, waiting[0], what)

@@ -6,7 +6,6 @@ calls with results does it here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from agent_memory_log.events.payloads import ToolCall, ToolResult
@@ -21,17 +20,17 @@ class Pairing(Generic[_Call]):
     a value. Adding and asking take the same time however many calls there are; ``open_calls`` takes time for each open
     call.
 
-        pairing = Pairing[Event]()
+        pairing: Pairing[Event] = Pairing()
         pairing.add_call(call, event)
         pairing.add_result(result)  # the event of the call, or None
     """
 
-    __slots__ = ("_calls", "_count", "_open", "_open_numbers")
+    __slots__ = ("_count", "_latest", "_open", "_open_numbers")
 
     def __init__(self) -> None:
         """No calls yet."""
         self._count = 0
-        self._calls: dict[str, list[_Call]] = {}
+        self._latest: dict[str, _Call] = {}
         self._open: dict[int, _Call] = {}
         self._open_numbers: dict[str, list[int]] = {}
 
@@ -41,13 +40,12 @@ class Pairing(Generic[_Call]):
         self._count = number + 1
         self._open[number] = call
         call_id = data.tool_call_id
-        calls = self._calls.get(call_id)
-        if calls is None:
-            self._calls[call_id] = [call]
+        self._latest[call_id] = call
+        same_id = self._open_numbers.get(call_id)
+        if same_id is None:
             self._open_numbers[call_id] = [number]
         else:
-            calls.append(call)
-            self._open_numbers[call_id].append(number)
+            same_id.append(number)
 
     def add_result(self, data: ToolResult) -> _Call | None:
         """Add the next result of the run. Returns the call that it answers, which is open no more, or None."""
@@ -64,12 +62,7 @@ class Pairing(Generic[_Call]):
 
         None without a parent. The parent may also be a call of another run, as in the log of an inner agent: then None.
         """
-        calls = self._calls.get(data.parent_tool_call_id) if data.parent_tool_call_id else None
-        return calls[-1] if calls else None
-
-    def calls_with(self, call_id: str) -> Sequence[_Call]:
-        """All calls that have this id, in append order."""
-        return self._calls.get(call_id, ())
+        return self._latest.get(data.parent_tool_call_id) if data.parent_tool_call_id else None
 
     @property
     def open_count(self) -> int:

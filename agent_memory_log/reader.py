@@ -77,7 +77,7 @@ class Reader:
         call_id = call if isinstance(call, str) else _tool_call(call).tool_call_id
 
         def answer_in(index: _Index) -> int | None:
-            places = index.pairing.calls_with(call_id)
+            places = index.calls.get(call_id, [])
             before = len(places) if isinstance(call, str) else _count_up_to(places, call.seq, log)
             if not before or not (isinstance(call, str) or log[places[before - 1]].seq == call.seq):
                 return None
@@ -105,7 +105,7 @@ class Reader:
         log = self.snapshot.log
 
         def children_in(index: _Index) -> list[int]:
-            children, same_id = index.children.get(call_id, []), index.pairing.calls_with(call_id)
+            children, same_id = index.children.get(call_id, []), index.calls.get(call_id, [])
             after = _count_up_to(same_id, call.seq, log)
             end = bisect_left(children, same_id[after]) if after < len(same_id) else len(children)
             return children[_count_up_to(children, call.seq, log) : end]
@@ -146,7 +146,8 @@ class _Index:
 
     def __init__(self) -> None:
         self.latest: dict[str, Event] = {}
-        self.pairing = Pairing[int]()
+        self.pairing: Pairing[int] = Pairing()
+        self.calls: dict[str, list[int]] = {}
         self.children: dict[str, list[int]] = {}
         self.answers: dict[int, int | None] = {}
         self.questions: dict[int, int] = {}
@@ -159,6 +160,7 @@ class _Index:
         data = event.data
         if isinstance(data, ToolCall):
             self.pairing.add_call(data, place)
+            self.calls.setdefault(data.tool_call_id, []).append(place)
             if data.parent_tool_call_id:
                 self.children.setdefault(data.parent_tool_call_id, []).append(place)
             self.answers[place] = None

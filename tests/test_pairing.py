@@ -35,7 +35,7 @@ def open_before(run: list[Payload]) -> list[int]:
 
 def paired(run: list[Payload]) -> tuple[Pairing[int], dict[int, int | None]]:
     """The pairing after ``run``, in which a call is known by its place, and what each result answered."""
-    pairing = Pairing[int]()
+    pairing: Pairing[int] = Pairing()
     return pairing, add(pairing, run, 0)
 
 
@@ -86,7 +86,6 @@ def test_the_parent_is_the_latest_call_with_its_id_whether_open_or_not(run: list
     pairing, _ = paired(run)
     parent_id = data.parent_tool_call_id
     same_id = [at for at, known in enumerate(run) if isinstance(known, ToolCall) and known.tool_call_id == parent_id]
-    assert list(pairing.calls_with(parent_id)) == same_id
     assert pairing.parent_of(data) == (same_id[-1] if same_id and parent_id else None)
 
 
@@ -109,7 +108,7 @@ def test_a_copy_goes_on_by_itself(run: list[Payload], later: list[Payload]) -> N
 
 def test_calls_with_one_id_cost_the_same_however_many_are_open() -> None:
     def answer(count: int) -> None:
-        pairing = Pairing[int]()
+        pairing: Pairing[int] = Pairing()
         for number in range(count):
             pairing.add_call(ToolCall("call", "tool"), number)
         for _ in range(count):

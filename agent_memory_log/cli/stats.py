@@ -96,7 +96,7 @@ async def _count(url: str | None, agent: str | None, *, reserved: bool) -> dict[
 
 async def _count_run(store: Store, info: RunInfo) -> Totals:
     totals = Totals(runs=1)
-    pairing = Pairing[Event]()
+    pairing: Pairing[Event] = Pairing()
     after = 0
     while True:
         page = await store.load_run(info.agent, info.run, after=after, limit=_PAGE)

@@ -37,7 +37,7 @@ class Timeline:
     """Makes rows of events that arrive one after the other, in append order."""
 
     def __init__(self) -> None:
-        self._pairing = Pairing[Row]()
+        self._pairing: Pairing[Row] = Pairing()
 
     def add(self, event: Event) -> Row:
         """The row of the next event."""

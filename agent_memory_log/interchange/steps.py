@@ -102,7 +102,7 @@ class Steps:
         self.steps: list[Step] = []
         self.before: list[Event] = []
         self._current: Step | None = None
-        self._pairing = Pairing[tuple[Step, Event]]()
+        self._pairing: Pairing[tuple[Step, Event]] = Pairing()
         self._request: ModelRequest | None = None
         self._previous: Event | None = None
         for event in log:

@@ -100,7 +100,7 @@ class _CallNumbers:
 
     def __init__(self) -> None:
         self._count = 0
-        self._pairing = Pairing[str]()
+        self._pairing: Pairing[str] = Pairing()
 
     def ids_of(self, data: EventData) -> dict[str, JsonValue]:
         """What stands for the call ids of a payload."""

@@ -168,7 +168,7 @@ class _Reading:
         self._turn: _OpenTurn | None = None
         self._turns: list[PlannedTurn] = []
         self._calls: list[PlannedCall] = []
-        self._pairing = Pairing[int]()
+        self._pairing: Pairing[int] = Pairing()
 
     def finish(self) -> Plan:
         self._close(len(self._messages))

@@ -22,7 +22,7 @@ class CallLedger:
 
     def __init__(self, rules: WireRules) -> None:
         self._rules = rules
-        self._pairing = Pairing[tuple[str | None, str]]()
+        self._pairing: Pairing[tuple[str | None, str]] = Pairing()
         self._ids = UnusedIds(rules)
         self._known: dict[str, str] = {}
 
@@ -31,7 +31,8 @@ class CallLedger:
 
         The model did not make that one. In the log of an inner agent the parent is a call of another run.
         """
-        wire = self._wire_id(data.tool_call_id) if self._pairing.parent_of(data) is None else None
+        is_nested = bool(data.parent_tool_call_id) and self._pairing.parent_of(data) is not None
+        wire = None if is_nested else self._wire_id(data.tool_call_id)
         self._pairing.add_call(data, (wire, data.tool_name))
         return wire
 

@@ -169,7 +169,7 @@ class _RunChecks:
         self._calls = 0
         self._findings: list[Finding] = []
         self._ids: dict[str, int] = {}
-        self._pairing = Pairing[int]()
+        self._pairing: Pairing[int] = Pairing()
         self._content: set[int] = set()
         self._unread: set[int] = set()
         self._redacted: dict[int, str] = {}

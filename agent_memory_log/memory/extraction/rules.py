@@ -93,7 +93,7 @@ class _Reading:
         self.position = new.after
         self._agent, self._run = new.agent, new.run
         self._items: dict[int, int] = {}
-        self._pairing = Pairing[ToolCall]()
+        self._pairing: Pairing[ToolCall] = Pairing()
         self._failures: list[_Failure] = []
         self._fixes: list[Candidate] = []
         self._done: list[_Done] = []

@@ -73,7 +73,8 @@ def usage_in(events: Iterable[Event]) -> Usage:
     """What all answers among ``events`` used; each says it once, on its first event."""
     total = NO_USAGE
     for event in events:
-        total = total.plus(usage_of(event))
+        if USAGE_LABEL in event.labels:
+            total = total.plus(usage_of(event))
     return total
 
 

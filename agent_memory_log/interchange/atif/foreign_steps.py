@@ -78,5 +78,5 @@ def _answer_labels(step: AtifStep) -> dict[str, str]:
     """The labels by which a recorder says what answered, and what that used."""
     labels = {MODEL_LABEL: step.model_name} if step.model_name else {}
     reported = {key: value for key, value in (step.metrics or {}).items() if key in METRICS}
-    used = metrics_of(read_usage(reported))
+    used = metrics_of(read_usage(reported)) if reported else {}
     return {**labels, USAGE_LABEL: encode_json(used).decode()} if used else labels

@@ -31,7 +31,7 @@ from agent_memory_log.interchange.atif.foreign_steps import events_of
 from agent_memory_log.interchange.atif.images import ATIF
 from agent_memory_log.interchange.atif.payloads import payload_at, payloads_of
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.transcript.residual import apply, is_residual
+from agent_memory_log.transcript.kinds import is_list, is_map
 from agent_memory_log.transfer.importing import derived_event_id
 
 DOCUMENT = "document"
@@ -305,9 +305,9 @@ def _restored(entry: JsonMap, payloads: Mapping[str, EventData], step_time: date
     if "at" not in entry:
         return _whole(entry, where)
     payload = payload_at(entry, payloads, where)
-    residual = {"fields": entry.get("data", {}), "without": entry.get("without", [])}
-    if not is_residual(residual):
+    changes, without = entry.get("data", {}), entry.get("without", [])
+    if not is_map(changes) or not is_list(without) or not all(isinstance(key, str) for key in without):
         raise DecodeError(f"{where}: data must be a map, and without must be a list of keys")
-    data = apply(payload.to_map(), residual)
+    data = {key: value for key, value in payload.to_map().items() if key not in without} | changes
     whole = {"timestamp": step_time, **entry, "type": payload.event_type, "data": data}
     return _whole(cast("JsonMap", whole), where)

@@ -15,7 +15,7 @@ from agent_memory_log.memory.extraction.rules import RuleExtractor
 from agent_memory_log.memory.extraction.statements import read_statements
 from agent_memory_log.memory.pattern.verifiers import is_concise
 from agent_memory_log.recording.streams import joined
-from agent_memory_log.replay.plan import read_plan
+from agent_memory_log.replay.expectations import read_expectations
 from agent_memory_log.transcript import provider_names
 from tests.growth import (
     CALLS,
@@ -56,7 +56,12 @@ def test_a_foreign_step_of_many_calls() -> None:
 
 @pytest.mark.parametrize("provider", provider_names())
 def test_plans_of_answers_that_make_one_message(provider: str) -> None:
-    assert growth(partial(read_plan, answers(150), provider), partial(read_plan, answers(600), provider), MOST) <= MOST
+    assert (
+        growth(
+            partial(read_expectations, answers(150), provider), partial(read_expectations, answers(600), provider), MOST
+        )
+        <= MOST
+    )
 
 
 @pytest.mark.parametrize("ids", ["{}".format, "call".format], ids=["own ids", "one id"])

@@ -43,7 +43,7 @@ class Difference(msgspec.Struct, frozen=True):
     right: JsonValue = None
     only: Literal["", "left", "right"] = ""
 
-    def told(self, left: str, right: str) -> str:
+    def describe(self, left: str, right: str) -> str:
         """The difference on a line, its sides named by ``left`` and ``right``: ``id: recorded 7, called with 8``."""
         one, two = _shown_together(_json(self.left), _json(self.right))
         one = "nothing" if self.only == "right" else one
@@ -61,9 +61,9 @@ def differences(left: JsonValue, right: JsonValue) -> list[Difference]:
     return found
 
 
-def told_all(found: Sequence[Difference], left: str, right: str) -> list[str]:
-    """A line for each of the differences, as ``told``; of very many, for the first and how many more there are."""
-    lines = [difference.told(left, right) for difference in found[:_SHOWN_DIFFERENCES]]
+def describe_all(found: Sequence[Difference], left: str, right: str) -> list[str]:
+    """A line for each of the differences; of very many, for the first ones, and how many more there are."""
+    lines = [difference.describe(left, right) for difference in found[:_SHOWN_DIFFERENCES]]
     more = len(found) - len(lines)
     return [*lines, f"and {more:,} more"] if more else lines
 
@@ -76,6 +76,11 @@ def own_value(value: object) -> JsonValue:
 def json_in(text: str) -> JsonValue:
     """The JSON value that ``text`` is, None where it is blank, and ``text`` itself where it is no JSON."""
     return None if is_absent_text(text) else json_or_text(text)
+
+
+def arguments_in(text: str) -> JsonValue:
+    """The arguments of a call that are recorded as ``text``: none are an empty map."""
+    return {} if is_absent_text(text) else json_or_text(text)
 
 
 def shown(value: JsonValue) -> str:

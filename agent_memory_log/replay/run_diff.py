@@ -16,7 +16,7 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventData, ToolCall, ToolResult
 from agent_memory_log.pairing import Pairing
-from agent_memory_log.replay.differences import Difference, differences, json_in, shown, told_all
+from agent_memory_log.replay.differences import Difference, describe_all, differences, json_in, shown
 from agent_memory_log.snapshot import Snapshot
 
 _JSON_TEXTS = ("payload", "result_json", "server_data")
@@ -50,10 +50,10 @@ class RunDiff(msgspec.Struct, frozen=True):
             return f"{self.left} and {self.right} hold the same {self.common} events"
         lines = [f"{self.left} and {self.right} part after {self.common} equal events"]
         lines += [
-            f"  {name}: {'ends here' if event is None else told(event)}"
+            f"  {name}: {'ends here' if event is None else _described(event)}"
             for name, event in ((self.left, self.left_event), (self.right, self.right_event))
         ]
-        lines += [f"  {line}" for line in told_all(self.differences, "left", "right")]
+        lines += [f"  {line}" for line in describe_all(self.differences, "left", "right")]
         return "\n".join(lines)
 
 
@@ -89,7 +89,7 @@ def diff(left: Snapshot, right: Snapshot) -> RunDiff:
     return RunDiff(names[0], names[1], common)
 
 
-def told(event: Event) -> str:
+def _described(event: Event) -> str:
     """An event on a line, in short: ``event 7, tool_call {"tool_name": …}``."""
     data = {key: value for key, value in event.data.to_map().items() if key not in _CALL_IDS}
     return f"event {event.seq}, {event.type} {shown(data)}"

@@ -189,11 +189,13 @@ class _Reading:
 
     def take(self, place: int, event: Event) -> None:
         data = event.data
-        is_from_model, is_given = _is_from_model(event), _is_given(event)
         if isinstance(data, ToolCall):
-            is_from_model = self._add_call(place, event, data) is None
+            is_from_model, is_given = self._add_call(place, event, data) is None, False
         elif isinstance(data, ToolResult):
-            is_given = self._add_result(place, data) is None
+            is_from_model, is_given = False, self._add_result(place, data) is None
+        else:
+            is_from_model = _is_from_model(event)
+            is_given = not is_from_model and _is_given(event)
         if is_from_model:
             self._add_to_turn(place, event)
             return

@@ -56,7 +56,10 @@ def test_a_foreign_step_of_many_calls() -> None:
 
 @pytest.mark.parametrize("provider", provider_names())
 def test_plans_of_answers_that_make_one_message(provider: str) -> None:
-    small, large = partial(read_expectations, answers(150), provider), partial(read_expectations, answers(600), provider)
+    small, large = (
+        partial(read_expectations, answers(150), provider),
+        partial(read_expectations, answers(600), provider),
+    )
     assert growth(small, large, MOST) <= MOST
 
 

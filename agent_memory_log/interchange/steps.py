@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import (
     AssistantMessage,
@@ -35,32 +37,30 @@ class Answer(NamedTuple):
     call: Event | None
 
 
-class Step:
+class Step(msgspec.Struct):
     """One step, as far as it is known.
 
-    - ``source``: who made it; ``parent``: the call inside which it was made (None: the model or a person made it).
-    - ``thinking``, ``messages``, ``calls``, ``answers``: its parts, in append order; the answers may come much later.
-    - ``others``: what a step has no place for, as a planner's notes.
+    - ``source``: who made it; ``label``: the ``STEP_LABEL`` of its events.
+    - ``parent``: the call inside which it was made (None: the model or a person made it).
     - ``request``: what the model had been asked with; None where that was not recorded.
     - ``before``: the event that was appended before it.
+    - ``response``: the ``response_id`` of its events; ``closed``: whether the model was asked again since.
+    - ``thinking``, ``messages``, ``calls``, ``answers``: its parts, in append order; the answers may come much later.
+    - ``others``: what a step has no place for, as a planner's notes.
     """
 
-    def __init__(
-        self, source: Source, label: str = "", *, parent: Event | None = None, request: ModelRequest | None = None
-    ) -> None:
-        """An empty step; ``label`` is the ``STEP_LABEL`` of its events."""
-        self.source: Source = source
-        self.label = label
-        self.parent = parent
-        self.request = request
-        self.before: Event | None = None
-        self.response = ""
-        self.closed = False
-        self.thinking: list[Event] = []
-        self.messages: list[Event] = []
-        self.calls: list[Event] = []
-        self.answers: list[Answer] = []
-        self.others: list[Event] = []
+    source: Source
+    label: str = ""
+    parent: Event | None = None
+    request: ModelRequest | None = None
+    before: Event | None = None
+    response: str = ""
+    closed: bool = False
+    thinking: list[Event] = []
+    messages: list[Event] = []
+    calls: list[Event] = []
+    answers: list[Answer] = []
+    others: list[Event] = []
 
     @property
     def made(self) -> list[Event]:

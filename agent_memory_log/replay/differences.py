@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Literal, cast
 
 import msgspec
@@ -25,6 +26,9 @@ _BEFORE = 20
 _SHOWN_DIFFERENCES = 20
 _DEEPEST = 200
 """How deeply what an agent gives may nest: more than a field may, as arguments are recorded as text."""
+
+_NOTHING = object()
+"""Stands where one side has nothing."""
 
 _PLAIN_KEY = re.compile(r"[^\W\d][\w-]*")
 
@@ -95,25 +99,24 @@ def shown_name(name: str) -> str:
 
 
 def _compare(left: JsonValue, right: JsonValue, path: str, found: list[Difference]) -> None:
+    pairs: Iterable[tuple[str, object, object]]
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        for key, value in left.items():
-            place = _inside(path, key)
-            if key in right:
-                _compare(value, right[key], place, found)
-            else:
-                found.append(Difference(place, left=value, only="left"))
-        found += [
-            Difference(_inside(path, key), right=value, only="right") for key, value in right.items() if key not in left
-        ]
+        keys = dict.fromkeys([*left, *right])
+        pairs = ((_inside(path, key), left.get(key, _NOTHING), right.get(key, _NOTHING)) for key in keys)
     elif _is_list(left) and _is_list(right):
-        ours, theirs = cast("Sequence[JsonValue]", left), cast("Sequence[JsonValue]", right)
-        for index, (one, two) in enumerate(zip(ours, theirs, strict=False)):
-            _compare(one, two, f"{path}[{index}]", found)
-        both = min(len(ours), len(theirs))
-        found += [Difference(f"{path}[{at}]", left=ours[at], only="left") for at in range(both, len(ours))]
-        found += [Difference(f"{path}[{at}]", right=theirs[at], only="right") for at in range(both, len(theirs))]
-    elif encode_canonical(left) != encode_canonical(right):
-        found.append(Difference(path, left, right))
+        both = zip_longest(cast("Sequence[object]", left), cast("Sequence[object]", right), fillvalue=_NOTHING)
+        pairs = ((f"{path}[{index}]", *values) for index, values in enumerate(both))
+    else:
+        if encode_canonical(left) != encode_canonical(right):
+            found.append(Difference(path, left, right))
+        return
+    for place, one, two in pairs:
+        if two is _NOTHING:
+            found.append(Difference(place, left=cast("JsonValue", one), only="left"))
+        elif one is _NOTHING:
+            found.append(Difference(place, right=cast("JsonValue", two), only="right"))
+        else:
+            _compare(cast("JsonValue", one), cast("JsonValue", two), place, found)
 
 
 def _inside(path: str, key: str) -> str:

@@ -7,7 +7,7 @@ and text alone may stand in place of a list with one block of it, as the provide
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import TypeVar, cast
 
 import msgspec
@@ -80,13 +80,13 @@ class PromptCheck:
         self._written = encode_json(sent)
 
 
-def _first_difference(ours: Sequence[JsonMap], theirs: Sequence[JsonMap]) -> tuple[int, list[Difference]] | None:
-    for index in range(max(len(ours), len(theirs))):
-        if index >= len(theirs):
-            return index, [Difference("", left=ours[index], only="left")]
-        if index >= len(ours):
-            return index, [Difference("", right=theirs[index], only="right")]
-        found = differences(ours[index], theirs[index])
+def _first_difference(recorded: Sequence[JsonMap], sent: Sequence[JsonMap]) -> tuple[int, list[Difference]] | None:
+    for index, (one, two) in enumerate(zip_longest(recorded, sent)):
+        if two is None:
+            return index, [Difference("", left=one, only="left")]
+        if one is None:
+            return index, [Difference("", right=two, only="right")]
+        found = differences(one, two)
         if found:
             return index, found
     return None

@@ -10,10 +10,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
 from functools import cached_property
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 import msgspec
 
@@ -22,6 +21,7 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson
 from agent_memory_log.events.payloads import ToolCall, ToolResult
+from agent_memory_log.recording.calls import Enclosing
 from agent_memory_log.replay.checking import MATCHES, MadeCall, Match, StepChecker
 from agent_memory_log.replay.differences import arguments_in, json_in, own_value
 from agent_memory_log.replay.expectations import ModelTurn, provider_of, read_expectations
@@ -41,13 +41,8 @@ class ReplayedCall(msgspec.Struct, frozen=True):
     recorded: ToolResult | None
 
 
-class _Inside(msgspec.Struct, frozen=True):
-    """Inside which call of which replayer code runs."""
-
-    replayer: object
-    index: int
-    outer: _Inside | None
-
+Arguments = str | Mapping[str, JsonValue] | None
+"""A call's arguments: JSON text or a map; None are no arguments."""
 
 _Entered = TypeVar("_Entered")
 
@@ -93,9 +88,6 @@ class ReplayedCallBlock(_Block[ReplayedCall]):
             self._block.__exit__(None, None, None)
         else:
             self._block.__exit__(type(error), error, error.__traceback__)
-
-
-_innermost: ContextVar[_Inside | None] = ContextVar("agent_memory_log_replayed_call", default=None)
 
 
 class Replayer(_Block["Replayer"]):
@@ -173,11 +165,7 @@ class Replayer(_Block["Replayer"]):
         return sent[: len(sent) - len(self._expected.transcript)]
 
     def tool_result(
-        self,
-        tool: str | Event,
-        arguments: str | Mapping[str, JsonValue] | None = None,
-        *,
-        tool_call_id: str | None = None,
+        self, tool: str | Event, arguments: Arguments = None, *, tool_call_id: str | None = None
     ) -> ToolResult:
         """What came of a call, as it was recorded: the value or the error, the retry hint, all of it.
 
@@ -193,11 +181,7 @@ class Replayer(_Block["Replayer"]):
             return self._checker.check_result(index)
 
     def tool_call(
-        self,
-        tool: str | Event,
-        arguments: str | Mapping[str, JsonValue] | None = None,
-        *,
-        tool_call_id: str | None = None,
+        self, tool: str | Event, arguments: Arguments = None, *, tool_call_id: str | None = None
     ) -> ReplayedCallBlock:
         """A block in which the call's own code runs, and calls inside it are replayed; its value is a ``ReplayedCall``.
 
@@ -211,17 +195,16 @@ class Replayer(_Block["Replayer"]):
         return ReplayedCallBlock(self._inside(tool, arguments, tool_call_id))
 
     @contextmanager
-    def _inside(
-        self, tool: str | Event, arguments: str | Mapping[str, JsonValue] | None, tool_call_id: str | None
-    ) -> Generator[ReplayedCall]:
+    def _inside(self, tool: str | Event, arguments: Arguments, tool_call_id: str | None) -> Generator[ReplayedCall]:
         with self._step():
             index = self._checker.take_call(self._made_call(tool, arguments, tool_call_id), with_inside=False)
         expected = self._expected.calls[index]
-        token = _innermost.set(_Inside(self, index, _innermost.get()))
+        enclosing: Enclosing[int] = Enclosing(self)
+        enclosing.enter(index)
         try:
             yield ReplayedCall(expected.event, expected.result)
         finally:
-            _innermost.reset(token)
+            enclosing.leave()
         with self._step():
             self._checker.check_inside(index)
 
@@ -243,9 +226,7 @@ class Replayer(_Block["Replayer"]):
                     self._first = divergence
                 raise
 
-    def _made_call(
-        self, tool: str | Event, arguments: str | Mapping[str, JsonValue] | None, tool_call_id: str | None
-    ) -> MadeCall:
+    def _made_call(self, tool: str | Event, arguments: Arguments, tool_call_id: str | None) -> MadeCall:
         if isinstance(tool, Event):
             if not isinstance(tool.data, ToolCall):
                 raise InvalidArgument(f"event {tool.seq} is a {tool.type}, not a tool_call")
@@ -254,14 +235,8 @@ class Replayer(_Block["Replayer"]):
             name = tool
         else:
             raise InvalidArgument(f"a tool is named by text or by the event of its call, found {describe(tool)}")
-        return MadeCall(name, _arguments(arguments), tool_call_id, self._parent(), self._lane())
-
-    def _parent(self) -> int | None:
-        """The innermost call of this replayer that this code runs inside of; those of others do not count."""
-        inside = _innermost.get()
-        while inside is not None and inside.replayer is not self:
-            inside = inside.outer
-        return None if inside is None else inside.index
+        parent = cast("int | None", Enclosing.call_of(self))
+        return MadeCall(name, _arguments(arguments), tool_call_id, parent, self._lane())
 
     def _lane(self) -> object:
         """What does one thing after the other: a task, or the thread the replayer was made in.

@@ -2,8 +2,8 @@
 
     with Replayer(await store.load_run("support-agent", "run-42")) as replayer:
         turn = replayer.model_turn()
-        for asked in turn.tool_calls:
-            result = replayer.tool_result(asked)
+        for call in turn.tool_calls:
+            result = replayer.tool_result(call)
 
 The pytest fixture ``replay`` (``agent_memory_log.pytest_plugin``) makes a recorded run a regression test.
 """

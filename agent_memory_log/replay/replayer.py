@@ -95,8 +95,8 @@ class Replayer(_Block["Replayer"]):
 
         with Replayer(snapshot) as replayer:  # or async with
             turn = replayer.model_turn()
-            for asked in turn.tool_calls:
-                result = replayer.tool_result(asked)
+            for call in turn.tool_calls:
+                result = replayer.tool_result(call)
 
     Strict by default: the first time the agent does something else than was recorded, ``ReplayDivergence`` says what.
     Agents tend to catch what their tools raise, so from then on every method raises it again, and so does the end of
@@ -271,14 +271,14 @@ def value_of(result: ToolResult) -> object:
     return json_in(result.result_json)
 
 
-def _arguments(given: object) -> JsonValue:
-    if given is None:
+def _arguments(arguments: object) -> JsonValue:
+    if arguments is None:
         return {}
-    if isinstance(given, str):
-        return arguments_in(given)
-    if not isinstance(given, Mapping):
-        raise InvalidArgument(f"a call's arguments must be a map or JSON text, found {describe(given)}")
+    if isinstance(arguments, str):
+        return arguments_in(arguments)
+    if not isinstance(arguments, Mapping):
+        raise InvalidArgument(f"a call's arguments must be a map or JSON text, found {describe(arguments)}")
     try:
-        return own_value(given)  # pyright: ignore[reportUnknownArgumentType]  # a map of anything is what is checked
+        return own_value(arguments)  # pyright: ignore[reportUnknownArgumentType]  # a map of anything is what is checked
     except NotJson as error:
         raise InvalidArgument(f"arguments{error.path} {error}") from error

@@ -66,27 +66,22 @@ def diff(left: Snapshot, right: Snapshot) -> RunDiff:
         found = diff(recorded, await store.load_run("support-agent", "run-43"))
         assert found.same, str(found)
     """
-    names = [f"{snapshot.agent}/{snapshot.run}" for snapshot in (left, right)]
+    names = f"{left.agent}/{left.run}", f"{right.agent}/{right.run}"
     for name, snapshot in zip(names, (left, right), strict=True):
         if snapshot.types is not None:
             raise InvalidArgument(f"runs are compared whole: load {name} without types")
-    calls = _CallNumbers(), _CallNumbers()
-    common = 0
-    for one, two in zip_longest(left.log, right.log):
-        maps = [
-            {} if event is None else _comparable(event.data, known)
-            for event, known in zip((one, two), calls, strict=True)
-        ]
+    left_calls, right_calls = _CallNumbers(), _CallNumbers()
+    for common, (one, two) in enumerate(zip_longest(left.log, right.log)):
         if one is None or two is None:
-            return RunDiff(names[0], names[1], common, one, two)
+            return RunDiff(*names, common, one, two)
         if one.type != two.type:
-            return RunDiff(names[0], names[1], common, one, two, (Difference("type", one.type, two.type),))
+            return RunDiff(*names, common, one, two, (Difference("type", one.type, two.type),))
+        maps = [_comparable(one.data, left_calls), _comparable(two.data, right_calls)]
         _tell_text_from_json(maps, (one.data, two.data))
         found = differences(*maps)
         if found:
-            return RunDiff(names[0], names[1], common, one, two, tuple(found))
-        common += 1
-    return RunDiff(names[0], names[1], common)
+            return RunDiff(*names, common, one, two, tuple(found))
+    return RunDiff(*names, len(left.log))
 
 
 def _described(event: Event) -> str:

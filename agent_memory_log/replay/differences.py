@@ -61,7 +61,8 @@ def differences(left: JsonValue, right: JsonValue) -> list[Difference]:
     Compared as JSON: the order of keys does not matter, and 1, 1.0 and true are three values.
     """
     found: list[Difference] = []
-    _compare(left, right, "", found)
+    if encode_canonical(left) != encode_canonical(right):
+        _compare(left, right, "", found)
     return found
 
 

@@ -14,9 +14,9 @@ from agent_memory_log.cli.text import counted
 from agent_memory_log.cli.timeline import Row
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.replay.differences import Difference, told_all
-from agent_memory_log.replay.parting import RunDiff
-from agent_memory_log.replay.parting import diff as find_parting
+from agent_memory_log.replay.differences import Difference, describe_all
+from agent_memory_log.replay.run_diff import RunDiff
+from agent_memory_log.replay.run_diff import diff as find_parting
 from agent_memory_log.snapshot import Snapshot
 
 _LEFT, _RIGHT = GOOD, BAD
@@ -83,7 +83,7 @@ def _write(output: Output, found: RunDiff, left: str, right: str) -> None:
     output.line((left, BOLD), " and ", (right, BOLD), f" part after {equal}")
     for sign, name, style, event in (("-", left, _LEFT, found.left_event), ("+", right, _RIGHT, found.right_event)):
         output.hanging([(f"{sign} ", style), (f"{name}  ", NAME)], _told(event))
-    for line in told_all(found.differences, "-", "+"):
+    for line in describe_all(found.differences, "-", "+"):
         output.hanging([("  ", DIM)], line)
 
 

@@ -37,7 +37,7 @@ class RecordedCall:
         self.tool_name = data.tool_name
         self.recorded = recorded
         self._parent = data.parent_tool_call_id
-        self._said = ToolResult(data.tool_call_id, data.tool_name)
+        self._outcome = ToolResult(data.tool_call_id, data.tool_name)
         self._begun = monotonic_ns()
 
     def result(
@@ -55,7 +55,7 @@ class RecordedCall:
         ``None`` the text ``null``. ``server_data`` (None: there is none) likewise; it is never sent to a model. The
         rest is as in ``ToolResult``. Raises ``InvalidEvent`` for a value that is not JSON.
         """
-        self._said = ToolResult(
+        self._outcome = ToolResult(
             self.tool_call_id,
             self.tool_name,
             result_json=json_text(value, "result_json"),
@@ -81,7 +81,7 @@ class RecordedCall:
         """
         if not isinstance(message, str) or not message.strip():
             raise InvalidArgument(f"a failed call needs a message that says why, found {describe(message)}")
-        self._said = ToolResult(
+        self._outcome = ToolResult(
             self.tool_call_id,
             self.tool_name,
             server_data="" if server_data is None else json_text(server_data, "server_data"),
@@ -97,20 +97,20 @@ class RecordedCall:
 
     def outcome(self, error: BaseException | None) -> tuple[ToolResult, dict[str, str]]:
         """The result as it is to be recorded, now that the block has ended, and its labels."""
-        said = self._said
+        outcome = self._outcome
         labels: dict[str, str] = {}
         if error is not None:
             labels["error_type"] = type(error).__name__
-            said = ToolResult(
+            outcome = ToolResult(
                 self.tool_call_id,
                 self.tool_name,
-                server_data=said.server_data,
-                telemetry=said.telemetry,
-                retry_hint=said.retry_hint,
+                server_data=outcome.server_data,
+                telemetry=outcome.telemetry,
+                retry_hint=outcome.retry_hint,
                 error_message=_message_of(error),
             )
         changes = {"parent_tool_call_id": self._parent, "duration_ns": monotonic_ns() - self._begun}
-        return msgspec.structs.replace(said, **changes), labels
+        return msgspec.structs.replace(outcome, **changes), labels
 
 
 class Enclosing:

@@ -26,7 +26,7 @@ from agent_memory_log.recording.calls import RecordedCall
 from agent_memory_log.recording.context import RunContext
 from agent_memory_log.recording.ids import new_call_id, result_id, step_id
 from agent_memory_log.recording.responses import Answer, answer_of
-from agent_memory_log.recording.steps import Append, Steps, append
+from agent_memory_log.steps import Steps, append
 from agent_memory_log.store import AppendResult
 from agent_memory_log.transcript.names import encode_name
 from agent_memory_log.transcript.requests import model_request
@@ -186,7 +186,7 @@ class Operations:
         return appended.events[0]
 
     def _append(self, events: list[Event], expected_version: int | None = None) -> Steps[AppendResult]:
-        result = yield from append(Append(self._agent, self._run, tuple(events), expected_version, self._meta))
+        result = yield from append(self._agent, self._run, events, expected_version=expected_version, meta=self._meta)
         self._meta = None  # the run is there
         return result
 

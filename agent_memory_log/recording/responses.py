@@ -14,7 +14,7 @@ import msgspec
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, own_json
-from agent_memory_log.recording.plain import Map, map_at, maps_in, plain, without_bytes
+from agent_memory_log.recording.sdk_objects import Map, map_at, maps_in, without_bytes, without_sdk_objects
 from agent_memory_log.recording.streams import joined, provider_of_stream
 from agent_memory_log.transcript.providers import find
 
@@ -46,7 +46,7 @@ def answer_of(response: object, provider: str | None) -> Answer:
     """
     if provider is not None:
         find(provider)
-    found = plain(response)
+    found = without_sdk_objects(response)
     if isinstance(found, list):
         events = maps_in(cast("object", found))
         named = provider or provider_of_stream(events)

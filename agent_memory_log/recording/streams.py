@@ -14,7 +14,7 @@ import msgspec
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import decode_json
-from agent_memory_log.recording.plain import Map, map_at, maps_in
+from agent_memory_log.recording.sdk_objects import Map, map_at, maps_in
 
 _ADVICE = "record the final answer that the SDK puts together instead"
 

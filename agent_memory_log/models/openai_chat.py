@@ -28,9 +28,9 @@ from agent_memory_log.errors import (
     ModelUnavailable,
 )
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, check_text, encode_json
-from agent_memory_log.memory.settings import MemorySettings, ModelSettings
 from agent_memory_log.models.deadline import Deadline
-from agent_memory_log.models.port import Completion, Message
+from agent_memory_log.models.port import Completion, ModelMessage
+from agent_memory_log.models.settings import ModelSettings
 
 if TYPE_CHECKING:
     from openai import APIStatusError
@@ -78,7 +78,7 @@ class OpenAIModel:
     """
 
     def __init__(self, settings: ModelSettings | None = None, *, api_key: str | None = None) -> None:
-        self._settings = settings or MemorySettings.from_environment().model
+        self._settings = settings or ModelSettings.from_environment()
         key = _checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
         try:
             import openai  # noqa: PLC0415  # only who asks a model needs it, and it is slow to import
@@ -103,7 +103,7 @@ class OpenAIModel:
 
     def complete(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[ModelMessage],
         *,
         schema: Mapping[str, JsonValue],
         max_tokens: int,
@@ -174,7 +174,7 @@ def _checked_key(key: str) -> str:
     return key
 
 
-def _told(messages: Sequence[Message], schema: Mapping[str, JsonValue]) -> list[ChatCompletionMessageParam]:
+def _told(messages: Sequence[ModelMessage], schema: Mapping[str, JsonValue]) -> list[ChatCompletionMessageParam]:
     """The messages, with the schema as an instruction: providers want the word JSON said when they are to write it."""
     wanted = encode_json(dict(schema)).decode()
     contract = f"Answer with one JSON object, and nothing else, that fits this JSON schema:\n{wanted}"

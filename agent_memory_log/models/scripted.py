@@ -8,13 +8,13 @@ import msgspec
 
 from agent_memory_log.errors import ModelEmpty, ModelFailed, ModelUnavailable
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
-from agent_memory_log.models.port import Completion, Message
+from agent_memory_log.models.port import Completion, ModelMessage
 
 
 class Asked(msgspec.Struct, frozen=True):
     """A question that a scripted model was asked; the fields are those of ``ModelPort.complete``."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[ModelMessage, ...]
     schema: Mapping[str, JsonValue]
     max_tokens: int
     timeout: float
@@ -33,7 +33,7 @@ class ScriptedModel:
 
     def complete(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[ModelMessage],
         *,
         schema: Mapping[str, JsonValue],
         max_tokens: int,

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
-from pydantic import BaseModel
 
 from agent_memory_log.errors import ModelFailed, ModelInvalidSchema
 from agent_memory_log.events.event import Event
@@ -24,14 +23,14 @@ from agent_memory_log.memory.records.kinds import Episode, Fact, Preference, Rec
 from agent_memory_log.memory.records.protocols import Extraction, RunSlice
 from agent_memory_log.memory.records.record import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Source
 from agent_memory_log.memory.settings import MemorySettings
-from agent_memory_log.models.answers import read_answer, schema_of
-from agent_memory_log.models.port import Message, ModelPort
+from agent_memory_log.models.answers import Contract, ask, read_answer
+from agent_memory_log.models.port import ModelMessage, ModelPort
 from agent_memory_log.models.prompts import read_prompt
 
 _NAME = "model"
 _RELIABILITY = 0.8
 _PACKAGE = "agent_memory_log.memory.extraction"
-_Contract = TypeVar("_Contract", bound=BaseModel)
+_Contract = TypeVar("_Contract", bound=Contract)
 
 
 class ModelExtractor:
@@ -117,14 +116,9 @@ class _Asking:
     def ask(self, prompt: str, contract: type[_Contract]) -> _Contract:
         """Ask what a prompt asks. Raises ``ModelFailed``."""
         self.calls += 1
-        told = f"{read_prompt(_PACKAGE, prompt)}\n\nWhere an item has a scope, it is one of: {self._scopes}."
-        completion = self._model.complete(
-            [Message("system", told), Message("user", self._conversation)],
-            schema=schema_of(contract),
-            max_tokens=self._settings.max_tokens,
-            timeout=self._settings.timeout_seconds,
-            model=self._settings.name,
-        )
+        instructions = f"{read_prompt(_PACKAGE, prompt)}\n\nWhere an item has a scope, it is one of: {self._scopes}."
+        messages = [ModelMessage("system", instructions), ModelMessage("user", self._conversation)]
+        completion = ask(self._model, messages, contract, self._settings)
         for name, count in completion.usage.items():
             self.usage[name] = self.usage.get(name, 0) + count
         return read_answer(completion.text, contract)

@@ -4,7 +4,8 @@ The keys of a payload's map are the wire contract shared with the Go original: `
 ``payload``, ``duration_ns`` under ``duration``. A field is left out of the map when it is empty or zero, unless its
 docstring says *always*; the nested maps (``Bounds``, ``ToolTelemetry``, ``RetryHint``) write every field.
 
-To add a built-in payload: a struct here, its type in ``EventType``, its row in ``tests/events/test_payloads.py``.
+To add a built-in payload: a struct here, its type in ``EventType``, its place in ``BUILT_IN``, and its row in
+``tests/events/test_payloads.py``.
 """
 
 from __future__ import annotations
@@ -362,6 +363,23 @@ class UnknownPayload(EventData, frozen=True):
             return cls(type=event_type, data=own_map(cast("Mapping[object, object]", data)))
         except NotJson as error:
             raise DecodeError(f"{event_type}: data{error.path} {error}") from error
+
+
+BUILT_IN: tuple[type[EventData], ...] = (
+    UserMessage,
+    AssistantMessage,
+    SystemMessage,
+    ToolCall,
+    ToolResult,
+    Thinking,
+    PlannerNote,
+    RetryHint,
+    ModelRequest,
+    Annotation,
+    Redacted,
+    Redaction,
+)
+"""The payloads that need not be registered."""
 
 
 _decode_exact = msgspec.json.Decoder(float_hook=Decimal).decode

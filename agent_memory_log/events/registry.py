@@ -23,23 +23,7 @@ from agent_memory_log.events.fields import (
     without_none,
 )
 from agent_memory_log.events.jsonvalue import NotJson, check_text, decode_json, encode_json
-from agent_memory_log.events.payloads import (
-    RESERVED_TYPES,
-    Annotation,
-    AssistantMessage,
-    EventData,
-    ModelRequest,
-    PlannerNote,
-    Redacted,
-    Redaction,
-    RetryHint,
-    SystemMessage,
-    Thinking,
-    ToolCall,
-    ToolResult,
-    UnknownPayload,
-    UserMessage,
-)
+from agent_memory_log.events.payloads import BUILT_IN, RESERVED_TYPES, EventData, UnknownPayload
 from agent_memory_log.events.reserved import is_reserved_type
 from agent_memory_log.events.writing import checks_of, read_back
 
@@ -291,18 +275,5 @@ def _own_unregistered(data: EventData) -> UnknownPayload:
     return UnknownPayload(type=event_type, data=data.to_map())
 
 
-for _builtin in (
-    UserMessage,
-    AssistantMessage,
-    SystemMessage,
-    ToolCall,
-    ToolResult,
-    Thinking,
-    PlannerNote,
-    RetryHint,
-    Annotation,
-    Redacted,
-    Redaction,
-    ModelRequest,
-):
-    register_payload(_builtin)
+for _payload_type in BUILT_IN:
+    register_payload(_payload_type)

@@ -14,7 +14,6 @@ from math import isfinite
 from typing import Any, Literal, TypeVar, cast, get_type_hints
 
 import msgspec
-import msgspec.inspect
 
 from agent_memory_log.errors import InvalidEvent
 from agent_memory_log.events.fields import Int64, JsonText, describe, is_absent_text, without_none
@@ -151,21 +150,9 @@ def _layout_of(cls: type[msgspec.Struct]) -> _Layout:
 
 
 def _holds_sets(cls: type[msgspec.Struct]) -> bool:
-    pending: list[object] = [msgspec.inspect.type_info(cls)]
-    seen: set[type] = set()
-    while pending:
-        node = pending.pop()
-        if isinstance(node, (msgspec.inspect.SetType, msgspec.inspect.FrozenSetType)):
-            return True
-        if isinstance(node, tuple):
-            pending.extend(cast("tuple[object, ...]", node))
-        elif isinstance(node, (msgspec.inspect.Type, msgspec.inspect.Field)):
-            kind = getattr(node, "cls", type(None))
-            if kind not in seen:
-                pending.extend(getattr(node, name) for name in node.__struct_fields__)
-            if isinstance(node, msgspec.inspect.StructType):
-                seen.add(kind)
-    return False
+    """Whether a set may stand anywhere in a struct: JSON Schema has a word for it."""
+    schema = msgspec.json.schema(cls, schema_hook=lambda _: {})
+    return b'"uniqueItems":true' in encode_json(schema)
 
 
 def read_back(struct: _Struct, decode: Callable[[bytes], _Struct], name: str) -> _Struct:

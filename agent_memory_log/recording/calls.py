@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from time import monotonic_ns
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -55,11 +56,9 @@ class RecordedCall:
         ``None`` the text ``null``. ``server_data`` (None: there is none) likewise; it is never sent to a model. The
         rest is as in ``ToolResult``. Raises ``InvalidEvent`` for a value that is not JSON.
         """
-        self._outcome = ToolResult(
-            self.tool_call_id,
-            self.tool_name,
+        self._set_outcome(
+            server_data,
             result_json=json_text(value, "result_json"),
-            server_data="" if server_data is None else json_text(server_data, "server_data"),
             preview=preview,
             bounds=bounds,
             telemetry=telemetry,
@@ -81,15 +80,13 @@ class RecordedCall:
         """
         if not isinstance(message, str) or not message.strip():
             raise InvalidArgument(f"a failed call needs a message that says why, found {describe(message)}")
-        self._outcome = ToolResult(
-            self.tool_call_id,
-            self.tool_name,
-            server_data="" if server_data is None else json_text(server_data, "server_data"),
-            preview=preview,
-            telemetry=telemetry,
-            retry_hint=retry_hint,
-            error_message=message,
+        self._set_outcome(
+            server_data, preview=preview, telemetry=telemetry, retry_hint=retry_hint, error_message=message
         )
+
+    def _set_outcome(self, server_data: JsonValue, **fields: Any) -> None:  # noqa: ANN401  # those of ToolResult
+        text = "" if server_data is None else json_text(server_data, "server_data")
+        self._outcome = ToolResult(self.tool_call_id, self.tool_name, server_data=text, **fields)
 
     def retry(self, hint: RetryHint) -> None:
         """Say that the tool failed and how to put it right; the model is sent the message, question or reason."""
@@ -144,13 +141,10 @@ class Enclosing:
         return None if link is None else link.call
 
 
-class _Link:
-    __slots__ = ("call", "outer", "recorder")
-
-    def __init__(self, recorder: object, call: RecordedCall, outer: _Link | None) -> None:
-        self.recorder = recorder
-        self.call = call
-        self.outer = outer
+class _Link(NamedTuple):
+    recorder: object
+    call: RecordedCall
+    outer: _Link | None
 
 
 _innermost: ContextVar[_Link | None] = ContextVar("agent_memory_log_call", default=None)

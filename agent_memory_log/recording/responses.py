@@ -38,6 +38,10 @@ class Answer(msgspec.Struct, frozen=True):
     usage: str = ""
 
 
+_Found = tuple[list[Map], object, object]
+"""What is found in an answer: the messages to be sent back, the answer's id, the reason it stopped for."""
+
+
 def answer_of(response: object, provider: str | None) -> Answer:
     """Read an answer: an SDK's object, a map, or a list of a stream's events.
 
@@ -61,7 +65,17 @@ def answer_of(response: object, provider: str | None) -> Answer:
             )
     if not isinstance(found, dict):
         raise DecodeError(f"an answer of {named} must be a map, found {describe(found)}")
-    return _READERS[named](cast("Map", without_bytes(cast("object", found))))
+    answer = cast("Map", without_bytes(cast("object", found)))
+    messages, response_id, stop_reason = _READERS[named](answer)
+    label_values = {
+        "provider": named,
+        "model": answer.get("model"),
+        "response_id": response_id,
+        "stop_reason": stop_reason,
+    }
+    labels = {key: value for key, value in label_values.items() if isinstance(value, str) and value}
+    usage: Any = answer.get("usage")
+    return Answer(named, messages, labels, _json(usage) if usage else "")
 
 
 def _provider_of(found: object) -> str | None:
@@ -80,22 +94,17 @@ def _provider_of(found: object) -> str | None:
     return None
 
 
-def _anthropic(answer: Map) -> Answer:
+def _anthropic(answer: Map) -> _Found:
     content = answer.get("content")
     if answer.get("role") != "assistant" or not isinstance(content, (list, str)):
         raise _wrong(ANTHROPIC, answer, "a Message, with content")
     for block in maps_in(cast("object", content)):
         block.pop("parsed_output", None)
-    return _answer(
-        ANTHROPIC,
-        [{"role": "assistant", "content": content}] if content else [],
-        answer,
-        answer.get("id"),
-        answer.get("stop_reason"),
-    )
+    messages: list[Map] = [{"role": "assistant", "content": content}] if content else []
+    return messages, answer.get("id"), answer.get("stop_reason")
 
 
-def _chat(answer: Map) -> Answer:
+def _chat(answer: Map) -> _Found:
     choices = maps_in(answer.get("choices"))
     if not choices and answer.get("role") == "assistant" and "type" not in answer:
         choices = [{"message": answer}]
@@ -110,10 +119,10 @@ def _chat(answer: Map) -> Answer:
     audio = map_at(message, "audio")
     if "id" in audio:
         message["audio"] = {"id": audio["id"]}  # all that may be sent back
-    return _answer(CHAT, [message], answer, answer.get("id"), choice.get("finish_reason"))
+    return [message], answer.get("id"), choice.get("finish_reason")
 
 
-def _responses(answer: Map) -> Answer:
+def _responses(answer: Map) -> _Found:
     output = answer.get("output")
     if not isinstance(output, list):
         raise _wrong(RESPONSES, answer, "a Response, with output")
@@ -123,41 +132,24 @@ def _responses(answer: Map) -> Answer:
         for part in maps_in(item.get("content")):
             part.pop("parsed", None)
     reason = map_at(answer, "incomplete_details").get("reason") or map_at(answer, "error").get("code")
-    return _answer(RESPONSES, items, answer, answer.get("id"), reason or answer.get("status"))
+    return items, answer.get("id"), reason or answer.get("status")
 
 
-def _bedrock(answer: Map) -> Answer:
+def _bedrock(answer: Map) -> _Found:
     message = map_at(answer, "output", "message") or answer
     content = message.get("content")
     if message.get("role") != "assistant" or not isinstance(content, list) or "type" in message:
         raise _wrong(BEDROCK, answer, "what Converse returned, with output.message")
-    return _answer(
-        BEDROCK,
-        [message] if content else [],
-        answer,
-        map_at(answer, "ResponseMetadata").get("RequestId"),
-        answer.get("stopReason"),
-    )
+    request_id = map_at(answer, "ResponseMetadata").get("RequestId")
+    return [message] if content else [], request_id, answer.get("stopReason")
 
 
-_READERS: dict[str, Callable[[Map], Answer]] = {
+_READERS: dict[str, Callable[[Map], _Found]] = {
     ANTHROPIC: _anthropic,
     BEDROCK: _bedrock,
     CHAT: _chat,
     RESPONSES: _responses,
 }
-
-
-def _answer(provider: str, messages: list[Map], answer: Map, response_id: object, stop_reason: object) -> Answer:
-    named = {
-        "provider": provider,
-        "model": answer.get("model"),
-        "response_id": response_id,
-        "stop_reason": stop_reason,
-    }
-    labels = {key: value for key, value in named.items() if isinstance(value, str) and value}
-    usage: Any = answer.get("usage")
-    return Answer(provider, messages, labels, _json(usage) if usage else "")
 
 
 def _json(usage: JsonValue) -> str:

@@ -69,9 +69,9 @@ def _find_loose(source: Mapping[object, object], field: _Field) -> object:
     value = source.get(field.key)
     if value is not None:
         return value
-    for wanted in (field.key.lower(), field.name):
+    for spelling in (field.key.lower(), field.name):
         for key, value in source.items():
-            if value is not None and isinstance(key, str) and key.lower() == wanted:
+            if value is not None and isinstance(key, str) and key.lower() == spelling:
                 return value
     return None
 
@@ -120,8 +120,8 @@ def without_none(hint: object) -> object:
 
 def _reader(hint: object) -> _Reader:
     hint = without_none(hint)
-    for known, read in _READERS:
-        if known == hint:
+    for annotation, read in _READERS:
+        if annotation == hint:
             return read
     if _has_loose_keys(hint):
         return lambda value, where: read_struct(hint, value, where)

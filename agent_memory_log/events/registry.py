@@ -85,9 +85,9 @@ class _Codec:
 
 def _scalars_of(hint: object) -> frozenset[type]:
     """The types of a field's values that are immutable, and whose JSON decodes to what is equal to them."""
-    wanted = without_none(hint)
+    inner = without_none(hint)
     none = {type(None)} if is_nullable(hint) else set[type]()
-    return frozenset({kind for known, kind in _SCALARS if known == wanted} | none)
+    return frozenset({kind for annotation, kind in _SCALARS if annotation == inner} | none)
 
 
 _by_type: dict[str, _Codec] = {}
@@ -132,12 +132,14 @@ def _register(payload_type: type[_Payload], *, reserved: bool) -> type[_Payload]
         raise InvalidArgument(f"{name} is array_like, but a payload is stored as a map")
     if not reserved and (event_type in RESERVED_TYPES or is_reserved_type(event_type)):
         raise InvalidArgument(f"the event type {event_type!r} is reserved for this library: choose another one")
-    known = _by_type.get(event_type)
-    if known is not None and (known.payload_type.__module__, known.payload_type.__qualname__) != (
+    registered = _by_type.get(event_type)
+    if registered is not None and (registered.payload_type.__module__, registered.payload_type.__qualname__) != (
         payload_type.__module__,
         name,
     ):
-        raise InvalidArgument(f"the event type {event_type!r} already stands for {known.payload_type.__qualname__}")
+        raise InvalidArgument(
+            f"the event type {event_type!r} already stands for {registered.payload_type.__qualname__}"
+        )
     try:
         codec = _Codec(payload_type)
     except (TypeError, NameError) as error:  # a NameError is an annotation that names nothing

@@ -60,8 +60,8 @@ def read_answer(text: str, contract: type[_Contract]) -> _Contract:
         return contract.model_validate_json(json.dumps(decoded))
     except ValidationError as error:
         places = "; ".join(
-            f"{'.'.join(str(part) for part in one['loc']) or 'all of it'}: {one['msg']}"
-            for one in error.errors(include_url=False, include_input=False)
+            f"{'.'.join(str(part) for part in problem['loc']) or 'all of it'}: {problem['msg']}"
+            for problem in error.errors(include_url=False, include_input=False)
         )
         # The cause is not chained: it shows the values, and they may be what somebody would not see logged.
         raise ModelInvalidSchema(f"the model's answer is not of the shape that was asked for: {places}") from None

@@ -11,7 +11,7 @@ from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.models.port import Completion, ModelMessage
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Question(msgspec.Struct, frozen=True):
     """A question that a scripted model was asked; the fields are those of ``ModelPort.complete``."""
 
     messages: tuple[ModelMessage, ...]
@@ -28,7 +28,7 @@ class ScriptedModel:
     """
 
     def __init__(self, answers: Iterable[str | Mapping[str, JsonValue] | ModelFailed] = ()) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[Question] = []
         self._answers = iter(answers)
 
     def complete(
@@ -41,7 +41,7 @@ class ScriptedModel:
         model: str = "",
     ) -> Completion:
         """See ``ModelPort.complete``; a blank text raises ``ModelEmpty``, as an adapter would."""
-        self.asked.append(Asked(tuple(messages), schema, max_tokens, timeout, model))
+        self.asked.append(Question(tuple(messages), schema, max_tokens, timeout, model))
         answer = next(self._answers, None)
         if answer is None:
             raise ModelUnavailable(f"the script has {len(self.asked) - 1} answers, and this was one question more")

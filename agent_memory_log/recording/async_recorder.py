@@ -115,11 +115,11 @@ class RunRecorder(
         response = await read_stream_async(response)
         return await self._carry_out(self._operations.response(response, provider, key, labels))
 
-    def _block(self, wanted: CallToMake) -> ToolCallBlock:
-        return ToolCallBlock(Enclosing(self), partial(self._begin, wanted), self._end)
+    def _block(self, call: CallToMake) -> ToolCallBlock:
+        return ToolCallBlock(Enclosing(self), partial(self._begin, call), self._end)
 
-    async def _begin(self, wanted: CallToMake) -> RecordedCall:
-        return await self._carry_out(self._operations.begin_call(wanted))
+    async def _begin(self, call: CallToMake) -> RecordedCall:
+        return await self._carry_out(self._operations.begin_call(call))
 
     async def _end(self, call: RecordedCall, error: BaseException | None) -> None:
         """Record what came of a call even if this task is cancelled meanwhile: the tool has run."""

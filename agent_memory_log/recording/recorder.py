@@ -69,7 +69,7 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
         """Read a response to its end, then record it."""
 
     @abstractmethod
-    def _block(self, wanted: CallToMake) -> _Block:
+    def _block(self, call: CallToMake) -> _Block:
         """The context manager of a call."""
 
     def user(

@@ -38,7 +38,7 @@ class Answer(msgspec.Struct, frozen=True):
     usage: str = ""
 
 
-_Found = tuple[list[Map], object, object]
+_AnswerParts = tuple[list[Map], object, object]
 """What is found in an answer: the messages to be sent back, the answer's id, the reason it stopped for."""
 
 
@@ -50,38 +50,37 @@ def answer_of(response: object, provider: str | None) -> Answer:
     """
     if provider is not None:
         find(provider)
-    found = without_sdk_objects(response)
-    if isinstance(found, list):
-        events = maps_in(cast("object", found))
-        named = provider or provider_of_stream(events)
-        if named is None:
+    answer = without_sdk_objects(response)
+    if isinstance(answer, list):
+        events = maps_in(cast("object", answer))
+        provider = provider or provider_of_stream(events)
+        if provider is None:
             raise DecodeError(f"a stream of no known provider, of {len(events)} events: name the provider")
-        found = joined(events, named)
-    else:
-        named = provider or _provider_of(found)
-        if named is None:
-            raise DecodeError(
-                f"an answer of no known provider: {describe(found)}; give what the SDK returned, or name the provider"
-            )
-    if not isinstance(found, dict):
-        raise DecodeError(f"an answer of {named} must be a map, found {describe(found)}")
-    answer = cast("Map", without_bytes(cast("object", found)))
-    messages, response_id, stop_reason = _READERS[named](answer)
-    label_values = {
-        "provider": named,
-        "model": answer.get("model"),
+        answer = joined(events, provider)
+    provider = provider or _provider_of(answer)
+    if provider is None:
+        raise DecodeError(
+            f"an answer of no known provider: {describe(answer)}; give what the SDK returned, or name the provider"
+        )
+    if not isinstance(answer, dict):
+        raise DecodeError(f"an answer of {provider} must be a map, found {describe(answer)}")
+    fields = cast("Map", without_bytes(cast("object", answer)))
+    messages, response_id, stop_reason = _READERS[provider](fields)
+    labels = {
+        "provider": provider,
+        "model": fields.get("model"),
         "response_id": response_id,
         "stop_reason": stop_reason,
     }
-    labels = {key: value for key, value in label_values.items() if isinstance(value, str) and value}
-    usage: Any = answer.get("usage")
-    return Answer(named, messages, labels, _json(usage) if usage else "")
+    known = {key: value for key, value in labels.items() if isinstance(value, str) and value}
+    usage: Any = fields.get("usage")
+    return Answer(provider, messages, known, _json(usage) if usage else "")
 
 
-def _provider_of(found: object) -> str | None:
-    if not isinstance(found, Mapping):
+def _provider_of(response: object) -> str | None:
+    if not isinstance(response, Mapping):
         return None
-    answer = cast("Mapping[str, object]", found)
+    answer = cast("Mapping[str, object]", response)
     if isinstance(answer.get("choices"), list):
         return CHAT
     output = answer.get("output")
@@ -94,7 +93,7 @@ def _provider_of(found: object) -> str | None:
     return None
 
 
-def _anthropic(answer: Map) -> _Found:
+def _anthropic(answer: Map) -> _AnswerParts:
     content = answer.get("content")
     if answer.get("role") != "assistant" or not isinstance(content, (list, str)):
         raise _wrong(ANTHROPIC, answer, "a Message, with content")
@@ -104,7 +103,7 @@ def _anthropic(answer: Map) -> _Found:
     return messages, answer.get("id"), answer.get("stop_reason")
 
 
-def _chat(answer: Map) -> _Found:
+def _chat(answer: Map) -> _AnswerParts:
     choices = maps_in(answer.get("choices"))
     if not choices and answer.get("role") == "assistant" and "type" not in answer:
         choices = [{"message": answer}]
@@ -122,7 +121,7 @@ def _chat(answer: Map) -> _Found:
     return [message], answer.get("id"), choice.get("finish_reason")
 
 
-def _responses(answer: Map) -> _Found:
+def _responses(answer: Map) -> _AnswerParts:
     output = answer.get("output")
     if not isinstance(output, list):
         raise _wrong(RESPONSES, answer, "a Response, with output")
@@ -135,7 +134,7 @@ def _responses(answer: Map) -> _Found:
     return items, answer.get("id"), reason or answer.get("status")
 
 
-def _bedrock(answer: Map) -> _Found:
+def _bedrock(answer: Map) -> _AnswerParts:
     message = map_at(answer, "output", "message") or answer
     content = message.get("content")
     if message.get("role") != "assistant" or not isinstance(content, list) or "type" in message:
@@ -144,7 +143,7 @@ def _bedrock(answer: Map) -> _Found:
     return [message] if content else [], request_id, answer.get("stopReason")
 
 
-_READERS: dict[str, Callable[[Map], _Found]] = {
+_READERS: dict[str, Callable[[Map], _AnswerParts]] = {
     ANTHROPIC: _anthropic,
     BEDROCK: _bedrock,
     CHAT: _chat,

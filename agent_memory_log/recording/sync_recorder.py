@@ -85,11 +85,11 @@ class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedRe
         response = read_stream(response)
         return self._carry_out(self._operations.response(response, provider, key, labels))
 
-    def _block(self, wanted: CallToMake) -> SyncToolCallBlock:
-        return SyncToolCallBlock(Enclosing(self), partial(self._begin, wanted), self._end)
+    def _block(self, call: CallToMake) -> SyncToolCallBlock:
+        return SyncToolCallBlock(Enclosing(self), partial(self._begin, call), self._end)
 
-    def _begin(self, wanted: CallToMake) -> RecordedCall:
-        return self._carry_out(self._operations.begin_call(wanted))
+    def _begin(self, call: CallToMake) -> RecordedCall:
+        return self._carry_out(self._operations.begin_call(call))
 
     def _end(self, call: RecordedCall, error: BaseException | None) -> None:
         steps = self._operations.end_call(call, error)

@@ -60,24 +60,26 @@ class ModelExtractor:
         limits = self._settings.extraction
         if has_too_few_messages(new, limits.min_messages):
             return Extraction(position=new.after)
-        said = {event.seq: event for event in new.events if _text(event)}
-        said = dict(list(said.items())[-limits.last_messages :])
-        if not any(isinstance(event.data, UserMessage) for event in said.values()):
+        messages = {event.seq: event for event in new.events if _text(event)}
+        messages = dict(list(messages.items())[-limits.last_messages :])
+        if not any(isinstance(event.data, UserMessage) for event in messages.values()):
             return Extraction()
-        asking = _Asking(self._model, self._settings, new.scopes, _shown(list(said.values()), limits.message_chars))
-        reading = _Reading(new, said)
+        questions = _Questions(
+            self._model, self._settings, new.scopes, _conversation_text(list(messages.values()), limits.message_chars)
+        )
+        sent = _SentMessages(new, messages)
         try:
-            found = [
-                *self._profile(asking.ask("profile", Profile), reading),
-                *self._episodes(asking.ask("episodes", Episodes), reading),
+            candidates = [
+                *self._profile(questions.ask("profile", Profile), sent),
+                *self._episodes(questions.ask("episodes", Episodes), sent),
             ]
         except ModelFailed as error:
-            return Extraction(stop_reason=error.code, model_calls=asking.calls, usage=dict(asking.usage))
-        return Extraction(tuple(found), model_calls=asking.calls, usage=dict(asking.usage))
+            return Extraction(stop_reason=error.code, model_calls=questions.calls, usage=dict(questions.usage))
+        return Extraction(tuple(candidates), model_calls=questions.calls, usage=dict(questions.usage))
 
-    def _profile(self, profile: Profile, reading: _Reading) -> list[Candidate]:
+    def _profile(self, profile: Profile, sent: _SentMessages) -> list[Candidate]:
         most = self._settings.budgets.max_value_chars
-        found: list[Candidate] = []
+        candidates: list[Candidate] = []
         items: tuple[CitedFact | CitedPreference, ...] = (*profile.facts, *profile.preferences)
         for place, item in enumerate(items):
             if len(item.value.strip()) > most:
@@ -87,22 +89,24 @@ class ModelExtractor:
                 scope, ttl_days = item.scope or "", item.ttl_days
             else:
                 data, scope, ttl_days = Fact(item.key.strip(), item.value.strip()), "", None
-            cited = reading.cited(item.messages, by_user=True)
+            cited = sent.cited(item.messages, by_user=True)
             confidence = DEFAULT_CONFIDENCE if item.confidence is None else item.confidence
-            found.append(reading.candidate(data, cited, scope=scope.strip(), ttl_days=ttl_days, confidence=confidence))
-        return found
+            candidates.append(
+                sent.candidate(data, cited, scope=scope.strip(), ttl_days=ttl_days, confidence=confidence)
+            )
+        return candidates
 
-    def _episodes(self, answer: Episodes, reading: _Reading) -> list[Candidate]:
-        found: list[Candidate] = []
+    def _episodes(self, answer: Episodes, sent: _SentMessages) -> list[Candidate]:
+        candidates: list[Candidate] = []
         for item in answer.episodes:
-            cited = reading.cited(item.messages, by_user=False)
+            cited = sent.cited(item.messages, by_user=False)
             data = Episode(item.category, cited[0].timestamp)
             importance = (item.stars - 1) / 4
-            found.append(reading.candidate(data, cited, text=item.text.strip(), importance=importance))
-        return found
+            candidates.append(sent.candidate(data, cited, text=item.text.strip(), importance=importance))
+        return candidates
 
 
-class _Asking:
+class _Questions:
     """The questions about one conversation, and what they cost."""
 
     def __init__(self, model: ModelPort, settings: MemorySettings, scopes: Sequence[str], conversation: str) -> None:
@@ -124,19 +128,19 @@ class _Asking:
         return read_answer(completion.text, contract)
 
 
-class _Reading:
+class _SentMessages:
     """What was sent of a run, by number: what may be cited."""
 
-    def __init__(self, new: RunSlice, said: Mapping[int, Event]) -> None:
+    def __init__(self, new: RunSlice, messages: Mapping[int, Event]) -> None:
         self._agent, self._run = new.agent, new.run
-        self._said = said
+        self._messages = messages
 
     def cited(self, numbers: Sequence[int], *, by_user: bool) -> tuple[Event, ...]:
         """The messages that an item rests on, those of the user first where the user must have said it."""
         for number in numbers:
-            if number not in self._said:
+            if number not in self._messages:
                 raise ModelInvalidSchema(f"the model cites message {number}, which it was not given")
-        events = [self._said[number] for number in dict.fromkeys(numbers)]
+        events = [self._messages[number] for number in dict.fromkeys(numbers)]
         if by_user:
             events.sort(key=lambda event: not isinstance(event.data, UserMessage))
             if not isinstance(events[0].data, UserMessage):
@@ -173,7 +177,7 @@ class _Line(msgspec.Struct):
     text: str
 
 
-def _shown(events: Sequence[Event], most: int) -> str:
+def _conversation_text(events: Sequence[Event], most: int) -> str:
     """The conversation, a JSON object a line, so that no text can pass for another message or its number."""
     lines = [
         _Line(event.seq, "user" if isinstance(event.data, UserMessage) else "assistant", _text(event)[:most])

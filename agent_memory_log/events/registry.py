@@ -56,9 +56,10 @@ class _Codec:
         fields = msgspec.structs.fields(payload_type)
         self.verbatim = payload_type.__verbatim__
         self.verbatim_key = next((field.encode_name for field in fields if field.name == self.verbatim), None)
-        frozen = payload_type.__struct_config__.frozen
-        self._scalars = tuple(_scalars_of(hints[field.name]) if frozen else frozenset[type]() for field in fields)
-        self._integers = tuple(field.name for field, kinds in zip(fields, self._scalars, strict=True) if int in kinds)
+        scalars = tuple(_scalars_of(hints[field.name]) for field in fields)
+        self._integers = tuple(field.name for field, kinds in zip(fields, scalars, strict=True) if int in kinds)
+        # For each field the types that are scalars; nothing where a field has none, or the payload can be changed.
+        self._scalars = scalars if all(scalars) and payload_type.__struct_config__.frozen else ()
         # Combinations of value types, all of them scalars, that were read back once.
         self._proven: set[tuple[type, ...]] = set()
 
@@ -67,7 +68,7 @@ class _Codec:
 
         Reading back every payload makes an append of a hundred events take a tenth more time.
         """
-        if tuple(map(type, astuple(data))) not in self._proven:
+        if not self._proven or tuple(map(type, astuple(data))) not in self._proven:
             return False
         for name in self._integers:  # noqa: SIM110  # faster than all(), and most payloads pass here
             if not is_int64(getattr(data, name) or 0):
@@ -77,9 +78,10 @@ class _Codec:
     def read_back(self, data: EventData) -> EventData:
         """See ``writing.read_back``."""
         owned = read_back(data, self.decode, data.event_type)
-        shape = tuple(map(type, astuple(data)))
-        if all(kind in kinds for kind, kinds in zip(shape, self._scalars, strict=True)):
-            self._proven.add(shape)
+        if self._scalars:
+            shape = tuple(map(type, astuple(data)))
+            if all(kind in kinds for kind, kinds in zip(shape, self._scalars, strict=True)):
+                self._proven.add(shape)
         return owned
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from datetime import datetime
+from functools import cache, partial
 from math import isfinite
-from typing import Any, Literal, TypeVar, cast, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -31,7 +32,8 @@ _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 _Check = Callable[[Any, str, int], None]
 
 _FREE_FORM: tuple[object, ...] = (Any, Mapping[str, Any], dict[str, Any])
-_CHECKED_BY_MSGSPEC: tuple[object, ...] = (str, int, bool, bytes, Int64, JsonText)
+_EMPTY: tuple[object, ...] = ()
+_CHECKED_BY_MSGSPEC: tuple[object, ...] = (str, int, bool, bytes, datetime, Int64, JsonText)
 
 
 def check_struct(struct: msgspec.Struct, where: str, depth: int = 1) -> None:
@@ -41,7 +43,7 @@ def check_struct(struct: msgspec.Struct, where: str, depth: int = 1) -> None:
     """
     for name, check in checks_of(type(struct)):
         value = getattr(struct, name)
-        if value is not None:
+        if value is not None and value is not _EMPTY:
             check(value, f"{where}.{name}", depth)
 
 
@@ -50,18 +52,30 @@ def checks_of(cls: type[msgspec.Struct]) -> tuple[tuple[str, _Check], ...]:
     """The fields of a struct that need a look, with the check of each; None needs none."""
     hints = get_type_hints(cls, include_extras=True)
     return tuple(
-        (field.name, _check_for(hint))
+        (field.name, check)
         for field in msgspec.structs.fields(cls)
-        if (hint := without_none(hints[field.name])) not in _CHECKED_BY_MSGSPEC
+        if (check := _check_for(without_none(hints[field.name]))) is not None
     )
 
 
-def _check_for(hint: object) -> _Check:
+def _check_for(hint: object) -> _Check | None:
+    if hint in _CHECKED_BY_MSGSPEC:
+        return None
     if hint in _FREE_FORM:
         return _check_json
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         return _check_inner
+    arguments = get_args(hint)
+    if get_origin(hint) is tuple and arguments[1:] == (...,):
+        check_item = _check_for(arguments[0])
+        return None if check_item is None else partial(_check_items, check_item)
     return _check_typed
+
+
+def _check_items(check_item: _Check, value: object, where: str, depth: int) -> None:
+    if isinstance(value, (list, tuple)):  # as below
+        for index, item in enumerate(cast("Sequence[object]", value)):
+            check_item(item, f"{where}[{index}]", depth + 1)
 
 
 def _check_json(value: object, where: str, depth: int) -> None:
@@ -79,7 +93,7 @@ def _check_inner(value: object, where: str, depth: int) -> None:
 
 
 def _check_typed(value: object, where: str, depth: int) -> None:
-    if (type(value) is float and isfinite(value)) or (type(value) is tuple and not value):
+    if type(value) is float and isfinite(value):
         return  # the commonest, and nothing to look at
     try:
         plain: object = msgspec.to_builtins(value, str_keys=True, enc_hook=plain_form)

@@ -23,7 +23,8 @@ from agent_memory_log.cli.options import AsJson, StoreUrl, Yes, confirmed, run_a
 from agent_memory_log.cli.output import GOOD, Output
 from agent_memory_log.cli.text import counted
 from agent_memory_log.memory import ForgetReport, Memory, Principal
-from agent_memory_log.memory.upkeep.erasing import SWEEP_LIMIT, Reach
+from agent_memory_log.memory.operations import SWEEP_LIMIT
+from agent_memory_log.memory.upkeep.erasing import Reach
 
 
 def forget(

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.recording.calls import Enclosing, RecordedCall
+from agent_memory_log.recording.calls import CallBlock, RecordedCall
 from agent_memory_log.recording.operations import CallToMake, RecordedResponse
 from agent_memory_log.recording.recorder import Recorder, note_unrecorded
 from agent_memory_log.recording.sdk_objects import read_stream_async
@@ -21,30 +21,17 @@ from agent_memory_log.store import Store
 _T = TypeVar("_T")
 
 
-class ToolCallBlock:
+class ToolCallBlock(CallBlock):
     """The block of a tool call of a ``RunRecorder``; see ``Recorder.tool_call``."""
 
-    def __init__(
-        self,
-        enclosing: Enclosing,
-        begin: Callable[[], Coroutine[Any, Any, RecordedCall]],
-        end: Callable[[RecordedCall, BaseException | None], Coroutine[Any, Any, None]],
-    ) -> None:
-        """Made by ``tool_call``."""
-        self._enclosing = enclosing
-        self._begin = begin
-        self._end = end
-
     async def __aenter__(self) -> RecordedCall:
-        call = await self._begin()
-        self._enclosing.enter(call)
-        return call
+        return self._enter(await self._begin())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        call = self._enclosing.leave()
-        if call is not None and call.recorded is None:
+        call = self._leave()
+        if call is not None:
             await self._end(call, error)
 
 
@@ -116,10 +103,7 @@ class RunRecorder(
         return await self._carry_out(self._operations.response(response, provider, key, labels))
 
     def _block(self, call: CallToMake) -> ToolCallBlock:
-        return ToolCallBlock(Enclosing(self), partial(self._begin, call), self._end)
-
-    async def _begin(self, call: CallToMake) -> RecordedCall:
-        return await self._carry_out(self._operations.begin_call(call))
+        return ToolCallBlock(self, lambda: self._carry_out(self._operations.begin_call(call)), self._end)
 
     async def _end(self, call: RecordedCall, error: BaseException | None) -> None:
         """Record what came of a call even if this task is cancelled meanwhile: the tool has run."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from time import monotonic_ns
@@ -110,37 +110,6 @@ class RecordedCall:
         return msgspec.structs.replace(outcome, **changes), labels
 
 
-class Enclosing:
-    """Inside which calls code runs: follows it into tasks, and into threads that run in a copy of its context."""
-
-    def __init__(self, recorder: object) -> None:
-        """For one block of one ``recorder``."""
-        self._recorder = recorder
-        self._entered: tuple[RecordedCall, Token[_Link | None]] | None = None
-
-    def enter(self, call: RecordedCall) -> None:
-        """From now on the code of this context runs inside ``call``."""
-        self._entered = call, _innermost.set(_Link(self._recorder, call, _innermost.get()))
-
-    def leave(self) -> RecordedCall | None:
-        """The block of the call has ended; which call it was."""
-        if self._entered is None:
-            return None
-        call, token = self._entered
-        self._entered = None
-        with suppress(ValueError):  # entered in another context, as a generator may be: that one stays as it is
-            _innermost.reset(token)
-        return call
-
-    @staticmethod
-    def call_of(recorder: object) -> RecordedCall | None:
-        """The innermost call of ``recorder`` that this code runs inside of; those of other recorders do not count."""
-        link = _innermost.get()
-        while link is not None and link.recorder is not recorder:
-            link = link.outer
-        return None if link is None else link.call
-
-
 class _Link(NamedTuple):
     recorder: object
     call: RecordedCall
@@ -148,6 +117,43 @@ class _Link(NamedTuple):
 
 
 _innermost: ContextVar[_Link | None] = ContextVar("agent_memory_log_call", default=None)
+
+
+class CallBlock:
+    """What the blocks of both recorders have in common: the code inside a block runs inside its call.
+
+    It follows code into tasks, and into threads that run in a copy of its context.
+    """
+
+    def __init__(self, recorder: object, begin: Callable[[], Any], end: Callable[[RecordedCall, Any], Any]) -> None:
+        """Made by ``tool_call``; ``begin`` gives the recorded call, ``end`` records what came of it."""
+        self._recorder = recorder
+        self._begin = begin
+        self._end = end
+        self._entered: tuple[RecordedCall, Token[_Link | None]] | None = None
+
+    def _enter(self, call: RecordedCall) -> RecordedCall:
+        """From now on the code of this context runs inside ``call``."""
+        self._entered = call, _innermost.set(_Link(self._recorder, call, _innermost.get()))
+        return call
+
+    def _leave(self) -> RecordedCall | None:
+        """The block has ended; its call, if the result is still to be recorded."""
+        if self._entered is None:
+            return None
+        call, token = self._entered
+        self._entered = None
+        with suppress(ValueError):  # entered in another context, as a generator may be: that one stays as it is
+            _innermost.reset(token)
+        return call if call.recorded is None else None
+
+
+def enclosing_call(recorder: object) -> RecordedCall | None:
+    """The innermost call of ``recorder`` that this code runs inside of; those of other recorders do not count."""
+    link = _innermost.get()
+    while link is not None and link.recorder is not recorder:
+        link = link.outer
+    return None if link is None else link.call
 
 
 def json_text(value: object, field: str) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.recording.calls import Enclosing, RecordedCall
+from agent_memory_log.recording.calls import CallBlock, RecordedCall
 from agent_memory_log.recording.operations import CallToMake, RecordedResponse
 from agent_memory_log.recording.recorder import Recorder, note_unrecorded
 from agent_memory_log.recording.sdk_objects import read_stream
@@ -20,30 +19,17 @@ from agent_memory_log.store import SyncStore
 _T = TypeVar("_T")
 
 
-class SyncToolCallBlock:
+class SyncToolCallBlock(CallBlock):
     """The block of a tool call of a ``SyncRunRecorder``; see ``Recorder.tool_call``."""
 
-    def __init__(
-        self,
-        enclosing: Enclosing,
-        begin: Callable[[], RecordedCall],
-        end: Callable[[RecordedCall, BaseException | None], None],
-    ) -> None:
-        """Made by ``tool_call``."""
-        self._enclosing = enclosing
-        self._begin = begin
-        self._end = end
-
     def __enter__(self) -> RecordedCall:
-        call = self._begin()
-        self._enclosing.enter(call)
-        return call
+        return self._enter(self._begin())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        call = self._enclosing.leave()
-        if call is not None and call.recorded is None:
+        call = self._leave()
+        if call is not None:
             self._end(call, error)
 
 
@@ -86,10 +72,7 @@ class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedRe
         return self._carry_out(self._operations.response(response, provider, key, labels))
 
     def _block(self, call: CallToMake) -> SyncToolCallBlock:
-        return SyncToolCallBlock(Enclosing(self), partial(self._begin, call), self._end)
-
-    def _begin(self, call: CallToMake) -> RecordedCall:
-        return self._carry_out(self._operations.begin_call(call))
+        return SyncToolCallBlock(self, lambda: self._carry_out(self._operations.begin_call(call)), self._end)
 
     def _end(self, call: RecordedCall, error: BaseException | None) -> None:
         steps = self._operations.end_call(call, error)

@@ -64,20 +64,18 @@ class ModelExtractor:
         messages = dict(list(messages.items())[-limits.last_messages :])
         if not any(isinstance(event.data, UserMessage) for event in messages.values()):
             return Extraction()
-        questions = _Questions(
-            self._model, self._settings, new.scopes, _conversation_text(list(messages.values()), limits.message_chars)
-        )
-        sent = _SentMessages(new, messages)
+        conversation = _Conversation(self._model, self._settings, new, messages)
         try:
             candidates = [
-                *self._profile(questions.ask("profile", Profile), sent),
-                *self._episodes(questions.ask("episodes", Episodes), sent),
+                *self._profile(conversation),
+                *self._episodes(conversation),
             ]
         except ModelFailed as error:
-            return Extraction(stop_reason=error.code, model_calls=questions.calls, usage=dict(questions.usage))
-        return Extraction(tuple(candidates), model_calls=questions.calls, usage=dict(questions.usage))
+            return Extraction(stop_reason=error.code, model_calls=conversation.calls, usage=dict(conversation.usage))
+        return Extraction(tuple(candidates), model_calls=conversation.calls, usage=dict(conversation.usage))
 
-    def _profile(self, profile: Profile, sent: _SentMessages) -> list[Candidate]:
+    def _profile(self, conversation: _Conversation) -> list[Candidate]:
+        profile = conversation.ask("profile", Profile)
         most = self._settings.budgets.max_value_chars
         candidates: list[Candidate] = []
         items: tuple[CitedFact | CitedPreference, ...] = (*profile.facts, *profile.preferences)
@@ -89,51 +87,47 @@ class ModelExtractor:
                 scope, ttl_days = item.scope or "", item.ttl_days
             else:
                 data, scope, ttl_days = Fact(item.key.strip(), item.value.strip()), "", None
-            cited = sent.cited(item.messages, by_user=True)
+            cited = conversation.cited(item.messages, by_user=True)
             confidence = DEFAULT_CONFIDENCE if item.confidence is None else item.confidence
             candidates.append(
-                sent.candidate(data, cited, scope=scope.strip(), ttl_days=ttl_days, confidence=confidence)
+                conversation.candidate(data, cited, scope=scope.strip(), ttl_days=ttl_days, confidence=confidence)
             )
         return candidates
 
-    def _episodes(self, answer: Episodes, sent: _SentMessages) -> list[Candidate]:
+    def _episodes(self, conversation: _Conversation) -> list[Candidate]:
         candidates: list[Candidate] = []
-        for item in answer.episodes:
-            cited = sent.cited(item.messages, by_user=False)
+        for item in conversation.ask("episodes", Episodes).episodes:
+            cited = conversation.cited(item.messages, by_user=False)
             data = Episode(item.category, cited[0].timestamp)
             importance = (item.stars - 1) / 4
-            candidates.append(sent.candidate(data, cited, text=item.text.strip(), importance=importance))
+            candidates.append(conversation.candidate(data, cited, text=item.text.strip(), importance=importance))
         return candidates
 
 
-class _Questions:
-    """The questions about one conversation, and what they cost."""
+class _Conversation:
+    """What is sent of a run: asks the model about it, and makes candidates of what its answers cite."""
 
-    def __init__(self, model: ModelPort, settings: MemorySettings, scopes: Sequence[str], conversation: str) -> None:
+    def __init__(
+        self, model: ModelPort, settings: MemorySettings, new: RunSlice, messages: Mapping[int, Event]
+    ) -> None:
         self.calls = 0
         self.usage: dict[str, int] = {}
         self._model = model
         self._settings = settings.model
-        self._scopes = ", ".join(scopes)
-        self._conversation = conversation
+        self._new = new
+        self._messages = messages
+        self._text = _conversation_text(list(messages.values()), settings.extraction.message_chars)
 
     def ask(self, prompt: str, contract: type[_Contract]) -> _Contract:
         """Ask what a prompt asks. Raises ``ModelFailed``."""
         self.calls += 1
-        instructions = f"{read_prompt(_PACKAGE, prompt)}\n\nWhere an item has a scope, it is one of: {self._scopes}."
-        messages = [ModelMessage("system", instructions), ModelMessage("user", self._conversation)]
+        scopes = ", ".join(self._new.scopes)
+        instructions = f"{read_prompt(_PACKAGE, prompt)}\n\nWhere an item has a scope, it is one of: {scopes}."
+        messages = [ModelMessage("system", instructions), ModelMessage("user", self._text)]
         completion = ask(self._model, messages, contract, self._settings)
         for name, count in completion.usage.items():
             self.usage[name] = self.usage.get(name, 0) + count
         return read_answer(completion.text, contract)
-
-
-class _SentMessages:
-    """What was sent of a run, by number: what may be cited."""
-
-    def __init__(self, new: RunSlice, messages: Mapping[int, Event]) -> None:
-        self._agent, self._run = new.agent, new.run
-        self._messages = messages
 
     def cited(self, numbers: Sequence[int], *, by_user: bool) -> tuple[Event, ...]:
         """The messages that an item rests on, those of the user first where the user must have said it."""
@@ -158,6 +152,7 @@ class _SentMessages:
         confidence: float = DEFAULT_CONFIDENCE,
         importance: float = DEFAULT_IMPORTANCE,
     ) -> Candidate:
+        agent, run = self._new.agent, self._new.run
         return Candidate(
             data,
             scope=scope,
@@ -166,8 +161,8 @@ class _SentMessages:
             importance=importance,
             ttl_days=ttl_days,
             valid_from=cited[0].timestamp,
-            source=Source("run", f"{self._agent}/{self._run}", _RELIABILITY),
-            evidence=tuple(Evidence(self._agent, self._run, event.seq) for event in cited),
+            source=Source("run", f"{agent}/{run}", _RELIABILITY),
+            evidence=tuple(Evidence(agent, run, event.seq) for event in cited),
         )
 
 

@@ -296,8 +296,8 @@ def _bedrock_delta(block: Map, delta: Map) -> None:
                 _add(text, key, _text(part, key))
     elif "citation" in delta:
         if "citationsContent" not in block:
-            text = block.pop("text", None)
-            content = [] if text is None else [{"text": text}]
+            begun_text = block.pop("text", None)
+            content = [] if begun_text is None else [{"text": begun_text}]
             block["citationsContent"] = {"content": content, "citations": []}
         block["citationsContent"]["citations"].append(delta["citation"])
     else:

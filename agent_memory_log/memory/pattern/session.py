@@ -24,7 +24,7 @@ from agent_memory_log.memory.records.kinds import fold_key, kinds
 from agent_memory_log.memory.records.protocols import Clock, utc_now
 from agent_memory_log.memory.records.record import Evidence, Source
 from agent_memory_log.memory.settings import MemorySettings
-from agent_memory_log.memory.sync_calls import SyncMemory
+from agent_memory_log.memory.sync import SyncMemory
 from agent_memory_log.models.answers import read_answer, schema_of
 from agent_memory_log.models.deadline import Deadline, Timer
 from agent_memory_log.models.port import ModelMessage, ModelPort

@@ -44,10 +44,11 @@ def check_not_reserved(agent: str, events: Iterable[_Typed], *, reserved: bool) 
     """
     if reserved is True:
         return
-    if is_reserved(agent):
+    # Not is_reserved and is_reserved_type: two more calls for each append are a hundredth of what it costs.
+    if str.startswith(agent, RESERVED_AGENT_PREFIX):
         raise _reserved("agent", agent, RESERVED_AGENT_PREFIX, "such agents are the library's own")
     for event in events:
-        if is_reserved_type(event.type):
+        if str.startswith(event.type, RESERVED_TYPE_PREFIX):
             raise _reserved("type", event.type, RESERVED_TYPE_PREFIX, "such events are derived memory's own")
 
 

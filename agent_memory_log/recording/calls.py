@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from time import monotonic_ns
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,6 +15,8 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, own_json
 from agent_memory_log.events.payloads import Bounds, RetryHint, ToolCall, ToolResult, ToolTelemetry
+
+_Call = TypeVar("_Call")
 
 INTERRUPTED = "interrupted"
 """How the error message of a call begins whose code was cancelled or stopped."""
@@ -110,9 +112,40 @@ class RecordedCall:
         return msgspec.structs.replace(outcome, **changes), labels
 
 
+class Enclosing(Generic[_Call]):
+    """Inside which calls code runs: follows it into tasks, and into threads that run in a copy of its context."""
+
+    def __init__(self, owner: object) -> None:
+        """For one block of one ``owner``, a recorder or a replayer."""
+        self._owner = owner
+        self._entered: tuple[_Call, Token[_Link | None]] | None = None
+
+    def enter(self, call: _Call) -> None:
+        """From now on the code of this context runs inside ``call``."""
+        self._entered = call, _innermost.set(_Link(self._owner, call, _innermost.get()))
+
+    def leave(self) -> _Call | None:
+        """The block of the call has ended; which call it was."""
+        if self._entered is None:
+            return None
+        call, token = self._entered
+        self._entered = None
+        with suppress(ValueError):  # entered in another context, as a generator may be: that one stays as it is
+            _innermost.reset(token)
+        return call
+
+    @staticmethod
+    def call_of(owner: object) -> object:
+        """The innermost call of ``owner`` that this code runs inside of, or None; those of others do not count."""
+        link = _innermost.get()
+        while link is not None and link.owner is not owner:
+            link = link.outer
+        return None if link is None else link.call
+
+
 class _Link(NamedTuple):
-    recorder: object
-    call: RecordedCall
+    owner: object
+    call: object
     outer: _Link | None
 
 
@@ -120,40 +153,22 @@ _innermost: ContextVar[_Link | None] = ContextVar("agent_memory_log_call", defau
 
 
 class CallBlock:
-    """What the blocks of both recorders have in common: the code inside a block runs inside its call.
-
-    It follows code into tasks, and into threads that run in a copy of its context.
-    """
+    """What the blocks of both recorders have in common: code inside a block runs inside its call."""
 
     def __init__(self, recorder: object, begin: Callable[[], Any], end: Callable[[RecordedCall, Any], Any]) -> None:
         """Made by ``tool_call``; ``begin`` gives the recorded call, ``end`` records what came of it."""
-        self._recorder = recorder
+        self._enclosing = Enclosing[RecordedCall](recorder)
         self._begin = begin
         self._end = end
-        self._entered: tuple[RecordedCall, Token[_Link | None]] | None = None
 
     def _enter(self, call: RecordedCall) -> RecordedCall:
-        """From now on the code of this context runs inside ``call``."""
-        self._entered = call, _innermost.set(_Link(self._recorder, call, _innermost.get()))
+        self._enclosing.enter(call)
         return call
 
     def _leave(self) -> RecordedCall | None:
         """The block has ended; its call, if the result is still to be recorded."""
-        if self._entered is None:
-            return None
-        call, token = self._entered
-        self._entered = None
-        with suppress(ValueError):  # entered in another context, as a generator may be: that one stays as it is
-            _innermost.reset(token)
-        return call if call.recorded is None else None
-
-
-def enclosing_call(recorder: object) -> RecordedCall | None:
-    """The innermost call of ``recorder`` that this code runs inside of; those of other recorders do not count."""
-    link = _innermost.get()
-    while link is not None and link.recorder is not recorder:
-        link = link.outer
-    return None if link is None else link.call
+        call = self._enclosing.leave()
+        return call if call is not None and call.recorded is None else None
 
 
 def json_text(value: object, field: str) -> str:

@@ -84,12 +84,10 @@ class Operations:
         self._before_append = before_append
         self._context = RunContext(agent, run)
         self._latest = datetime.min.replace(tzinfo=UTC)
-        # Calls by their id, and then by the id of their event, as many may have one id: those that an answer recorded
-        # here asks for, until they are made; those that were open when this recorder first looked; and the ids of the
-        # events of calls that have no result yet, as they were recorded here just now.
-        self._requested: dict[str, dict[str, Event]] = {}
+        # Calls by their id, and then by the id of their event, as many may have one id.
+        self._asked: dict[str, dict[str, Event]] = {}
         self._left_open: dict[str, dict[str, Event]] | None = None
-        self._new: set[str] = set()
+        self._fresh: set[str] = set()
 
     def record(self, payload: EventData, key: str | None, labels: Mapping[str, str] | None) -> Steps[Event]:
         """Append one event."""
@@ -139,7 +137,7 @@ class Operations:
                 continue
             self._context.confirm()
             recorded = RecordedResponse(result.events)
-            self._remember_calls(recorded.tool_calls, are_new=True)
+            self._ask(recorded.tool_calls, fresh=True)
             return recorded
         raise AssertionError("the last attempt returns or raises")
 
@@ -152,8 +150,8 @@ class Operations:
         """Append the call, unless it is there; with its result, where that is there too."""
         event = call.recorded
         if event is None and call.data.tool_call_id:
-            event = yield from self._find_open_call(call.data)
-        is_new = False
+            event = yield from self._asked_before(call.data)
+        is_fresh = False
         data = call.data
         if event is None:
             event_id = None if call.key is None else step_id(self._agent, self._run, call.key, "tool_call")
@@ -161,13 +159,13 @@ class Operations:
                 data = msgspec.structs.replace(data, tool_call_id=new_call_id(event_id))
             result = yield from self._append([self._event(data, call.labels, event_id)])
             event = result.events[0]
-            is_new = result.inserted == 1
-        elif event.event_id in self._new:
-            is_new = True
+            is_fresh = result.inserted == 1
+        elif event.event_id in self._fresh:
+            is_fresh = True
         self._forget(event, data.tool_call_id)
         if isinstance(event.data, ToolCall):  # it may have been erased since
             data = event.data
-        recorded = None if is_new else (yield from self._result_of(event, data))
+        recorded = None if is_fresh else (yield from self._result_of(event, data))
         return RecordedCall(event, data, recorded)
 
     def end_call(self, call: RecordedCall, error: BaseException | None) -> Steps[Event]:
@@ -229,19 +227,19 @@ class Operations:
         if not events:
             return None
         recorded = RecordedResponse(tuple(events), was_recorded=True)
-        self._remember_calls(recorded.tool_calls, are_new=False)
+        self._ask(recorded.tool_calls, fresh=False)
         return recorded
 
-    def _remember_calls(self, calls: Iterable[Event], *, are_new: bool) -> None:
+    def _ask(self, calls: Iterable[Event], *, fresh: bool) -> None:
         for event in calls:
-            waiting = self._requested.setdefault(decode_event(event, ToolCall).tool_call_id, {})
+            waiting = self._asked.setdefault(decode_event(event, ToolCall).tool_call_id, {})
             waiting.setdefault(event.event_id, event)
-            if are_new:
-                self._new.add(event.event_id)
+            if fresh:
+                self._fresh.add(event.event_id)
 
-    def _find_open_call(self, data: ToolCall) -> Steps[Event | None]:
+    def _asked_before(self, data: ToolCall) -> Steps[Event | None]:
         """The call that this one is to answer: asked for in an answer recorded here, or left open in the run before."""
-        waiting = self._requested.get(data.tool_call_id)
+        waiting = self._asked.get(data.tool_call_id)
         if waiting:
             return next(reversed(waiting.values()))
         if self._left_open is None:
@@ -260,8 +258,8 @@ class Operations:
 
     def _forget(self, event: Event, call_id: str) -> None:
         """The call is being made: another one with its id is another call."""
-        self._new.discard(event.event_id)
-        for calls in (self._requested, self._left_open or {}):
+        self._fresh.discard(event.event_id)
+        for calls in (self._asked, self._left_open or {}):
             calls.get(call_id, {}).pop(event.event_id, None)
 
     def _result_of(self, call: Event, data: ToolCall) -> Steps[ToolResult | None]:
@@ -285,15 +283,15 @@ def _asks_the_same(request: ModelRequest, latest: ModelRequest) -> bool:
     ) and encode_canonical(request.parameters) == encode_canonical(latest.parameters)
 
 
-def _is_same_call(call: ToolCall, open_call: ToolCall) -> bool:
+def _is_same_call(one: ToolCall, other: ToolCall) -> bool:
     """Whether ``one`` is the open call ``other`` made again: ids alone are used more than once."""
-    if call.tool_name not in (open_call.tool_name, encode_name(open_call.tool_name)):
+    if one.tool_name not in (other.tool_name, encode_name(other.tool_name)):
         return False
-    if not call.payload_json or call.payload_json == open_call.payload_json:
+    if not one.payload_json or one.payload_json == other.payload_json:
         return True
     try:
         # Decoded by input(), a number would be written as text is: 1.5 like "1.5".
-        return encode_canonical(decode_json(call.payload_json)) == encode_canonical(decode_json(open_call.payload_json))
+        return encode_canonical(decode_json(one.payload_json)) == encode_canonical(decode_json(other.payload_json))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
@@ -19,7 +19,7 @@ from agent_memory_log.events.payloads import (
     ToolCall,
     UserMessage,
 )
-from agent_memory_log.recording.calls import enclosing_call, payload_text
+from agent_memory_log.recording.calls import Enclosing, RecordedCall, payload_text
 from agent_memory_log.recording.operations import CallToMake, Operations, recorded_call
 from agent_memory_log.steps import Steps
 
@@ -231,7 +231,7 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
         if isinstance(tool, Event):
             return self._block(CallToMake(tool, recorded_call(tool), None, None))
         if parent_tool_call_id is None:
-            outer = enclosing_call(self)
+            outer = cast("RecordedCall | None", Enclosing.call_of(self))
             parent_tool_call_id = "" if outer is None else outer.tool_call_id
         data = ToolCall(
             tool_call_id or "",

@@ -27,10 +27,11 @@ from agent_memory_log.memory.pattern import PatternResult, PatternSession, Verif
 from agent_memory_log.memory.pattern.demo import demo
 from agent_memory_log.memory.policy import MemoryExecution, MemoryPolicy
 from agent_memory_log.memory.records.principals import STREAM_RUN, stream_of
-from agent_memory_log.memory.settings import Budgets, MemorySettings, ModelSettings, PolicySettings
+from agent_memory_log.memory.settings import Budgets, MemorySettings, PolicySettings
 from agent_memory_log.memory.stream.payloads import MemoryBlocked
 from agent_memory_log.models import Completion, ScriptedModel
 from agent_memory_log.models.openai_chat import OpenAIModel
+from agent_memory_log.models.settings import ModelSettings
 from tests.memory.stores import SetClock, somebody
 from tests.models.model_server import ModelServer, Reply, says, says_json
 

@@ -16,7 +16,7 @@ import msgspec
 from agent_memory_log.events.event import Event
 from agent_memory_log.memory.records.protocols import Extraction, Extractor, RunSlice
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, Peeks, PeeksSync, RunHead, RunPage, Store, SyncStore
+from agent_memory_log.store import AppendResult, RunHead, RunPage, Store, SyncStore
 
 _T = TypeVar("_T")
 
@@ -41,10 +41,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Peek(msgspec.Struct, frozen=True):
-    """Ask where runs stand; answered with a ``RunHead`` for each, None for one that has expired.
-
-    A store that is none that ``Peeks`` answers None.
-    """
+    """Ask where runs stand; answered with a ``RunHead`` for each, None for one that has expired."""
 
     runs: tuple[tuple[str, str], ...]
 
@@ -101,9 +98,9 @@ def load(request: Load) -> Steps[Snapshot]:
     return cast("Snapshot", (yield request))
 
 
-def peek(request: Peek) -> Steps[tuple[RunHead | None, ...] | None]:
-    """Ask where runs stand. Raises what ``Peeks.peek_runs`` raises."""
-    return cast("tuple[RunHead | None, ...] | None", (yield request))
+def peek(request: Peek) -> Steps[tuple[RunHead | None, ...]]:
+    """Ask where runs stand. Raises what ``Store.peek_runs`` raises."""
+    return cast("tuple[RunHead | None, ...]", (yield request))
 
 
 def redact(request: Redact) -> Steps[AppendResult]:
@@ -158,7 +155,7 @@ async def _carry_out_async(request: Request, store: Store) -> object:
             request.agent, request.run, *request.events, expected_version=request.expected_version, reserved=True
         )
     elif isinstance(request, Peek):
-        answer = await store.peek_runs(request.runs) if isinstance(store, Peeks) else None
+        answer = await store.peek_runs(request.runs)
     elif isinstance(request, Each):
         answer = await _run_each(request.operations, store)
     elif isinstance(request, Redact):
@@ -218,7 +215,7 @@ def _carry_out_sync(request: Request, store: SyncStore) -> object:
             request.agent, request.run, *request.events, expected_version=request.expected_version, reserved=True
         )
     elif isinstance(request, Peek):
-        answer = store.peek_runs(request.runs) if isinstance(store, PeeksSync) else None
+        answer = store.peek_runs(request.runs)
     elif isinstance(request, Each):
         answer = [run_sync(one, store) for one in request.operations]
     elif isinstance(request, Redact):

@@ -204,7 +204,7 @@ class MemoryData:
             )
 
     def peek(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-        """See ``Peeks.peek_runs``."""
+        """See ``Store.peek_runs``."""
         now = now_microseconds()
         never = _Run()
         with self._lock:
@@ -294,7 +294,7 @@ class MemoryData:
         self.changed.notify()
 
     def expire(self, before: int, *, dry_run: bool) -> ExpireResult:
-        """See ``Expires.expire_runs``; ``before`` in microseconds."""
+        """See ``Store.expire_runs``; ``before`` in microseconds."""
         with self._lock:
             expired = [
                 kept for kept in self._runs.values() if kept.expires_at is not None and kept.expires_at <= before

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator, Mapping
 from datetime import datetime
 
 from agent_memory_log.backend_kit import (
@@ -17,6 +17,7 @@ from agent_memory_log.backend_kit import (
     check_meta,
     check_not_reserved,
     check_runs,
+    check_scope,
     check_seqs,
     check_types,
     prepare_batch,
@@ -24,7 +25,7 @@ from agent_memory_log.backend_kit import (
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, ExpireResult, RunHead, RunPage
+from agent_memory_log.store import AppendResult, ExpireResult, Flaw, RunHead, RunPage
 from agent_memory_log_inmem.data import DEFAULT_MAX_EVENT_BYTES, Follower, MemoryData
 
 _BATCH_EVENTS = 16
@@ -119,14 +120,20 @@ class SyncMemoryStore(SyncHandle):
         self._data.delete(agent, run)
 
     def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        """See ``Expires.expire_runs``."""
+        """See ``Store.expire_runs``."""
         self._check_open()
         return self._data.expire(check_before(before), dry_run=dry_run)
 
     def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-        """See ``Peeks.peek_runs``."""
+        """See ``Store.peek_runs``."""
         self._check_open()
         return self._data.peek(check_runs(runs))
+
+    def check(self, agent_id: str | None = None, run_id: str | None = None) -> Iterator[Flaw]:
+        """See ``Store.check``. Memory has neither checksums nor indexes that could differ from what is stored."""
+        self._check_open()
+        check_scope(agent_id, run_id)
+        yield from ()
 
     def reset(self) -> None:
         """Empty the data behind this handle, as if every run in it had never been; for tests."""
@@ -221,14 +228,20 @@ class MemoryStore(AsyncHandle):
         self._sync.delete_run(agent, run)
 
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        """See ``Expires.expire_runs``."""
+        """See ``Store.expire_runs``."""
         self._check_open()
         return self._sync.expire_runs(before=before, dry_run=dry_run)
 
     async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-        """See ``Peeks.peek_runs``."""
+        """See ``Store.peek_runs``."""
         self._check_open()
         return self._sync.peek_runs(runs)
+
+    async def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncIterator[Flaw]:
+        """See ``Store.check``."""
+        self._check_open()
+        for flaw in self._sync.check(agent_id, run_id):
+            yield flaw
 
     async def reset(self) -> None:
         """Empty the data behind this handle, as if every run in it had never been; for tests."""

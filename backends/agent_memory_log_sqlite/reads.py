@@ -330,7 +330,7 @@ def list_runs(
 def peek(
     connection: sqlite3.Connection, runs: Sequence[tuple[str, str]], *, verify: bool
 ) -> tuple[RunHead | None, ...]:
-    """See ``Peeks.peek_runs``."""
+    """See ``Store.peek_runs``."""
     heads: list[RunHead | None] = [_NEVER] * len(runs)
     with OneView(connection):
         now = now_microseconds()

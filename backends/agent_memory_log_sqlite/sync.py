@@ -176,7 +176,7 @@ class SyncSqliteStore(SyncHandle):
         self._write(lambda: self._writer.delete(agent, run))
 
     def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        """See ``Expires.expire_runs``. Removes in several transactions, between which others write."""
+        """See ``Store.expire_runs``. Removes in several transactions, between which others write."""
         until = check_before(before)
         if dry_run:
             return self._read(lambda: reads.count_expired(self._read_connection, until))
@@ -186,7 +186,7 @@ class SyncSqliteStore(SyncHandle):
         return ExpireResult(runs, events)
 
     def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-        """See ``Peeks.peek_runs``."""
+        """See ``Store.peek_runs``."""
         wanted = self._heads.checked(runs)
         return self._read(lambda: self._heads.peek(wanted))
 
@@ -200,7 +200,7 @@ class SyncSqliteStore(SyncHandle):
         return self._write(self._writer.compact)
 
     def check(self, agent_id: str | None = None, run_id: str | None = None) -> Iterator[Flaw]:
-        """See ``Checks.check``. Other reads of this handle wait while SQLite's integrity check runs."""
+        """See ``Store.check``. Other reads of this handle wait while SQLite's integrity check runs."""
         check_scope(agent_id, run_id)
         found = checks.flaws(self._read_connection, agent_id, run_id)
         while (flaw := self._read(lambda: next(found, checks.END))) is not checks.END:

@@ -13,7 +13,6 @@ import pytest
 
 from agent_memory_log import (
     Event,
-    PeeksSync,
     RunExpired,
     RunHead,
     Snapshot,
@@ -45,12 +44,14 @@ def texts(hits: Hits) -> list[str]:
 
 
 class Watched:
-    """A store that cannot peek; it notes the runs that are loaded, and lets something happen once after a load."""
+    """A store that notes the runs that are loaded, and lets something happen once after a load, or after a look."""
 
     def __init__(self, raw: SyncStore) -> None:
         self.raw = raw
         self.loaded: list[str] = []
         self.after_load: Callable[[], object] | None = None
+        self.peeks: list[int] = []
+        self.after_peek: Callable[[], object] | None = None
 
     def append_events(self, agent: str, run: str, *events: Event, **options: Any) -> object:
         return self.raw.append_events(agent, run, *events, **options)
@@ -72,17 +73,7 @@ class Watched:
         loaded, self.loaded = self.loaded, []
         return loaded
 
-
-class WatchedPeeking(Watched):
-    """A store that can peek, and lets something happen once after that."""
-
-    def __init__(self, raw: SyncStore) -> None:
-        super().__init__(raw)
-        self.peeks: list[int] = []
-        self.after_peek: Callable[[], object] | None = None
-
     def peek_runs(self, runs: Any) -> tuple[RunHead | None, ...]:
-        assert isinstance(self.raw, PeeksSync)
         found = self.raw.peek_runs(runs)
         self.peeks.append(len(found))
         if self.after_peek is not None:
@@ -117,7 +108,7 @@ def wait_for_the_end(store: SyncStore, agent: str, run: str) -> None:
 
 def test_a_search_looks_once_and_reads_what_has_news(open_memory_store: OpenStore) -> None:
     raw = open_memory_store()
-    store = WatchedPeeking(raw)
+    store = Watched(raw)
     runs = [f"run {number}" for number in range(MANY)]
     me, agent = searching(store, *runs)
     for run in runs[:-1]:
@@ -144,28 +135,13 @@ def test_a_search_looks_once_and_reads_what_has_news(open_memory_store: OpenStor
     assert store.taken() == ["linked late"]
 
 
-def test_a_store_that_cannot_peek_is_read_as_before(open_memory_store: OpenStore) -> None:
-    raw = open_memory_store()
-    store = Watched(raw)
-    runs = ["a", "b", "c"]
-    me, agent = searching(store, *runs)
-    for run in runs:
-        raw.append_events(agent, run, said(f"zebra {run}"))
-    assert zebras(me) == ["zebra a", "zebra b", "zebra c"]
-    store.taken()
-    raw.delete_run(agent, "b")
-    raw.append_events(agent, "c", said("zebra d"))
-    assert zebras(me) == ["zebra a", "zebra c", "zebra d"]
-    assert store.taken() == runs
-
-
 @pytest.mark.parametrize("cold", [True, False])
 @pytest.mark.parametrize("what", ["append", "delete", "begin anew", "begin anew longer", "redact"])
 def test_whatever_happens_between_a_look_and_a_load_is_found(
     open_memory_store: OpenStore, what: str, cold: bool
 ) -> None:
     raw = open_memory_store()
-    store = WatchedPeeking(raw)
+    store = Watched(raw)
     me, agent = searching(store, "run", "other")
     raw.append_events(agent, "run", said("old zebra one"), said("old zebra two"))
     happen: dict[str, tuple[Callable[[], object], list[str]]] = {
@@ -200,7 +176,7 @@ def test_whatever_happens_between_a_look_and_a_load_is_found(
 
 def test_an_expired_run_is_gone_and_not_read_again(open_memory_store: OpenStore) -> None:
     raw = open_memory_store()
-    store = WatchedPeeking(raw)
+    store = Watched(raw)
     me, agent = searching(store, "ends", "stays")
     raw.append_events(agent, "stays", said("zebra that stays"))
     end = datetime.now(UTC) + SOON
@@ -215,15 +191,14 @@ def test_an_expired_run_is_gone_and_not_read_again(open_memory_store: OpenStore)
     assert zebras(me) == ["zebra begun anew", "zebra that stays"]
 
 
-@pytest.mark.parametrize("can_peek", [True, False])
 @pytest.mark.parametrize("cold", [True, False])
 @pytest.mark.parametrize("what", ["expire", "delete", "begin anew"])
 def test_what_was_read_before_the_end_and_comes_late_is_not_taken(
-    open_memory_store: OpenStore, what: str, cold: bool, can_peek: bool
+    open_memory_store: OpenStore, what: str, cold: bool
 ) -> None:
     """One search has read the run, and is slow; meanwhile the run goes, and another of the same client saw that."""
     raw = open_memory_store()
-    store = WatchedPeeking(raw) if can_peek else Watched(raw)
+    store = Watched(raw)
     me, agent = searching(store, "run")
     end = datetime.now(UTC) + (SOON if what == "expire" else timedelta(days=1))
     raw.append_events(agent, "run", said("old zebra"), meta={"expires_at": format_timestamp(end)})
@@ -264,8 +239,7 @@ with open_sync_store(url) as store:
 @pytest.mark.parametrize("store_url", ["sqlite", "mongo"], indirect=True)
 def test_what_another_process_does_is_seen(open_memory_store: OpenStore, store_url: str) -> None:
     raw = open_memory_store()
-    me, agent = searching(WatchedPeeking(raw), "run", "other")
-    assert isinstance(raw, PeeksSync)
+    me, agent = searching(Watched(raw), "run", "other")
     raw.append_events(agent, "other", said("zebra other"))
     expected = {
         "append": (RunHead(1, 1), ["zebra append", "zebra other"]),
@@ -281,7 +255,7 @@ def test_what_another_process_does_is_seen(open_memory_store: OpenStore, store_u
 
 
 class Crowd:
-    """A store that awaits and cannot peek, whose loads of linked runs wait until as many as can be are under way."""
+    """A store that awaits, whose loads of linked runs wait until as many as can be are under way."""
 
     def __init__(self, raw: Any, expected: int) -> None:
         self.raw = raw
@@ -314,10 +288,6 @@ class Crowd:
         finally:
             self.under_way -= 1
 
-
-class PeekingCrowd(Crowd):
-    """One that can peek."""
-
     async def peek_runs(self, runs: Any) -> Any:
         return await self.raw.peek_runs(runs)
 
@@ -331,25 +301,23 @@ async def many_linked(raw: Store, store: Any) -> Memory:
     return MemoryClient(store).of(who)
 
 
-@pytest.mark.parametrize("kind", [Crowd, PeekingCrowd])
-async def test_where_a_store_awaits_runs_are_read_at_the_same_time_and_not_all_of_them(kind: type[Crowd]) -> None:
+async def test_where_a_store_awaits_runs_are_read_at_the_same_time_and_not_all_of_them() -> None:
     async with open_store("memory:") as raw, asyncio.timeout(PATIENCE):
-        store: Any = kind(raw, AT_ONCE)
+        store: Any = Crowd(raw, AT_ONCE)
         me = await many_linked(raw, store)
         assert texts(await me.search("zebra", top_k=MANY)) == sorted(f"zebra {number}" for number in range(MANY))
         assert (store.most, store.under_way) == (AT_ONCE, 0)
         store.together.clear()
-        store.expected, store.most = (3, 0) if kind is PeekingCrowd else (AT_ONCE, 0)
+        store.expected, store.most = 3, 0
         for number in range(3):
             await raw.append_events("agent", f"run {number}", said(f"mule {number}"))
         assert {"mule 0", "mule 1", "mule 2"} <= set(texts(await me.search("mule", top_k=MANY)))
         assert store.most == store.expected
 
 
-@pytest.mark.parametrize("kind", [Crowd, PeekingCrowd])
-async def test_a_load_that_fails_ends_the_search_and_the_other_loads(kind: type[Crowd]) -> None:
+async def test_a_load_that_fails_ends_the_search_and_the_other_loads() -> None:
     async with open_store("memory:") as raw, asyncio.timeout(PATIENCE):
-        store: Any = kind(raw, AT_ONCE)
+        store: Any = Crowd(raw, AT_ONCE)
         me = await many_linked(raw, store)
         store.failing = "run 7"
         with pytest.raises(StoreUnavailable, match="run 7"):
@@ -367,7 +335,7 @@ async def test_a_load_that_fails_ends_the_search_and_the_other_loads(kind: type[
         assert len(await me.search("zebra", top_k=MANY)) == MANY
 
 
-async def test_a_look_that_fails_is_an_error_of_the_search() -> None:
+async def test_a_look_that_fails_is_an_error_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_store("memory:") as raw:
         me = MemoryClient(raw).of(somebody(user="1"))
         await me.link_run("agent", "run")
@@ -376,6 +344,6 @@ async def test_a_look_that_fails_is_an_error_of_the_search() -> None:
         async def refuse(_runs: object) -> object:
             raise StoreUnavailable("no")
 
-        raw.peek_runs = refuse  # type: ignore[attr-defined]  # a store that fails there
+        monkeypatch.setattr(raw, "peek_runs", refuse)
         with pytest.raises(StoreUnavailable, match="no"):
             await me.search("zebra")

@@ -49,14 +49,12 @@ class KnownRuns(msgspec.Struct, frozen=True):
 
 
 def read_new(runs: KnownRuns) -> Steps[list[News]]:
-    """What is new in linked runs. Those that stand where they did are left out, if the store can tell by one look."""
+    """What is new in linked runs. Those that stand where they did are left out: one look tells which."""
     unread = [one for one in runs if one[1] is UNREAD] if UNREAD in runs.heads else []
     known = [one for one in runs if one[1] is not UNREAD] if unread else runs
     places = tuple([place for place, _ in known]) if unread else runs.places
-    heads = (yield from peek(Peek(places))) if places else None
-    if heads is None:
-        changed = list(runs)
-    elif not unread and heads == runs.heads:
+    heads = (yield from peek(Peek(places))) if places else ()
+    if not unread and heads == runs.heads:
         changed = []
     else:
         changed = [one for one, head in zip(known, heads, strict=True) if one[1] != head] + unread

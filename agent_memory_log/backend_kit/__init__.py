@@ -25,23 +25,38 @@ from agent_memory_log.backend_kit.checks import (
     prepare_batch,
 )
 from agent_memory_log.backend_kit.expiry import check_before, check_expiry, expiry_of, now_microseconds, seconds_left
-from agent_memory_log.backend_kit.handles import AsyncHandle, SyncHandle
+from agent_memory_log.backend_kit.handles import AsyncHandle, Handle, SyncHandle
 from agent_memory_log.backend_kit.paging import decode_cursor, encode_cursor
 from agent_memory_log.backend_kit.signals import ChangeSignal
+from agent_memory_log.backend_kit.surfaces import (
+    DEFAULT_MAX_EVENT_BYTES,
+    Append,
+    AsyncSurface,
+    Reads,
+    SyncSurface,
+    Writes,
+)
 from agent_memory_log.backend_kit.urls import Backend, KeepsFiles, StoreUrl
 from agent_memory_log.events.reserved import check_not_reserved, is_reserved
 
 __all__ = [
+    "DEFAULT_MAX_EVENT_BYTES",
     "MAX_ID_LENGTH",
     "MAX_LABELS",
     "MAX_LABEL_KEY_LENGTH",
+    "Append",
     "AsyncHandle",
+    "AsyncSurface",
     "Backend",
     "ChangeSignal",
+    "Handle",
     "KeepsFiles",
     "Prepared",
+    "Reads",
     "StoreUrl",
     "SyncHandle",
+    "SyncSurface",
+    "Writes",
     "check_after",
     "check_append",
     "check_before",

@@ -162,7 +162,7 @@ def test_a_copy_that_is_not_the_store_is_not_kept(
             copy.write_bytes(data)
         return connect(settings)
 
-    monkeypatch.setattr("agent_memory_log_sqlite.backup.connect", damaging)
+    monkeypatch.setattr("agent_memory_log_sqlite.maintenance.connect", damaging)
     with _open(path) as store, pytest.raises(StoreCorrupt):
         store.backup(tmp_path / "backup.db")
     assert list(tmp_path.iterdir()) == [path.parent]

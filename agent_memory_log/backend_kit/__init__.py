@@ -1,4 +1,4 @@
-"""What a backend's author builds with: argument checks, runs' ends, handle life, wake-ups for followers, URL options.
+"""What a backend's author builds with: a store's public methods, handle life, wake-ups for followers, URL options.
 
 A backend is a package with a ``Store`` and a ``SyncStore``, and an object with ``open_store`` and ``open_sync_store``
 (the ``Backend`` protocol) that an entry point in the group ``agent_memory_log.backends`` names after its URL scheme.

@@ -96,7 +96,8 @@ class Writer:
 
     def append_one(self, append: Append) -> AppendResult | None:
         """Append one event in one statement and make it durable; None, and nothing done, when ``append`` must do it."""
-        self._make_ready()
+        if self._connection.in_transaction or self._file.lost:
+            self._make_ready()
         result = self._append_next(append)
         if result is not None and not self._file.stands():
             self._known.check_file()

@@ -11,7 +11,7 @@ import pytest
 
 from agent_memory_log.conformance.checks import all_runs, check_run, check_same, seqs_of, take
 from agent_memory_log.conformance.ends import FAR_ENDS, PAST_ENDS, expired_run, until_expired, with_an_end
-from agent_memory_log.conformance.harness import Handles, Suite, contract, settle
+from agent_memory_log.conformance.harness import Handles, Suite, contract, settle, waiting_next
 from agent_memory_log.conformance.samples import AGENT, RUN, said
 from agent_memory_log.errors import InvalidArgument, InvalidEvent, RunDeleted, RunExpired, StoreClosed
 from agent_memory_log.events.event import parse_timestamp
@@ -34,8 +34,7 @@ class Expiring(Suite):
                 await store.append_events(AGENT, run, given[0], meta=meta)
                 received = await take(events, 1)
                 for handle, event in zip((store, other), given[1:], strict=True):
-                    waiting = asyncio.create_task(anext(events))
-                    await settle()
+                    waiting = await waiting_next(events)
                     await handle.append_events(AGENT, run, event)
                     received.append(await waiting)
             assert seqs_of(received) == [1, 2, 3]

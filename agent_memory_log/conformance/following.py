@@ -8,7 +8,7 @@ from contextlib import aclosing, suppress
 import pytest
 
 from agent_memory_log.conformance.checks import check_stored, seqs_of, take
-from agent_memory_log.conformance.harness import Handles, Suite, contract, settle
+from agent_memory_log.conformance.harness import Handles, Suite, contract, settle, waiting_next
 from agent_memory_log.conformance.samples import AGENT, RUN, later, rich_event, said, unknown_event
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, InvalidEvent, RunDeleted, StoreClosed
 from agent_memory_log.events.payloads import Redaction
@@ -35,20 +35,10 @@ class Following(Suite):
             check_stored(event, expected, seq)
 
     async def test_9_a_waiting_follower_wakes_for_its_own_handle(self, store: Store) -> None:
-        async with aclosing(store.follow(AGENT, RUN)) as events:
-            for seq in range(1, 4):
-                waiting = asyncio.create_task(anext(events))
-                await settle()
-                await store.append_events(AGENT, RUN, said(str(seq)))
-                assert (await waiting).seq == seq
+        await _check_wakes(store, store)
 
     async def test_9_a_waiting_follower_wakes_for_another_handle(self, store: Store, other: Store) -> None:
-        async with aclosing(store.follow(AGENT, RUN)) as events:
-            for seq in range(1, 4):
-                waiting = asyncio.create_task(anext(events))
-                await settle()
-                await other.append_events(AGENT, RUN, said(str(seq)))
-                assert (await waiting).seq == seq
+        await _check_wakes(store, other)
 
     async def test_9_follow_begins_after_the_seq_given(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, *(said(str(place)) for place in range(5)))
@@ -100,8 +90,7 @@ class Following(Suite):
 
     async def test_9_a_run_need_not_exist_to_be_followed(self, store: Store, other: Store) -> None:
         async with aclosing(store.follow(AGENT, RUN)) as events:
-            waiting = asyncio.create_task(anext(events))
-            await settle()
+            waiting = await waiting_next(events)
             await other.append_events("other", RUN, said("not this run"))
             await other.append_events(AGENT, "other", said("nor this"))
             given = said("this one")
@@ -166,8 +155,7 @@ class Following(Suite):
         for handle in (store, other):
             snapshot = await store.load_run(AGENT, RUN)
             async with aclosing(store.follow(AGENT, RUN, after=snapshot.version)) as events:
-                waiting = asyncio.create_task(anext(events))
-                await settle()
+                waiting = await waiting_next(events)
                 await handle.redact_events(AGENT, RUN, [snapshot.version], reason="asked")
                 marker = await waiting
             assert (marker.seq, marker.data) == (
@@ -189,8 +177,7 @@ class Following(Suite):
             version = (await store.append_events(AGENT, RUN, said("one"))).version
             async with aclosing(store.follow(AGENT, RUN, after=version - 1)) as events:
                 await take(events, 1)  # it has seen the run, and so can tell that it was deleted
-                waiting = asyncio.create_task(anext(events))
-                await settle()
+                waiting = await waiting_next(events)
                 await handle.delete_run(AGENT, RUN)
                 with pytest.raises(RunDeleted):
                     await waiting
@@ -217,8 +204,7 @@ class Following(Suite):
         await store.delete_run(AGENT, RUN)
         for after in (0, 1, 2):
             async with aclosing(store.follow(AGENT, RUN, after=after)) as events:
-                waiting = asyncio.create_task(anext(events))
-                await settle()
+                waiting = await waiting_next(events)
                 version = (await store.append_events(AGENT, RUN, said("new"))).version
                 received = await waiting
             assert received.seq == 3
@@ -227,8 +213,7 @@ class Following(Suite):
     async def test_9_deleting_what_holds_nothing_ends_no_follower(self, store: Store, other: Store) -> None:
         await store.append_events(AGENT, "other", said("one"))
         async with aclosing(store.follow(AGENT, RUN)) as events:
-            waiting = asyncio.create_task(anext(events))
-            await settle()
+            waiting = await waiting_next(events)
             await other.delete_run(AGENT, RUN)
             await other.delete_run(AGENT, "other")
             await settle()
@@ -262,3 +247,12 @@ class Following(Suite):
 def _named(seq: int) -> tuple[int, ...]:
     """What the marker after ``seq`` names: a marker that is itself redacted passes on what it named."""
     return (2,) if seq == 2 else (2, seq)
+
+
+async def _check_wakes(store: Store, writer: Store) -> None:
+    """A follower of ``store`` wakes for what ``writer`` appends."""
+    async with aclosing(store.follow(AGENT, RUN)) as events:
+        for seq in range(1, 4):
+            waiting = await waiting_next(events)
+            await writer.append_events(AGENT, RUN, said(str(seq)))
+            assert (await waiting).seq == seq

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import ClassVar, TypeVar
 
 import pytest
 
 from agent_memory_log.conformance.threaded import Worker, threaded
+from agent_memory_log.events.event import Event
 from agent_memory_log.store import Store, SyncStore
 
 OpenHandle = Callable[[], Awaitable[Store] | Store | SyncStore]
@@ -119,3 +120,10 @@ def _runnable(test: _Test) -> Callable[[Suite, OpenHandle], None]:
 async def settle() -> None:
     """Let a task that was just started reach its wait; there is no event that says it has."""
     await asyncio.sleep(0.01)
+
+
+async def waiting_next(events: AsyncGenerator[Event]) -> asyncio.Task[Event]:
+    """The next event of a follower, as a task that has reached its wait."""
+    waiting = asyncio.create_task(anext(events))
+    await settle()
+    return waiting

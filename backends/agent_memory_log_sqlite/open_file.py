@@ -13,11 +13,13 @@ import threading
 from stat import S_ISREG
 from time import monotonic, time
 
+import msgspec
+
 from agent_memory_log.backend_kit import Handle
 from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log_sqlite.failures import translating
 from agent_memory_log_sqlite.row_format import SEQ_BITS, RunRow
-from agent_memory_log_sqlite.schema import Settings, attempts, close_all, connect_all
+from agent_memory_log_sqlite.schema import Settings, attempts, close_all, connect
 
 # What is removed, moved, replaced or added in a folder changes the folder's time. So one look at the folder tells of
 # the file and of its write-ahead log, and these are looked at when something has happened there. (Linux writes a file's
@@ -170,17 +172,14 @@ class OpenFile:
         self._modified, self._size = file.st_mtime_ns, file.st_size
 
 
-class Known:
+class Known(msgspec.Struct, gc=False):
     """A run after the handle's last append. ``name`` is ``name_sum`` of its agent and run."""
 
-    __slots__ = ("base", "expires_at", "name", "run_id", "version")
-
-    def __init__(self, name: int, run_id: int, base: int, version: int, expires_at: int | None) -> None:
-        self.name = name
-        self.run_id = run_id
-        self.base = base
-        self.version = version
-        self.expires_at = expires_at
+    name: int
+    run_id: int
+    base: int
+    version: int
+    expires_at: int | None
 
 
 class KnownRuns(dict[tuple[str, str], Known]):
@@ -257,8 +256,10 @@ def open_all(settings: Settings, count: int) -> list[OpenFile]:
         before = _stat(settings.path)
         if before is not None and before.st_nlink > 1 and not settings.read_only:
             raise _linked(settings.path, before)
-        connections = connect_all(settings, count)
+        connections: list[sqlite3.Connection] = []
         try:
+            while len(connections) < count:
+                connections.append(connect(settings))
             after = _stat(settings.path)
             is_whole = settings.read_only or _stat(_wal_of(settings.path)) is not None
             if after is not None and is_whole and (before is None or _place(before) == _place(after)):

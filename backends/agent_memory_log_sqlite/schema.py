@@ -95,18 +95,6 @@ def attempts(milliseconds: int) -> Iterator[None]:
         yield
 
 
-def connect_all(settings: Settings, count: int) -> list[sqlite3.Connection]:
-    """Open ``count`` connections, or none. Raises as ``connect`` does."""
-    connections: list[sqlite3.Connection] = []
-    try:
-        while len(connections) < count:
-            connections.append(connect(settings))
-    except BaseException:
-        close_all(connections)
-        raise
-    return connections
-
-
 def close_all(connections: Iterable[sqlite3.Connection]) -> None:
     """Close connections."""
     for connection in connections:

@@ -17,6 +17,7 @@ from agent_memory_log.backend_kit import (
     Prepared,
     check_expiry,
     check_markers,
+    check_reached,
     check_version,
     decode_cursor,
     encode_cursor,
@@ -167,10 +168,7 @@ class MemoryData:
         """See ``Store.load_run``."""
         with self._lock:
             kept = self._unexpired(agent, run)
-            if after > kept.version:
-                raise CursorOutOfRange(
-                    f"{agent}/{run} is at version {kept.version}; there is nothing after seq {after} yet"
-                )
+            check_reached(agent, run, after, kept.version)
             log: list[Event] = []
             redactions: dict[int, str] = {}
             last_seq = kept.version
@@ -221,8 +219,8 @@ class MemoryData:
             if follower.deletions is not None and deletions != follower.deletions:
                 raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {follower.after}")
             check_expiry(agent, run, kept.expires_at)
-            if follower.deletions is None and follower.after > kept.version:
-                raise CursorOutOfRange(f"{agent}/{run} is at version {kept.version}; seq {follower.after} is beyond it")
+            if follower.deletions is None:
+                check_reached(agent, run, follower.after, kept.version)
             follower.deletions, follower.expires_at = deletions, kept.expires_at
             seq = max(follower.after, kept.base) + 1
             if seq > kept.version:

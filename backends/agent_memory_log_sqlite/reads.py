@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from agent_memory_log.backend_kit import check_expiry, decode_cursor, encode_cursor, now_microseconds
-from agent_memory_log.errors import CursorOutOfRange, DecodeError, RunDeleted, StoreCorrupt
+from agent_memory_log.backend_kit import check_expiry, check_reached, decode_cursor, encode_cursor, now_microseconds
+from agent_memory_log.errors import DecodeError, RunDeleted, StoreCorrupt
 from agent_memory_log.events.event import Event, from_microseconds
 from agent_memory_log.events.payloads import EventType
 from agent_memory_log.snapshot import Snapshot, redactions_in
@@ -68,10 +68,7 @@ class Reader:
         with OneView(connection):
             found = (find_verified_run if self._verify else find_run)(connection, agent, run)
             check_expiry(agent, run, found.expires_at)
-            if after > found.version:
-                raise CursorOutOfRange(
-                    f"{agent}/{run} is at version {found.version}; there is nothing after seq {after} yet"
-                )
+            check_reached(agent, run, after, found.version)
             bounds = (found.row_id(max(after, found.base)), found.row_id(found.version))
             count = _NO_LIMIT if limit is None else min(limit, MAX_SEQ)
             markers: list[Row] = []
@@ -171,8 +168,8 @@ class Reader:
                 if found.deletions != last.deletions:
                     raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {after}")
             check_expiry(agent, run, found.expires_at)
-            if last is None and after > found.version:
-                raise CursorOutOfRange(f"{agent}/{run} is at version {found.version}; seq {after} is beyond it")
+            if last is None:
+                check_reached(agent, run, after, found.version)
             bounds = (found.row_id(max(after, found.base)), found.row_id(found.version))
             rows: list[Row] = []
             size = 0

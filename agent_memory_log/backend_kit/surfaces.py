@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -99,6 +99,10 @@ class Writes(Protocol):
         ...
 
 
+_Reader = TypeVar("_Reader", bound=Reads)
+_Writer = TypeVar("_Writer", bound=Writes)
+
+
 def checked_append(
     agent: str,
     run: str,
@@ -131,12 +135,12 @@ def _checked_load(
     return partial(reader.load, agent, run, after, check_types(types), limit)
 
 
-class SyncSurface(SyncHandle):
+class SyncSurface(SyncHandle, Generic[_Reader, _Writer]):
     """The methods of a ``SyncStore``."""
 
     _max_event_bytes: int
-    _reader: Reads
-    _writer: Writes
+    _reader: _Reader
+    _writer: _Writer
 
     def _append(self, append: Append) -> AppendResult:
         """Carry out an append, on a handle that was open when it was called."""
@@ -232,12 +236,12 @@ class SyncSurface(SyncHandle):
                 yield flaw
 
 
-class AsyncSurface(AsyncHandle):
+class AsyncSurface(AsyncHandle, Generic[_Reader, _Writer]):
     """The methods of a ``Store``."""
 
     _max_event_bytes: int
-    _reader: Reads
-    _writer: Writes
+    _reader: _Reader
+    _writer: _Writer
 
     async def _append(self, append: Append) -> AppendResult:
         """Carry out an append, on a handle that was open when it was called."""

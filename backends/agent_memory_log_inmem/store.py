@@ -17,7 +17,7 @@ from agent_memory_log.store import AppendResult
 from agent_memory_log_inmem.data import Follower, MemoryData
 
 
-class SyncMemoryStore(SyncSurface):
+class SyncMemoryStore(SyncSurface[MemoryData, MemoryData]):
     """A ``SyncStore`` on data in this process's memory."""
 
     def __init__(self, data: MemoryData | None = None, max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES) -> None:
@@ -55,7 +55,7 @@ class SyncMemoryStore(SyncSurface):
             self._data.changed.notify()
 
 
-class MemoryStore(AsyncSurface):
+class MemoryStore(AsyncSurface[MemoryData, MemoryData]):
     """A ``Store`` on data in this process's memory."""
 
     def __init__(self, data: MemoryData | None = None, max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES) -> None:

@@ -38,15 +38,12 @@ _Outcomes = list[tuple[asyncio.Future[Any], object]]
 _MOST_APPENDS_A_COMMIT = 256
 
 
-class SqliteStore(HoldsFile, AsyncSurface):
+class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
     """A ``Store`` on an SQLite file. Use ``open_store("sqlite:///…")``, or ``SqliteStore.open(settings)``.
 
     Appends that wait together, of any runs, share an fsync. A cancelled append may or may not have stored its events;
     append them again to know. Reads take turns: a backup and an integrity check keep the others waiting.
     """
-
-    _reader: Reader
-    _writer: Writer
 
     def __init__(self, settings: Settings, written: OpenFile, read: OpenFile, watched: OpenFile) -> None:
         """Take over three connections, which ``open`` makes: one for each thread, and one for the event loop's."""

@@ -30,11 +30,8 @@ from agent_memory_log_sqlite.writes import Writer
 _T = TypeVar("_T")
 
 
-class SyncSqliteStore(HoldsFile, SyncSurface):
+class SyncSqliteStore(HoldsFile, SyncSurface[Reader, Writer]):
     """A ``SyncStore`` on an SQLite file. Use ``open_sync_store("sqlite:///…")``, or give the settings here."""
-
-    _reader: Reader
-    _writer: Writer
 
     def __init__(self, settings: Settings) -> None:
         """Open the file. Raises ``StoreUnavailable``, ``StoreCorrupt``, ``SchemaTooNew``."""

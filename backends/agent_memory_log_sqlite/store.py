@@ -246,11 +246,11 @@ class _Worker(Generic[_Job]):
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    async def do(self, job: _Job) -> Any:  # noqa: ANN401  # the job's type says what it gives; callers annotate it
-        """Queue ``job`` and wait for its outcome. A cancelled wait does not undo the job."""
+    def do(self, job: _Job) -> asyncio.Future[Any]:
+        """Queue ``job``; a future of its outcome. Cancelling it does not undo the job."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self._queue.put((future, job))
-        return await future
+        return future
 
     def end(self) -> None:
         """Let the thread end once the jobs queued so far are done."""

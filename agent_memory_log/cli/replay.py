@@ -46,7 +46,7 @@ def replay(
         raise UsageProblem(f"unknown provider {one_line(provider)!r}: --to takes {', '.join(provider_names())}")
     snapshot = run_async(_load(store, run))
     arguments: dict[str, Any] | None = None
-    key = find(provider).MESSAGES
+    key = find(provider).messages_key
     if whole_request:
         arguments = request(snapshot, provider, max_result_bytes=max_result_bytes)
         transcript: Transcript = arguments.pop(key)

@@ -12,7 +12,7 @@ import msgspec
 
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import json_or_text
-from agent_memory_log.transcript.kinds import is_map
+from agent_memory_log.transcript.json_types import is_map
 
 USAGE_LABEL = "usage"
 MODEL_LABEL = "model"

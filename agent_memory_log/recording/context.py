@@ -15,7 +15,7 @@ from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import ModelRequest
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import Steps, load
-from agent_memory_log.transcript.model import Message
+from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.providers import find
 
 _Answer = TypeVar("_Answer")
@@ -80,7 +80,7 @@ class _Conversation:
 
     def __init__(self, snapshot: Snapshot, provider: str) -> None:
         self._known = snapshot
-        self._messages: list[Message] = []
+        self._messages: list[WireMessage] = []
         self._builder = find(provider).builder(self._messages, None)
         self._parser = find(provider).parser("")
         self._built = 0

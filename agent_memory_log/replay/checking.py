@@ -18,7 +18,7 @@ from agent_memory_log.replay.differences import arguments_in, describe_all, diff
 from agent_memory_log.replay.expectations import ExpectedCall, ExpectedRun, ExpectedTurn
 from agent_memory_log.replay.prompts import PromptCheck
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.transcript.model import Message
+from agent_memory_log.transcript.findings import WireMessage
 
 Match = Literal["strict", "call_id", "arguments", "order"]
 """How a call that is made finds the one that was recorded; see ``Replayer``."""
@@ -111,7 +111,7 @@ class StepChecker:
         self._certain += expected.certain
         return expected
 
-    def check_messages(self, messages: Iterable[object], leading: Sequence[Message], provider: str) -> None:
+    def check_messages(self, messages: Iterable[object], leading: Sequence[WireMessage], provider: str) -> None:
         """See ``Replayer.expect_messages``; ``leading``: what stands before the transcript as it is sent."""
         expected = self._coming_turn()
         transcript = self._expected.transcript

@@ -31,10 +31,10 @@ from agent_memory_log.pairing import Pairing
 from agent_memory_log.replay.differences import arguments_in, shown, shown_name
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.calls import CallLedger
-from agent_memory_log.transcript.model import Message
+from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.names import PROVIDERS, encode_name
-from agent_memory_log.transcript.openai_responses import PROVIDER as RESPONSES
-from agent_memory_log.transcript.openai_responses.turns import is_from_model
+from agent_memory_log.transcript.openai_responses.items import is_from_model
+from agent_memory_log.transcript.openai_responses.rendering import PROVIDER as RESPONSES
 from agent_memory_log.transcript.providers import find
 
 
@@ -48,11 +48,11 @@ class ModelTurn(msgspec.Struct, frozen=True):
     """
 
     number: int
-    messages: tuple[Message, ...]
+    messages: tuple[WireMessage, ...]
     events: tuple[Event, ...]
 
     @property
-    def message(self) -> Message:
+    def message(self) -> WireMessage:
         """The answer where it is one message. Raises ``InvalidArgument`` where it is not."""
         if len(self.messages) != 1:
             raise InvalidArgument(f"turn {self.number} of the model is {len(self.messages)} messages: use messages")
@@ -123,10 +123,10 @@ class ExpectedRun(msgspec.Struct, frozen=True):
 
     turns: tuple[ExpectedTurn, ...]
     calls: tuple[ExpectedCall, ...]
-    transcript: tuple[Message, ...]
+    transcript: tuple[WireMessage, ...]
     part_key: str
 
-    def joined(self, expected: ExpectedTurn) -> Message | None:
+    def joined(self, expected: ExpectedTurn) -> WireMessage | None:
         """What stands before a turn in the message it goes on with; None where it begins one."""
         if expected.joined is None:
             return None
@@ -168,7 +168,7 @@ class _OpenTurn:
 class _Reading:
     def __init__(self, provider: str) -> None:
         self._joins_messages = provider != RESPONSES
-        self._messages: list[Message] = []
+        self._messages: list[WireMessage] = []
         self._builder = find(provider).builder(self._messages, None)
         self._wire_ids = CallLedger(self._builder.rules)
         self._turn: _OpenTurn | None = None
@@ -231,7 +231,7 @@ class _Reading:
         else:
             joined = None
         # An own copy, by way of JSON: arguments may nest deeper than Python copies.
-        messages = cast("list[Message]", decode_json(encode_json(answer)))
+        messages = cast("list[WireMessage]", decode_json(encode_json(answer)))
         found = ModelTurn(len(self._turns) + 1, tuple(messages), tuple(turn.events))
         certain = any(not isinstance(event.data, ToolCall) or _is_labelled(event) for event in turn.events)
         self._turns.append(ExpectedTurn(found, turn.place, turn.start, joined, certain))

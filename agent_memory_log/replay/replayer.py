@@ -26,7 +26,7 @@ from agent_memory_log.replay.checking import MATCHES, MadeCall, Match, StepCheck
 from agent_memory_log.replay.differences import arguments_in, json_in, own_value
 from agent_memory_log.replay.expectations import ModelTurn, provider_of, read_expectations
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.transcript.model import Message
+from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.providers import find, request
 
 
@@ -159,9 +159,9 @@ class Replayer(_Block["Replayer"]):
             self._checker.check_messages(messages, self._leading, self.provider)
 
     @cached_property
-    def _leading(self) -> list[Message]:
+    def _leading(self) -> list[WireMessage]:
         """The system prompt as it stands before the transcript, where the provider has it there."""
-        sent: list[Message] = request(self.snapshot, self.provider)[find(self.provider).MESSAGES]
+        sent: list[WireMessage] = request(self.snapshot, self.provider)[find(self.provider).messages_key]
         return sent[: len(sent) - len(self._expected.transcript)]
 
     def tool_result(

@@ -7,7 +7,7 @@
 """
 
 from agent_memory_log.transcript.files import ChatLine, import_transcript, import_transcript_sync, read_chat_lines
-from agent_memory_log.transcript.model import Change, Finding, Loss, Message, Path
+from agent_memory_log.transcript.findings import Change, Finding, Loss, Path, WireMessage
 from agent_memory_log.transcript.names import decode_name, encode_name
 from agent_memory_log.transcript.providers import build, parse, provider_names, repair, request, validate, window
 from agent_memory_log.transcript.requests import model_request
@@ -18,11 +18,11 @@ __all__ = [
     "ChatLine",
     "Finding",
     "Loss",
-    "Message",
     "Path",
     "Repair",
     "Transcript",
     "Window",
+    "WireMessage",
     "build",
     "decode_name",
     "encode_name",

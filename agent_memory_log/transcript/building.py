@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, ClassVar, cast
 
 from agent_memory_log.events.event import Event
@@ -31,38 +32,46 @@ from agent_memory_log.events.payloads import (
     UserMessage,
 )
 from agent_memory_log.transcript.calls import CallLedger
-from agent_memory_log.transcript.model import Loss, Message, Origins, Recorded
+from agent_memory_log.transcript.differences import kept_for
+from agent_memory_log.transcript.findings import Loss, WireMessage
+from agent_memory_log.transcript.log_facts import Origins, Recorded
 from agent_memory_log.transcript.names import PROVIDERS, WireRules
-from agent_memory_log.transcript.parts import size_beside_text
+from agent_memory_log.transcript.rendering import TextPayload
+from agent_memory_log.transcript.text_parts import size_beside_text
 
+Residual = Mapping[str, JsonValue]
+"""What a payload keeps of its message that the default rendering does not give; see ``differences``."""
+
+NO_RESIDUAL: Residual = {}
 _Handler = Callable[[int, Any], None]
 
 _PREVIEW_CHARACTERS = 1_000
 
-_CONVERSATION_TYPES = frozenset(
-    {
-        EventType.USER_MESSAGE,
-        EventType.ASSISTANT_MESSAGE,
-        EventType.SYSTEM_MESSAGE,
-        EventType.THINKING,
-        EventType.TOOL_CALL,
-        EventType.TOOL_RESULT,
-    }
-)
+SIDES = {
+    EventType.USER_MESSAGE.value: "user",
+    EventType.TOOL_RESULT.value: "user",
+    EventType.ASSISTANT_MESSAGE.value: "assistant",
+    EventType.THINKING.value: "assistant",
+    EventType.TOOL_CALL.value: "assistant",
+    EventType.SYSTEM_MESSAGE.value: "",
+}
+"""The types of the events that a conversation is made of, and whose they are."""
 
 
 class Builder(ABC):
     """Builds ``messages`` from the events it is given, in append order; none is looked at again.
 
-    Hooks get an event's ``seq`` (0 where no store gave one) and payload. They add messages with ``begin`` and parts of
-    the last message with ``add_part``, and render nothing of ``server_data``.
+    Hooks get an event's ``seq`` (0 where no store gave one), its payload and what the payload keeps for this provider
+    (``residual``, whose parts beside the usual ones are named in ``extra``). They add messages with ``begin`` and parts
+    of the last message with ``add_part``, and render nothing of ``server_data``.
     """
 
     provider: ClassVar[str]
     rules: ClassVar[WireRules]
+    extra: ClassVar[frozenset[str]]
     part_key: ClassVar[str] = "content"
 
-    def __init__(self, messages: list[Message], max_result_bytes: int | None) -> None:
+    def __init__(self, messages: list[WireMessage], max_result_bytes: int | None) -> None:
         """``messages`` is filled in place, and must be empty."""
         self.messages = messages
         self.max_result_bytes = max_result_bytes
@@ -72,9 +81,9 @@ class Builder(ABC):
         self._calls = CallLedger(self.rules)
         self._own_types = frozenset({f"{self.provider}.message", f"{self.provider}.block"})
         self._handlers: dict[type[EventData], _Handler] = {
-            UserMessage: self._user,
-            AssistantMessage: self._assistant,
-            SystemMessage: self._system,
+            UserMessage: partial(self.said, "user"),
+            AssistantMessage: partial(self.said, "assistant"),
+            SystemMessage: partial(self.said, "system"),
             Thinking: self._thinking,
             ToolCall: self._call,
             ToolResult: self._result,
@@ -99,28 +108,20 @@ class Builder(ABC):
     # What a provider says.
 
     @abstractmethod
-    def user(self, seq: int, data: UserMessage) -> None:
-        """Add what the user said."""
+    def said(self, role: str, seq: int, data: TextPayload) -> None:
+        """Add text; instructions that the provider takes outside the messages go to ``recorded.leading``."""
 
     @abstractmethod
-    def assistant(self, seq: int, data: AssistantMessage) -> None:
-        """Add what the assistant said."""
-
-    @abstractmethod
-    def system(self, seq: int, data: SystemMessage) -> None:
-        """Add instructions; where they stand outside the messages, to ``leading``."""
-
-    @abstractmethod
-    def thinking(self, seq: int, data: Thinking) -> None:
+    def thinking(self, seq: int, data: Thinking, residual: Residual) -> None:
         """Add a thinking block that is not another provider's, or ``lose`` it."""
 
     @abstractmethod
-    def call(self, seq: int, data: ToolCall, wire_id: str) -> None:
+    def call(self, seq: int, data: ToolCall, wire_id: str, residual: Residual) -> None:
         """Add a call the model made."""
 
     @abstractmethod
-    def result(self, seq: int, data: ToolResult, wire_id: str, omitted: str | None) -> None:
-        """Add the result of such a call; ``omitted`` stands in place of its content where that is too large."""
+    def result(self, seq: int, data: ToolResult, wire_id: str, omitted: str | None, residual: Residual) -> None:
+        """Add the result of such a call; ``omitted`` replaces its content if that is too large."""
 
     @abstractmethod
     def own(self, seq: int, data: UnknownPayload) -> bool:
@@ -132,12 +133,13 @@ class Builder(ABC):
 
     # What a provider's hooks use.
 
-    @property
-    def leading(self) -> list[SystemMessage]:
-        """The instructions that stand before the conversation, where that is outside the messages."""
-        return self.recorded.leading
+    def residual_of(self, seq: int, data: TextPayload | ToolCall | ToolResult) -> Residual:
+        """What the payload keeps for this provider; what it keeps only for others is lost."""
+        for provider in self._foreign(data.structured):
+            self.lose("other_provider", f"what {provider} had beside the {data.event_type}", seq, data.event_type)
+        return kept_for(self.provider, data.structured, self.extra)
 
-    def begin(self, message: Message, seq: int, parts: list[int]) -> None:
+    def begin(self, message: WireMessage, seq: int, parts: list[int]) -> None:
         """Begin a message that comes from the event ``seq``, and its parts from ``parts``."""
         self.messages.append(message)
         self.origins.owns.append(seq)
@@ -146,6 +148,12 @@ class Builder(ABC):
     def lose(self, reason: str, message: str, seq: int, event_type: str) -> None:
         """Note that something does not come into the transcript."""
         self.losses.append(Loss(reason, message, seq or None, event_type))
+
+    def note_signed(self, signature: object, text: str) -> None:
+        """Note a signature or an encrypted block, with the text it was recorded with."""
+        if signature and isinstance(signature, str):
+            signed = self.recorded.signed
+            signed.setdefault(signature, (len(signed), text))
 
     def edited(self, *, after: bool) -> None:
         """Note that from the last part on, or from ``after`` it, content is not what the model saw."""
@@ -156,43 +164,28 @@ class Builder(ABC):
 
     # What is the same for all.
 
-    def _user(self, seq: int, data: UserMessage) -> None:
-        if data.structured is not None:
-            self._lose_foreign(seq, data, data.structured)
-        self.user(seq, data)
-
-    def _assistant(self, seq: int, data: AssistantMessage) -> None:
-        if data.structured is not None:
-            self._lose_foreign(seq, data, data.structured)
-        self.assistant(seq, data)
-
-    def _system(self, seq: int, data: SystemMessage) -> None:
-        if data.structured is not None:
-            self._lose_foreign(seq, data, data.structured)
-        self.system(seq, data)
-
     def _thinking(self, seq: int, data: Thinking) -> None:
-        if data.structured is not None and self._foreign(data.structured):
+        structured = data.structured
+        if structured is not None and self._foreign(structured):
             self.lose("reasoning", "reasoning of another provider, which this one cannot be sent", seq, data.event_type)
         else:
-            self.thinking(seq, data)
+            residual = NO_RESIDUAL if structured is None else kept_for(self.provider, structured, self.extra)
+            self.thinking(seq, data, residual)
 
     def _call(self, seq: int, data: ToolCall) -> None:
         wire_id = self._calls.call(data)
         if wire_id is None:
             return
-        if data.structured is not None:
-            self._lose_foreign(seq, data, data.structured)
-        self.call(seq, data, wire_id)
+        residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
+        self.call(seq, data, wire_id, residual)
 
     def _result(self, seq: int, data: ToolResult) -> None:
         wire_id = self._calls.result(data)
         if wire_id is None:
             return
-        if data.structured is not None:
-            self._lose_foreign(seq, data, data.structured)
+        residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
         omitted = None if self.max_result_bytes is None else self._omitted(seq, data, self.max_result_bytes)
-        self.result(seq, data, wire_id, omitted)
+        self.result(seq, data, wire_id, omitted, residual)
         if omitted is not None:
             self.edited(after=False)
         if data.error_message and not is_absent_text(data.result_json):
@@ -209,7 +202,7 @@ class Builder(ABC):
 
     def _redacted(self, seq: int, data: Redacted) -> None:
         kind = data.original_type
-        if kind in _CONVERSATION_TYPES or kind in self._own_types:
+        if kind in SIDES or kind in self._own_types:
             self.lose("redacted", f"a {kind} that was erased from the log", seq, kind)
             if kind != EventType.THINKING:  # what thinking is signed with is the rest
                 self.edited(after=True)
@@ -234,10 +227,6 @@ class Builder(ABC):
             return []
         known = cast("Mapping[str, object]", structured)
         return [] if self.provider in known else sorted(PROVIDERS & known.keys())
-
-    def _lose_foreign(self, seq: int, data: EventData, structured: object) -> None:
-        for provider in self._foreign(structured):
-            self.lose("other_provider", f"what {provider} had beside the {data.event_type}", seq, data.event_type)
 
     def _omitted(self, seq: int, data: ToolResult, limit: int) -> str | None:
         text = data.error_message if is_absent_text(data.result_json) else data.result_json

@@ -10,19 +10,29 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
+
+from msgspec.structs import replace
 
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.event import Event, moved, new_event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_json
-from agent_memory_log.events.payloads import EventData
+from agent_memory_log.events.payloads import AssistantMessage, EventData, SystemMessage, UserMessage
 from agent_memory_log.transcript.calls import CallLedger
 from agent_memory_log.transcript.names import WireRules
 from agent_memory_log.transfer.importing import derived_event_id
 
 JsonMap = dict[str, JsonValue]
 """A map whose values are checked JSON, and its reader's own."""
+
+PAYLOADS_OF_ROLES: dict[str, type[UserMessage | AssistantMessage | SystemMessage]] = {
+    "user": UserMessage,
+    "assistant": AssistantMessage,
+    "system": SystemMessage,
+    "developer": SystemMessage,
+}
+"""The payload for the text of a message, by the message's role."""
 
 
 class Parser(ABC):
@@ -64,8 +74,11 @@ class Parser(ABC):
     def read(self, message: JsonMap) -> None:
         """``emit`` what ``message`` comes to: at least one event, and enough to build it again exactly."""
 
-    def emit(self, payload: EventData) -> None:
-        """Add an event of the message that is being read."""
+    def emit(self, payload: EventData, residual: JsonMap | None = None) -> None:
+        """Add an event of the message that is being read; ``residual`` goes into the payload's ``structured``."""
+        if residual:
+            structured: JsonMap = {self.provider: residual}
+            payload = replace(cast("Any", payload), structured=structured)
         role = self._role
         self._events.append(
             new_event(

@@ -1,12 +1,13 @@
 """The providers whose transcripts are read, built, checked and repaired, and the functions that take any of them.
 
-To add one: a package like ``anthropic``, its row in ``_PROVIDERS``, and its name in ``PROVIDERS`` of ``names``.
+To add one: a package like ``anthropic`` with its ``Provider``, which goes into ``_PROVIDERS``, and its name in
+``PROVIDERS`` of ``names``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from msgspec.structs import replace
 
@@ -16,11 +17,14 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import SystemMessage
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.transcript import anthropic, bedrock, openai_chat, openai_responses
-from agent_memory_log.transcript.building import Builder
-from agent_memory_log.transcript.kinds import is_list
-from agent_memory_log.transcript.model import Facts, Finding, Message, Recorded
-from agent_memory_log.transcript.parsing import Parser
+from agent_memory_log.transcript.anthropic import ANTHROPIC
+from agent_memory_log.transcript.bedrock import BEDROCK
+from agent_memory_log.transcript.findings import Finding, WireMessage, path_order
+from agent_memory_log.transcript.json_types import is_list
+from agent_memory_log.transcript.log_facts import Facts, Recorded
+from agent_memory_log.transcript.openai_chat import CHAT
+from agent_memory_log.transcript.openai_responses import RESPONSES
+from agent_memory_log.transcript.provider import Provider
 from agent_memory_log.transcript.repairing import Draft
 from agent_memory_log.transcript.requests import (
     RecordedRequest,
@@ -31,66 +35,9 @@ from agent_memory_log.transcript.requests import (
     text_of_leading,
 )
 from agent_memory_log.transcript.transcripts import Repair, Sending, Transcript, Window
-from agent_memory_log.transcript.windows import Seams, cut_transcript
+from agent_memory_log.transcript.windows import cut_transcript, find_seams
 
-
-class Provider(Protocol):
-    """What a provider's package offers."""
-
-    @property
-    def MESSAGES(self) -> str:  # noqa: N802  # a constant of the package
-        """The argument of the provider's call that takes a transcript."""
-        ...
-
-    @property
-    def SYSTEM(self) -> str:  # noqa: N802  # as above
-        """The argument that takes the system prompt."""
-        ...
-
-    @property
-    def TOOLS(self) -> str:  # noqa: N802  # as above
-        """The argument that takes the tools."""
-        ...
-
-    def parser(self, source: str) -> Parser:
-        """A parser for one transcript."""
-        ...
-
-    def builder(self, messages: list[Message], max_result_bytes: int | None) -> Builder:
-        """A builder that fills ``messages``."""
-        ...
-
-    def validate(self, messages: Sequence[object], facts: Facts) -> list[Finding]:
-        """The findings, in the order of the transcript, without seqs."""
-        ...
-
-    def repair(self, draft: Draft, facts: Facts) -> dict[str, JsonValue]:
-        """Change ``draft.entries`` so that ``validate`` finds nothing; ``facts.request``, changed where need be."""
-        ...
-
-    def arguments(self, recorded: RecordedRequest, transcript: Transcript) -> dict[str, JsonValue]:
-        """The arguments beside the transcript; a system prompt that belongs into the transcript is put there."""
-        ...
-
-    def sendable(self, messages: Sequence[object], request: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """The other arguments, without what a transcript that is otherwise valid cannot be sent with."""
-        ...
-
-    def seams(self, messages: Sequence[Message]) -> Seams:
-        """Where the transcript may be cut."""
-        ...
-
-    def without_reasoning(self, message: Message) -> Message | None:
-        """A message without what is bound to all that stands before it; None where it is nothing else."""
-        ...
-
-
-_PROVIDERS: dict[str, Provider] = {
-    anthropic.PROVIDER: anthropic,
-    bedrock.PROVIDER: bedrock,
-    openai_chat.PROVIDER: openai_chat,
-    openai_responses.PROVIDER: openai_responses,
-}
+_PROVIDERS: dict[str, Provider] = {package.name: package for package in (ANTHROPIC, BEDROCK, CHAT, RESPONSES)}
 
 
 def provider_names() -> tuple[str, ...]:
@@ -157,12 +104,11 @@ def validate(
     messages = _checked(transcript, provider)
     facts = _facts(package, messages, request)
     findings = package.validate(messages, facts)
-    if not findings or not isinstance(messages, Transcript):
-        return findings
-    return [
-        finding if finding.seq is not None else replace(finding, seq=messages.seq_at(finding.where))
-        for finding in findings
-    ]
+    for where in facts.recorded.conflicts if facts.recorded is not None else ():
+        findings.append(Finding("error_and_value", "the result has both an error and a value", where))
+    if isinstance(messages, Transcript):
+        findings = [replace(finding, seq=messages.seq_at(finding.where)) for finding in findings]
+    return sorted(findings, key=path_order)
 
 
 def repair(
@@ -185,9 +131,13 @@ def repair(
         facts = replace(facts, request=_sending(package, known).request)
     pristine = None if known.snapshot is None else Transcript.build(known.snapshot, provider, package.builder, None)
     draft = Draft(messages, origins=known.origins, pristine=pristine)
-    other = package.repair(draft, facts)
+    for where in facts.recorded.conflicts if facts.recorded is not None else ():
+        draft.note("kept_value", "of a result with both an error and a value, the value is sent", where)
+    package.repair(draft, facts)
+    repaired_messages = [entry.message for entry in draft.entries]
+    other = package.sendable(repaired_messages, facts.request)
     repaired = Transcript(
-        [entry.message for entry in draft.entries],
+        repaired_messages,
         provider=provider,
         origins=draft.origins(),
         recorded=draft.recorded(known.recorded),
@@ -209,7 +159,7 @@ def request(snapshot: Snapshot, provider: str, *, max_result_bytes: int | None =
     package = find(provider)
     transcript = build(snapshot, provider, max_result_bytes=max_result_bytes)
     recorded = recorded_request(snapshot, provider, transcript.leading)
-    return {package.MESSAGES: transcript, **package.arguments(recorded, transcript)}
+    return {package.messages_key: transcript, **package.arguments(recorded, transcript)}
 
 
 def window(
@@ -219,7 +169,7 @@ def window(
     max_events: int | None = None,
     max_tokens: int | None = None,
     since_turn: int | None = None,
-    count_tokens: Callable[[Message], int] | None = None,
+    count_tokens: Callable[[WireMessage], int] | None = None,
 ) -> Window:
     """The newest part of a run or transcript that is within the limits, cut only where what is left stays valid.
 
@@ -240,10 +190,10 @@ def window(
     if since_turn is not None and (not isinstance(since_turn, int) or since_turn == 0):
         raise InvalidArgument(f"since_turn must be an integer other than 0, found {describe(since_turn)}")
     whole = build(source, provider) if isinstance(source, Snapshot) else _checked(source, provider)
-    known = whole if isinstance(whole, Transcript) else Transcript(cast("list[Message]", whole), provider=provider)
+    known = whole if isinstance(whole, Transcript) else Transcript(cast("list[WireMessage]", whole), provider=provider)
     return cut_transcript(
         known,
-        package.seams(known),
+        find_seams(known, package.side_of, joins_model=package.joins_model),
         package.without_reasoning,
         max_events,
         max_tokens,
@@ -255,7 +205,7 @@ def window(
 
 
 def find(provider: str) -> Provider:
-    """The package of a provider. Raises ``InvalidArgument`` naming those known."""
+    """What the package of a provider offers. Raises ``InvalidArgument`` naming those known."""
     found = _PROVIDERS.get(provider) if isinstance(provider, str) else None
     if found is None:
         raise InvalidArgument(f"unknown provider {describe(provider)}; known: {', '.join(_PROVIDERS)}")
@@ -273,13 +223,13 @@ def _checked(transcript: object, provider: str) -> Sequence[object]:
 
 def _facts(package: Provider, messages: Sequence[object], request: Mapping[str, JsonValue] | None) -> Facts:
     if request is not None:  # that of request() holds the transcript itself
-        request = {key: value for key, value in request.items() if key != package.MESSAGES}
+        request = {key: value for key, value in request.items() if key != package.messages_key}
     if not isinstance(messages, Transcript) or messages.recorded is None:
         return Facts(request=request or {})
     recorded = messages.recorded
     leading = _leading_fingerprint(package, recorded.leading)
     if request is not None:
-        sent = fingerprint(request.get(package.SYSTEM)), fingerprint(request.get(package.TOOLS))
+        sent = fingerprint(request.get(package.system_key)), fingerprint(request.get(package.tools_key))
         return Facts(recorded, request, recorded.edited_from, sent, leading)
     if messages.sending is not None:
         return Facts(recorded, messages.sending.request, recorded.edited_from, messages.sending.fingerprints, leading)
@@ -311,7 +261,7 @@ def _leading_fingerprint(package: Provider, leading: Sequence[SystemMessage]) ->
     if not leading:
         return ""
     made = RecordedRequest(own=False, system_text=text_of_leading(leading))
-    return fingerprint(package.arguments(made, Transcript(provider="")).get(package.SYSTEM))
+    return fingerprint(package.arguments(made, Transcript(provider="")).get(package.system_key))
 
 
 def _list_of(messages: object) -> Iterable[object]:

@@ -11,7 +11,9 @@ from typing import Any, cast
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import NotJson, own_json
-from agent_memory_log.transcript.model import Change, Message, Origins, Path, Recorded
+from agent_memory_log.transcript.findings import Change, Path, WireMessage, path_order
+from agent_memory_log.transcript.log_facts import Origins, Recorded
+from agent_memory_log.transcript.names import WireRules
 
 FROM_REPAIR = -1
 """The index of an entry that was not in the transcript given."""
@@ -22,7 +24,7 @@ INTERRUPTED = "interrupted: no result of this call was recorded"
 NO_MESSAGE = "the tool gave no message"
 """What an error without any text says."""
 
-View = Callable[[Message], tuple[object, list[Any]]]
+View = Callable[[WireMessage], tuple[object, list[Any]]]
 """A message as signatures are bound to it: what it is beside its parts, and the parts that count."""
 
 
@@ -37,7 +39,7 @@ class Entry:
 
     __slots__ = ("index", "message", "own", "parts")
 
-    def __init__(self, index: int, message: Message, own: int = 0, parts: Iterable[int] = ()) -> None:
+    def __init__(self, index: int, message: WireMessage, own: int = 0, parts: Iterable[int] = ()) -> None:
         self.index = index
         self.message = message
         self.own = own
@@ -45,9 +47,14 @@ class Entry:
 
 
 class Draft:
-    """A copy of a transcript that a provider's repair changes in place: ``entries``, and ``note`` for each change."""
+    """A copy of a transcript that a provider's repair changes in place: ``entries``, and ``note`` for each change.
 
-    def __init__(self, given: Sequence[object], *, origins: Origins | None, pristine: Sequence[Message] | None) -> None:
+    ``seen`` is the transcript as the model saw it; not to be changed.
+    """
+
+    def __init__(
+        self, given: Sequence[object], *, origins: Origins | None, pristine: Sequence[WireMessage] | None
+    ) -> None:
         """``pristine`` is the transcript as the model saw it, where the log tells; ``given`` is taken for it otherwise.
 
         What is no map is left out at once. Raises ``DecodeError`` for a message that is not JSON.
@@ -61,7 +68,7 @@ class Draft:
                 self.note("dropped_message", f"a message must be a map, found {describe(message)}", (index,))
                 continue
             try:
-                own = cast("Message", own_json(cast("object", message)))
+                own = cast("WireMessage", own_json(cast("object", message)))
             except NotJson as error:
                 raise DecodeError(f"messages[{index}]{error.path} {error}") from error
             entry = Entry(index, own)
@@ -70,7 +77,7 @@ class Draft:
                 entry.parts = list(origins.parts[index])
             self.entries.append(entry)
         # Copies: what is compared must not change with the draft.
-        self._seen: Sequence[Message] = (
+        self.seen: Sequence[WireMessage] = (
             deepcopy([entry.message for entry in self.entries]) if pristine is None else pristine
         )
 
@@ -80,10 +87,12 @@ class Draft:
             seq = self._origins.seq_at(where)
         self.changes.append(Change(change, message, where, seq or None))
 
-    @property
-    def seen(self) -> Sequence[Message]:
-        """The transcript as the model saw it; not to be changed."""
-        return self._seen
+    def shorten_name(self, call: WireMessage, rules: WireRules, where: Path, seq: int | None = None) -> None:
+        """Give a call that stands at ``where`` a name that the provider takes."""
+        name = call["name"]
+        if not rules.allows_name(name):
+            call["name"] = rules.short_name(name)
+            self.note("renamed_tool", f"its name was {describe(name)}, now {call['name']!r}", where, seq)
 
     def edited_from(self, view: View) -> tuple[int, int] | None:
         """The first place of the draft, as it is now, that is not what the model saw; None: there is none.
@@ -92,9 +101,9 @@ class Draft:
         not edited.
         """
         for place, entry in enumerate(self.entries):
-            if place >= len(self._seen):
+            if place >= len(self.seen):
                 return None
-            seen = self._seen[place]
+            seen = self.seen[place]
             if entry.message == seen:
                 continue
             beside, parts = view(entry.message)
@@ -105,13 +114,13 @@ class Draft:
             while same < min(len(parts), len(were)) and parts[same] == were[same]:
                 same += 1
             # Parts added at the end of the last message are not edited either.
-            if same < len(were) or (same < len(parts) and place < len(self._seen) - 1):
+            if same < len(were) or (same < len(parts) and place < len(self.seen) - 1):
                 return place, same
         return None
 
     def in_order(self) -> tuple[Change, ...]:
         """The changes, in the order of the transcript that was given."""
-        return tuple(sorted(self.changes, key=_place_of))
+        return tuple(sorted(self.changes, key=path_order))
 
     def origins(self) -> Origins:
         """Where the draft's messages come from."""
@@ -124,15 +133,9 @@ class Draft:
         """``known`` of the transcript given, for the draft; what was wrong there no longer is."""
         if known is None:
             return None
-        recorded = Recorded()
-        recorded.signed = dict(known.signed)
-        recorded.leading = known.leading
+        recorded = known.without_places()
         # Entries may have moved: for each place the newest message up to it, which never goes back.
         newest = list(accumulate((entry.index for entry in self.entries), max))
         for begin, fingerprints in known.requests:
             recorded.requests.append((bisect_left(newest, begin), fingerprints))
         return recorded
-
-
-def _place_of(change: Change) -> list[tuple[bool, int, str]]:
-    return [(isinstance(step, str), step if isinstance(step, int) else 0, str(step)) for step in change.where]

@@ -37,7 +37,6 @@ class RecordedRequest(msgspec.Struct, frozen=True):
       ``parameters`` as they are; they are None otherwise, or where they were erased.
     - ``system_text``: the system prompt as text, whoever it was recorded for; ``""`` where there is none.
     - ``definitions``: the tools, whoever they were recorded for; those run by another provider are not among them.
-    - ``leading``: the system messages that stand before the conversation, for providers that have them outside.
     """
 
     own: bool
@@ -47,7 +46,6 @@ class RecordedRequest(msgspec.Struct, frozen=True):
     parameters: Mapping[str, JsonValue] | None = None
     system_text: str = ""
     definitions: tuple[ToolDefinition, ...] = ()
-    leading: tuple[SystemMessage, ...] = ()
 
 
 def fingerprint(value: JsonValue) -> str:
@@ -94,28 +92,31 @@ def model_request(
 
 def recorded_request(snapshot: Snapshot, provider: str, leading: Sequence[SystemMessage]) -> RecordedRequest:
     """What the log knows for the next request to ``provider``; copies, sharing nothing with the snapshot."""
-    latest, system, tools = snapshot.derive(_Requests, lambda requests: requests.newest())
-    text = _text_of(system) or text_of_leading(leading)
-    if latest is None:
-        return RecordedRequest(own=False, system_text=text, leading=tuple(leading))
-    if latest.provider != provider:
-        definitions = tuple(_definitions(tools))
-        return RecordedRequest(own=False, system_text=text, definitions=definitions, leading=tuple(leading))
-    return _own(latest, system, tools, leading)
+    return _recorded(snapshot.derive(_Requests, lambda requests: requests.newest()), provider, leading)
 
 
-def _own(
-    latest: ModelRequest, system: JsonValue, tools: JsonValue, leading: Sequence[SystemMessage]
+def own_request(snapshot: Snapshot, provider: str, leading: Sequence[SystemMessage]) -> RecordedRequest | None:
+    """The latest request that was made to ``provider``, whoever was asked since; None where there was none."""
+    newest = snapshot.derive(_Requests, lambda requests: requests.newest(provider))
+    return None if newest[0] is None else _recorded(newest, provider, leading)
+
+
+def _recorded(
+    newest: tuple[ModelRequest | None, JsonValue, JsonValue], provider: str, leading: Sequence[SystemMessage]
 ) -> RecordedRequest:
+    latest, system, tools = newest
+    text = _text_of(system) or text_of_leading(leading)
+    definitions = tuple(_definitions(tools))
+    if latest is None or latest.provider != provider:
+        return RecordedRequest(own=False, system_text=text, definitions=definitions)
     return RecordedRequest(
         own=True,
         model=latest.model,
         system=own_json(system),
         tools=own_json(tools),
         parameters=cast("Mapping[str, JsonValue] | None", own_json(latest.parameters)),
-        system_text=_text_of(system) or text_of_leading(leading),
-        definitions=tuple(_definitions(tools)),
-        leading=tuple(leading),
+        system_text=text,
+        definitions=definitions,
     )
 
 
@@ -128,12 +129,6 @@ def recorded_parameters(snapshot: Snapshot, provider: str) -> Mapping[str, JsonV
     """The parameters of the latest request to ``provider``; shared with the snapshot."""
     latest = snapshot.derive(_Requests, lambda requests: requests.latest_of.get(provider))
     return None if latest is None else latest.parameters
-
-
-def own_request(snapshot: Snapshot, provider: str, leading: Sequence[SystemMessage]) -> RecordedRequest | None:
-    """The latest request that was made to ``provider``, whoever was asked since; None where there was none."""
-    latest, system, tools = snapshot.derive(_Requests, lambda requests: requests.newest(provider))
-    return None if latest is None else _own(latest, system, tools, leading)
 
 
 class _Requests:

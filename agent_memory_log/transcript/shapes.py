@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from agent_memory_log.events.fields import describe
-from agent_memory_log.transcript.kinds import MAPS
-from agent_memory_log.transcript.model import Path
+from agent_memory_log.transcript.findings import Path
+from agent_memory_log.transcript.json_types import MAPS
+
+_MAPS: tuple[Any, ...] = MAPS  # of no type, so that what is checked keeps its own
 
 
 class Flaw(NamedTuple):
@@ -71,7 +73,12 @@ def number(value: object) -> Flaw | None:
 
 def any_map(value: object) -> Flaw | None:
     """A map of anything."""
-    return None if isinstance(value, MAPS) else _flaw("a map", value)
+    return None if isinstance(value, _MAPS) else _flaw("a map", value)
+
+
+def any_list(value: object) -> Flaw | None:
+    """A list of anything."""
+    return None if isinstance(value, list) else _flaw("a list", value)
 
 
 def one_of(*words: str) -> Check:
@@ -92,15 +99,13 @@ def or_null(inner: Check) -> Check:
     return check
 
 
-def list_of(inner: Check, *, least: int = 0) -> Check:
-    """A list of at least ``least`` of what ``inner`` takes."""
+def list_of(inner: Check) -> Check:
+    """A list of what ``inner`` takes."""
 
     def check(value: object) -> Flaw | None:
         if not isinstance(value, (list, tuple)):
             return _flaw("a list", value)
         items = cast("Sequence[object]", value)
-        if len(items) < least:
-            return Flaw((), f"must have at least {least} item{'s' if least > 1 else ''}, has {len(items)}")
         for index, item in enumerate(items):
             flaw = inner(item)
             if flaw is not None:
@@ -114,7 +119,7 @@ def map_of(inner: Check) -> Check:
     """A map of any keys to what ``inner`` takes."""
 
     def check(value: object) -> Flaw | None:
-        if not isinstance(value, MAPS):
+        if not isinstance(value, _MAPS):
             return _flaw("a map", value)
         for key, item in cast("Mapping[str, object]", value).items():
             flaw = inner(item)
@@ -125,26 +130,38 @@ def map_of(inner: Check) -> Check:
     return check
 
 
-def record(
-    required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, closed: bool = False
-) -> Check:
-    """A map with all ``required`` keys and perhaps ``optional`` ones; ``closed``: with no others."""
-    known = {**required, **(optional or {})}
+class OptionalField(NamedTuple):
+    """A field of a ``record`` that may be absent."""
 
-    def check(value: object) -> Flaw | None:
-        if not isinstance(value, MAPS):
+    check: Check
+
+
+def optional(check: Check) -> OptionalField:
+    """A field that may be absent."""
+    return OptionalField(check)
+
+
+def optional_or_null(check: Check) -> OptionalField:
+    """A field that may be absent, or null."""
+    return OptionalField(or_null(check))
+
+
+def record(**fields: Check | OptionalField) -> Check:
+    """A map with these fields and perhaps others."""
+    required = [key for key, field in fields.items() if not isinstance(field, OptionalField)]
+    checks = {key: field.check if isinstance(field, OptionalField) else field for key, field in fields.items()}
+
+    def check(value: Any) -> Flaw | None:  # noqa: ANN401  # a cast would be a call
+        if not isinstance(value, _MAPS):
             return _flaw("a map", value)
-        given = cast("Mapping[str, object]", value)
         for key in required:
-            if key not in given:
+            if key not in value:
                 return Flaw((), f"must have {key!r}")
-        for key, item in given.items():
-            inner = known.get(key)
-            if inner is None:
-                if closed:
-                    return Flaw((), f"must have no {key!r}")
+        for key, item in value.items():
+            field_check = checks.get(key)
+            if field_check is None or (field_check is text and type(item) is str):
                 continue
-            flaw = inner(item)
+            flaw = field_check(item)
             if flaw is not None:
                 return flaw.inside(key)
         return None
@@ -152,38 +169,48 @@ def record(
     return check
 
 
-def choice(kinds: Mapping[str, Check], *, or_unknown: bool = False) -> Check:
+def closed_record(**fields: Check | OptionalField) -> Check:
+    """A map with these fields and no others."""
+    open_check = record(**fields)
+
+    def check(value: Any) -> Flaw | None:  # noqa: ANN401  # a cast would be a call
+        for key in value if isinstance(value, _MAPS) else ():
+            if key not in fields:
+                return Flaw((), f"must have no {key!r}")
+        return open_check(value)
+
+    return check
+
+
+def choice(*, or_unknown: bool = False, **kinds: Check) -> Check:
     """A map of exactly one key, one of ``kinds``; ``or_unknown``: any other key may hold anything."""
 
-    def check(value: object) -> Flaw | None:
-        if not isinstance(value, MAPS):
+    def check(value: Any) -> Flaw | None:  # noqa: ANN401  # a cast would be a call
+        if not isinstance(value, _MAPS):
             return _flaw("a map", value)
-        given = cast("Mapping[str, object]", value)
-        if len(given) != 1:
-            return Flaw((), f"must have exactly one key, has {len(given)}")
-        key, item = next(iter(given.items()))
-        inner = kinds.get(key)
-        if inner is None:
+        if len(value) != 1:
+            return Flaw((), f"must have exactly one key, has {len(value)}")
+        key, item = next(iter(value.items()))
+        kind_check = kinds.get(key)
+        if kind_check is None:
             return None if or_unknown else Flaw((), f"must have one of {', '.join(kinds)}, has {key!r}")
-        flaw = inner(item)
+        flaw = kind_check(item)
         return None if flaw is None else flaw.inside(key)
 
     return check
 
 
-def tagged(kinds: Mapping[str, Check], *, or_unknown: bool = False) -> Check:
-    """A map whose ``type`` is one of ``kinds``, and which that one takes; ``or_unknown``: or any other text."""
+def tagged(**kinds: Check) -> Check:
+    """A map whose ``type`` is one of ``kinds``, and which that one takes."""
 
-    def check(value: object) -> Flaw | None:
-        if not isinstance(value, MAPS):
+    def check(value: Any) -> Flaw | None:  # noqa: ANN401  # a cast would be a call
+        if not isinstance(value, _MAPS):
             return _flaw("a map", value)
-        kind = cast("Mapping[str, object]", value).get("type")
-        inner = kinds.get(kind) if isinstance(kind, str) else None
-        if inner is not None:
-            return inner(cast("object", value))
-        if or_unknown and isinstance(kind, str):
-            return None
-        return Flaw(("type",), f"must be one of {', '.join(kinds)}, found {describe(kind)}")
+        kind: object = value.get("type")
+        kind_check = kinds.get(kind) if isinstance(kind, str) else None
+        if kind_check is None:
+            return Flaw(("type",), f"must be one of {', '.join(kinds)}, found {describe(kind)}")
+        return kind_check(value)
 
     return check
 
@@ -202,22 +229,6 @@ def either(*checks: Check) -> Check:
         return worst
 
     return check
-
-
-def list_in(value: object) -> list[Any]:
-    """The list that a value is; an empty one if it is none."""
-    if not isinstance(value, list):
-        return []
-    found: list[Any] = cast("Any", value)
-    return found
-
-
-def map_in(value: object) -> dict[str, Any]:
-    """The map that a value is; an empty one if it is none."""
-    if not isinstance(value, dict):
-        return {}
-    found: dict[str, Any] = cast("Any", value)
-    return found
 
 
 def _flaw(wanted: str, value: object) -> Flaw:

@@ -13,7 +13,8 @@ from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import SystemMessage
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.building import Builder
-from agent_memory_log.transcript.model import Change, Loss, Message, Origins, Path, Recorded
+from agent_memory_log.transcript.findings import Change, Loss, Path, WireMessage
+from agent_memory_log.transcript.log_facts import Origins, Recorded
 
 
 class Sending(msgspec.Struct, frozen=True):
@@ -26,7 +27,7 @@ class Sending(msgspec.Struct, frozen=True):
     fingerprints: tuple[str, str] | None
 
 
-class Transcript(list[Message]):
+class Transcript(list[WireMessage]):
     """What a provider's ``messages`` (Responses: ``input``) takes: a list of plain maps, which are the caller's own.
 
     - ``provider``: whose transcript it is.
@@ -38,7 +39,7 @@ class Transcript(list[Message]):
 
     def __init__(
         self,
-        messages: Iterable[Message] = (),
+        messages: Iterable[WireMessage] = (),
         *,
         provider: str,
         origins: Origins | None = None,
@@ -62,7 +63,7 @@ class Transcript(list[Message]):
         cls,
         snapshot: Snapshot,
         provider: str,
-        new_builder: Callable[[list[Message], int | None], Builder],
+        new_builder: Callable[[list[WireMessage], int | None], Builder],
         max_result_bytes: int | None,
     ) -> Self:
         """The transcript of a run; see ``agent_memory_log.transcript.build``."""
@@ -125,7 +126,7 @@ class Transcript(list[Message]):
         self.clear()
         self._begin(snapshot, type(builder)(self, builder.max_result_bytes))
 
-    def prepend(self, message: Message) -> None:
+    def prepend(self, message: WireMessage) -> None:
         """Put a message before all others that no event of its own stands for; it cannot be brought up to date then."""
         self.insert(0, message)
         if self.origins is not None:
@@ -139,7 +140,7 @@ class Transcript(list[Message]):
     def __copy__(self) -> Self:
         return self._copied(self)
 
-    def _copied(self, messages: Iterable[Message]) -> Self:
+    def _copied(self, messages: Iterable[WireMessage]) -> Self:
         return type(self)(
             messages,
             provider=self.provider,

@@ -7,13 +7,15 @@ A cut takes whole turns from the beginning. Where the newest turn alone is too l
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
-from agent_memory_log.transcript.kinds import is_list
-from agent_memory_log.transcript.model import Loss, Message, Origins, Path, Recorded
+from agent_memory_log.transcript.findings import Loss, Path, WireMessage
+from agent_memory_log.transcript.json_types import is_list
+from agent_memory_log.transcript.log_facts import Origins, Recorded
 from agent_memory_log.transcript.transcripts import Sending, Transcript, Window
 
 _BYTES_A_TOKEN = 4
@@ -34,6 +36,62 @@ class Seams(NamedTuple):
     rounds: list[int]
 
 
+class Side(NamedTuple):
+    """Whose a message is: ``speaker`` is ``"system"``, ``"user"``, ``"model"`` or ``"tool"``.
+
+    ``opened`` and ``closed`` are what the message opens or closes that no cut may separate, as a call and its result.
+    """
+
+    speaker: str
+    opened: tuple[str, str] | None = None
+    closed: tuple[str, str] | None = None
+
+
+_SPEAKERS = {"system": "system", "developer": "system", "user": "user", "assistant": "model"}
+
+
+def side_of_role(role: object) -> Side:
+    """Whose a message of a role is."""
+    return Side(_SPEAKERS.get(role, "tool") if isinstance(role, str) else "tool")
+
+
+def find_seams(
+    messages: Sequence[WireMessage], side_of: Callable[[WireMessage], Side], *, joins_model: bool = False
+) -> Seams:
+    """Where a transcript may be cut: nowhere inside what ``Side`` keeps together.
+
+    Instructions at the beginning stay. A turn begins where the user speaks, a round with what the model says;
+    ``joins_model``: messages of the model that follow each other are one round.
+    """
+    sides = [side_of(message) for message in messages]
+    head = next((place for place, side in enumerate(sides) if side.speaker != "system"), len(sides))
+    turns: list[int] = []
+    openings: list[int] = []
+    rounds: list[int] = []
+    pending: Counter[tuple[str, str]] = Counter()
+    before = ""
+    for place in range(head, len(sides)):
+        speaker, opened, closed = sides[place]
+        if before == "opening" and speaker in ("user", "system"):
+            openings[-1] = place + 1
+            continue
+        if speaker == "user" and not pending:
+            turns.append(place)
+            openings.append(place + 1)
+            before = "opening"
+            continue
+        if speaker == "model" and not pending and not (joins_model and before == "model"):
+            rounds.append(place)
+        before = speaker
+        if opened is not None:
+            pending[opened] += 1
+        elif closed is not None and pending[closed]:
+            pending[closed] -= 1
+        if closed is not None and not pending[closed]:
+            del pending[closed]
+    return Seams(head, turns, openings, rounds)
+
+
 class _Measure(NamedTuple):
     """What all messages from each on take of a limit, and the limit."""
 
@@ -44,11 +102,11 @@ class _Measure(NamedTuple):
 def cut_transcript(
     whole: Transcript,
     seams: Seams,
-    without_reasoning: Callable[[Message], Message | None],
+    without_reasoning: Callable[[WireMessage], WireMessage | None],
     max_events: int | None,
     max_tokens: int | None,
     since_turn: int | None,
-    count_tokens: Callable[[Message], int] | None,
+    count_tokens: Callable[[WireMessage], int] | None,
     sending: Sending,
     sendable: Callable[[Sequence[object], Mapping[str, JsonValue]], dict[str, JsonValue]],
 ) -> Window:
@@ -62,7 +120,7 @@ def cut_transcript(
     ranges, fits = _ranges(len(whole), seams, measures, _first_turn(seams, since_turn))
     kept = [index for begin, end in ranges for index in range(begin, end)]
     left_out = list(_gaps(whole, ranges))
-    messages: list[Message] = []
+    messages: list[WireMessage] = []
     places: dict[int, int] = {}
     first_gap = next((index for index, place in enumerate(kept) if index != place), len(kept))
     for number, index in enumerate(kept):
@@ -87,7 +145,7 @@ def cut_transcript(
     return Window(cut, tuple(left_out), fits, dict(request))
 
 
-def estimate_tokens(message: Message) -> int:
+def estimate_tokens(message: WireMessage) -> int:
     """About how many tokens a message has: a quarter of its bytes as JSON. A tokenizer knows better."""
     return -(-len(encode_json(message)) // _BYTES_A_TOKEN)
 
@@ -98,8 +156,8 @@ def _ranges(
     """The ranges of messages that stay, and whether they are within the limits."""
 
     def fits(*ranges: tuple[int, int]) -> bool:
-        taken = (sum(one.left[begin] - one.left[end] for begin, end in ranges) for one in measures)
-        return all(size <= one.limit for size, one in zip(taken, measures, strict=True))
+        sizes = (sum(measure.left[begin] - measure.left[end] for begin, end in ranges) for measure in measures)
+        return all(size <= measure.limit for size, measure in zip(sizes, measures, strict=True))
 
     head = (0, seams.head)
     if not seams.turns:
@@ -155,7 +213,7 @@ def _gaps(whole: Transcript, ranges: Sequence[tuple[int, int]]) -> list[Loss]:
     return gaps
 
 
-def _origins(whole: Transcript, places: dict[int, int], messages: Sequence[Message]) -> Origins | None:
+def _origins(whole: Transcript, places: dict[int, int], messages: Sequence[WireMessage]) -> Origins | None:
     if whole.origins is None:
         return None
     origins = Origins(whole.origins.part_key)
@@ -173,9 +231,7 @@ def _origins(whole: Transcript, places: dict[int, int], messages: Sequence[Messa
 def _recorded(known: Recorded | None, places: dict[int, int], length: int) -> Recorded | None:
     if known is None:
         return None
-    recorded = Recorded()
-    recorded.signed = dict(known.signed)
-    recorded.leading = known.leading
+    recorded = known.without_places()
     for where in known.conflicts:
         place = places.get(where[0]) if isinstance(where[0], int) else None
         if place is not None:

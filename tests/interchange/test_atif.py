@@ -38,7 +38,7 @@ from agent_memory_log.events.jsonvalue import encode_canonical
 from agent_memory_log.interchange.atif import AtifRun, from_atif, import_atif, to_atif
 from agent_memory_log.samples import sample_lines
 from agent_memory_log.transcript import model_request, parse
-from agent_memory_log.transcript.kinds import is_list, is_map
+from agent_memory_log.transcript.json_types import is_list, is_map
 from agent_memory_log.transfer.jsonl import import_jsonl
 from tests.strategies import events, json_maps, json_texts, labels, nested, texts, timestamps, wrong_values
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, cast
 
-from agent_memory_log.transcript.shapes import list_in, map_in
+from agent_memory_log.transcript.json_types import list_in, map_in
 
 
 @cache

@@ -36,8 +36,8 @@ from agent_memory_log.transcript import (
     validate,
     window,
 )
+from agent_memory_log.transcript import signed_reasoning as signed_module
 from agent_memory_log.transcript.anthropic import rules as rules_module
-from agent_memory_log.transcript.anthropic import signed as signed_module
 from agent_memory_log.transcript.repairing import INTERRUPTED
 from tests.transcript.transcripts import Message, run_of, snapshot_of
 from tests.transcript.transcripts_anthropic import (
@@ -649,7 +649,7 @@ def test_every_rule_has_a_case() -> None:
     }  # below, and for every provider
     described = {name for module in (rules_module, signed_module) for name in (module.__doc__ or "").split("``")[1::2]}
     named = {name for name in described if "_" in name or name == "prefill"}
-    assert named - {"tool_use", "tool_result", "thinking_…"} == rules | others
+    assert named - {"tool_use", "tool_result", "thinking_…", "signed_reasoning"} == rules | others
 
 
 # Thinking, which is signed.

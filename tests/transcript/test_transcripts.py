@@ -47,7 +47,7 @@ from agent_memory_log.transcript import (
     validate,
     window,
 )
-from agent_memory_log.transcript.kinds import is_list, is_map
+from agent_memory_log.transcript.json_types import is_list, is_map
 from agent_memory_log.transcript.providers import find
 from tests.strategies import payloads
 from tests.transcript import (
@@ -824,14 +824,14 @@ def test_a_request_is_recorded_once_and_read_back(case: Case) -> None:
     assert (third.system, third.tools, third.tools_hash) == ("other", None, "")
     package = find(case.provider)
     found = request(run_of(first, UserMessage("U"), second), case.provider)
-    transcript = found.pop(package.MESSAGES)
+    transcript = found.pop(package.messages_key)
     assert transcript[-1] == build(run_of(UserMessage("U")), case.provider)[-1]
     assert "m2" in found.values()
-    assert found[package.TOOLS] == tools
+    assert found[package.tools_key] == tools
     assert "temperature" not in found
     assert "S" in json.dumps([found, transcript])
-    _spoil(found[package.TOOLS])
-    assert request(run_of(first), case.provider)[package.TOOLS] == tools
+    _spoil(found[package.tools_key])
+    assert request(run_of(first), case.provider)[package.tools_key] == tools
     assert request(run_of(first), case.provider)["temperature"] == 0.5
 
 
@@ -844,7 +844,7 @@ def test_what_is_asked_of_another_provider_is_carried_over(case: Case) -> None:
         asked = model_request(run_of(), other.provider, model="m", system="Be kind.", tools=other.tools(*tool))
         found = request(run_of(asked, UserMessage("U")), case.provider)
         assert "model" not in found
-        assert found[find(case.provider).TOOLS] == case.tools(*tool)
+        assert found[find(case.provider).tools_key] == case.tools(*tool)
         assert json.dumps(found).count("Be kind.") == 1
 
 
@@ -918,7 +918,7 @@ _REASONED: dict[str, list[Message]] = {
 def test_nothing_is_asked_where_nothing_was_recorded(case: Case) -> None:
     package = find(case.provider)
     assert request(run_of(UserMessage("U")), case.provider) == {
-        package.MESSAGES: build(run_of(UserMessage("U")), case.provider)
+        package.messages_key: build(run_of(UserMessage("U")), case.provider)
     }
     erased = run_of(Redacted("model_request"), UserMessage("U"), ModelRequest(case.provider, "m", system_hash="gone"))
     assert "m" in request(erased, case.provider).values()

@@ -21,7 +21,7 @@ from agent_memory_log.interchange.atif.payloads import CALLS, MESSAGE, REASONING
 from agent_memory_log.interchange.atif.rendering import METRICS, metrics_of, render_step
 from agent_memory_log.interchange.steps import STEP_LABEL, Steps
 from agent_memory_log.interchange.usage import MODEL_LABEL, USAGE_LABEL, read_usage
-from agent_memory_log.transcript.residual import difference, kept
+from agent_memory_log.transcript.differences import difference, kept
 
 
 def events_of(raw: JsonMap, step: AtifStep, timestamp: datetime) -> list[Event]:

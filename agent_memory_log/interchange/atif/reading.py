@@ -31,7 +31,7 @@ from agent_memory_log.interchange.atif.foreign_steps import events_of
 from agent_memory_log.interchange.atif.images import ATIF
 from agent_memory_log.interchange.atif.payloads import payload_at, payloads_of
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.transcript.kinds import is_list, is_map
+from agent_memory_log.transcript.json_types import is_list, is_map
 from agent_memory_log.transfer.importing import derived_event_id
 
 DOCUMENT = "document"

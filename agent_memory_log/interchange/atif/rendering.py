@@ -28,8 +28,8 @@ from agent_memory_log.interchange.atif.images import ATIF, image_parts
 from agent_memory_log.interchange.atif.payloads import CALLS, MESSAGE, REASONING, RESULTS
 from agent_memory_log.interchange.steps import Answer, Step
 from agent_memory_log.interchange.usage import MODEL_LABEL, Usage, usage_in
-from agent_memory_log.transcript.kinds import is_map
-from agent_memory_log.transcript.residual import apply, kept_for
+from agent_memory_log.transcript.differences import apply, kept_for
+from agent_memory_log.transcript.json_types import is_map
 
 _BETWEEN = "\n\n"
 """What stands between the texts of several events in one field."""

@@ -25,8 +25,8 @@ from agent_memory_log.interchange.atif.rendering import Positions, metrics_of, r
 from agent_memory_log.interchange.steps import Steps
 from agent_memory_log.interchange.usage import NO_USAGE, usage_in
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.transcript.differences import difference, same_json
 from agent_memory_log.transcript.requests import recorded_request
-from agent_memory_log.transcript.residual import difference, same_json
 
 _UNKNOWN_VERSION = "unknown"
 

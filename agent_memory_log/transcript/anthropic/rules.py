@@ -14,7 +14,9 @@
 - ``cache_control``: at most four blocks are marked, none of them thinking.
 - ``prefill``: the last message, if it is the assistant's, does not end in white space.
 - ``error_and_value``: a recorded result has an error or a value.
-- ``thinking_…``: see ``signed.py``.
+- ``thinking_unsigned``: a thinking block has its signature; its text may be empty. ``thinking_last``: none ends a
+  message. ``thinking_first``: see the module ``thinking``. ``thinking_…``: see the module
+  ``signed_reasoning``.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ from typing import Any, cast
 
 from agent_memory_log.events.fields import describe
 from agent_memory_log.transcript.anthropic.rendering import RULES
-from agent_memory_log.transcript.anthropic.shapes import SERVER_CALLS, SERVER_RESULTS, THINKING, shape_of
-from agent_memory_log.transcript.anthropic.signed import Signed, check_signed
-from agent_memory_log.transcript.kinds import is_list, is_map
-from agent_memory_log.transcript.model import Facts, Finding, Path
+from agent_memory_log.transcript.anthropic.shapes import SERVER_CALLS, SERVER_RESULTS, THINKING, shape_of, type_of
+from agent_memory_log.transcript.anthropic.thinking import call_without_thinking
+from agent_memory_log.transcript.findings import Finding, Path
+from agent_memory_log.transcript.json_types import is_list, is_map
+from agent_memory_log.transcript.log_facts import Facts
 from agent_memory_log.transcript.names import is_in_alphabet
+from agent_memory_log.transcript.rules import RuleChecker
+from agent_memory_log.transcript.signed_reasoning import check_signed, in_content
 
 MOST_CACHE_MARKS = 4
 
@@ -44,307 +49,243 @@ def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
     checker = _Checker(messages)
     checker.check()
     checker.check_end()
-    for where in facts.recorded.conflicts if facts.recorded is not None else ():
-        checker.find("error_and_value", "the result has both an error and a value", *where)
-    check_signed(messages, checker.signed, facts, checker.find)
-    checker.findings.sort(key=_by_place)
+    check_signed(checker.signed, facts, len(messages), in_content, checker.find)
+    place = call_without_thinking(messages, facts.request)
+    if place is not None:
+        wrong = "with a thinking budget, the last message that calls a tool, or its turn, must begin with thinking"
+        checker.find("thinking_first", wrong, (place, "content", 0))
     return checker.findings
 
 
-class _Checker:
-    """One look at every message and block: the usual is dealt with at once, what is odd in methods of its own."""
+class _Checker(RuleChecker):
+    """The usual is dealt with at once, what is odd in methods of its own."""
 
     def __init__(self, messages: Sequence[object]) -> None:
-        self.findings: list[Finding] = []
-        self.signed: list[Signed] = []
+        super().__init__(RULES)
         self._messages = messages
         self._ids: set[str] = set()
-        self._names: set[str] = set()
-        # The calls of the message before, by id.
-        self._asked: dict[str, Path] = {}
         self._server_open: dict[str, Path] = {}
         self._server_known: set[str] = set()
         self._marks: list[Path] = []
         self._role: Any = None
         self._ends_in_server_tool = False
 
-    def find(self, rule: str, message: str, *where: int | str) -> None:
-        self.findings.append(Finding(rule, message, where))
-
     def check(self) -> None:
         for index, message in enumerate(self._messages):
-            if not is_map(message):
-                self.find("message_shape", f"a message must be a map, found {describe(message)}", index)
-                self._unanswered()
-                self._role = None
-                continue
-            role = message.get("role")
-            if role == "user":
+            role: Any = None
+            content: object = None
+            if is_map(message):
+                role = message.get("role")
                 content = message.get("content")
-                if self._asked or self._server_open or not isinstance(content, str) or not content:
+            if role == "user":
+                if (
+                    self.open_calls
+                    or self._server_open
+                    or not isinstance(content, str)
+                    or not content
+                    or content.isspace()
+                ):
                     self._user(index, content)
-                elif content.isspace():
-                    self._no_blocks(index, content)
             elif role == "assistant":
-                if self._asked:
-                    self._unanswered()
-                self._assistant(index, message.get("content"))
-            elif role == "system":
-                self._unanswered()
-                self._system(index, message.get("content"))
+                if self.open_calls:
+                    self.end_calls()
+                self._blocks(index, content, None)
             else:
-                self._unanswered()
-                self.find("message_shape", f"role must be user, assistant or system, found {describe(role)}", index)
+                self.end_calls()
+                if role == "system":
+                    self._check_placement(index)
+                    self._blocks(index, content, None, role)
+                else:
+                    wrong = f"role must be user, assistant or system, found {describe(role)}"
+                    self.find("message_shape", wrong, (index,))
             self._role = role
-        self._unanswered()
+        self.end_calls()
 
-    def _unanswered(self, answered: set[str] | None = None) -> None:
-        for call_id, where in self._asked.items():
-            if answered is None or call_id not in answered:
-                self.find("unanswered_call", f"the next message has no tool_result for the call {call_id!r}", *where)
-        self._asked = {}
+    def _user(self, index: int, content: object) -> None:
+        answered: set[str] = set()
+        others = self._blocks(index, content, answered)
+        if self.open_calls:
+            self.end_calls(answered)
+        if others and self._server_open:
+            for call_id, where in self._server_open.items():
+                wrong = f"the call {call_id!r} is not answered when the user goes on"
+                self.find("unanswered_server_call", wrong, where)
+            self._server_open = {}
 
-    # The assistant.
+    def _blocks(  # noqa: C901, PLR0912  # calls would cost more than all of it
+        self, index: int, content: object, answered: set[str] | None, role: str = "assistant"
+    ) -> int:
+        """Check the blocks of a message; how many of them are no results.
 
-    def _assistant(self, index: int, content: object) -> None:  # noqa: C901, PLR0912  # calls would cost more than all of it
+        ``answered`` takes the ids of the results in a message of the user's; None in any other.
+        """
         self._ends_in_server_tool = False
         if not is_list(content) or not content:
             self._no_blocks(index, content)
-            return
-        ids, names, asked, signed = self._ids, self._names, self._asked, self.signed
+            return 1 if content else 0
+        ids, names, open_calls = self._ids, self.names, self.open_calls
+        is_assistant = answered is None and role == "assistant"
         blank = -1
         has_text = False
+        others = 0
         kind: Any = None
         place = 0
         for place, block in enumerate(content):
             kind = block.get("type") if is_map(block) else None
             if kind == "text" and isinstance(text := block.get("text"), str):
+                others += 1
                 if text and not text.isspace():
                     has_text = True
                 elif text:
                     blank = place
                 else:
-                    self.find("empty_text", _EMPTY, index, "content", place)
+                    self.find("empty_text", _EMPTY, (index, "content", place))
             elif (
                 kind == "tool_use"
+                and is_assistant
                 and isinstance(call_id := block.get("id"), str)
                 and isinstance(name := block.get("name"), str)
                 and is_map(block.get("input"))
             ):
                 if call_id in ids or not is_in_alphabet(call_id):
-                    self._odd_id(call_id, index, place)
+                    self._odd_id(call_id, (index, "content", place, "id"))
                 ids.add(call_id)
-                asked[call_id] = (index, "content", place)
+                open_calls[call_id] = (index, "content", place)
                 if name not in names:
-                    self._name(name, index, place)
+                    self.check_name(name, (index, "content", place, "name"))
             elif (
                 kind == "thinking"
+                and is_assistant
                 and isinstance(signature := block.get("signature"), str)
                 and signature
                 and isinstance(thought := block.get("thinking"), str)
             ):
-                signed.append((index, place, signature, thought))
+                self.signed.append((index, place, signature, thought))
+            elif (
+                kind == "tool_result" and answered is not None and isinstance(call_id := block.get("tool_use_id"), str)
+            ):
+                if others or call_id in answered or call_id not in open_calls:
+                    self._odd_result(call_id, answered, (index, "content", place))
+                answered.add(call_id)
+                if len(block) > _PLAIN_RESULT or not isinstance(block.get("content"), str):
+                    self._result(block, (index, "content", place))
             else:
-                self._other(block, index, place)
+                others += 1
+                self._other(block, role if answered is None else "user", index, place)
             if kind is not None and "cache_control" in block:
-                self._mark(block, index, "content", place)
+                self._mark(block, (index, "content", place))
         if blank >= 0 and not has_text:
-            self.find("empty_text", _BLANK, index, "content", blank)
-        if kind != "text" and isinstance(kind, str):
+            self.find("empty_text", _BLANK, (index, "content", blank))
+        if is_assistant and kind != "text" and isinstance(kind, str):
             if kind in THINKING:
-                self.find("thinking_last", "thinking must not end a message", index, "content", place)
+                self.find("thinking_last", "thinking must not end a message", (index, "content", place))
             self._ends_in_server_tool = kind in SERVER_CALLS or kind in SERVER_RESULTS
+        return others
 
-    def _odd_id(self, call_id: str, index: int, place: int) -> None:
+    def _odd_id(self, call_id: str, where: Path) -> None:
         if call_id in self._ids:
-            self.find("duplicate_call", f"the id {call_id!r} was used before", index, "content", place, "id")
+            self.find("duplicate_call", f"the id {call_id!r} was used before", where)
         else:
-            found = f"an id must match [a-zA-Z0-9_-]+, found {describe(call_id)}"
-            self.find("call_id", found, index, "content", place, "id")
+            self.check_id(call_id, where)
 
-    def _name(self, name: str, index: int, place: int) -> None:
-        if RULES.allows_name(name):
-            self._names.add(name)
+    def _odd_result(self, call_id: str, answered: set[str], where: Path) -> None:
+        if call_id in answered:
+            self.find("duplicate_result", f"the call {call_id!r} has a result", where)
+        elif call_id not in self.open_calls:
+            self.find("orphan_result", f"the message before has no call {call_id!r}", where)
         else:
-            found = f"a tool's name must match [a-zA-Z0-9_-]{{1,{RULES.longest_name}}}, found {describe(name)}"
-            self.find("tool_name", found, index, "content", place, "name")
+            self.find("result_order", "results must come before anything else", where)
 
-    def _other(self, block: Any, index: int, place: int) -> None:  # noqa: ANN401  # what is sound is any map
-        """A block that is not text, a sound call or sound thinking."""
-        if not self._is_sound(block, "assistant", index, place):
+    def _other(self, block: Any, role: str, index: int, place: int) -> None:  # noqa: ANN401  # what is sound is any map
+        """A block that is not text, a result, a sound call or sound thinking."""
+        where: Path = (index, "content", place)
+        if not self._is_sound(block, role, where) or role != "assistant":
             return
         kind = block["type"]
         if kind == "thinking":
-            self.find("thinking_unsigned", "a thinking block needs its signature", index, "content", place)
+            self.find("thinking_unsigned", "a thinking block needs its signature", where)
         elif kind == "redacted_thinking":
             self.signed.append((index, place, block["data"], ""))
         elif kind in SERVER_CALLS:
             call_id = block["id"]
             if call_id in self._ids or not RULES.allows_id(call_id):
-                self._odd_id(call_id, index, place)
+                self._odd_id(call_id, (*where, "id"))
             self._ids.add(call_id)
-            self._server_open[call_id] = (index, "content", place)
+            self._server_open[call_id] = where
             self._server_known.add(call_id)
         elif kind in SERVER_RESULTS:
             call_id = block["tool_use_id"]
             if self._server_open.pop(call_id, None) is not None:
                 return
             if call_id in self._server_known:
-                self.find("duplicate_result", f"the call {call_id!r} has a result", index, "content", place)
+                self.find("duplicate_result", f"the call {call_id!r} has a result", where)
             else:
-                self.find("orphan_server_result", f"no call before it has the id {call_id!r}", index, "content", place)
+                self.find("orphan_server_result", f"no call before it has the id {call_id!r}", where)
 
-    # The user.
-
-    def _user(self, index: int, content: object) -> None:  # noqa: C901, PLR0912  # as above
-        if not is_list(content) or not content:
-            if self._asked:
-                self._unanswered()
-            if self._server_open and content:
-                self._user_speaks()
-            self._no_blocks(index, content)
-            return
-        asked = self._asked
-        answered: set[str] = set()
-        blank = -1
-        has_text = False
-        others = 0
-        for place, block in enumerate(content):
-            kind = block.get("type") if is_map(block) else None
-            if kind == "tool_result" and isinstance(call_id := block.get("tool_use_id"), str):
-                if others or call_id in answered or call_id not in asked:
-                    self._odd_result(call_id, answered, index, place)
-                answered.add(call_id)
-                if len(block) > _PLAIN_RESULT or not isinstance(block.get("content"), str):
-                    self._result(block, index, place)
-            else:
-                others += 1
-                if kind == "text" and isinstance(text := block.get("text"), str):
-                    if text and not text.isspace():
-                        has_text = True
-                    elif text:
-                        blank = place
-                    else:
-                        self.find("empty_text", _EMPTY, index, "content", place)
-                else:
-                    self._is_sound(block, "user", index, place)
-            if kind is not None and "cache_control" in block:
-                self._mark(block, index, "content", place)
-        if blank >= 0 and not has_text:
-            self.find("empty_text", _BLANK, index, "content", blank)
-        if asked:
-            self._unanswered(answered)
-        if others and self._server_open:
-            self._user_speaks()
-
-    def _odd_result(self, call_id: str, answered: set[str], index: int, place: int) -> None:
-        if call_id in answered:
-            self.find("duplicate_result", f"the call {call_id!r} has a result", index, "content", place)
-        elif call_id not in self._asked:
-            self.find("orphan_result", f"the message before has no call {call_id!r}", index, "content", place)
-        else:
-            self.find("result_order", "results must come before anything else", index, "content", place)
-
-    def _result(self, block: dict[str, Any], index: int, place: int) -> None:
+    def _result(self, block: dict[str, Any], where: Path) -> None:
         """A result with more than text."""
-        if not self._is_sound(block, "user", index, place):
+        if not self._is_sound(block, "user", where):
             return
         content = block.get("content")
         if not content:
             if block.get("is_error"):
-                self.find("empty_result", "a result that is an error must say which", index, "content", place)
+                self.find("empty_result", "a result that is an error must say which", where)
         elif is_list(content):
             for number, part in enumerate(content):
                 if part["type"] == "text" and not part["text"]:
-                    self.find("empty_text", _EMPTY, index, "content", place, "content", number)
+                    self.find("empty_text", _EMPTY, (*where, "content", number))
                 if "cache_control" in part:
-                    self._mark(part, index, "content", place, "content", number)
+                    self._mark(part, (*where, "content", number))
 
-    def _user_speaks(self) -> None:
-        for call_id, where in self._server_open.items():
-            self.find("unanswered_server_call", f"the call {call_id!r} is not answered when the user goes on", *where)
-        self._server_open = {}
-
-    # Instructions.
-
-    def _system(self, index: int, content: object) -> None:
-        wrong = self._misplaced(index)
-        if wrong is not None:
-            self.find("system_placement", wrong, index)
-        if not is_list(content) or not content:
-            self._no_blocks(index, content)
-            return
-        texts: list[tuple[int, str]] = []
-        for place, block in enumerate(content):
-            if self._is_sound(block, "system", index, place):
-                if block["type"] == "text":
-                    texts.append((place, block["text"]))
-                if "cache_control" in block:
-                    self._mark(block, index, "content", place)
-        for place, text in texts:
-            if not text:
-                self.find("empty_text", _EMPTY, index, "content", place)
-        if texts and texts[-1][1] and all(not text or text.isspace() for _, text in texts):
-            self.find("empty_text", _BLANK, index, "content", texts[-1][0])
-
-    def _misplaced(self, index: int) -> str | None:
+    def _check_placement(self, index: int) -> None:
+        """Check the place of a system message."""
+        following = self._messages[index + 1] if index + 1 < len(self._messages) else {"role": "assistant"}
+        wrong = ""
         if index == 0:
-            return "instructions for the whole conversation go into the argument system"
-        if self._role != "user" and not (self._role == "assistant" and self._ends_in_server_tool):
-            return "a system message must follow one of the user's"
-        if index + 1 < len(self._messages) and role_of(self._messages[index + 1]) != "assistant":
-            return "a system message must be the last or precede the assistant's"
-        return None
-
-    # All of them.
+            wrong = "instructions for the whole conversation go into the argument system"
+        elif self._role != "user" and not (self._role == "assistant" and self._ends_in_server_tool):
+            wrong = "a system message must follow one of the user's"
+        elif not is_map(following) or following.get("role") != "assistant":
+            wrong = "a system message must be the last or precede the assistant's"
+        if wrong:
+            self.find("system_placement", wrong, (index,))
 
     def _no_blocks(self, index: int, content: object) -> None:
         """Content that is text, empty, or wrong."""
-        if isinstance(content, str):
-            if not content:
-                self.find("empty_message", "content must not be empty", index, "content")
-            elif content.isspace():
-                self.find("empty_text", _BLANK, index, "content")
-        elif is_list(content):
-            self.find("empty_message", "content must not be empty", index, "content")
-        else:
-            self.find("message_shape", f"content must be text or a list, found {describe(content)}", index, "content")
+        where: Path = (index, "content")
+        if not isinstance(content, (str, list)):
+            self.find("message_shape", f"content must be text or a list, found {describe(content)}", where)
+        elif not content:
+            self.find("empty_message", "content must not be empty", where)
+        elif isinstance(content, str) and content.isspace():
+            self.find("empty_text", _BLANK, where)
 
-    def _is_sound(self, block: object, role: str, index: int, place: int) -> bool:
+    def _is_sound(self, block: object, role: str, where: Path) -> bool:
         wrong = shape_of(block, role)
         if wrong is not None:
-            self.find("block_shape", wrong, index, "content", place)
+            self.find("block_shape", wrong, where)
         return wrong is None
 
-    def _mark(self, block: dict[str, Any], *where: int | str) -> None:
+    def _mark(self, block: dict[str, Any], where: Path) -> None:
         kind = block.get("type")
         if block["cache_control"] is None or not isinstance(kind, str):
             return
         if kind in THINKING:
-            self.find("cache_control", f"a {kind} block cannot be marked", *where)
+            self.find("cache_control", f"a {kind} block cannot be marked", where)
         else:
             self._marks.append(where)
 
     def check_end(self) -> None:
         for where in self._marks[:-MOST_CACHE_MARKS]:
-            found = f"at most {MOST_CACHE_MARKS} blocks can be marked, found {len(self._marks)}"
-            self.find("cache_control", found, *where)
+            wrong = f"at most {MOST_CACHE_MARKS} blocks can be marked, found {len(self._marks)}"
+            self.find("cache_control", wrong, where)
         if self._role != "assistant":
             return
         last = len(self._messages) - 1
         content: object = cast("dict[str, object]", self._messages[last]).get("content")
-        where = (last, "content")
-        if is_list(content) and content and role_of(content[-1], "type") == "text":
-            where = (last, "content", len(content) - 1)
+        place: Path = (last, "content")
+        if is_list(content) and content and type_of(content[-1]) == "text":
+            place = (last, "content", len(content) - 1)
             content = content[-1].get("text")
         if isinstance(content, str) and content[-1:].isspace():
-            self.find("prefill", "the assistant's last message must not end in white space", *where)
-
-
-def role_of(message: object, key: str = "role") -> object:
-    """The role of a message, or the ``type`` of a block, if it is one."""
-    return message.get(key) if is_map(message) else None
-
-
-def _by_place(finding: Finding) -> list[tuple[bool, int, str]]:
-    return [(isinstance(step, str), step if isinstance(step, int) else 0, str(step)) for step in finding.where]
+            self.find("prefill", "the assistant's last message must not end in white space", place)

@@ -2,41 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 from agent_memory_log.events.fields import describe
-from agent_memory_log.transcript.kinds import is_list, is_map
+from agent_memory_log.transcript.json_types import is_map
+from agent_memory_log.transcript.shapes import (
+    Check,
+    Flaw,
+    any_list,
+    any_map,
+    boolean,
+    either,
+    list_of,
+    optional,
+    record,
+    text,
+)
 
-_Kinds = type[object] | tuple[type[object], ...]
+IN_RESULT = "a tool_result"
+"""Where blocks in a result's content stand, for ``shape_of``."""
 
-REQUIRED: dict[str, tuple[tuple[str, _Kinds], ...]] = {
-    "text": (("text", str),),
-    "image": (("source", dict),),
-    "document": (("source", dict),),
-    "search_result": (("content", list), ("source", str), ("title", str)),
-    "thinking": (("thinking", str), ("signature", str)),
-    "redacted_thinking": (("data", str),),
-    "tool_use": (("id", str), ("name", str), ("input", dict)),
-    "tool_result": (("tool_use_id", str),),
-    "server_tool_use": (("id", str), ("name", str), ("input", dict)),
-    "mcp_tool_use": (("id", str), ("name", str), ("server_name", str), ("input", dict)),
-    "mcp_tool_result": (("tool_use_id", str),),
-    "web_search_tool_result": (("tool_use_id", str), ("content", (list, dict))),
-    "web_fetch_tool_result": (("tool_use_id", str), ("content", dict)),
-    "code_execution_tool_result": (("tool_use_id", str), ("content", dict)),
-    "bash_code_execution_tool_result": (("tool_use_id", str), ("content", dict)),
-    "text_editor_code_execution_tool_result": (("tool_use_id", str), ("content", dict)),
-    "tool_search_tool_result": (("tool_use_id", str), ("content", dict)),
-    "advisor_tool_result": (("tool_use_id", str), ("content", dict)),
-    "container_upload": (("file_id", str),),
-    "tool_reference": (("tool_name", str),),
-    "browser_state": (("tabs", list),),
-    "mcp_tool_listing": (("mcp_server_name", str), ("tools", list)),
-    "fallback": (("from", dict), ("to", dict)),
-    "tool_addition": (("tool", dict),),
-    "tool_removal": (("tool", dict),),
+
+def _in_result(block: object) -> Flaw | None:
+    wrong = shape_of(block, IN_RESULT)
+    return None if wrong is None else Flaw((), f"holds a wrong block: {wrong}")
+
+
+_CALL = record(id=text, name=text, input=any_map)
+_SERVER_RESULT = record(tool_use_id=text, content=any_map)
+
+_BLOCKS: Mapping[str, Check] = {
+    "text": record(text=text),
+    "image": record(source=any_map),
+    "document": record(source=any_map),
+    "search_result": record(content=any_list, source=text, title=text),
+    "thinking": record(thinking=text, signature=text),
+    "redacted_thinking": record(data=text),
+    "tool_use": _CALL,
+    "tool_result": record(
+        tool_use_id=text, is_error=optional(boolean), content=optional(either(text, list_of(_in_result)))
+    ),
+    "server_tool_use": _CALL,
+    "mcp_tool_use": record(id=text, name=text, server_name=text, input=any_map),
+    "mcp_tool_result": record(tool_use_id=text),
+    "web_search_tool_result": record(tool_use_id=text, content=either(any_list, any_map)),
+    "web_fetch_tool_result": _SERVER_RESULT,
+    "code_execution_tool_result": _SERVER_RESULT,
+    "bash_code_execution_tool_result": _SERVER_RESULT,
+    "text_editor_code_execution_tool_result": _SERVER_RESULT,
+    "tool_search_tool_result": _SERVER_RESULT,
+    "advisor_tool_result": _SERVER_RESULT,
+    "container_upload": record(file_id=text),
+    "tool_reference": record(tool_name=text),
+    "browser_state": record(tabs=any_list),
+    "mcp_tool_listing": record(mcp_server_name=text, tools=any_list),
+    "fallback": record(**{"from": any_map, "to": any_map}),
+    "tool_addition": record(tool=any_map),
+    "tool_removal": record(tool=any_map),
 }
-"""What a block of each type must have, and of which kind; of a type that is not here nothing is known."""
+"""What a block of each type must have; of a type that is not here nothing is known."""
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
 """Reasoning, which the provider signs or encrypts."""
@@ -44,50 +68,32 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 """Calls of what the provider runs itself."""
 
-SERVER_RESULTS = frozenset(kind for kind in REQUIRED if kind.endswith("_tool_result"))
+SERVER_RESULTS = frozenset(kind for kind in _BLOCKS if kind.endswith("_tool_result"))
 """Answers to them."""
 
-IN_RESULT = "a tool_result"
-"""Where blocks in a result's content stand, for ``shape_of``."""
-
 _ALLOWED: dict[str, frozenset[str]] = {
-    "user": frozenset(REQUIRED) - THINKING - SERVER_CALLS - {"tool_use"},
-    "assistant": frozenset(REQUIRED) - {"tool_result"},
+    "user": frozenset(_BLOCKS) - THINKING - SERVER_CALLS - {"tool_use"},
+    "assistant": frozenset(_BLOCKS) - {"tool_result"},
     "system": frozenset({"text", "tool_addition", "tool_removal"}),
     IN_RESULT: frozenset({"text", "image", "document", "search_result", "tool_reference", "browser_state"}),
 }
 
 
+def type_of(block: object) -> str:
+    """The type of a block; ``""`` if it has none."""
+    kind = block.get("type") if is_map(block) else None
+    return kind if isinstance(kind, str) else ""
+
+
 def shape_of(block: object, role: str) -> str | None:
     """What is wrong with a block in ``role``, or in a result (``IN_RESULT``); None if it alone tells of nothing."""
-    if not is_map(block):
-        return f"a block must be a map, found {describe(block)}"
-    kind = block.get("type")
-    if not isinstance(kind, str) or not kind:
-        return f"a block needs a type, found {describe(kind)}"
-    for key, wanted in REQUIRED.get(kind, ()):
-        if not isinstance(block.get(key), wanted):
-            return f"{kind}.{key} must be {_named(wanted)}, found {describe(block.get(key))}"
-    if kind in REQUIRED and kind not in _ALLOWED[role]:
-        return f"a {kind} does not belong in {role}"
-    return _result_shape(block) if kind == "tool_result" else None
-
-
-def _result_shape(block: dict[str, Any]) -> str | None:
-    content = block.get("content", "")
-    if not isinstance(block.get("is_error", False), bool):
-        return f"tool_result.is_error must be true or false, found {describe(block['is_error'])}"
-    if isinstance(content, str):
+    kind = type_of(block)
+    if not kind:
+        return f"a block must be a map with a type, found {describe(block)}"
+    check = _BLOCKS.get(kind)
+    if check is None:
         return None
-    if not is_list(content):
-        return f"tool_result.content must be text or a list, found {describe(content)}"
-    for part in content:
-        wrong = shape_of(part, IN_RESULT)
-        if wrong is not None:
-            return f"in tool_result.content: {wrong}"
-    return None
-
-
-def _named(wanted: _Kinds) -> str:
-    kinds = wanted if isinstance(wanted, tuple) else (wanted,)
-    return " or ".join(name for kind, name in ((str, "text"), (dict, "a map"), (list, "a list")) if kind in kinds)
+    flaw = check(block)
+    if flaw is not None:
+        return f"a {kind} block is not what the API takes: {flaw.told()}"
+    return None if kind in _ALLOWED[role] else f"a {kind} does not belong in {role}"

@@ -6,22 +6,21 @@ Blobs are base64 text in our JSON.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import cast
 
 from agent_memory_log.events.fields import describe
-from agent_memory_log.transcript.bedrock.rendering import encrypted_bytes
+from agent_memory_log.transcript.rendering import bytes_of_base64
 from agent_memory_log.transcript.shapes import (
     Check,
     Flaw,
+    any_list,
     any_map,
-    anything,
     boolean,
     choice,
+    closed_record,
     count,
     list_of,
     one_of,
-    record,
+    optional,
     some_text,
     text,
 )
@@ -34,7 +33,7 @@ _LONGEST_REFERENCE = 128
 
 
 def _blob(value: object) -> Flaw | None:
-    if isinstance(value, str) and encrypted_bytes(value):
+    if isinstance(value, str) and bytes_of_base64(value):
         return None
     return Flaw((), f"must be base64 text of at least one byte, found {describe(value)}")
 
@@ -57,112 +56,85 @@ def _text_up_to(longest: int) -> Check:
     return check
 
 
-def _map(required: Mapping[str, Check], optional: Mapping[str, Check] | None = None) -> Check:
-    return record(required, optional, closed=True)
+_LOCATION = closed_record(uri=_matching(_URI, _LONGEST_URI), bucketOwner=optional(_matching(_ACCOUNT, 12)))
+_SOURCE = choice(bytes=_blob, s3Location=_LOCATION)
+_ERROR = optional(closed_record(message=optional(text)))
+_CITATIONS = optional(closed_record(enabled=boolean))
+_TEXTS = list_of(choice(text=text))
 
-
-_LOCATION = _map({"uri": _matching(_URI, _LONGEST_URI)}, {"bucketOwner": _matching(_ACCOUNT, 12)})
-_SOURCE = choice({"bytes": _blob, "s3Location": _LOCATION})
-_ERROR = _map({}, {"message": text})
-_CITATIONS = _map({"enabled": boolean})
-_TEXTS = list_of(choice({"text": text}))
-
-_IMAGE = _map({"format": one_of("png", "jpeg", "gif", "webp"), "source": _SOURCE}, {"error": _ERROR})
-_DOCUMENT = _map(
-    {
-        "name": _text_up_to(_LONGEST_DOCUMENT_NAME),
-        "source": choice({"bytes": _blob, "s3Location": _LOCATION, "text": text, "content": _TEXTS}),
-    },
-    {
-        "format": one_of("pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"),
-        "context": text,
-        "citations": _CITATIONS,
-    },
+_IMAGE = closed_record(format=one_of("png", "jpeg", "gif", "webp"), source=_SOURCE, error=_ERROR)
+_DOCUMENT = closed_record(
+    name=_text_up_to(_LONGEST_DOCUMENT_NAME),
+    source=choice(bytes=_blob, s3Location=_LOCATION, text=text, content=_TEXTS),
+    format=optional(one_of("pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md")),
+    context=optional(text),
+    citations=_CITATIONS,
 )
-_VIDEO = _map(
-    {
-        "format": one_of("mkv", "mov", "mp4", "webm", "flv", "mpeg", "mpg", "wmv", "three_gp"),
-        "source": _SOURCE,
-    }
+_VIDEO = closed_record(
+    format=one_of("mkv", "mov", "mp4", "webm", "flv", "mpeg", "mpg", "wmv", "three_gp"), source=_SOURCE
 )
-_AUDIO = _map({"format": some_text, "source": _SOURCE}, {"error": _ERROR})
-_SEARCH_RESULT = _map(
-    {"source": text, "title": text, "content": list_of(_map({"text": text}))}, {"citations": _CITATIONS}
-)
+_AUDIO = closed_record(format=some_text, source=_SOURCE, error=_ERROR)
+_SEARCH_RESULT = closed_record(source=text, title=text, content=list_of(closed_record(text=text)), citations=_CITATIONS)
 _RESULT_PART = choice(
-    {
-        "json": any_map,
-        "text": text,
-        "image": _IMAGE,
-        "document": _DOCUMENT,
-        "video": _VIDEO,
-        "searchResult": _SEARCH_RESULT,
-    },
+    json=any_map,
+    text=text,
+    image=_IMAGE,
+    document=_DOCUMENT,
+    video=_VIDEO,
+    searchResult=_SEARCH_RESULT,
     or_unknown=True,
 )
-_RANGE = {"start": count, "end": count}
+_RANGE = {"start": optional(count), "end": optional(count)}
+_DOCUMENT_RANGE = closed_record(documentIndex=optional(count), **_RANGE)
 _CITED = choice(
-    {
-        "web": _map({}, {"url": text, "domain": text}),
-        "documentChar": _map({}, {"documentIndex": count, **_RANGE}),
-        "documentPage": _map({}, {"documentIndex": count, **_RANGE}),
-        "documentChunk": _map({}, {"documentIndex": count, **_RANGE}),
-        "searchResultLocation": _map({}, {"searchResultIndex": count, **_RANGE}),
-    }
+    web=closed_record(url=optional(text), domain=optional(text)),
+    documentChar=_DOCUMENT_RANGE,
+    documentPage=_DOCUMENT_RANGE,
+    documentChunk=_DOCUMENT_RANGE,
+    searchResultLocation=closed_record(searchResultIndex=optional(count), **_RANGE),
 )
-_CITATION = _map({}, {"title": text, "source": text, "sourceContent": _TEXTS, "location": _CITED})
-_REFERENCE = _map(
-    {},
-    {
-        "type": _text_up_to(64),
-        "name": _text_up_to(_LONGEST_REFERENCE),
-        "serverName": _text_up_to(_LONGEST_REFERENCE),
-    },
+_CITATION = closed_record(
+    title=optional(text), source=optional(text), sourceContent=optional(_TEXTS), location=optional(_CITED)
 )
-
-_RESULT = _map(
-    {"toolUseId": text, "content": list_of(_RESULT_PART)}, {"status": one_of("success", "error"), "type": text}
+_REFERENCE = closed_record(
+    type=optional(_text_up_to(64)),
+    name=optional(_text_up_to(_LONGEST_REFERENCE)),
+    serverName=optional(_text_up_to(_LONGEST_REFERENCE)),
+)
+_GUARDED = choice(
+    text=closed_record(text=text, qualifiers=optional(list_of(one_of("grounding_source", "query", "guard_content")))),
+    image=closed_record(format=one_of("png", "jpeg"), source=choice(bytes=_blob)),
 )
 
 _BLOCK = choice(
-    {
-        "text": text,
-        "image": _IMAGE,
-        "document": _DOCUMENT,
-        "video": _VIDEO,
-        "audio": _AUDIO,
-        "toolUse": _map({"toolUseId": text, "name": text, "input": any_map}, {"type": one_of("server_tool_use")}),
-        "toolResult": _RESULT,
-        "guardContent": choice(
-            {
-                "text": _map(
-                    {"text": text}, {"qualifiers": list_of(one_of("grounding_source", "query", "guard_content"))}
-                ),
-                "image": _map({"format": one_of("png", "jpeg"), "source": choice({"bytes": _blob})}),
-            }
-        ),
-        "cachePoint": _map({"type": one_of("default")}, {"ttl": one_of("5m", "1h")}),
-        "reasoningContent": choice(
-            {"reasoningText": _map({"text": text}, {"signature": text}), "redactedContent": _blob}
-        ),
-        "citationsContent": _map({}, {"content": _TEXTS, "citations": list_of(_CITATION)}),
-        "searchResult": _SEARCH_RESULT,
-        "toolAddition": _map({"tool": _REFERENCE}),
-        "toolRemoval": _map({"tool": _REFERENCE}),
-    },
+    text=text,
+    image=_IMAGE,
+    document=_DOCUMENT,
+    video=_VIDEO,
+    audio=_AUDIO,
+    toolUse=closed_record(toolUseId=text, name=text, input=any_map, type=optional(one_of("server_tool_use"))),
+    toolResult=closed_record(
+        toolUseId=text,
+        content=list_of(_RESULT_PART),
+        status=optional(one_of("success", "error")),
+        type=optional(text),
+    ),
+    guardContent=_GUARDED,
+    cachePoint=closed_record(type=one_of("default"), ttl=optional(one_of("5m", "1h"))),
+    reasoningContent=choice(reasoningText=closed_record(text=text, signature=optional(text)), redactedContent=_blob),
+    citationsContent=closed_record(content=optional(_TEXTS), citations=optional(list_of(_CITATION))),
+    searchResult=_SEARCH_RESULT,
+    toolAddition=closed_record(tool=_REFERENCE),
+    toolRemoval=closed_record(tool=_REFERENCE),
     or_unknown=True,
 )
 
-_ENVELOPE = _map({"role": one_of("user", "assistant", "system"), "content": anything})
+_ENVELOPE = closed_record(role=one_of("user", "assistant", "system"), content=any_list)
 
 
 def flaw_of_message(message: object) -> Flaw | None:
     """The first thing that is wrong with a message, its blocks apart."""
-    flaw = _ENVELOPE(message)
-    if flaw is not None:
-        return flaw
-    content = cast("Mapping[str, object]", message)["content"]
-    return None if isinstance(content, list) else Flaw(("content",), f"must be a list, found {describe(content)}")
+    return _ENVELOPE(message)
 
 
 def flaw_of(block: object) -> Flaw | None:

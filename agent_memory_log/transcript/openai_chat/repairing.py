@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any, cast
 
 from agent_memory_log.events.fields import describe
-from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.transcript.kinds import is_list
-from agent_memory_log.transcript.model import Facts, Message, Path
+from agent_memory_log.transcript.differences import same_json
+from agent_memory_log.transcript.findings import Path, WireMessage
+from agent_memory_log.transcript.json_types import is_list
+from agent_memory_log.transcript.log_facts import Facts
 from agent_memory_log.transcript.names import UnusedIds
 from agent_memory_log.transcript.openai_chat.rendering import RULES
 from agent_memory_log.transcript.openai_chat.rules import (
@@ -15,26 +17,22 @@ from agent_memory_log.transcript.openai_chat.rules import (
     call_shape,
     content_shape,
     legacy_shape,
-    name_of,
 )
 from agent_memory_log.transcript.repairing import FROM_REPAIR, INTERRUPTED, Draft, Entry
-from agent_memory_log.transcript.residual import same_json
 
 
-def repair(draft: Draft, facts: Facts) -> dict[str, JsonValue]:
-    """See ``agent_memory_log.transcript.repair``; the other arguments to send it with."""
-    for where in facts.recorded.conflicts if facts.recorded is not None else ():
-        draft.note("kept_value", "the result has both an error and a value: the value is sent", where)
+def repair(draft: Draft, facts: Facts) -> None:
+    """See ``agent_memory_log.transcript.repair``."""
+    del facts
     _Repairer(draft).run()
-    return dict(facts.request)
 
 
 class _Call:
     """A call of the model's and the message that answers it."""
 
-    __slots__ = ("body", "entry", "id", "in_place", "is_legacy", "order", "result", "where")
+    __slots__ = ("body", "entry", "id", "in_place", "is_legacy", "result", "where")
 
-    def __init__(self, body: Message, entry: Entry, where: Path, *, is_legacy: bool) -> None:
+    def __init__(self, body: WireMessage, entry: Entry, where: Path, *, is_legacy: bool) -> None:
         self.body = body
         self.entry = entry
         self.where = where
@@ -42,7 +40,6 @@ class _Call:
         self.id = "" if is_legacy else cast("str", body["id"])
         self.result: Entry | None = None
         self.in_place = False
-        self.order = 0
 
 
 class _Repairer:
@@ -56,9 +53,9 @@ class _Repairer:
         # By the id that was given; legacy calls have none.
         self._open: dict[str | None, list[_Call]] = {}
         self._known: set[str | None] = set()
-        # The assistant's message that results stand directly after, and how many do.
+        # The assistant's message that results stand directly after, and those that stand directly after each.
         self._current: Entry | None = None
-        self._run = 0
+        self._in_place: defaultdict[int, list[Entry]] = defaultdict(list)
 
     def run(self) -> None:
         for entry in self._draft.entries:
@@ -66,7 +63,9 @@ class _Repairer:
         entries: list[Entry] = []
         for entry in self._kept:
             entries.append(entry)
-            entries += [self._answer(call) for call in sorted(self._calls.get(id(entry), []), key=_order)]
+            entries += self._in_place[id(entry)]
+            others = [call for call in self._calls.get(id(entry), []) if not call.in_place]
+            entries += [self._answer(call) for call in sorted(others, key=lambda call: call.result is None)]
         self._draft.entries = entries
 
     def _take(self, entry: Entry) -> None:
@@ -78,7 +77,7 @@ class _Repairer:
         if role == "assistant":
             if self._assistant(entry):
                 self._kept.append(entry)
-                self._current, self._run = entry, 0
+                self._current = entry
         elif not isinstance(role, str) or role not in SPEAKERS:
             self._drop(entry, f"unknown role {describe(role)}")
         elif self._mend_content(entry, role):
@@ -118,7 +117,7 @@ class _Repairer:
             where: Path = (entry.index, "function_call")
             wrong = legacy_shape(legacy)
             if wrong is None:
-                self._admit(_Call(cast("Message", legacy), entry, where, is_legacy=True))
+                self._admit(_Call(cast("WireMessage", legacy), entry, where, is_legacy=True))
             else:
                 self._draft.note("dropped_call", wrong, where)
                 del message["function_call"]
@@ -135,12 +134,10 @@ class _Repairer:
         given = message["tool_calls"]
         sound: list[Any] = []
         seqs: list[int] = []
-        if not is_list(given):
-            found = f"tool_calls must be a list, found {describe(given)}"
+        if not is_list(given) or not given:
+            found = f"tool_calls must be a list of calls, found {describe(given)}"
             self._draft.note("dropped_call", found, (entry.index, "tool_calls"))
             given = []
-        elif not given:
-            self._draft.note("dropped_call", "tool_calls must not be empty", (entry.index, "tool_calls"))
         for place, call in enumerate(given):
             where: Path = (entry.index, "tool_calls", place)
             wrong = call_shape(call)
@@ -167,7 +164,7 @@ class _Repairer:
                 return False
             self._rename(call, ids)
             self._taken[id(call.entry), call.id] = call
-        self._rename_tool(call)
+        self._draft.shorten_name(call.body if call.is_legacy else call.body[call.body["type"]], RULES, call.where)
         siblings.append(call)
         self._known.add(given)
         self._open.setdefault(given, []).append(call)
@@ -179,21 +176,11 @@ class _Repairer:
             self._draft.note("renamed_call", f"its id was {describe(call.id)}, now {unused!r}", call.where)
             call.body["id"] = call.id = unused
 
-    def _rename_tool(self, call: _Call) -> None:
-        body = call.body if call.is_legacy else call.body[call.body["type"]]
-        name = body["name"] if call.is_legacy else name_of(call.body)
-        if not RULES.allows_name(name):
-            body["name"] = short = RULES.short_name(name)
-            self._draft.note("renamed_tool", f"its name was {describe(name)}, now {short!r}", call.where)
-
     def _result(self, entry: Entry, role: str) -> None:
         message = entry.message
-        given = None if role == "function" else message.get("tool_call_id")
-        if given is not None and not isinstance(given, str):
+        given: Any = None if role == "function" else message.get("tool_call_id")
+        if role == "tool" and not isinstance(given, str):
             self._drop(entry, f"tool_call_id must be text, found {describe(given)}")
-            return
-        if role == "tool" and given is None:
-            self._drop(entry, "a tool message needs a tool_call_id")
             return
         waiting = self._open.get(given)
         if not waiting:
@@ -208,8 +195,7 @@ class _Repairer:
         call.result = entry
         call.in_place = call.entry is self._current
         if call.in_place:
-            self._run += 1
-            call.order = self._run
+            self._in_place[id(call.entry)].append(entry)
         if not call.is_legacy:
             message["tool_call_id"] = call.id
             return
@@ -221,22 +207,14 @@ class _Repairer:
         result = call.result
         if result is None:
             self._draft.note("answered_call", "no result of the call was recorded", call.where)
-            message: Message = (
+            message: WireMessage = (
                 {"role": "function", "name": call.body["name"], "content": INTERRUPTED}
                 if call.is_legacy
                 else {"role": "tool", "tool_call_id": call.id, "content": INTERRUPTED}
             )
             return Entry(FROM_REPAIR, message)
-        if not call.in_place:
-            self._draft.note("moved_result", "it must stand directly after its call", (result.index,))
+        self._draft.note("moved_result", "it must stand directly after its call", (result.index,))
         return result
 
     def _drop(self, entry: Entry, found: str) -> None:
         self._draft.note("dropped_message", found, (entry.index,))
-
-
-def _order(call: _Call) -> tuple[int, int]:
-    """Results that are in place stay in their order; then those that move; then those that are missing."""
-    if call.result is None:
-        return 2, 0
-    return (0, call.order) if call.in_place else (1, 0)

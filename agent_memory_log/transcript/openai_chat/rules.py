@@ -16,14 +16,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from agent_memory_log.events.fields import describe
-from agent_memory_log.transcript.kinds import is_list, is_map
-from agent_memory_log.transcript.model import Facts, Finding, Path
+from agent_memory_log.transcript.findings import Finding, Path
+from agent_memory_log.transcript.json_types import is_list, is_map
+from agent_memory_log.transcript.log_facts import Facts
 from agent_memory_log.transcript.openai_chat.rendering import RULES
-
-LEGACY_ID = "\0function_call"
-"""What stands for the id of a legacy call, which has none."""
+from agent_memory_log.transcript.rules import RuleChecker
+from agent_memory_log.transcript.shapes import Check, anything, list_of, record, tagged, text
 
 SPEAKERS = frozenset({"system", "developer", "user"})
+
+
+_TEXT = record(text=text)
+_PARTS: dict[str, Check] = {
+    "user": tagged(text=_TEXT, image_url=anything, input_audio=anything, file=anything),
+    "assistant": tagged(text=_TEXT, refusal=anything),
+}
+_TEXT_PART = tagged(text=_TEXT)
 
 
 def content_shape(role: str, content: object, *, optional: bool = False) -> str | None:
@@ -32,26 +40,8 @@ def content_shape(role: str, content: object, *, optional: bool = False) -> str 
         return None
     if not is_list(content) or not content:
         return f"the content of a {role} message must be text or a list that is not empty, found {describe(content)}"
-    return next((wrong for part in content if (wrong := _part_shape(role, part)) is not None), None)
-
-
-def _part_shape(role: str, part: object) -> str | None:
-    if not is_map(part):
-        return f"a part must be a map, found {describe(part)}"
-    kind = part.get("type")
-    if not isinstance(kind, str) or not kind:
-        return f"a part needs a type, found {describe(kind)}"
-    if kind == "text" and not isinstance(part.get("text"), str):
-        return f"a text part needs text, found {describe(part.get('text'))}"
-    allowed = _PARTS.get(role, _SPEAKERS_PARTS)
-    return None if kind in allowed else f"a part of the type {kind!r} does not belong in a {role} message"
-
-
-_SPEAKERS_PARTS = frozenset({"text"})
-_PARTS: dict[str, frozenset[str]] = {
-    "user": frozenset({"text", "image_url", "input_audio", "file"}),
-    "assistant": frozenset({"text", "refusal"}),
-}
+    flaw = list_of(_PARTS.get(role, _TEXT_PART))(content)
+    return None if flaw is None else f"the content of a {role} message is not what the API takes: {flaw.told()}"
 
 
 def call_shape(call: object) -> str | None:
@@ -62,9 +52,9 @@ def call_shape(call: object) -> str | None:
     if kind not in ("function", "custom"):
         return f"a call's type must be function or custom, found {describe(kind)}"
     body = call.get(kind)
-    text = "arguments" if kind == "function" else "input"
-    if not is_map(body) or not isinstance(body.get("name"), str) or not isinstance(body.get(text), str):
-        return f"{kind} must be a map with name and {text}, both text, found {describe(body)}"
+    key = "arguments" if kind == "function" else "input"
+    if not is_map(body) or not isinstance(body.get("name"), str) or not isinstance(body.get(key), str):
+        return f"{kind} must be a map with name and {key}, both text, found {describe(body)}"
     return None if isinstance(call.get("id"), str) else f"a call needs an id, found {describe(call.get('id'))}"
 
 
@@ -84,23 +74,17 @@ def name_of(call: Mapping[str, Any]) -> str:
 
 def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
     """See ``agent_memory_log.transcript.validate``."""
+    del facts
     checker = _Checker()
     checker.check(messages)
-    for where in facts.recorded.conflicts if facts.recorded is not None else ():
-        checker.find("error_and_value", "the result has both an error and a value", *where)
-    checker.findings.sort(key=lambda finding: cast("int", finding.where[0]))
     return checker.findings
 
 
-class _Checker:
+class _Checker(RuleChecker):
     def __init__(self) -> None:
-        self.findings: list[Finding] = []
-        # The calls of the latest assistant message, with their places; those of them that have no answer yet.
-        self._asked: dict[str, Path] = {}
-        self._waiting: dict[str, Path] = {}
-
-    def find(self, rule: str, message: str, *where: int | str) -> None:
-        self.findings.append(Finding(rule, message, where))
+        super().__init__(RULES)
+        # The calls of the latest assistant message by id; None: a legacy call.
+        self._calls: dict[str | None, Path] = {}
 
     def check(self, messages: Sequence[object]) -> None:
         for index, message in enumerate(messages):
@@ -108,44 +92,40 @@ class _Checker:
             if is_map(message) and (role == "tool" or role == "function"):  # noqa: PLR1714  # a role may be unhashable
                 self._result(index, message, role)
                 continue
-            if self._waiting:
-                self._unanswered()
-            self._asked = {}
+            if self.open_calls:
+                self.end_calls()
+            self._calls = {}
             if not is_map(message):
-                self.find("message_shape", f"a message must be a map, found {describe(message)}", index)
+                self.find("message_shape", f"a message must be a map, found {describe(message)}", (index,))
             elif role == "assistant":
                 self._assistant(index, message)
             elif isinstance(role, str) and role in SPEAKERS:
                 content = message.get("content")
                 wrong = None if isinstance(content, str) else content_shape(role, content)
                 if wrong is not None:
-                    self.find("message_shape", wrong, index, "content")
+                    self.find("message_shape", wrong, (index, "content"))
             else:
-                self.find("message_shape", f"unknown role {describe(role)}", index)
-        self._unanswered()
-
-    def _unanswered(self) -> None:
-        for call_id, where in self._waiting.items():
-            named = "the function_call" if call_id == LEGACY_ID else f"the call {call_id!r}"
-            self.find("unanswered_call", f"no message directly after it answers {named}", *where)
-        self._waiting = {}
+                self.find("message_shape", f"unknown role {describe(role)}", (index,))
+        self.end_calls()
 
     def _result(self, index: int, message: dict[str, Any], role: str) -> None:
-        call_id = LEGACY_ID if role == "function" else message.get("tool_call_id")
+        call_id: Any = None if role == "function" else message.get("tool_call_id")
         content = message.get("content")
         if not isinstance(content, str):
             wrong = content_shape(role, content, optional=role == "function")
             if wrong is not None:
-                self.find("message_shape", wrong, index, "content")
-        if not isinstance(call_id, str):
-            self.find("message_shape", f"tool_call_id must be text, found {describe(call_id)}", index)
+                self.find("message_shape", wrong, (index, "content"))
+        if role == "tool" and not isinstance(call_id, str):
+            self.find("message_shape", f"tool_call_id must be text, found {describe(call_id)}", (index,))
         elif role == "function" and not isinstance(message.get("name"), str):
-            self.find("message_shape", f"a function message needs a name, found {describe(message.get('name'))}", index)
-        elif self._waiting.pop(call_id, None) is None:
-            if call_id in self._asked:
-                self.find("duplicate_result", "the call has a result", index)
+            self.find(
+                "message_shape", f"a function message needs a name, found {describe(message.get('name'))}", (index,)
+            )
+        elif self.open_calls.pop(call_id, None) is None:
+            if call_id in self._calls:
+                self.find("duplicate_result", "the call has a result", (index,))
             else:
-                self.find("orphan_result", f"the assistant message before has no call {call_id!r}", index)
+                self.find("orphan_result", f"the assistant message before has no call {call_id!r}", (index,))
 
     def _assistant(self, index: int, message: dict[str, Any]) -> None:
         content = message.get("content")
@@ -154,7 +134,7 @@ class _Checker:
         if content is not None and not isinstance(content, str):
             wrong = content_shape("assistant", content)
             if wrong is not None:
-                self.find("message_shape", wrong, index, "content")
+                self.find("message_shape", wrong, (index, "content"))
         if "tool_calls" in message:
             if is_list(calls) and calls:
                 for place, call in enumerate(calls):
@@ -162,38 +142,32 @@ class _Checker:
             else:
                 rule = "empty_message" if calls == [] else "message_shape"
                 found = f"tool_calls must hold calls or be absent, found {describe(calls)}"
-                self.find(rule, found, index, "tool_calls")
+                self.find(rule, found, (index, "tool_calls"))
         if legacy is not None:
             self._legacy(index, legacy)
         elif content is None and not calls and message.get("refusal") is None and message.get("audio") is None:
-            self.find("empty_message", "an assistant's message must say something or call a tool", index)
+            self.find("empty_message", "an assistant's message must say something or call a tool", (index,))
 
     def _legacy(self, index: int, call: object) -> None:
         wrong = legacy_shape(call)
         where: Path = (index, "function_call")
         if wrong is not None:
-            self.find("call_shape", wrong, *where)
+            self.find("call_shape", wrong, where)
             return
-        self._asked[LEGACY_ID] = self._waiting[LEGACY_ID] = where
-        self._name(cast("dict[str, Any]", call)["name"], *where)
+        self._calls[None] = self.open_calls[None] = where
+        self.check_name(cast("dict[str, Any]", call)["name"], where)
 
     def _call(self, unsure: object, index: int, place: int) -> None:
         wrong = call_shape(unsure)
         where: Path = (index, "tool_calls", place)
         if wrong is not None:
-            self.find("call_shape", wrong, *where)
+            self.find("call_shape", wrong, where)
             return
         call = cast("dict[str, Any]", unsure)
         call_id = call["id"]
-        if call_id in self._asked:
-            self.find("duplicate_call", f"the message has another call {call_id!r}", *where)
-        elif not RULES.allows_id(call_id):
-            found = f"an id must have 1 to {RULES.longest_id} characters, found {describe(call_id)}"
-            self.find("call_id", found, *where)
-        self._asked[call_id] = self._waiting[call_id] = where
-        self._name(name_of(call), *where)
-
-    def _name(self, name: str, *where: int | str) -> None:
-        if not RULES.allows_name(name):
-            found = f"a tool's name must match [a-zA-Z0-9_-]{{1,{RULES.longest_name}}}, found {describe(name)}"
-            self.find("tool_name", found, *where)
+        if call_id in self._calls:
+            self.find("duplicate_call", f"the message has another call {call_id!r}", where)
+        else:
+            self.check_id(call_id, where)
+        self._calls[call_id] = self.open_calls[call_id] = where
+        self.check_name(name_of(call), where)

@@ -1,9 +1,9 @@
 """How payloads are rendered as Responses items where no residual says otherwise; parser and builder share it.
 
 Every item is a message of its own. Residuals of this provider may have three parts more. ``parts``: the spans of
-content that is a list (``parts.py``); reasoning always has it, so that other providers know it for what it is. ``of``:
-the list a reasoning's text comes from, where that is not its summary. ``kind``: the item's type, of a call that is no
-``function_call``, and of a result whose type is not the one its call asks for.
+content that is a list (``text_parts.py``); reasoning always has it, so that other providers know it for what it is.
+``of``: the list a reasoning's text comes from, where that is not its summary. ``kind``: the item's type, of a call that
+is no ``function_call``, and of a result whose type is not the one its call asks for.
 
 Calls of tools that the runtime runs (function, custom, computer, shell, apply_patch) are tool calls; what OpenAI runs
 itself is kept whole, or it would look open.
@@ -18,10 +18,9 @@ import msgspec
 from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.jsonvalue import JsonValue, json_or_text
 from agent_memory_log.events.payloads import Thinking, ToolCall, ToolResult
-from agent_memory_log.transcript.model import Message
+from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.names import WireRules, encode_name
-from agent_memory_log.transcript.parts import TextParts
-from agent_memory_log.transcript.residual import apply
+from agent_memory_log.transcript.text_parts import TextParts
 
 PROVIDER = "openai-responses"
 
@@ -39,12 +38,7 @@ REASONING_TEXT = {
 }
 """The lists of a reasoning item that may hold its text."""
 
-MESSAGE_EXTRA = frozenset({"parts"})
-REASONING_EXTRA = frozenset({"parts", "of"})
-CALL_EXTRA = frozenset({"kind"})
-RESULT_EXTRA = frozenset({"kind", "parts"})
-
-ROLES = frozenset({"user", "assistant", "system", "developer"})
+EXTRA = frozenset({"parts", "of", "kind"})
 
 
 class CallKind(msgspec.Struct, frozen=True):
@@ -95,19 +89,14 @@ class CallKinds:
         return self._kinds.get(wire_id, FUNCTION)
 
 
-def text_message(role: str, content: str) -> Message:
-    """A message that is nothing but text."""
-    return {"role": role, "content": content}
-
-
 def text_parts(role: str) -> TextParts:
     """How the content of a message is split."""
     return OUTPUT_TEXT if role == "assistant" else INPUT_TEXT
 
 
-def reasoning(data: Thinking, residual: Mapping[str, JsonValue]) -> Message:
+def reasoning(data: Thinking, residual: Mapping[str, JsonValue]) -> WireMessage:
     """A reasoning item, but for what its residual changes."""
-    item: Message = {"type": "reasoning", "summary": []}
+    item: WireMessage = {"type": "reasoning", "summary": []}
     key = "content" if residual.get("of") == "content" else "summary"
     parts = REASONING_TEXT[key].join(data.text, residual.get("parts"))
     if parts is None:
@@ -118,10 +107,10 @@ def reasoning(data: Thinking, residual: Mapping[str, JsonValue]) -> Message:
     return item
 
 
-def call_item(kind: CallKind, data: ToolCall, wire_id: str) -> Message:
+def call_item(kind: CallKind, data: ToolCall, wire_id: str) -> WireMessage:
     """A call, but for what its residual changes."""
     arguments = "{}" if is_absent_text(data.payload_json) and kind is not CUSTOM else data.payload_json
-    item: Message = {"type": kind.call, "call_id": wire_id}
+    item: WireMessage = {"type": kind.call, "call_id": wire_id}
     if not kind.tool:
         item["name"] = encode_name(data.tool_name)
         item[kind.arguments] = arguments
@@ -131,11 +120,11 @@ def call_item(kind: CallKind, data: ToolCall, wire_id: str) -> Message:
     return item
 
 
-def result_item(kind: CallKind, data: ToolResult, wire_id: str) -> Message:
+def result_item(kind: CallKind, data: ToolResult, wire_id: str) -> WireMessage:
     """The result of a call, but for what its residual changes."""
     is_value = not is_absent_text(data.result_json)
     text = data.result_json if is_value else data.error_message
-    item: Message = {"type": kind.result, kind.id_key: wire_id, "output": text}
+    item: WireMessage = {"type": kind.result, kind.id_key: wire_id, "output": text}
     if kind is COMPUTER:
         item["output"] = json_or_text(text)
     elif kind is SHELL:
@@ -158,14 +147,3 @@ def shell_output(text: str, *, is_failure: bool) -> list[JsonValue]:
     """The output of a shell's command that was recorded as text."""
     outcome = {"type": "exit", "exit_code": 1 if is_failure else 0}
     return [{"stdout": "" if is_failure else text, "stderr": text if is_failure else "", "outcome": outcome}]
-
-
-def with_parts(item: Message, key: str, how: TextParts, residual: Mapping[str, JsonValue]) -> Message:
-    """An item changed as its residual says, the parts of its text under ``key`` included."""
-    spans = residual.get("parts")
-    text = item.get(key)
-    if spans is not None and isinstance(text, str):
-        parts = how.join(text, spans)
-        if parts is not None:
-            item[key] = parts
-    return apply(item, residual)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical
-from agent_memory_log.transcript.model import Facts, Finding, Message
+from agent_memory_log.events.payloads import ToolResult
+from agent_memory_log.transcript.differences import same_json
+from agent_memory_log.transcript.findings import Finding, WireMessage
+from agent_memory_log.transcript.json_types import list_in, map_in
+from agent_memory_log.transcript.log_facts import Facts
 from agent_memory_log.transcript.names import UnusedIds
+from agent_memory_log.transcript.openai_responses.items import is_from_model, kind_of, pair_of
 from agent_memory_log.transcript.openai_responses.rendering import (
     APPLY_PATCH,
     CALLS,
@@ -18,28 +22,25 @@ from agent_memory_log.transcript.openai_responses.rendering import (
     OUTPUT_TEXT,
     RESULTS,
     RULES,
-    SHELL,
     CallKind,
-    shell_output,
+    cut_output,
+    result_item,
 )
-from agent_memory_log.transcript.openai_responses.rules import find
+from agent_memory_log.transcript.openai_responses.rules import validate
 from agent_memory_log.transcript.openai_responses.shapes import flaw_of, is_sound
-from agent_memory_log.transcript.openai_responses.turns import ResponsesRecorded, is_from_model, kind_of, pair_of
 from agent_memory_log.transcript.repairing import FROM_REPAIR, INTERRUPTED, Draft, Entry
-from agent_memory_log.transcript.shapes import list_in, map_in
 
 
-def repair(draft: Draft, facts: Facts) -> dict[str, JsonValue]:
-    """Change ``draft`` until it breaks no rule; the other arguments as they were."""
+def repair(draft: Draft, facts: Facts) -> None:
+    """Change ``draft`` until it breaks no rule."""
     _Repair(draft, facts).run()
-    return dict(facts.request)
 
 
-def unbound(item: Message) -> Message:
+def unbound(item: WireMessage) -> WireMessage:
     """An item without the id by which the provider knows its reasoning; of an answer, the text."""
     if kind_of(item) != "message":
         return {key: value for key, value in item.items() if key != "id"}
-    message: Message = {"role": item.get("role"), "content": _said(item.get("content"))}
+    message: WireMessage = {"role": item.get("role"), "content": _said(item.get("content"))}
     if item.get("phase") is not None:
         message["phase"] = item["phase"]
     return message
@@ -52,18 +53,13 @@ class _Repair:
     def __init__(self, draft: Draft, facts: Facts) -> None:
         self._draft = draft
         self._facts = facts
-        known = facts.recorded
-        self._reasoning_of = known.reasoning_of if isinstance(known, ResponsesRecorded) else {}
         # Places that go, once all that was found is mended, and those of reasoning among them.
         self._gone: set[int] = set()
         self._reasoning_gone: set[int] = set()
-        self._conflicts = [] if known is None else known.conflicts
         # Reasoning is not among it: what went of that changes nothing of what other reasoning was made with.
         self._seen = [_as_seen(item) for item in draft.seen if kind_of(item) != "reasoning"]
 
     def run(self) -> None:
-        for where in self._conflicts:
-            self._draft.note("kept_value", "of a result with both an error and a value, the value is sent", where[:1])
         while findings := self._find():
             # One mending a place, as what was found next may no longer be so.
             first = {finding.where[0]: finding for finding in reversed(_first_of(findings))}
@@ -73,7 +69,7 @@ class _Repair:
                 self._answer(chosen)
                 continue
             if rule in _IDS:
-                self._mend_ids(chosen)
+                self._mend_ids()
             else:
                 for place, finding in chosen.items():
                     self._mend(place, finding)
@@ -86,7 +82,7 @@ class _Repair:
         entries = self._draft.entries
         recorded = self._draft.recorded(self._facts.recorded)
         facts = replace(self._facts, recorded=recorded, edited_from=self._edited_from())
-        return find([entry.message for entry in entries], facts, self._reasoning_of)
+        return validate([entry.message for entry in entries], facts)
 
     def _edited_from(self) -> tuple[int, int] | None:
         """The first place of the draft that is not what the model saw: by the log, or by what was changed here."""
@@ -111,10 +107,8 @@ class _Repair:
         elif rule in ("orphan_result", "duplicate_result"):
             self._drop(place, "dropped_result", finding.message)
         elif rule == "tool_name":
-            item = self._draft.entries[place].message
-            name = item["name"]
-            item["name"] = RULES.short_name(name)
-            self._note(place, "renamed_tool", f"the tool {name!r} is called {item['name']!r}")
+            entry = self._draft.entries[place]
+            self._draft.shorten_name(entry.message, RULES, (entry.index,), entry.own or None)
         elif rule in ("item_id", "duplicate_id", "reasoning_missing"):
             self._take_id_away(place, finding.message)
         else:
@@ -157,56 +151,36 @@ class _Repair:
             for entry in (*answers.get(place, ()), *entries[place : place + 1])
         ]
 
-    def _mend_ids(self, chosen: Mapping[int, Finding]) -> None:
-        """Drop calls that stand there twice, and give others an id of their own.
+    def _mend_ids(self) -> None:
+        """Drop calls that stand there twice, and give others an id of their own, with their results.
 
-        From the last to the first: the result that comes first answers the later call, as in the log; a single one is
-        left to the first call.
+        A result answers the latest open call with its id.
         """
-        entries = self._draft.entries
-        pairs = [pair_of(entry.message) for entry in entries]
+        pairs = [pair_of(entry.message) for entry in self._draft.entries]
         ids = UnusedIds(RULES, (pair[1] for pair in pairs if pair is not None))
-        repeated = self._repeated(chosen, pairs)
-        results: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
-        for place in reversed(range(len(entries))):
-            pair, item = pairs[place], entries[place].message
-            finding = chosen.get(place)
+        open_calls: defaultdict[tuple[str, str], list[WireMessage]] = defaultdict(list)
+        for place, (entry, pair) in enumerate(zip(self._draft.entries, pairs, strict=True)):
             if pair is None:
                 continue
-            if finding is None:
-                if not _is_call(item):
-                    results[pair].append(place)
-            elif not _is_call(item):
-                self._drop(place, "dropped_result", "the id of a result's call is not one the provider takes")
-            elif place in repeated:
-                self._drop(place, "dropped_call", f"the call {item['call_id']!r} stands there twice")
+            item, waiting, call_id = entry.message, open_calls[pair], pair[1]
+            if kind_of(item) in RESULTS:
+                if waiting:
+                    self._set_call_id(place, waiting.pop()["call_id"])
+                elif not RULES.allows_id(call_id):
+                    self._drop(place, "dropped_result", "the id of a result's call is not one the provider takes")
+            elif waiting and _same_call(waiting[-1], item):
+                self._drop(place, "dropped_call", f"the call {call_id!r} stands there twice")
             else:
-                is_answered = len(results[pair]) > (finding.rule == "duplicate_call")
-                self._give_call_id(place, ids, results[pair].pop() if is_answered else None)
+                if waiting or not RULES.allows_id(call_id):
+                    self._set_call_id(place, ids.unused(RULES.wire_id(call_id) or "call"))
+                waiting.append(item)
 
-    def _repeated(self, chosen: Mapping[int, Finding], pairs: Sequence[tuple[str, str] | None]) -> set[int]:
-        """The places of calls whose id another has, and which are equal to a call before them."""
-        duplicated = {pairs[place] for place, finding in chosen.items() if finding.rule == "duplicate_call"}
-        seen: set[bytes] = set()
-        repeated: set[int] = set()
-        for place, entry in enumerate(self._draft.entries):
-            if pairs[place] in duplicated and _is_call(entry.message):
-                call = encode_canonical({**entry.message, "id": None, "status": None})
-                if call in seen and place in chosen and chosen[place].rule == "duplicate_call":
-                    repeated.add(place)
-                seen.add(call)
-        return repeated
-
-    def _give_call_id(self, place: int, ids: UnusedIds, result: int | None) -> None:
-        entries = self._draft.entries
-        old: str = entries[place].message["call_id"]
-        new = ids.unused(RULES.wire_id(old) or "call")
-        entries[place].message["call_id"] = new
-        self._note(place, "renamed_call", f"the call {old!r} has the id {new!r}")
-        if result is not None:
-            message = entries[result].message
-            message["call_id" if "call_id" in message else RESULTS[kind_of(message)].id_key] = new
-            self._note(result, "renamed_call", f"the result of the call {old!r} has the id {new!r}")
+    def _set_call_id(self, place: int, call_id: str) -> None:
+        item = self._draft.entries[place].message
+        key = "call_id" if "call_id" in item else RESULTS[kind_of(item)].id_key
+        if item[key] != call_id:
+            self._note(place, "renamed_call", f"the id of the call was {item[key]!r}, now {call_id!r}")
+            item[key] = call_id
 
     def _take_id_away(self, place: int, message: str) -> None:
         """Make an item one that was not made with reasoning, for all that the provider can tell."""
@@ -241,7 +215,7 @@ class _Repair:
                     self._take_id_away(place, "the reasoning it was made with is dropped")
 
 
-def _ends_of_rounds(items: Sequence[Message]) -> list[int]:
+def _ends_of_rounds(items: Sequence[WireMessage]) -> list[int]:
     """For each item where what the model made with it ends, with the results of that."""
     ends: list[int] = []
     end_of_results = end = len(items)
@@ -267,13 +241,14 @@ def _first_of(findings: list[Finding]) -> list[Finding]:
     return [finding for finding in findings if finding.rule != "unanswered_call"] or findings
 
 
-def _as_seen(item: Message) -> Message:
+def _as_seen(item: WireMessage) -> WireMessage:
     """An item as reasoning is bound to it: without what only the provider's storage knows it by, and without nulls."""
     return {key: value for key, value in item.items() if value is not None and key not in ("id", "status")}
 
 
-def _is_call(item: Mapping[str, object]) -> bool:
-    return kind_of(item) in CALLS
+def _same_call(call: WireMessage, other: WireMessage) -> bool:
+    own = {"id": None, "status": None, "call_id": None}
+    return same_json({**call, **own}, {**other, **own})
 
 
 def _said(content: object) -> object:
@@ -285,7 +260,7 @@ def _said(content: object) -> object:
     return "\n".join(piece for piece in (OUTPUT_TEXT.text_in(parts), *refusals) if piece) or parts
 
 
-def _without_nulls(item: Message) -> Message:
+def _without_nulls(item: WireMessage) -> WireMessage:
     """The item without the nulls that SDKs write where there is nothing, and the API does not take."""
     left = dict(item)
     while (flaw := flaw_of(left, kind_of(left))) is not None:
@@ -295,7 +270,7 @@ def _without_nulls(item: Message) -> Message:
     return left
 
 
-def _completed(item: Message) -> Message:
+def _completed(item: WireMessage) -> WireMessage:
     """The item with what may be left out elsewhere, and text in place of an answer's parts that cannot be mended."""
     kind = kind_of(item)
     completed = dict(item)
@@ -318,14 +293,10 @@ def _completed(item: Message) -> Message:
     return completed
 
 
-def _interrupted(kind: CallKind, call_id: str) -> Message:
-    item: Message = {"type": kind.result, kind.id_key: call_id, "output": INTERRUPTED}
+def _interrupted(kind: CallKind, call_id: str) -> WireMessage:
+    item = result_item(kind, ToolResult(call_id, "", error_message=INTERRUPTED), call_id)
     if kind is COMPUTER:
-        item["output"] = {"type": "computer_screenshot"}  # an image has no place for words
-    elif kind is SHELL:
-        item["output"] = shell_output(INTERRUPTED, is_failure=True)
-    elif kind is APPLY_PATCH:
-        item["status"] = "failed"
+        item["output"] = cut_output(kind, INTERRUPTED)
     elif kind is LOCAL_SHELL:
         item["status"] = "incomplete"
     return item

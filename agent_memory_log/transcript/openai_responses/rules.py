@@ -9,8 +9,7 @@
   ``duplicate_id``: no two items have one id.
 - ``reasoning_alone``: a reasoning item is followed by what was made with it. ``reasoning_missing``: an item that was
   recorded with reasoning follows it. ``reasoning_unencrypted``: with ``store: false`` it has ``encrypted_content``.
-- ``thinking_edited``, ``thinking_order``: encrypted reasoning is as it was recorded, once each and in that order.
-  ``thinking_prefix``: what stands before it is what it was made with, instructions and tools included.
+- ``thinking_…``: see the module ``signed_reasoning``.
 - ``error_and_value``: a recorded result has an error or a value.
 """
 
@@ -20,12 +19,14 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from agent_memory_log.events.fields import describe
-from agent_memory_log.transcript.kinds import MAPS
-from agent_memory_log.transcript.model import Facts, Finding, Message, Path
+from agent_memory_log.transcript.findings import Finding, WireMessage
+from agent_memory_log.transcript.json_types import MAPS, list_in
+from agent_memory_log.transcript.log_facts import Facts
+from agent_memory_log.transcript.openai_responses.items import is_from_model, kind_of, pair_of
 from agent_memory_log.transcript.openai_responses.rendering import CALLS, FUNCTION, REASONING_TEXT, RESULTS, RULES
 from agent_memory_log.transcript.openai_responses.shapes import flaw_of
-from agent_memory_log.transcript.openai_responses.turns import ResponsesRecorded, is_from_model, kind_of, pair_of
-from agent_memory_log.transcript.shapes import list_in
+from agent_memory_log.transcript.rules import RuleChecker
+from agent_memory_log.transcript.signed_reasoning import check_signed
 
 _Item = Mapping[str, object]
 _Pair = tuple[str, str]
@@ -43,27 +44,19 @@ _NOT_OWN_ID = frozenset({"item_reference", "local_shell_call_output"})
 
 def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
     """Every rule that ``messages`` break, in their order."""
-    known = facts.recorded
-    return find(messages, facts, known.reasoning_of if isinstance(known, ResponsesRecorded) else {})
+    checker = _Checker(facts)
+    for place, item in enumerate(cast("Sequence[WireMessage]", messages)):  # what they should be; take looks
+        if type(item) is not dict or not checker.take_plain(place, item):
+            checker.take(place, item)
+    checker.end()
+    check_signed(checker.signed, facts, len(messages), lambda block: block[:1], checker.find)
+    return sorted(checker.findings, key=lambda finding: finding.where[:1])
 
 
-def find(messages: Sequence[object], facts: Facts, reasoning_of: Mapping[str, str]) -> list[Finding]:
-    """See ``validate``; ``reasoning_of`` as in ``ResponsesRecorded``."""
-    scan = _Scan(facts, reasoning_of, len(messages))
-    for place, item in enumerate(cast("Sequence[Message]", messages)):  # what they should be; take looks
-        if type(item) is not dict or not scan.take_plain(place, item):
-            scan.take(place, item)
-    scan.end()
-    return sorted(scan.findings, key=lambda finding: finding.where[:1])
-
-
-class _Scan:
-    def __init__(self, facts: Facts, reasoning_of: Mapping[str, str], length: int) -> None:
-        self.findings: list[Finding] = []
-        self._recorded = facts.recorded
-        self._edited_from = facts.edited_from
-        self._stale = facts.stale_places(length)
-        self._reasoning_of = reasoning_of
+class _Checker(RuleChecker):
+    def __init__(self, facts: Facts) -> None:
+        super().__init__(RULES)
+        self._reasoning_of = facts.recorded.reasoning_of if facts.recorded is not None else {}
         self._unstored = facts.request.get("store") is False
         # Calls may stand in what the provider has stored.
         self._continues = any(facts.request.get(key) is not None for key in ("previous_response_id", "conversation"))
@@ -71,13 +64,10 @@ class _Scan:
         self._answered: set[_Pair] = set()
         self._excused: set[_Pair] = set()
         self._ids: set[str] = set()
-        self._names: set[str] = set()
         self._alone: list[int] = []
-        self._signed: set[str] = set()
-        self._newest = -1
         self._run: set[str] = set()
 
-    def take_plain(self, place: int, item: Message) -> bool:
+    def take_plain(self, place: int, item: WireMessage) -> bool:
         """Take what nearly every item of a long history is, text and no more; False: it is something else, or wrong."""
         kind = item.get("type")
         if kind == "function_call":
@@ -89,13 +79,13 @@ class _Scan:
             if is_plain and item.get("role") == "assistant":
                 self._alone.clear()
                 return True
-            is_plain = is_plain and item.get("role") == "user"
+            is_plain = is_plain and item.get("role") in ("user", "system", "developer")  # a tuple: it may be a list
         if is_plain and (self._alone or self._run):
             self._end_run()
             self._run.clear()
         return is_plain
 
-    def _take_plain_result(self, item: Message) -> bool:
+    def _take_plain_result(self, item: WireMessage) -> bool:
         call_id = item.get("call_id")
         if len(item) != _PLAIN_RESULT or type(item.get("output")) is not str or type(call_id) is not str:
             return False
@@ -105,14 +95,14 @@ class _Scan:
         self._answered.add(pair)
         return True
 
-    def _take_plain_call(self, place: int, item: Message) -> bool:
+    def _take_plain_call(self, place: int, item: WireMessage) -> bool:
         name, call_id = item.get("name"), item.get("call_id")
         if (
             len(item) != _PLAIN_CALL
             or type(call_id) is not str
             or not 0 < len(call_id) <= _LONGEST_ID
             or type(name) is not str
-            or name not in self._names
+            or name not in self.names
             or type(item.get("arguments")) is not str
             or (_FUNCTION_RESULT, call_id) in self._open
         ):
@@ -125,14 +115,14 @@ class _Scan:
 
     def take(self, place: int, value: object) -> None:
         if not isinstance(value, MAPS):
-            self._add("item_shape", f"an item must be a map, found {describe(value)}", (place,))
+            self.find("item_shape", f"an item must be a map, found {describe(value)}", (place,))
             return
         item = cast("_Item", value)
         kind = kind_of(item)
         flaw = flaw_of(item, kind)
         if flaw is not None:
             what = f"an item of type {kind!r}" if kind else "an item"
-            self._add("item_shape", f"{what} is not what the API takes: {flaw.told()}", (place, *flaw.where))
+            self.find("item_shape", f"{what} is not what the API takes: {flaw.told()}", (place, *flaw.where))
             self._excuse(item, kind)
             return
         self._follow(place, item, kind)
@@ -152,13 +142,7 @@ class _Scan:
         self._end_run()
         for (result, call_id), place in self._open.items():
             message = f"the call {call_id!r} has no {result}: add one, or leave the call out"
-            self._add("unanswered_call", message, (place,))
-        if self._recorded is not None:
-            for where in self._recorded.conflicts:
-                self._add("error_and_value", "a result was recorded with both an error and a value", where[:1])
-
-    def _add(self, rule: str, message: str, where: Path) -> None:
-        self.findings.append(Finding(rule, message, where))
+            self.find("unanswered_call", message, (place,))
 
     def _follow(self, place: int, item: _Item, kind: str) -> None:
         """Which reasoning stands before an item, in the same run of what the model made."""
@@ -179,7 +163,7 @@ class _Scan:
         needed = self._reasoning_of.get(item_id)
         if needed is not None and needed not in self._run:
             name = f"reasoning {needed!r}" if needed else "reasoning that was erased"
-            self._add(
+            self.find(
                 "reasoning_missing",
                 f"{item_id!r} was made with {name}, which does not stand before it: put that back, or take the id away",
                 (place,),
@@ -187,7 +171,7 @@ class _Scan:
 
     def _end_run(self) -> None:
         for place in self._alone:
-            self._add("reasoning_alone", "a reasoning item is not followed by what was made with it", (place,))
+            self.find("reasoning_alone", "a reasoning item is not followed by what was made with it", (place,))
         self._alone.clear()
 
     def _take_id(self, place: int, item: _Item, kind: str, item_id: str) -> None:
@@ -197,30 +181,22 @@ class _Scan:
         if not item_id or len(item_id) > _LONGEST_ID or not item_id.startswith(prefix):
             begin = f" and begin with {prefix!r}" if prefix else ""
             message = f"an item's id must have 1 to {_LONGEST_ID} characters{begin}, found {describe(item_id)}"
-            self._add("item_id", message, (place, "id"))
+            self.find("item_id", message, (place, "id"))
         if item_id in self._ids:
-            self._add("duplicate_id", f"another item has the id {item_id!r} too", (place, "id"))
+            self.find("duplicate_id", f"another item has the id {item_id!r} too", (place, "id"))
         self._ids.add(item_id)
 
     def _take_call(self, place: int, item: _Item, kind: str) -> None:
         name = cast("str", item.get("name"))
-        if not CALLS[kind].tool and name not in self._names:
-            self._check_name(place, name)
+        if not CALLS[kind].tool and name not in self.names:
+            self.check_name(name, (place, "name"))
         pair = cast("_Pair", pair_of(item))
-        self._check_call_id(place, pair[1])
+        self.check_id(pair[1], (place, "call_id"))
         if pair in self._open:
-            self._add("duplicate_call", f"another call with the id {pair[1]!r} is still open", (place, "call_id"))
+            self.find("duplicate_call", f"another call with the id {pair[1]!r} is still open", (place, "call_id"))
             return
         self._open[pair] = place
         self._answered.discard(pair)
-
-    def _check_name(self, place: int, name: str) -> None:
-        if RULES.allows_name(name):
-            self._names.add(name)
-            return
-        longest = RULES.longest_name
-        message = f"a tool's name must have 1 to {longest} letters, digits, '_' or '-', found {describe(name)}"
-        self._add("tool_name", message, (place, "name"))
 
     def _take_result(self, place: int, item: _Item) -> None:
         pair = cast("_Pair", pair_of(item))
@@ -229,12 +205,12 @@ class _Scan:
         elif pair in self._excused:
             self._excused.discard(pair)
         elif pair in self._answered:
-            self._add("duplicate_result", f"the call {pair[1]!r} is already answered", (place,))
+            self.find("duplicate_result", f"the call {pair[1]!r} is already answered", (place,))
         elif not self._continues:
             message = f"no call with the id {pair[1]!r} that asks for a {pair[0]} stands before its result"
-            self._add("orphan_result", message, (place,))
+            self.find("orphan_result", message, (place,))
         else:
-            self._check_call_id(place, pair[1])
+            self.check_id(pair[1], (place, "call_id"))
             self._answered.add(pair)
 
     def _excuse(self, item: _Item, kind: str) -> None:
@@ -245,37 +221,14 @@ class _Scan:
         elif pair is not None and self._open.pop(pair, None) is None:
             self._excused.discard(pair)
 
-    def _check_call_id(self, place: int, call_id: str) -> None:
-        if not RULES.allows_id(call_id):
-            message = f"a call's id must have 1 to {RULES.longest_id} characters, found {describe(call_id)}"
-            self._add("call_id", message, (place, "call_id"))
-
     def _take_reasoning(self, place: int, item: _Item) -> None:
         encrypted = item.get("encrypted_content")
         if not isinstance(encrypted, str) or not encrypted:
             if self._unstored:
                 message = "with store: false a reasoning item must have encrypted_content; ask for it with include"
-                self._add("reasoning_unencrypted", message, (place,))
+                self.find("reasoning_unencrypted", message, (place,))
             return
-        if encrypted in self._signed:
-            self._add("thinking_order", "the same reasoning stands before it", (place,))
-            return
-        self._signed.add(encrypted)
-        if self._recorded is not None:
-            known = self._recorded.signed.get(encrypted)
-            if known is None or known[1] != text_of_reasoning(item):
-                self._add("thinking_edited", "the log holds no such reasoning", (place,))
-                return
-            if known[0] <= self._newest:
-                self._add("thinking_order", "it was recorded before the reasoning that precedes it", (place,))
-            self._newest = max(self._newest, known[0])
-        if self._edited_from is not None and (place, 0) >= self._edited_from:
-            self._add(
-                "thinking_prefix", "what stands before encrypted reasoning is not what it was made with", (place,)
-            )
-        elif self._stale is not None and self._stale(place):
-            message = "encrypted reasoning was made with other instructions or tools than it would be sent with"
-            self._add("thinking_prefix", message, (place,))
+        self.signed.append((place, 0, encrypted, text_of_reasoning(item)))
 
 
 def text_of_reasoning(item: Mapping[str, object]) -> str:

@@ -14,8 +14,8 @@ from typing import cast
 import msgspec
 
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json, own_json
-from agent_memory_log.transcript.kinds import MAPS
-from agent_memory_log.transcript.residual import apply, difference, is_residual
+from agent_memory_log.transcript.differences import apply, difference, is_residual
+from agent_memory_log.transcript.json_types import MAPS
 
 _CHARACTERS = "characters"
 _PART = "part"
@@ -52,6 +52,8 @@ class TextParts(msgspec.Struct, frozen=True):
 
     def text_in(self, parts: Sequence[object]) -> str:
         """The text of all text parts."""
+        if len(parts) == 1:
+            return self.text_of(parts[0]) or ""
         return self.separator.join(text for part in parts if (text := self.text_of(part)) is not None)
 
     def split(self, parts: Sequence[JsonValue]) -> tuple[str, list[JsonValue]]:
@@ -96,3 +98,25 @@ class TextParts(msgspec.Struct, frozen=True):
     def plain(self, text: str) -> dict[str, JsonValue]:
         """A part that is nothing but text."""
         return {**self.default, "text": text}
+
+    def difference(
+        self, default: dict[str, JsonValue], original: Mapping[str, JsonValue], key: str
+    ) -> dict[str, JsonValue]:
+        """The residual of ``original``, whose ``key`` may hold text or a list of parts."""
+        parts = original.get(key)
+        if not isinstance(parts, list):
+            return difference(default, original)
+        spans = self.split(parts)[1]
+        if self.join(cast("str", default[key]), spans) is None:
+            return difference(default, original)
+        return {**difference({**default, key: parts}, original), "parts": spans}
+
+    def apply(self, default: dict[str, JsonValue], residual: Mapping[str, JsonValue], key: str) -> dict[str, JsonValue]:
+        """``default`` as ``residual`` changes it, with the parts of its text under ``key``."""
+        spans = residual.get("parts")
+        text = default.get(key)
+        if spans is not None and isinstance(text, str):
+            parts = self.join(text, spans)
+            if parts is not None:
+                default[key] = parts
+        return apply(default, residual)

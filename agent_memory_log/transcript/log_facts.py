@@ -1,68 +1,15 @@
-"""What is said about transcripts: findings, changes, losses, where they are, and what only a log can tell."""
+"""What only the log can tell about a transcript: which events it comes from, and how it was recorded and requested."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import msgspec
 
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import SystemMessage
-
-Message = dict[str, Any]
-"""One message of a transcript, or one item where the provider's transcripts are lists of items."""
-
-Path = tuple[int | str, ...]
-"""A place in a transcript: the message's index, then keys and indexes, as in ``(3, "content", 0)``."""
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """A rule of the provider's that a transcript breaks.
-
-    - ``rule``: the rule's stable name, as ``unanswered_call``.
-    - ``message``: what was found, where, and what to do.
-    - ``where``: the place in the transcript, as ``(3, "content", 0)``.
-    - ``seq``: the event it comes from, None where that is not known: in a plain list, or before a store gave it one.
-    """
-
-    rule: str
-    message: str
-    where: Path = ()
-    seq: int | None = None
-
-
-class Change(msgspec.Struct, frozen=True):
-    """Something ``repair`` changed.
-
-    - ``change``: what was done, a stable name, as ``answered_call``.
-    - ``message``: what was done to what, and why.
-    - ``where``: the place in the transcript that was given.
-    - ``seq``: as for ``Finding``.
-    """
-
-    change: str
-    message: str
-    where: Path = ()
-    seq: int | None = None
-
-
-class Loss(msgspec.Struct, frozen=True):
-    """Something of a run that a transcript does not carry, or not as it was.
-
-    - ``reason``: a stable name: ``unknown_type``, no builder knows the event's type; ``other_provider``, only another
-      provider can be sent it; ``reasoning``, reasoning this provider cannot be sent; ``redacted``, erased from the log;
-      ``size_limit``, a result over ``max_result_bytes``; ``arguments``, a call's arguments are not a JSON object;
-      ``window``, cut off by ``window``.
-    - ``message``: what it is.
-    - ``seq``, ``type``: the event; ``seq`` is None where no store gave it one.
-    """
-
-    reason: str
-    message: str
-    seq: int | None = None
-    type: str = ""
+from agent_memory_log.transcript.findings import Path
 
 
 class Origins:
@@ -105,9 +52,11 @@ class Recorded:
     - ``requests``: the index of the first message that came back from a request, and the fingerprints of the system
       prompt and tools it was made with; None for a request to another provider.
     - ``leading``: the instructions that stand before the conversation, for providers that have them outside.
+    - ``reasoning_of``: the reasoning each item of the model was made with, by their ids; ``""`` for reasoning that was
+      erased from the log. Only Responses has it.
     """
 
-    __slots__ = ("conflicts", "edited_from", "leading", "requests", "signed")
+    __slots__ = ("conflicts", "edited_from", "leading", "reasoning_of", "requests", "signed")
 
     def __init__(self) -> None:
         self.signed: dict[str, tuple[int, str]] = {}
@@ -115,6 +64,15 @@ class Recorded:
         self.edited_from: tuple[int, int] | None = None
         self.requests: list[tuple[int, tuple[str, str] | None]] = []
         self.leading: list[SystemMessage] = []
+        self.reasoning_of: dict[str, str] = {}
+
+    def without_places(self) -> Recorded:
+        """A copy of what names no place in the transcript, for one whose messages moved."""
+        copied = Recorded()
+        copied.signed = dict(self.signed)
+        copied.leading = self.leading
+        copied.reasoning_of = dict(self.reasoning_of)
+        return copied
 
 
 class Facts(msgspec.Struct, frozen=True):

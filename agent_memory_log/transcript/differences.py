@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical, own_json
-from agent_memory_log.transcript.kinds import is_map
+from agent_memory_log.transcript.json_types import is_map
 
 _FIELDS = "fields"
 _WITHOUT = "without"

@@ -1,0 +1,326 @@
+"""Making transcripts of blocks valid: what the providers share whose messages hold blocks.
+
+What is missing is answered for (an open call was interrupted), what is out of place moves, what cannot be sent goes.
+Reasoning is never altered: a signed block stays as it was or goes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, repeat
+from typing import Any, ClassVar, cast
+
+from agent_memory_log.events.fields import describe
+from agent_memory_log.transcript.differences import same_json
+from agent_memory_log.transcript.findings import Path, WireMessage
+from agent_memory_log.transcript.log_facts import Facts
+from agent_memory_log.transcript.names import UnusedIds, WireRules
+from agent_memory_log.transcript.repairing import FROM_REPAIR, Draft, Entry
+from agent_memory_log.transcript.signed_reasoning import SignedBlock, check_signed, in_content
+
+
+class Part:
+    """A block, the event it comes from, and where it stood in the transcript that was given."""
+
+    __slots__ = ("block", "seq", "where")
+
+    def __init__(self, block: object, seq: int, where: Path) -> None:
+        self.block: Any = block  # of a sound shape once it was read
+        self.seq = seq
+        self.where = where
+
+
+class Turn:
+    """A message and its blocks; ``text`` is the block its content stands for where that is text itself."""
+
+    __slots__ = ("entry", "parts", "role", "text")
+
+    def __init__(self, entry: Entry, role: str, parts: list[Part], text: Part | None = None) -> None:
+        self.entry = entry
+        self.role = role
+        self.parts = parts
+        self.text = text
+
+    def write(self) -> Entry:
+        """The entry, with the blocks as they are now."""
+        entry = self.entry
+        if len(self.parts) == 1 and self.parts[0] is self.text:
+            entry.message["content"] = self.parts[0].block["text"]
+        else:
+            entry.message["content"] = [part.block for part in self.parts]
+        entry.parts = [part.seq for part in self.parts]
+        return entry
+
+
+class _Call:
+    """A call of the model's, the turn that holds it, and the result that answers it."""
+
+    __slots__ = ("body", "in_place", "part", "result", "turn")
+
+    def __init__(self, body: WireMessage, part: Part, turn: Turn) -> None:
+        self.body = body
+        self.part = part
+        self.turn = turn
+        self.result: Part | None = None
+        self.in_place = False
+
+
+class _Pairs:
+    """The calls of a transcript by their ids, and the turns that answer those of each turn."""
+
+    def __init__(self, followers: dict[int, Turn], ids: UnusedIds) -> None:
+        self.followers = followers
+        self.ids = ids
+        self.open: dict[str, list[_Call]] = {}
+        self.latest: dict[str, _Call] = {}
+        self.calls_of: dict[int, list[_Call]] = {}
+
+
+class BlockRepairer(ABC):
+    """Repairs a draft in steps, each of which leaves what those before it made sound.
+
+    ``call_id_key`` and ``result_id_key`` name the id in the body of a call and of a result; ``results_first``: results
+    must stand before anything else in their message.
+    """
+
+    rules: ClassVar[WireRules]
+    call_id_key: ClassVar[str]
+    result_id_key: ClassVar[str]
+    results_first: ClassVar[bool]
+
+    def __init__(self, draft: Draft, facts: Facts) -> None:
+        self.draft = draft
+        self.facts = facts
+        self.turns: list[Turn] = []
+
+    def run(self) -> None:
+        """Repair the draft."""
+        self.turns = list(self.read())
+        self._drop_wrong_reasoning()
+        while True:
+            self.repair_turns()
+            self.draft.entries = [turn.write() for turn in self.turns]
+            if not self._drop_stale_reasoning():
+                return
+
+    @abstractmethod
+    def read(self) -> Iterator[Turn]:
+        """The turns of the draft, with the blocks whose shape the provider knows."""
+
+    @abstractmethod
+    def repair_turns(self) -> None:
+        """Make ``turns`` valid; what a signature is bound to may change."""
+
+    @abstractmethod
+    def call_in(self, block: WireMessage) -> WireMessage | None:
+        """The body of a call; None for any other block."""
+
+    def waits_for_result(self, call_body: WireMessage) -> bool:
+        """Whether the user must answer a call; False if the provider runs its tool."""
+        del call_body
+        return True
+
+    @abstractmethod
+    def result_in(self, block: WireMessage) -> WireMessage | None:
+        """The body of a result; None for any other block."""
+
+    @abstractmethod
+    def interrupted(self, call_id: str) -> WireMessage:
+        """The result of a call that nothing answered."""
+
+    @abstractmethod
+    def signed_in(self, block: WireMessage) -> tuple[str, str] | None:
+        """The signature or encrypted content of a block of reasoning, and its text; None for any other block."""
+
+    @abstractmethod
+    def as_seen(self, message: WireMessage) -> tuple[object, list[Any]]:
+        """A message as signatures are bound to it: what it is beside its blocks, and the blocks that count."""
+
+    def parts_of(self, entry: Entry, content: Sequence[object]) -> list[Part]:
+        """The blocks of a message's content."""
+        seqs = chain(entry.parts, repeat(entry.own))
+        return [
+            Part(block, seq, (entry.index, "content", place))
+            for place, (block, seq) in enumerate(zip(content, seqs, strict=False))
+        ]
+
+    def note(self, change: str, message: str, part: Part) -> None:
+        """Note a change to a block."""
+        self.draft.note(change, message, part.where, part.seq)
+
+    def drop(self, turn: Turn, change: str, wrong: Callable[[Part], str | None]) -> bool:
+        """Drop the blocks that ``wrong`` says something of, and note it as ``change``; whether there was any."""
+        kept: list[Part] = []
+        for part in turn.parts:
+            message = wrong(part)
+            if message is None:
+                kept.append(part)
+            else:
+                self.note(change, message, part)
+        dropped = len(kept) < len(turn.parts)
+        turn.parts = kept
+        return dropped
+
+    def drop_turn(self, turn: Turn, message: str = "nothing is left of it") -> None:
+        """Note that a message goes."""
+        self.draft.note("dropped_message", message, (turn.entry.index,), turn.entry.own)
+
+    def drop_empty(self) -> None:
+        """Drop the messages that nothing is left of."""
+        for turn in self.turns:
+            if not turn.parts:
+                self.drop_turn(turn)
+        self.turns = [turn for turn in self.turns if turn.parts]
+
+    # Reasoning.
+
+    def _drop_wrong_reasoning(self) -> None:
+        """Before anything moves: drop the reasoning that breaks a rule where it stands."""
+        signed: list[SignedBlock] = []
+        for part in (part for turn in self.turns for part in turn.parts):
+            known = self.signed_in(part.block)
+            if known is not None:
+                signed.append((cast("int", part.where[0]), cast("int", part.where[-1]), *known))
+        wrong: dict[Path, str] = {}
+
+        def find(rule: str, message: str, where: Path) -> None:
+            del rule
+            wrong[where] = message
+
+        check_signed(signed, self.facts, len(self.draft.entries), in_content, find)
+        for turn in self.turns:
+            self.drop(turn, "dropped_thinking", lambda part: wrong.get(part.where))
+
+    def _drop_stale_reasoning(self) -> bool:
+        """Drop reasoning that stands after the first change to what the model saw; whether there was any."""
+        edited = self.draft.edited_from(self.as_seen)
+        if edited is None:
+            return False
+        place, number = edited
+        unchanged: set[int] = set()
+        before = 0
+        for part in self.turns[place].parts:
+            if before <= number:
+                unchanged.add(id(part))
+            before += len(self.as_seen({"content": [part.block]})[1])
+
+        def wrong(part: Part) -> str | None:
+            is_stale = self.signed_in(part.block) is not None and id(part) not in unchanged
+            return "what stands before it was changed" if is_stale else None
+
+        dropped = [self.drop(turn, "dropped_thinking", wrong) for turn in self.turns[place:]]
+        return any(dropped)
+
+    # Calls and results.
+
+    def pair_calls(self) -> set[str]:
+        """Put every result into the message after its call, and answer what is open; returns the ids of the calls.
+
+        A result answers the latest open call with its id.
+        """
+        pairs = _Pairs(self._followers(), UnusedIds(self.rules))
+        for turn in self.turns:
+            kept: list[Part] = []
+            has_other = False
+            for part in turn.parts:
+                call_body = self.call_in(part.block)
+                result_body = self.result_in(part.block) if turn.role == "user" else None
+                if call_body is not None:
+                    stays = self._take_call(_Call(call_body, part, turn), pairs)
+                elif result_body is not None:
+                    stays = self._take_result(result_body, part, turn, pairs, is_late=has_other and self.results_first)
+                else:
+                    stays = has_other = True
+                if stays:
+                    kept.append(part)
+            turn.parts = kept
+        turns: list[Turn] = []
+        for turn in self.turns:
+            turns.append(turn)
+            calls = pairs.calls_of.get(id(turn))
+            if calls:
+                follower = pairs.followers.get(id(turn))
+                if follower is None:
+                    follower = Turn(Entry(FROM_REPAIR, {"role": "user"}), "user", [])
+                    turns.append(follower)
+                self._place_results(calls, follower)
+        self.turns = turns
+        return pairs.ids.used
+
+    def _followers(self) -> dict[int, Turn]:
+        """For each turn the one in which its calls are answered: the next, if that is the user's."""
+        followers: dict[int, Turn] = {}
+        following: Turn | None = None
+        for turn in reversed(self.turns):
+            if following is not None and following.role == "user":
+                followers[id(turn)] = following
+            if turn.role != "system":
+                following = turn
+        return followers
+
+    def _take_call(self, call: _Call, pairs: _Pairs) -> bool:
+        """Take in a call; False if it is the same as one before it, and goes."""
+        call_id: str = call.body[self.call_id_key]
+        earlier = pairs.latest.get(call_id)
+        if earlier is not None and (earlier.result is None or earlier.turn is call.turn):
+            no_id = {self.call_id_key: ""}
+            if same_json({**earlier.body, **no_id}, {**call.body, **no_id}):
+                self.note("dropped_duplicate", f"the same call stands before it: {describe(call_id)}", call.part)
+                return False
+        pairs.latest[call_id] = call
+        self._rename(call, pairs.ids)
+        if not self.waits_for_result(call.body):
+            return True
+        pairs.open.setdefault(call_id, []).append(call)
+        pairs.calls_of.setdefault(id(call.turn), []).append(call)
+        return True
+
+    def _take_result(self, body: WireMessage, part: Part, turn: Turn, pairs: _Pairs, *, is_late: bool) -> bool:
+        """Take in a result; False if it answers nothing, or its place is another."""
+        call_id: str = body[self.result_id_key]
+        waiting = pairs.open.get(call_id)
+        if not waiting:
+            if call_id in pairs.latest:
+                self.note("dropped_duplicate", f"the call {describe(call_id)} has a result", part)
+            else:
+                self.note("dropped_result", f"no call before it has the id {describe(call_id)}", part)
+            return False
+        call = waiting.pop()
+        call.result = part
+        call.in_place = pairs.followers.get(id(call.turn)) is turn and not is_late
+        body[self.result_id_key] = call.body[self.call_id_key]
+        return call.in_place
+
+    def _rename(self, call: _Call, ids: UnusedIds) -> None:
+        """Give a call an id that no other has, and a name that the provider takes."""
+        body, call_id = call.body, call.body[self.call_id_key]
+        unused = ids.unused(self.rules.wire_id(call_id) or "call")
+        if unused != call_id:
+            self.note("renamed_call", f"its id was {describe(call_id)}, now {unused!r}", call.part)
+            body[self.call_id_key] = unused
+        self.draft.shorten_name(body, self.rules, call.part.where, call.part.seq)
+
+    def _place_results(self, calls: Sequence[_Call], follower: Turn) -> None:
+        """Put the results of ``calls`` that are not in place after those of the calls before, or after all in place."""
+        places = {id(part): place for place, part in enumerate(follower.parts, 1)}
+        ends = [places[id(call.result)] for call in calls if call.in_place]
+        end = max(ends, default=0) if self.results_first else 0
+        moved: dict[int, list[Part]] = {}
+        for call in calls:
+            if call.in_place:
+                end = max(end, places[id(call.result)])
+                continue
+            call_id = call.body[self.call_id_key]
+            if call.result is None:
+                self.note("answered_call", f"no result of the call {call_id!r} was recorded", call.part)
+                call.result = Part(self.interrupted(call_id), 0, ())
+            else:
+                self.note("moved_result", f"its place is in the message after the call {call_id!r}", call.result)
+            moved.setdefault(end, []).append(call.result)
+        parts = follower.parts
+        follower.parts = [
+            part for place in range(len(parts) + 1) for part in (*moved.get(place, ()), *parts[place : place + 1])
+        ]
+        if not follower.entry.own:
+            follower.entry.own = next((part.seq for part in follower.parts if part.seq), 0)

@@ -1,0 +1,54 @@
+"""What the checks of every provider's rules share: findings, and the rules for ids and names of calls."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+
+from agent_memory_log.events.fields import describe
+from agent_memory_log.transcript.findings import Finding, Path
+from agent_memory_log.transcript.names import WireRules
+from agent_memory_log.transcript.signed_reasoning import SignedBlock
+
+
+class RuleChecker:
+    """Looks at every message once, and collects what the provider would refuse.
+
+    - ``names``: the names of tools that are known to be right.
+    - ``open_calls``: the calls that have no result yet, by id; None is the id of a call that has none.
+    - ``signed``: the blocks of reasoning.
+    """
+
+    def __init__(self, wire_rules: WireRules) -> None:
+        self.findings: list[Finding] = []
+        self.names: set[str] = set()
+        self.open_calls: dict[str | None, Path] = {}
+        self.signed: list[SignedBlock] = []
+        self._wire_rules = wire_rules
+
+    def find(self, rule: str, message: str, where: Path) -> None:
+        """Add a finding."""
+        self.findings.append(Finding(rule, message, where))
+
+    def check_name(self, name: str, where: Path) -> None:
+        """``tool_name``: the characters and the length that are allowed."""
+        if self._wire_rules.allows_name(name):
+            self.names.add(name)
+            return
+        longest = self._wire_rules.longest_name
+        message = f"a tool's name must have 1 to {longest} letters, digits, '_' or '-', found {describe(name)}"
+        self.find("tool_name", message, where)
+
+    def check_id(self, call_id: str, where: Path) -> None:
+        """``call_id``: the characters and the length that are allowed."""
+        rules = self._wire_rules
+        if not rules.allows_id(call_id):
+            length = f"1 to {rules.longest_id}" if rules.longest_id else "some"
+            characters = "letters, digits, '_' or '-'" if rules.ids_in_alphabet else "characters"
+            self.find("call_id", f"a call's id must have {length} {characters}, found {describe(call_id)}", where)
+
+    def end_calls(self, answered: AbstractSet[str] = frozenset()) -> None:
+        """``unanswered_call``: each of the open calls is among those ``answered``; none is open from here on."""
+        for call_id, where in self.open_calls.items():
+            if call_id not in answered:
+                self.find("unanswered_call", f"no result of the call {describe(call_id)} follows it directly", where)
+        self.open_calls = {}

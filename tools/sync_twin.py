@@ -13,7 +13,11 @@ from pathlib import Path
 from tools.generated import ROOT, formatted, write_or_check
 
 _MEMORY = ROOT / "agent_memory_log/memory"
-TWINS = {_MEMORY / "sync.py": (_MEMORY / "client.py", _MEMORY / "calls.py")}
+_MONGO = ROOT / "backends/agent_memory_log_mongo"
+TWINS = {
+    _MEMORY / "sync.py": (_MEMORY / "client.py", _MEMORY / "calls.py"),
+    _MONGO / "sync.py": (_MONGO / "store.py",),
+}
 """Each file that is made, and its sources, the one that uses the others first."""
 
 _DOCSTRING = '''"""Made from {sources} by ``python -m tools.sync_twin``: without ``await``, on a ``SyncStore``.
@@ -23,12 +27,18 @@ Any number of threads may use it.
 '''
 _CHANGES = (
     (r"async def ", "def "),
-    (r"await (?=self\.|run_async)", ""),
+    (r"await (?=self\.|store\.|run_async)", ""),
     (r"\brun_async\b", "run_sync"),
     (r"\bMemoryClient\b", "SyncMemoryClient"),
     (r"await me\.", "me."),
     (r"\bMemory\b(?=[:(`]|$)", "SyncMemory"),
     (r"\bStore\b(?!\.)", "SyncStore"),
+    (r"\bAsyncGenerator\b", "Generator"),
+    (r"\bMongoStore\b", "SyncMongoStore"),
+    (r"\btask_handle\b", "thread_handle"),
+    (r"\baclose\b", "close"),
+    (r"``open_store``", "``open_sync_store``"),
+    (r" A cancelled call may or may not have stored its events: append them again\.", ""),
 )
 
 

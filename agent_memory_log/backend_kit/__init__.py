@@ -5,7 +5,13 @@ A backend is a package with a ``Store`` and a ``SyncStore``, and an object with 
 The in-memory backend is the model to read first.
 """
 
-from agent_memory_log.backend_kit.appends import check_markers, check_version, new_in_batch, placed, redaction_of
+from agent_memory_log.backend_kit.appends import (
+    check_markers,
+    check_version,
+    new_in_batch,
+    placed,
+    redaction_of,
+)
 from agent_memory_log.backend_kit.checks import (
     MAX_ID_LENGTH,
     MAX_LABEL_KEY_LENGTH,
@@ -16,6 +22,7 @@ from agent_memory_log.backend_kit.checks import (
     check_ids,
     check_limit,
     check_listing,
+    check_load,
     check_meta,
     check_reached,
     check_runs,
@@ -36,8 +43,9 @@ from agent_memory_log.backend_kit.surfaces import (
     Reads,
     SyncSurface,
     Writes,
+    checked_append,
 )
-from agent_memory_log.backend_kit.urls import Backend, KeepsFiles, StoreUrl
+from agent_memory_log.backend_kit.urls import Backend, KeepsFiles, ReadsGoOriginal, StoreUrl
 from agent_memory_log.events.reserved import check_not_reserved, is_reserved
 
 __all__ = [
@@ -54,6 +62,7 @@ __all__ = [
     "KeepsFiles",
     "Prepared",
     "Reads",
+    "ReadsGoOriginal",
     "StoreUrl",
     "SyncHandle",
     "SyncSurface",
@@ -65,6 +74,7 @@ __all__ = [
     "check_ids",
     "check_limit",
     "check_listing",
+    "check_load",
     "check_markers",
     "check_meta",
     "check_not_reserved",
@@ -74,6 +84,7 @@ __all__ = [
     "check_seqs",
     "check_types",
     "check_version",
+    "checked_append",
     "decode_cursor",
     "encode_cursor",
     "expiry_of",

@@ -240,6 +240,16 @@ def check_limit(limit: int | None) -> None:
         raise InvalidArgument(f"limit must be an integer from 1, found {describe(limit)}")
 
 
+def check_load(
+    agent: str, run: str, after: int, types: Iterable[str] | None, limit: int | None
+) -> frozenset[str] | None:
+    """Check the arguments of ``load_run``; the types asked for. Raises ``InvalidEvent``, ``InvalidArgument``."""
+    check_ids(agent, run)
+    check_after(after)
+    check_limit(limit)
+    return check_types(types)
+
+
 def check_listing(agent: str | None, limit: int) -> None:
     """Check what ``list_runs`` is asked for.
 

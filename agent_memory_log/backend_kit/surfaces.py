@@ -15,16 +15,14 @@ import msgspec
 
 from agent_memory_log.backend_kit.checks import (
     Prepared,
-    check_after,
     check_append,
     check_ids,
-    check_limit,
     check_listing,
+    check_load,
     check_meta,
     check_runs,
     check_scope,
     check_seqs,
-    check_types,
     prepare_batch,
 )
 from agent_memory_log.backend_kit.expiry import check_before
@@ -113,15 +111,17 @@ def checked_append(
     *,
     reserved: bool,
     max_event_bytes: int,
+    max_batch_bytes: int | None = None,
 ) -> Append:
     """An append, checked before anything is written.
 
-    Raises ``InvalidEvent``, ``InvalidArgument``, ``EventTooLarge``.
+    An event may have ``max_event_bytes`` as encoded, all of them together ``max_batch_bytes``: unless said, as much as
+    16 of the largest. Raises ``InvalidEvent``, ``InvalidArgument``, ``EventTooLarge``.
     """
     check_ids(agent, run)
     if expected_version is not None or first_seq is not None:
         check_append(expected_version, first_seq)
-    batch = prepare_batch(events, max_event_bytes, max_event_bytes * _BATCH_EVENTS)
+    batch = prepare_batch(events, max_event_bytes, max_batch_bytes or max_event_bytes * _BATCH_EVENTS)
     check_not_reserved(agent, batch, reserved=reserved)
     return Append(agent, run, batch, expected_version, None if meta is None else check_meta(meta), first_seq)
 
@@ -129,10 +129,8 @@ def checked_append(
 def _checked_load(
     reader: Reads, agent: str, run: str, after: int, types: Iterable[str] | None, limit: int | None
 ) -> Callable[[], Snapshot]:
-    check_ids(agent, run)
-    check_after(after)
-    check_limit(limit)
-    return partial(reader.load, agent, run, after, check_types(types), limit)
+    checked_types = check_load(agent, run, after, types, limit)
+    return partial(reader.load, agent, run, after, checked_types, limit)
 
 
 class SyncSurface(SyncHandle, Generic[_Reader, _Writer]):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Protocol, Self, runtime_checkable
 from urllib.parse import SplitResult, parse_qsl, unquote, unquote_plus, urlsplit
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.store import Store, SyncStore
+from agent_memory_log.transfer.importing import SourceRun
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+")  # one letter alone is a Windows drive
 _DROPPED = re.compile(r"[\x00-\x1f\x7f#]")
@@ -157,6 +158,19 @@ class KeepsFiles(Protocol):
         """Every file that the store at ``url`` has or may come to have, its main one first, with symlinks resolved.
 
         The store need not exist, and is not opened. Raises ``InvalidArgument`` for a URL that cannot be opened.
+        """
+        ...
+
+
+@runtime_checkable
+class ReadsGoOriginal(Protocol):
+    """A ``Backend`` that reads what the Go original keeps in its database. Found with ``isinstance``."""
+
+    def go_original_runs(self, url: StoreUrl) -> AsyncGenerator[SourceRun]:
+        """Every run of the Go original in the database at ``url``, the oldest first; nothing is changed there.
+
+        Raises ``InvalidArgument``, ``StoreUnavailable``, ``SchemaTooNew`` for what a later release of the original
+        wrote, and ``DecodeError`` for documents that name no run, after all others were given.
         """
         ...
 

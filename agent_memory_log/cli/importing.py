@@ -6,24 +6,28 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, aclosing, contextmanager
 from pathlib import Path
 from typing import Annotated, BinaryIO, cast
 
 import typer
 
-from agent_memory_log.cli.errors import CommandFailed
+from agent_memory_log.backend_kit import ReadsGoOriginal
+from agent_memory_log.backend_kit import StoreUrl as ParsedUrl
+from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.names import run_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_or_create, reflowed, run_async
-from agent_memory_log.cli.output import DIM, GOOD, Advance, Output, note, progress
+from agent_memory_log.cli.output import BAD, DIM, GOOD, Advance, Output, Segment, note, progress
 from agent_memory_log.cli.text import counted
+from agent_memory_log.cli.verify import write_findings
 from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.interchange.atif import AtifRun, from_atif, import_atif
+from agent_memory_log.opening import find_backend
 from agent_memory_log.transcript import ChatLine, import_transcript, read_chat_lines
-from agent_memory_log.transfer.importing import decode_document
+from agent_memory_log.transfer.importing import ImportedRun, decode_document, import_runs
 from agent_memory_log.transfer.jsonl import check_jsonl, import_jsonl
-from agent_memory_log.transfer.run_lines import ImportedRun
+from agent_memory_log.transfer.verifying import Remark, Severity
 
 _OPENAI_CHAT = "openai-chat"
 _RUN_FIELDS = ("run_id", "id", "conversation_id")
@@ -52,7 +56,8 @@ def openai_chat(
     conversation_id, and without one by the file and the line, such as chats-0007; its other fields become the run's
     meta. Importing again stores nothing twice.
 
-    With --json: runs, each with name, agent, run, version, read and inserted; and the sums read and inserted.
+    With --json: runs, each with name, agent, run, version, read, inserted and problem (empty where all of it was
+    imported); and the sums read and inserted.
     """
     _report(run_async(_import_chats(file, agent, store)), as_json=as_json)
 
@@ -97,6 +102,46 @@ def atif(
     """
     found = _read_trajectories(files, agent)
     _report(run_async(_import_atif(found, store, reserved=reserved)), as_json=as_json)
+
+
+def go_mongodb(
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE_URL", help="The database, such as mongodb://host/database.", show_default=False),
+    ],
+    *,
+    reserved: Reserved = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Import what the Go original (goa-ai / loom-mcp, v1.0.3) keeps in MongoDB.
+
+    The database is only read. The URL's option collection names the collection, unless it is agent_memory. Seqs, times
+    and labels are kept. Importing again adds what is new, and stores nothing twice.
+
+    Of a run with an event that cannot be read, the events before it are imported, and the status is 1; the other runs
+    are imported.
+
+    With --json: as for openai-chat.
+    """
+    results = run_async(_import_go_original(source, store, reserved=reserved))
+    _report(results, as_json=as_json)
+
+
+async def _import_go_original(source: str, store_url: str | None, *, reserved: bool) -> list[ImportedRun]:
+    url = ParsedUrl.parse(source)
+    backend = find_backend(url)
+    if not isinstance(backend, ReadsGoOriginal):
+        raise UsageProblem(
+            f"SOURCE_URL must name a MongoDB database, as in mongodb://host/database, found {url.shown!r}"
+        )
+    results: list[ImportedRun] = []
+    async with open_or_create(store_url) as store, aclosing(backend.go_original_runs(url)) as runs:
+        with progress("importing") as advance:
+            async for imported in import_runs(store, runs, reserved=reserved):
+                results.append(imported)
+                advance()
+    return results
 
 
 async def _import_chats(file: str, agent: str, url: str | None) -> list[ImportedRun]:
@@ -221,26 +266,34 @@ def _report(results: list[ImportedRun], *, as_json: bool) -> None:
                 "version": one.version,
                 "read": one.read,
                 "inserted": one.inserted,
+                "problem": one.problem,
             }
             for one in results
         ]
         output.json({"runs": listed, "read": read, "inserted": inserted})
-        return
+    else:
+        _write_results(output, results, read, inserted)
+    if any(one.problem for one in results):
+        output.flush()
+        raise typer.Exit(1)
+
+
+def _write_results(output: Output, results: list[ImportedRun], read: int, inserted: int) -> None:
+    problems = [Remark(Severity.ERROR, one.agent, one.run, 0, one.problem) for one in results if one.problem]
+    write_findings(output, problems)
+    sign: Segment = (f"{output.cross} ", BAD) if problems else (f"{output.tick} ", GOOD)
     what = run_name(results[0].agent, results[0].run) if len(results) == 1 else counted(len(results), "run")
     if not inserted:
-        output.line((f"{output.tick} ", GOOD), f"nothing new: {what} with {counted(read, 'event')} already there")
+        output.line(sign, f"nothing new: {what} with {counted(read, 'event')} already there")
         return
     already = f"   {read - inserted:,} already there" if inserted < read else ""
-    output.line((f"{output.tick} ", GOOD), f"imported {counted(inserted, 'event')} into {what}", (already, DIM))
+    output.line(sign, f"imported {counted(inserted, 'event')} into {what}", (already, DIM))
 
 
-_HELP = (
-    "Put runs into a store.\n\n"
-    "Runs that are in another store are copied, with amlog copy SOURCE_URL TARGET_URL; what the Go original keeps in "
-    "MongoDB too, with amlog copy 'mongodb://HOST/DATABASE?layout=original' TARGET_URL."
-)
+_HELP = "Put runs into a store.\n\nRuns that are in another store are copied, with amlog copy SOURCE_URL TARGET_URL."
 
 import_app = typer.Typer(no_args_is_help=True, help=_HELP)
 import_app.command(_OPENAI_CHAT, help=reflowed(openai_chat))(openai_chat)
 import_app.command("atif", help=reflowed(atif))(atif)
+import_app.command("go-mongodb", help=reflowed(go_mongodb))(go_mongodb)
 import_app.command("jsonl", help=reflowed(jsonl))(jsonl)

@@ -22,10 +22,6 @@ from agent_memory_log.errors import (
     InvalidEvent,
     RunDeleted,
     RunExpired,
-    SchemaTooNew,
-    StoreClosed,
-    StoreCorrupt,
-    StoreUnavailable,
     VersionConflict,
 )
 from agent_memory_log.events.event import Event
@@ -34,7 +30,7 @@ from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.steps import Steps, all_runs, on, redact, run_async, run_sync
 from agent_memory_log.store import RunInfo, Store, SyncStore
 from agent_memory_log.transfer.comparing import CannotCopy, Comparison, Pace, Side, State
-from agent_memory_log.transfer.importing import RunImport
+from agent_memory_log.transfer.importing import RunImport, is_about_one_run
 
 _ROUNDS = 5
 """How often a copy begins again when the run changes in a way that what was read no longer fits."""
@@ -140,10 +136,8 @@ def _copy(
     except RunExpired as error:
         gone = yield from copying.has_expired_in_source()
         return copying.outcome(problem=str(error) if gone else f"in the target, {error}", gone=gone)
-    except (StoreClosed, SchemaTooNew):
-        raise
     except AgentMemoryLogError as error:
-        if isinstance(error, StoreUnavailable) and not isinstance(error, StoreCorrupt):
+        if not is_about_one_run(error):
             raise
         return copying.outcome(problem=str(error))
 

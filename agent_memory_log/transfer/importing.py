@@ -1,21 +1,32 @@
-"""What importers and copies share: reading lines, event ids derived from a place, appending to one run in batches."""
+"""What importers and copies share: reading lines, event ids derived from a place, appending runs in batches."""
 
 from __future__ import annotations
 
 import codecs
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator, Mapping, Sequence
+from typing import Protocol, cast
 
 import msgspec
 
-from agent_memory_log.errors import DecodeError, EventConflict, EventTooLarge, InvalidEvent, VersionConflict
+from agent_memory_log.errors import (
+    AgentMemoryLogError,
+    DecodeError,
+    EventConflict,
+    EventTooLarge,
+    InvalidEvent,
+    SchemaTooNew,
+    StoreClosed,
+    StoreCorrupt,
+    StoreUnavailable,
+    VersionConflict,
+)
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
-from agent_memory_log.events.jsonvalue import JsonValue, decode_json
+from agent_memory_log.events.jsonvalue import JsonValue, decode_json, encode_json
 from agent_memory_log.events.payloads import Redacted
-from agent_memory_log.steps import Steps, append, load
-from agent_memory_log.store import AppendResult
+from agent_memory_log.steps import Steps, append, load, run_async
+from agent_memory_log.store import AppendResult, Store
 
 BATCH_EVENTS = 500
 """How many events an importer appends at once, at most."""
@@ -63,6 +74,47 @@ def decode_document(text: bytes | str, where: str) -> object:
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in line[:4]:
             raise DecodeError(f"{where} is UTF-16 or UTF-32, and must be UTF-8: convert the file") from error
         raise DecodeError(f"{where} is not JSON: {error}") from error
+
+
+class ImportedRun(msgspec.Struct, frozen=True):
+    """What an import did to a run: of ``read`` events, ``inserted`` were new; ``version`` is the run's, after it.
+
+    ``verified``: an end line vouches for its lines. ``problem``: why the rest of the run was not imported, ``""`` if
+    all of it was.
+    """
+
+    agent: str
+    run: str
+    version: int
+    read: int
+    inserted: int
+    verified: bool = False
+    problem: str = ""
+
+
+class SourceRun(Protocol):
+    """A run of another tool's store, to be imported."""
+
+    @property
+    def agent(self) -> str:
+        """The agent of the run."""
+        ...
+
+    @property
+    def run(self) -> str:
+        """The id of the run."""
+        ...
+
+    def meta(self) -> dict[str, JsonValue]:
+        """The meta that the run is created with. Raises ``DecodeError``."""
+        ...
+
+    def events(self) -> Iterator[Event]:
+        """The events in their order, with their seqs and with ids that stay the same at every import.
+
+        Raises ``DecodeError`` at the first event that cannot be read.
+        """
+        ...
 
 
 class _Item(msgspec.Struct, frozen=True):
@@ -174,3 +226,47 @@ def _placed(error: InvalidEvent | EventTooLarge, where: str) -> InvalidEvent | E
     if isinstance(error, InvalidEvent):
         return InvalidEvent(f"{where}: {error}", field=error.field)
     return EventTooLarge(f"{where}: {error}", size=error.size, limit=error.limit)
+
+
+def is_about_one_run(error: AgentMemoryLogError) -> bool:
+    """Whether other runs may be copied or imported after this error, which a store raised for one run."""
+    if isinstance(error, StoreCorrupt):
+        return True
+    return not isinstance(error, (StoreClosed, SchemaTooNew, StoreUnavailable))
+
+
+async def import_runs(
+    store: Store, sources: AsyncIterable[SourceRun], *, reserved: bool = False
+) -> AsyncGenerator[ImportedRun]:
+    """Append the events of each source to the run of the same name; one result for each, as soon as it is done.
+
+    A run that holds no events keeps the source's seqs; otherwise new events go to the tail. Importing again stores
+    nothing twice. What cannot be read or stored is the result's ``problem``; the events before it are stored, and the
+    other runs are imported. ``reserved`` is as for ``append_events``. Raises what ``sources`` raises, and
+    ``StoreUnavailable``, ``StoreClosed`` or ``SchemaTooNew`` where it is about the whole store.
+    """
+    async for source in sources:
+        yield await run_async(_import_run(source, reserved=reserved), store)
+
+
+def _import_run(source: SourceRun, *, reserved: bool) -> Steps[ImportedRun]:
+    try:
+        meta = source.meta()
+    except DecodeError as error:
+        return ImportedRun(source.agent, source.run, 0, 0, 0, problem=str(error))
+    importing = RunImport(source.agent, source.run, meta=meta, reserved=reserved)
+    read, problem = 0, ""
+    try:
+        try:
+            for event in source.events():
+                importing.add(event, size=len(encode_json(event.to_map())), where=f"event {event.seq}")
+                read += 1
+                if importing.full:
+                    yield from importing.flush()
+        finally:
+            yield from importing.flush()
+    except AgentMemoryLogError as error:
+        if not is_about_one_run(error):
+            raise
+        problem = str(error)
+    return ImportedRun(source.agent, source.run, importing.version, read, importing.inserted, problem=problem)

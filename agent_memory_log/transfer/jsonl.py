@@ -26,8 +26,8 @@ from agent_memory_log.transfer.endline import (
     format_of,
     is_end_line,
 )
-from agent_memory_log.transfer.importing import RunImport, decode_line, line_bytes
-from agent_memory_log.transfer.run_lines import Header, ImportedRun, RunLines, read_header
+from agent_memory_log.transfer.importing import ImportedRun, RunImport, decode_line, line_bytes
+from agent_memory_log.transfer.run_lines import Header, RunLines, read_header
 
 _PAGE_EVENTS = 500
 

@@ -16,26 +16,12 @@ from agent_memory_log.events.payloads import Redacted, Redaction
 from agent_memory_log.steps import Steps
 from agent_memory_log.store import MAX_FIRST_SEQ
 from agent_memory_log.transfer.endline import FORMAT, FORMAT_NUMBER
-from agent_memory_log.transfer.importing import RunImport, derived_event_id
+from agent_memory_log.transfer.importing import ImportedRun, RunImport, derived_event_id
 
 _MAX_SEQ = 2**53 - 1
 # The largest seq that is read: every store and every JSON reader can hold it.
 
 _FORMAT = re.compile(rf"{FORMAT}/(\d{{1,9}})", re.ASCII)
-
-
-class ImportedRun(msgspec.Struct, frozen=True):
-    """What an import did to a run: of ``read`` events, ``inserted`` were new; ``version`` is the run's, after it.
-
-    ``verified``: an end line vouches for its lines.
-    """
-
-    agent: str
-    run: str
-    version: int
-    read: int
-    inserted: int
-    verified: bool = False
 
 
 class RunLines:

@@ -11,13 +11,11 @@ Of the driver's, ``timeoutMS`` is how long a call may take, waits and retries in
 client of your own: ``await MongoStore.open(client, "database")`` with pymongo's ``AsyncMongoClient`` or Motor's
 ``AsyncIOMotorClient``, ``SyncMongoStore(client, "database")`` with pymongo's ``MongoClient``.
 
-``mongodb://host/database?layout=original`` opens what the Go original keeps in MongoDB, to read it (``collection``:
-``agent_memory``).
+What the Go original keeps in MongoDB is no store: ``amlog import go-mongodb mongodb://host/database`` puts it into one.
 """
 
 from agent_memory_log_mongo.backend import backend
-from agent_memory_log_mongo.original import OriginalStore, SyncOriginalStore
-from agent_memory_log_mongo.schema import SCHEMA_VERSION
+from agent_memory_log_mongo.operations.preparing import SCHEMA_VERSION
 from agent_memory_log_mongo.settings import Settings, WeakerPromises
 from agent_memory_log_mongo.store import MongoStore
 from agent_memory_log_mongo.sync import SyncMongoStore
@@ -25,10 +23,8 @@ from agent_memory_log_mongo.sync import SyncMongoStore
 __all__ = [
     "SCHEMA_VERSION",
     "MongoStore",
-    "OriginalStore",
     "Settings",
     "SyncMongoStore",
-    "SyncOriginalStore",
     "WeakerPromises",
     "backend",
 ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -13,7 +14,7 @@ from pymongo.uri_parser import validate_options
 
 from agent_memory_log.backend_kit import StoreUrl
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log_mongo.original import DEFAULT_COLLECTION, OriginalStore, SyncOriginalStore
+from agent_memory_log_mongo.go_original import DEFAULT_COLLECTION, GoOriginalRun, read_runs
 from agent_memory_log_mongo.settings import DEFAULT_MAX_EVENT_BYTES, DEFAULT_PREFIX, DEFAULT_TIMEOUT_SECONDS, Settings
 from agent_memory_log_mongo.store import MongoStore
 from agent_memory_log_mongo.sync import SyncMongoStore
@@ -26,83 +27,70 @@ _APP_NAME = "agent-memory-log"
 
 
 class _MongoBackend:
-    async def open_store(self, url: StoreUrl) -> MongoStore | OriginalStore:
-        original = _original(url)
-        database, settings, text = _read(url)
-        client = _made(AsyncMongoClient[Any], url, text)
-        if original:
-            return await OriginalStore.open(client, database, original, settings, owns_client=True)
-        return await MongoStore.open(client, database, settings, owns_client=True)
+    async def open_store(self, url: StoreUrl) -> MongoStore:
+        database, settings, text = _read(url, is_store=True)
+        return await MongoStore.open(_made(AsyncMongoClient[Any], url, text), database, settings, owns_client=True)
 
-    def open_sync_store(self, url: StoreUrl) -> SyncMongoStore | SyncOriginalStore:
-        original = _original(url)
-        database, settings, text = _read(url)
-        client = _made(MongoClient[Any], url, text)
+    def open_sync_store(self, url: StoreUrl) -> SyncMongoStore:
+        database, settings, text = _read(url, is_store=True)
+        return SyncMongoStore.open(_made(MongoClient[Any], url, text), database, settings, owns_client=True)
+
+    async def go_original_runs(self, url: StoreUrl) -> AsyncGenerator[GoOriginalRun]:
+        """See ``ReadsGoOriginal.go_original_runs``. The URL's option ``collection`` names the collection."""
+        collection = url.option("collection", DEFAULT_COLLECTION)
+        if not _COLLECTION.fullmatch(collection):
+            raise InvalidArgument(
+                f"the option 'collection' of {url.shown!r} is no name of a collection: {collection!r}"
+            )
+        database, settings, text = _read(url, is_store=False)
+        client = _made(AsyncMongoClient[Any], url, text)
         try:
-            if original:
-                return SyncOriginalStore(client, database, original, settings, owns_client=True)
-            return SyncMongoStore(client, database, settings, owns_client=True)
-        except BaseException:
-            client.close()
-            raise
+            async with aclosing(read_runs(client, database, collection, settings)) as runs:
+                async for run in runs:
+                    yield run
+        finally:
+            await client.close()
 
 
 backend = _MongoBackend()
 """The entry point for ``mongodb:`` and ``mongodb+srv:`` URLs."""
 
 
-def _original(url: StoreUrl) -> str:
-    """The collection that is in the original's layout; ``""`` for a store in ours."""
+def _read(url: StoreUrl, *, is_store: bool) -> tuple[str, Settings, str]:
+    """The database, the settings, and the URL as the driver takes it; of a store, with this library's own options."""
     url.check_hosts()
-    if url.choice("layout", ("commits", "original")) == "commits":
-        if url.option("collection", ""):
-            raise InvalidArgument(f"the option 'collection' of {url.shown!r} is for layout=original")
-        return ""
-    if any(url.option(name, "") for name in ("collection_prefix", "max_event_bytes", "verify")):
-        raise InvalidArgument(
-            "the options 'collection_prefix', 'max_event_bytes' and 'verify' are not for layout=original, in "
-            f"{url.shown!r}"
-        )
-    collection = url.option("collection", DEFAULT_COLLECTION)
-    if not _COLLECTION.fullmatch(collection):
-        raise InvalidArgument(f"the option 'collection' of {url.shown!r} is no name of a collection: {collection!r}")
-    return collection
-
-
-def _read(url: StoreUrl) -> tuple[str, Settings, str]:
-    """The database, the settings, and the URL as the driver takes it."""
-    prefix = url.option("collection_prefix", DEFAULT_PREFIX)
-    max_event_bytes = url.number("max_event_bytes", DEFAULT_MAX_EVENT_BYTES)
-    verify = url.choice("verify", ("off", "on")) == "on"
+    own: dict[str, Any] = {}
+    if is_store:
+        own["collection_prefix"] = url.option("collection_prefix", DEFAULT_PREFIX)
+        own["max_event_bytes"] = url.number("max_event_bytes", DEFAULT_MAX_EVENT_BYTES)
+        own["verify"] = url.choice("verify", ("off", "on")) == "on"
     text = url.rest()
     parts = urlsplit(text)
     database = unquote(parts.path[1:])
     if not _DATABASE.fullmatch(database):
         raise InvalidArgument(f"{url.shown!r} names no database: {url.scheme}://host/agents")
-    options = _options(url, parts.query)
-    preference = options.get("readpreference", "primary")
+    driver = _driver_options(url, parts.query)
+    preference = driver.get("readpreference", "primary")
     if preference != "primary":
         raise InvalidArgument(
             f"{url.shown!r} asks for readPreference {preference!r}, but a read that sees every acknowledged append "
             "goes to the primary"
         )
-    concern = options.get("w", "majority")
-    timeout_ms = float(options.get("timeoutms", "0"))
+    concern = driver.get("w", "majority")
+    timeout_ms = float(driver.get("timeoutms", "0"))
     settings = Settings(
-        collection_prefix=prefix,
         write_concern=int(concern) if concern.isdecimal() else concern,
-        journal=options.get("journal") != "false",
-        read_concern=options.get("readconcernlevel", "majority"),
+        journal=driver.get("journal") != "false",
+        read_concern=driver.get("readconcernlevel", "majority"),
         timeout_seconds=timeout_ms / 1000 or DEFAULT_TIMEOUT_SECONDS,
-        max_event_bytes=max_event_bytes,
-        verify=verify,
+        **own,
     )
-    if "appname" not in options:
+    if "appname" not in driver:
         text += f"{'&' if parts.query else '?'}appname={_APP_NAME}"
     return database, settings, text
 
 
-def _options(url: StoreUrl, query: str) -> dict[str, str]:
+def _driver_options(url: StoreUrl, query: str) -> dict[str, str]:
     """The driver's options, their names in lower case. Raises ``InvalidArgument``, where the driver would only warn."""
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):

@@ -80,23 +80,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def warn_of_what_is_given_up(self) -> None:
         """Warn with ``WeakerPromises`` where these settings ask for less than the promises need."""
-        if not self.journal:
-            warnings.warn(
-                "without a journal, an acknowledged append can be lost when servers lose power or are killed",
-                WeakerPromises,
-                stacklevel=3,
-            )
-        if isinstance(self.write_concern, int):
-            warnings.warn(
-                f"with write concern {self.write_concern} instead of majority, an acknowledged append can be lost, and "
-                "its seq given again, when a primary fails",
-                WeakerPromises,
-                stacklevel=3,
-            )
-        if self.read_concern in {"local", "available"}:
-            warnings.warn(
-                f"with read concern {self.read_concern} instead of majority, a read or a follower can be shown events "
-                "that a failover takes back, and miss acknowledged ones on a primary that was replaced",
-                WeakerPromises,
-                stacklevel=3,
-            )
+        given_up = {
+            "without a journal, an acknowledged append can be lost when servers lose power or are killed": (
+                not self.journal
+            ),
+            f"with write concern {self.write_concern} instead of majority, an acknowledged append can be lost, and its "
+            "seq given again, when a primary fails": isinstance(self.write_concern, int),
+            f"with read concern {self.read_concern} instead of majority, a read or a follower can be shown events that "
+            "a failover takes back, and miss acknowledged ones on a primary that was replaced": (
+                self.read_concern in {"local", "available"}
+            ),
+        }
+        for promise, is_given_up in given_up.items():
+            if is_given_up:
+                warnings.warn(promise, WeakerPromises, stacklevel=3)

@@ -12,7 +12,7 @@ from typing import Any
 import bson
 
 from agent_memory_log import AppendResult, Event, PlannerNote, Redaction, Snapshot, Store, new_event
-from agent_memory_log_mongo.documents import Run
+from agent_memory_log_mongo.documents.commits import Run
 from tests.mongo.messages import Request, When
 
 FAR_OFF = "2999-01-01T00:00:00Z"

@@ -51,7 +51,7 @@ async def test_a_client_that_was_handed_in_is_not_closed(mongo_uri: str, mongo_d
                         await store.append_events("agent", "run", new_event(PlannerNote(note="n")))
                     await client["admin"].command("ping")
             for version in (5, 6):
-                with SyncMongoStore(synchronous, mongo_database) as sync_store:
+                with SyncMongoStore.open(synchronous, mongo_database) as sync_store:
                     result = sync_store.append_events("agent", "run", new_event(PlannerNote(note="n")))
                     assert result.version == version
                 synchronous["admin"].command("ping")
@@ -63,7 +63,7 @@ async def test_a_client_that_its_owner_closed(mongo_uri: str, mongo_database: st
     asynchronous: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(mongo_uri)
     synchronous: MongoClient[dict[str, Any]] = MongoClient(mongo_uri)
     stores = [await MongoStore.open(asynchronous, mongo_database), await MongoStore.open(motor, mongo_database)]
-    sync_store = SyncMongoStore(synchronous, mongo_database)
+    sync_store = SyncMongoStore.open(synchronous, mongo_database)
     await asynchronous.close()
     motor.close()
     synchronous.close()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 import uuid
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
 from typing import Any, cast
 from zlib import crc32
 
 import bson
+import msgspec
 import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
@@ -29,8 +28,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log_mongo import SCHEMA_VERSION, SyncMongoStore
-from agent_memory_log_mongo import run as carrying_out
-from agent_memory_log_mongo.documents import BLANKING
+from agent_memory_log_mongo.documents.commits import BLANKING
 from tests.mongo.server import GivenServer, MongoServer, with_database
 
 Document = dict[str, Any]
@@ -364,7 +362,9 @@ def test_a_check_looks_twice(
     def restore(_seconds: float) -> None:
         database["amlog_commits"].replace_one({"_id": commit["_id"]}, commit)
 
-    monkeypatch.setattr(carrying_out, "time", SimpleNamespace(sleep=restore, monotonic=time.monotonic))
+    database_of_reader = reader._database
+    surface = msgspec.structs.replace(database_of_reader.surface, sleep=restore)
+    monkeypatch.setattr(database_of_reader, "surface", surface)
     assert list(reader.check("agent", run)) == []
 
 

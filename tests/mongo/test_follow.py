@@ -332,7 +332,7 @@ async def test_closing_a_handle_leaves_a_client_that_was_handed_in_as_it_was(
         assert {task for task in asyncio.all_tasks() - before if "TaskWatcher" in repr(task)} == set()
     assert asyncio.all_tasks() == tasks
     with MongoClient[dict[str, Any]](through) as synchronous:
-        with SyncMongoStore(synchronous, database) as store_:
+        with SyncMongoStore.open(synchronous, database) as store_:
             events = store_.follow("agent", "run")
             assert next(events).seq == 1
             ended: list[BaseException] = []

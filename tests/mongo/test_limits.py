@@ -81,7 +81,7 @@ def _listening(uri: str, settings: Settings | None = None) -> Generator[tuple[Sy
     heard = Heard()
     with (
         MongoClient[Document](uri, event_listeners=[heard]) as client,
-        SyncMongoStore(client, client.get_default_database().name, settings) as store,
+        SyncMongoStore.open(client, client.get_default_database().name, settings) as store,
     ):
         heard.names.clear()
         yield store, heard
@@ -441,7 +441,7 @@ def test_replies_that_end_early_make_one_answer(mongo_uri: str, monkeypatch: pyt
         expected = _answers(store)
     monkeypatch.setattr(ShortReplies, "most", most)
     for known in (False, True):
-        with ShortClient(mongo_uri) as client, SyncMongoStore(client, client.get_default_database().name) as store:
+        with ShortClient(mongo_uri) as client, SyncMongoStore.open(client, client.get_default_database().name) as store:
             if known:
                 store.load_run("agent", "run")
             assert _answers(store) == expected

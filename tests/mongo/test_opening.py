@@ -30,13 +30,11 @@ from agent_memory_log import (
 from agent_memory_log_mongo import (
     SCHEMA_VERSION,
     MongoStore,
-    OriginalStore,
     Settings,
     SyncMongoStore,
-    SyncOriginalStore,
     WeakerPromises,
 )
-from agent_memory_log_mongo.schema import COMMIT_INDEXES, RUN_INDEXES
+from agent_memory_log_mongo.operations.preparing import COMMIT_INDEXES, RUN_INDEXES
 from tests.mongo.ports import HOST, port_of
 from tests.mongo.server import MongoServer, with_database
 from tests.processes import finish, start
@@ -119,7 +117,7 @@ def test_indexes_are_made_once(mongo_uri: str) -> None:
     _open(mongo_uri).close()
     heard = Heard()
     with MongoClient[Document](mongo_uri, event_listeners=[heard]) as client:
-        SyncMongoStore(client, client.get_default_database().name).close()
+        SyncMongoStore.open(client, client.get_default_database().name).close()
         assert heard.names
         assert set(heard.names) <= {"find", "listCollections", "listIndexes"}, "opening again only looks"
 
@@ -285,10 +283,10 @@ async def test_options_of_a_url_become_settings(
     _open(_with(mongo_uri, collection_prefix=settings.collection_prefix)).close()
     url = _with(mongo_uri, **options)
     with _open(url) as store:
-        assert store._place.settings == settings
+        assert store._database.settings == settings
     async with open_store(url) as asynchronous:
         assert isinstance(asynchronous, MongoStore)
-        assert asynchronous._place.settings == settings
+        assert asynchronous._database.settings == settings
 
 
 class _Sent(CommandListener):
@@ -337,7 +335,7 @@ def test_every_command_asks_for_what_is_promised(
     sent = _Sent()
     with (
         MongoClient[Document](mongo_uri, event_listeners=[sent], w=1, readConcernLevel="local") as client,
-        SyncMongoStore(client, client.get_default_database().name, settings) as store,
+        SyncMongoStore.open(client, client.get_default_database().name, settings) as store,
     ):
         _use_everything(store)
     asked = str({"writeConcern": writes})
@@ -372,7 +370,7 @@ async def test_what_gives_up_a_promise_warns_of_it(
             assert isinstance(asynchronous, MongoStore)
     assert len(caught) == 1
     with MongoClient[Document](mongo_uri) as client, pytest.warns(WeakerPromises, match=said) as caught:
-        SyncMongoStore(client, client.get_default_database().name, settings).close()
+        SyncMongoStore.open(client, client.get_default_database().name, settings).close()
     assert [warning.filename for warning in caught] == [__file__], "it points to whoever asked for less"
 
 
@@ -496,28 +494,26 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], said: str) -
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a$b", "a.b", None, 5], ids=repr)
 async def test_what_is_no_name_of_a_database_is_refused(mongo_uri: str, name: Any) -> None:
     async with AsyncMongoClient[Document](mongo_uri) as client:
-        for kind in (MongoStore, OriginalStore):
-            with pytest.raises(InvalidArgument, match="no name of a database") as caught:
-                await kind.open(client, name)
-            assert caught.value.__cause__ is not None
-    with MongoClient[Document](mongo_uri) as sync_client:
-        for sync_kind in (SyncMongoStore, SyncOriginalStore):
-            with pytest.raises(InvalidArgument, match="no name of a database"):
-                sync_kind(sync_client, name)
+        with pytest.raises(InvalidArgument, match="no name of a database") as caught:
+            await MongoStore.open(client, name)
+        assert caught.value.__cause__ is not None
+    with (
+        MongoClient[Document](mongo_uri) as sync_client,
+        pytest.raises(InvalidArgument, match="no name of a database"),
+    ):
+        SyncMongoStore.open(sync_client, name)
 
 
 async def test_a_client_of_the_other_kind_is_refused(mongo_uri: str, mongo_database: str) -> None:
     wrong: Any
     async with AsyncMongoClient[Document](mongo_uri) as wrong:
-        for sync_kind in (SyncMongoStore, SyncOriginalStore):
-            with pytest.raises(
-                InvalidArgument, match=f"{sync_kind.__name__} takes pymongo's MongoClient, found a Async"
-            ):
-                sync_kind(wrong, mongo_database)
-    with MongoClient[Document](mongo_uri) as wrong:
-        for kind in (MongoStore, OriginalStore):
-            with pytest.raises(InvalidArgument, match="takes pymongo's AsyncMongoClient, or Motor's"):
-                await kind.open(wrong, mongo_database)
+        with pytest.raises(InvalidArgument, match="SyncMongoStore takes pymongo's MongoClient, found a Async"):
+            SyncMongoStore.open(wrong, mongo_database)
+    with (
+        MongoClient[Document](mongo_uri) as wrong,
+        pytest.raises(InvalidArgument, match="MongoStore takes pymongo's AsyncMongoClient, or Motor's"),
+    ):
+        await MongoStore.open(wrong, mongo_database)
 
 
 async def test_settings_go_with_any_client(mongo_uri: str, mongo_database: str) -> None:
@@ -535,7 +531,7 @@ async def test_settings_go_with_any_client(mongo_uri: str, mongo_database: str) 
     finally:
         motor.close()
     with MongoClient[Document](mongo_uri) as sync_client:
-        with SyncMongoStore(sync_client, mongo_database, settings) as sync_store:
+        with SyncMongoStore.open(sync_client, mongo_database, settings) as sync_store:
             assert sync_store.load_run("agent", "run").version == 2
         assert sync_client["admin"].command("ping")["ok"] == 1, "it stays open"
         names = sorted(sync_client[mongo_database].list_collection_names())
@@ -544,7 +540,7 @@ async def test_settings_go_with_any_client(mongo_uri: str, mongo_database: str) 
 
 async def test_a_closed_client_says_so(mongo_uri: str, mongo_database: str) -> None:
     with MongoClient[Document](mongo_uri) as client:
-        store = SyncMongoStore(client, mongo_database)
+        store = SyncMongoStore.open(client, mongo_database)
     with pytest.raises(StoreClosed, match="client"):
         store.load_run("agent", "run")
     store.close()

@@ -1,4 +1,4 @@
-"""The Go original's collection, as a store: read as it was meant, listed, followed, copied, and never changed.
+"""What the Go original keeps in MongoDB, imported: read as it was meant, stored once, and never changed.
 
 ``golden/original-mongo.jsonl`` has events that the original itself wrote (v1.0.3, its own code run on made-up values):
 ``bson`` as its driver stores them, as extended JSON, and ``json`` as its JSON encoder writes the same ones.
@@ -6,9 +6,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -18,24 +17,19 @@ import pytest
 from bson import Binary, Decimal128, Int64, ObjectId, json_util
 from bson.datetime_ms import DatetimeMS
 from bson.raw_bson import RawBSONDocument
-from motor.motor_asyncio import AsyncIOMotorClient
-from pymongo import AsyncMongoClient, MongoClient
+from pymongo import AsyncMongoClient
 from pymongo.collection import Collection
 from pymongo.errors import PyMongoError
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
 from agent_memory_log import (
-    CursorOutOfRange,
     DecodeError,
     Event,
     InvalidArgument,
-    InvalidEvent,
     PlannerNote,
-    RunDeleted,
-    RunInfo,
     SchemaTooNew,
+    Snapshot,
     Store,
-    StoreClosed,
     StoreUnavailable,
     Thinking,
     ToolCall,
@@ -45,21 +39,20 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
-from agent_memory_log.conformance.harness import Handles, OpenHandle
-from agent_memory_log.transfer.copying import CopiedRun, copy_run, copy_store
-from agent_memory_log_mongo import original_reads
-from agent_memory_log_mongo.original import OriginalStore, SyncOriginalStore
-from agent_memory_log_mongo.replies import BYTES
+from agent_memory_log.backend_kit import StoreUrl
+from agent_memory_log.transfer.importing import ImportedRun, import_runs
+from agent_memory_log_mongo.backend import backend
+from agent_memory_log_mongo.engine.call import BYTES
+from agent_memory_log_mongo.go_original import GoOriginalRun, read_run, read_runs
+from agent_memory_log_mongo.settings import Settings
 from tests.amlog import Amlog
 from tests.mongo.ports import HOST, port_of, reserve_port
 from tests.mongo.server import GivenServer, MongoServer
-from tests.waiting import PATIENCE
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "original-mongo.jsonl"
 TIME = datetime(2026, 3, 1, 9, 30, 0, 125_000, tzinfo=UTC)
 
 Documents = Collection[dict[str, Any]]
-Opened = Callable[[], Awaitable[Store]]
 
 
 def golden() -> list[dict[str, Any]]:
@@ -92,45 +85,30 @@ def close_collection(collection: Documents) -> Any:
 
 @pytest.fixture
 def url(mongo_server: MongoServer | GivenServer, mongo_database: str) -> str:
-    return mongo_server.uri(mongo_database, layout="original")
-
-
-@pytest.fixture(params=["async", "sync", "motor"])
-async def opened(
-    request: pytest.FixtureRequest, url: str, mongo_server: MongoServer | GivenServer, mongo_database: str
-) -> AsyncGenerator[Handles]:
-    clients: list[AsyncIOMotorClient[dict[str, Any]]] = []
-
-    async def with_motor() -> OriginalStore:
-        clients.append(AsyncIOMotorClient(mongo_server.uri()))
-        return await OriginalStore.open(clients[-1], mongo_database)
-
-    ways: dict[str, OpenHandle] = {
-        "async": lambda: open_store(url),
-        "sync": lambda: open_sync_store(url),
-        "motor": with_motor,
-    }
-    handles = Handles(ways[request.param])
-    yield handles
-    await handles.close()
-    for client in clients:
-        client.close()
+    return mongo_server.uri(mongo_database)
 
 
 @pytest.fixture
-async def store(url: str) -> AsyncGenerator[Store]:
-    async with open_store(url) as store:
+async def target() -> AsyncGenerator[Store]:
+    async with open_store("memory:") as store:
         yield store
 
 
-async def copied(source: Store, target: Store) -> list[CopiedRun]:
-    return [one async for one in copy_store(source, target)]
+async def imported(url: str, target: Store, *, reserved: bool = False) -> list[ImportedRun]:
+    async with aclosing(backend.go_original_runs(StoreUrl.parse(url))) as runs:
+        return [one async for one in import_runs(target, runs, reserved=reserved)]
+
+
+async def import_one(url: str, target: Store, run: str = "r") -> Snapshot:
+    """Import all runs without a problem; one of them as it is in the target."""
+    assert not [one.problem for one in await imported(url, target) if one.problem]
+    return await target.load_run("a", run)
 
 
 # What the original wrote.
 
 
-async def test_what_the_original_wrote_is_read_as_it_was_meant(opened: Handles, collection: Documents) -> None:
+async def test_what_the_original_wrote_is_read_as_it_was_meant(url: str, target: Store, collection: Documents) -> None:
     rows = golden()
     assert {row["bson"]["type"] for row in rows} == {
         "user_message",
@@ -141,7 +119,7 @@ async def test_what_the_original_wrote_is_read_as_it_was_meant(opened: Handles, 
         "tool_result",
     }
     collection.insert_one(run_document("r", [row["bson"] for row in rows]))
-    snapshot = await (await opened()).load_run("a", "r")
+    snapshot = await import_one(url, target)
     assert (snapshot.version, snapshot.last_seq, snapshot.first_seq) == (len(rows), len(rows), 1)
     for seq, (event, row) in enumerate(zip(snapshot.log, rows, strict=True), 1):
         meant = Event.from_map(row["json"])
@@ -152,68 +130,22 @@ async def test_what_the_original_wrote_is_read_as_it_was_meant(opened: Handles, 
     assert len({event.event_id for event in snapshot.log}) == len(rows)
 
 
-async def test_every_read_answers_as_a_copy_does(store: Store, collection: Documents) -> None:
-    events = [row["bson"] for row in golden()][:8]
-    collection.insert_one(run_document("r", events, meta={"session_id": "s", "n": Int64(2**40)}))
-    async with open_store("memory:") as target:
-        (result,) = await copied(store, target)
-        assert not result.problem
-        types: list[list[str] | None] = [None, [], ["tool_result"], ["tool_result", "user_message"], ["none.such"]]
-        for after, chosen, limit in itertools.product(range(9), types, [None, 1, 2, 8, 9]):
-            ours = await store.load_run("a", "r", after=after, types=chosen, limit=limit)
-            theirs = await target.load_run("a", "r", after=after, types=chosen, limit=limit)
-            assert ours == theirs, (after, chosen, limit)
-        async with open_store("memory:") as empty:
-            assert await store.load_run("a", "none such") == await empty.load_run("a", "none such")
-
-
-async def test_pages_extend_to_the_whole(opened: Handles, collection: Documents) -> None:
-    collection.insert_one(run_document("r", [note(n) for n in range(10)]))
-    store = await opened()
-    snapshot = await store.load_run("a", "r", limit=4)
-    while snapshot.last_seq < snapshot.version:
-        snapshot = snapshot.extend(await store.load_run("a", "r", after=snapshot.last_seq, limit=4))
-    assert snapshot == await store.load_run("a", "r")
-
-
-async def test_a_snapshot_is_its_owners(store: Store, collection: Documents) -> None:
-    collection.insert_one(run_document("r", [note(1)], meta={"k": {"l": [1]}}))
-    snapshot = await store.load_run("a", "r")
-    cast("Any", snapshot.meta)["k"]["l"].append(2)
-    assert (await store.load_run("a", "r")).meta == {"k": {"l": [1]}}
-
-
-async def test_arguments_that_mean_nothing_are_refused(opened: Handles, collection: Documents) -> None:
-    collection.insert_one(run_document("r", [note(1)]))
-    store = await opened()
-    with pytest.raises(CursorOutOfRange, match="a/r has 1 events; there is nothing after seq 2"):
-        await store.load_run("a", "r", after=2)
-    with pytest.raises(CursorOutOfRange):
-        await store.load_run("a", "r", after=2**70, types=["planner_note"], limit=1)
-    with pytest.raises(CursorOutOfRange):
-        await store.load_run("a", "none such", after=1)
-    for options in ({"after": -1}, {"limit": 0}, {"types": "planner_note"}):
-        with pytest.raises(InvalidArgument):
-            await store.load_run("a", "r", **cast("Any", options))
-    for agent in ("", "x" * 513, {"$gt": ""}, None):
-        with pytest.raises(InvalidEvent):
-            await store.load_run(cast("Any", agent), "r")
-    assert (await store.load_run("a", "r", limit=2**70)).version == 1
-
-
-async def test_ids_are_text_and_nothing_else(store: Store, collection: Documents) -> None:
+async def test_ids_are_text_and_nothing_else(url: str, target: Store, collection: Documents) -> None:
     names = ["$ne", "{'$gt': ''}", "a.b", "..", "/", "\0", "é😀", " "]
     collection.insert_many([run_document(name, [note(1)], agent=name) for name in names])
+    await imported(url, target)
     for name in names:
-        assert (await store.load_run(name, name)).version == 1
-        assert [info.run for info in (await store.list_runs(name)).runs] == [name]
-    assert (await store.load_run("$ne", "é😀")).version == 0
+        assert (await target.load_run(name, name)).version == 1
+        assert [info.run for info in (await target.list_runs(name)).runs] == [name]
+    assert (await target.load_run("$ne", "é😀")).version == 0
 
 
 # What BSON has and JSON has not.
 
 
-async def test_values_of_bson_are_as_the_original_writes_them_in_json(store: Store, collection: Documents) -> None:
+async def test_values_of_bson_are_as_the_original_writes_them_in_json(
+    url: str, target: Store, collection: Documents
+) -> None:
     held = {
         "when": TIME,
         "bytes": [b"\xff\0", Binary(b"x", 128)],
@@ -244,7 +176,7 @@ async def test_values_of_bson_are_as_the_original_writes_them_in_json(store: Sto
         {"type": "tool_call", "timestamp": TIME, "data": {**names, "payload": held}},
     ]
     collection.insert_one(run_document("r", events, meta=held))
-    snapshot = await store.load_run("a", "r")
+    snapshot = await import_one(url, target)
     message, own, whole, call, thought, odd = (event.data for event in snapshot.log)
     assert isinstance(message, UserMessage)
     assert message.structured == plain
@@ -257,7 +189,6 @@ async def test_values_of_bson_are_as_the_original_writes_them_in_json(store: Sto
     assert odd.input() == plain
     assert snapshot.meta == plain
     assert type(cast("Any", snapshot.meta)["long"]) is int
-    assert [info.meta for info in (await store.list_runs()).runs] == [plain]
 
 
 # Documents that the original did not write, or should not have.
@@ -289,24 +220,16 @@ HOSTILE: list[tuple[str, object, str]] = [
 
 
 @pytest.mark.parametrize(("item", "found"), [row[1:] for row in HOSTILE], ids=[row[0] for row in HOSTILE])
-async def test_an_event_that_cannot_be_read_is_named_and_hides_no_other(
-    store: Store, collection: Documents, item: object, found: str
+async def test_an_event_that_cannot_be_read_is_named_and_hides_no_other_run(
+    url: str, target: Store, collection: Documents, item: object, found: str
 ) -> None:
     collection.insert_many([run_document("r", [note(1), item, note(3)]), run_document("whole", [note(1)])])
-    with pytest.raises(DecodeError) as caught:
-        await store.load_run("a", "r")
-    assert str(caught.value).startswith("a/r: event 2 cannot be read: ")
-    assert found in str(caught.value)
-    for after in (0, 2):
-        (event,) = (await store.load_run("a", "r", after=after, limit=1)).log
-        assert event.data == PlannerNote(f"note {after + 1}")
-    assert (await store.load_run("a", "r", types=())).version == 3
-    assert [info.version for info in (await store.list_runs()).runs] == [1, 3]
-    async with open_store("memory:") as target:
-        whole, damaged = sorted(await copied(store, target), key=lambda one: one.run, reverse=True)
-        assert (whole.problem, whole.copied) == ("", 1)
-        assert (damaged.seq, damaged.copied) == (2, 1)
-        assert found in damaged.problem
+    damaged, whole = await imported(url, target)
+    assert (whole.problem, whole.inserted) == ("", 1)
+    assert (damaged.read, damaged.inserted) == (1, 1)
+    assert damaged.problem.startswith("a/r: event 2 cannot be read: ")
+    assert found in damaged.problem
+    assert [event.data for event in (await target.load_run("a", "r")).log] == [PlannerNote("note 1")]
 
 
 HELD_BY_A_REAL_SERVER: list[tuple[str, Any, bytes, bytes, str]] = [
@@ -325,8 +248,7 @@ def test_text_that_is_not_utf_8_is_an_event_that_cannot_be_read(
     changed = {"type": {"type": text}, "data": {"data": {"note": text}}, "labels": {"labels": {"k": text}}}[field]
     encoded = bson.encode(note(2, **changed)).replace(before, after)
     items = [RawBSONDocument(one, BYTES) for one in (bson.encode(note(1)), encoded)]
-    run = original_reads.FoundRun("a", "r", 2, items)
-    events = run.events(0)
+    events = GoOriginalRun("a", "r", [*items]).events()
     assert next(events).data == PlannerNote("note 1")
     with pytest.raises(DecodeError, match="a/r: event 2 cannot be read: ") as caught:
         next(events)
@@ -334,17 +256,16 @@ def test_text_that_is_not_utf_8_is_an_event_that_cannot_be_read(
 
 
 def test_an_id_that_is_not_utf_8_names_no_run() -> None:
-    encoded = bson.encode({"_id": 1, **run_document("XX", [note(1)]), "count": 1}).replace(b"XX", b"\xff\xfe")
-    source = original_reads.Source("agent_memory", "majority")
+    encoded = bson.encode({"_id": 1, **run_document("XX", [note(1)])}).replace(b"XX", b"\xff\xfe")
     with pytest.raises(DecodeError, match="the _id int 1 names no run: run holds a lone surrogate"):
-        original_reads._info(source, cast("Any", RawBSONDocument(encoded, BYTES)))
+        read_run(RawBSONDocument(encoded, BYTES), "agent_memory")
 
 
 @pytest.mark.parametrize("milliseconds", [-(2**62), 2**62, 253_402_300_800_000])
 def test_a_date_of_no_year_is_an_event_that_cannot_be_read(milliseconds: int) -> None:
     item = RawBSONDocument(bson.encode(note(2, timestamp=DatetimeMS(milliseconds))), BYTES)
-    with pytest.raises(DecodeError, match="a/r: event 7 cannot be read: planner_note: timestamp must be"):
-        list(original_reads.FoundRun("a", "r", 7, [item]).events(6))
+    with pytest.raises(DecodeError, match="a/r: event 1 cannot be read: planner_note: timestamp must be"):
+        list(GoOriginalRun("a", "r", [item]).events())
 
 
 @pytest.mark.parametrize(
@@ -357,24 +278,18 @@ def test_a_date_of_no_year_is_an_event_that_cannot_be_read(milliseconds: int) ->
     ],
 )
 async def test_events_that_are_no_list_are_one_that_cannot_be_read(
-    opened: Handles, collection: Documents, events: object, found: str
+    url: str, target: Store, collection: Documents, events: object, found: str
 ) -> None:
     collection.insert_one(run_document("r", events))
-    store = await opened()
-    assert [info.version for info in (await store.list_runs()).runs] == [1]
-    with pytest.raises(DecodeError, match="a/r: event 1 cannot be read: ") as caught:
-        await store.load_run("a", "r")
-    assert found in str(caught.value)
-    assert (await store.load_run("a", "r", types=())).version == 1
-    assert not (await store.load_run("a", "r", after=1)).log
+    (result,) = await imported(url, target)
+    assert result.problem.startswith("a/r: event 1 cannot be read: ")
+    assert found in result.problem
+    assert (result.version, result.read, result.inserted) == (0, 0, 0)
 
 
-async def test_a_run_without_events_is_none(opened: Handles, collection: Documents) -> None:
+async def test_a_run_without_events_is_none(url: str, target: Store, collection: Documents) -> None:
     collection.insert_many([run_document("empty", []), run_document("null", None), {"agent_id": "a", "run_id": "x"}])
-    store = await opened()
-    assert not (await store.list_runs()).runs
-    for run in ("empty", "null", "x"):
-        assert (await store.load_run("a", run)).version == 0
+    assert await imported(url, target) == []
 
 
 ODD_METAS: list[tuple[object, str]] = [
@@ -385,12 +300,14 @@ ODD_METAS: list[tuple[object, str]] = [
 
 
 @pytest.mark.parametrize(("meta", "found"), ODD_METAS)
-async def test_a_meta_that_cannot_be_read(store: Store, collection: Documents, meta: object, found: str) -> None:
-    collection.insert_one(run_document("r", [note(1)], meta=meta))
-    with pytest.raises(DecodeError, match="a/r: the run's meta") as caught:
-        await store.load_run("a", "r")
-    assert found in str(caught.value)
-    assert [info.meta for info in (await store.list_runs()).runs] == [{}]
+async def test_a_meta_that_cannot_be_read(
+    url: str, target: Store, collection: Documents, meta: object, found: str
+) -> None:
+    collection.insert_many([run_document("r", [note(1)], meta=meta), run_document("s", [note(1)])])
+    odd, sound = await imported(url, target)
+    assert odd.problem.startswith("a/r: the run's meta")
+    assert found in odd.problem
+    assert (odd.inserted, sound.inserted, sound.problem) == (0, 1, "")
 
 
 @pytest.mark.parametrize(
@@ -404,209 +321,130 @@ async def test_a_meta_that_cannot_be_read(store: Store, collection: Documents, m
         ("b", ["r"], "run must be"),
     ],
 )
-async def test_a_document_that_names_no_run_is_not_passed_over(
-    store: Store, collection: Documents, agent: object, run: Any, found: str
+async def test_a_document_that_names_no_run_is_an_error_after_all_others_were_imported(
+    url: str, target: Store, collection: Documents, agent: object, run: Any, found: str
 ) -> None:
-    collection.insert_many([run_document("r", [note(1)]), {**run_document(run, [note(1)], agent), "_id": "odd"}])
+    collection.insert_many([{**run_document(run, [note(1)], agent), "_id": "odd"}, run_document("r", [note(1)])])
     with pytest.raises(DecodeError, match="agent_memory: the document with the _id str 'odd' names no run: ") as caught:
-        await store.list_runs()
+        await imported(url, target)
     assert found in str(caught.value)
-    assert [info.run for info in (await store.list_runs("a")).runs] == ["r"]
+    assert [info.run for info in (await target.list_runs()).runs] == ["r"]
 
 
-async def test_two_documents_for_one_run_are_an_error(store: Store, collection: Documents) -> None:
+async def test_of_two_documents_for_one_run_the_second_is_an_error(
+    url: str, target: Store, collection: Documents
+) -> None:
     collection.drop_index("agent_id_1_run_id_1")
     collection.insert_many([run_document("r", [note(1)]), run_document("r", [note(1), note(2)])])
-    with pytest.raises(DecodeError, match="a/r: the collection agent_memory has several documents of this run"):
-        await store.load_run("a", "r")
+    for inserted in (1, 0):
+        first, second = await imported(url, target)
+        assert (first.problem, first.inserted) == ("", inserted)
+        assert (second.read, second.inserted) == (0, 0)
+        assert "a/r: the collection agent_memory has several documents of this run" in second.problem
+
+
+async def test_what_the_target_refuses_is_named_and_hides_no_other_run(
+    url: str, target: Store, collection: Documents
+) -> None:
+    ended = {"expires_at": "2001-01-01T00:00:00Z"}
+    collection.insert_many(
+        [
+            run_document("r", [note(1)], agent="@memory"),
+            run_document("ended", [note(1)], meta=ended),
+            run_document("s", [note(1), note(2, type="memory_added")]),
+            run_document("t", [note(1)]),
+        ]
+    )
+    reserved, over, typed, plain = await imported(url, target)
+    assert "@memory" in reserved.problem
+    assert "expire" in over.problem
+    assert "memory_added" in typed.problem
+    assert (plain.inserted, plain.problem) == (1, "")
+    (taken, *_) = await imported(url, target, reserved=True)
+    assert (taken.inserted, taken.problem) == (1, "")
 
 
 # Size.
 
 
-async def test_a_document_near_the_limit(opened: Handles, collection: Documents) -> None:
+async def test_a_document_near_the_limit(url: str, target: Store, collection: Documents) -> None:
     text = "x" * 1000
     one: dict[str, Any] = {"type": "planner_note", "timestamp": TIME, "data": {"note": text}}
     count = (16 * 1024 * 1024 - 1000) // (len(bson.encode(one)) + 8)
     document = run_document("r", [one] * count)
     assert 16 * 1024 * 1024 - 100_000 < len(bson.encode(document)) <= 16 * 1024 * 1024
     collection.insert_one(document)
-    store = await opened()
-    snapshot = await store.load_run("a", "r")
-    assert (snapshot.version, len(snapshot.log)) == (count, count)
-    (last,) = (await store.load_run("a", "r", after=count - 1)).log
-    assert last == snapshot.log[-1]
-    assert [info.version for info in (await store.list_runs()).runs] == [count]
-    async with open_store("memory:") as target:
-        (result,) = await copied(store, target)
-        assert (result.problem, result.copied) == ("", count)
+    (result,) = await imported(url, target)
+    assert (result.problem, result.read, result.inserted) == ("", count, count)
+    assert (await target.load_run("a", "r", types=())).version == count
 
 
-# Listing.
+# Every run, in an order.
 
 
-async def listed(store: Store, agent: str | None = None, limit: int = 2, **options: Any) -> list[RunInfo]:
-    runs: list[RunInfo] = []
-    cursor = None
-    while True:
-        page = await store.list_runs(agent, limit=limit, cursor=cursor, **options)
-        runs += page.runs
-        cursor = page.cursor
-        if cursor is None:
-            return runs
-        assert len(page.runs) == limit
-
-
-async def test_runs_are_listed_in_pages_newest_first(opened: Handles, collection: Documents) -> None:
-    documents = [
-        run_document(f"r{number}", [note(1)] * (number % 3), agent="ab@c"[number % 4], meta={"n": number})
-        for number in range(20)
-    ]
-    collection.insert_many(documents)
-    expected = [
-        (document["agent_id"], document["run_id"], len(document["events"]), document["meta"])
-        for document in reversed(documents)
-        if document["events"]
-    ]
-    store = await opened()
-    for limit in (1, 2, 5, 50, 2**70):
-        runs = await listed(store, limit=limit, include_reserved=True)
-        assert [(info.agent, info.run, info.event_count, info.meta) for info in runs] == expected
-        assert all(info.version == info.event_count for info in runs)
-    assert [info.run for info in await listed(store)] == [run for agent, run, *_ in expected if agent != "@"]
-    for agent in "ab@":
-        assert [info.run for info in await listed(store, agent)] == [run for one, run, *_ in expected if one == agent]
-    assert not await listed(store, "none such")
-
-
-async def test_a_run_was_created_when_its_document_was_or_else_its_first_event(
-    store: Store, collection: Documents
+async def test_runs_are_imported_oldest_document_first_whatever_its_id(
+    url: str, target: Store, collection: Documents
 ) -> None:
-    made = datetime(2025, 12, 31, 23, 59, 59, tzinfo=UTC)
-    collection.insert_many(
-        [
-            {**run_document("known", [note(1)]), "_id": ObjectId.from_datetime(made)},
-            {**run_document("text", [note(1), note(0)]), "_id": "text"},
-            {**run_document("odd", [5]), "_id": 5},
-        ]
-    )
-    runs = {info.run: info.created for info in await listed(store)}
-    assert runs == {"known": made, "text": TIME + timedelta(seconds=1), "odd": datetime(1970, 1, 1, tzinfo=UTC)}
-    assert all(created.tzinfo is UTC for created in runs.values())
-
-
-async def test_pages_pass_over_no_run_whatever_its_id(store: Store, collection: Documents) -> None:
     ids = [5, 2.5, "text", "other", b"bytes", TIME, {"a": 1}, ObjectId(), ObjectId(), True]
     collection.insert_many([{**run_document(f"r{number}", [note(1)]), "_id": one} for number, one in enumerate(ids)])
-    for limit in (1, 2, 3):
-        assert {info.run for info in await listed(store, limit=limit)} == {f"r{number}" for number in range(len(ids))}
+    names = [one.run for one in await imported(url, target)]
+    assert {*names} == {f"r{number}" for number in range(len(ids))}
+    assert [one for one in names if one in {"r7", "r8"}] == ["r7", "r8"]
 
 
-async def test_a_page_that_no_reply_holds_is_cut_and_goes_on(opened: Handles, collection: Documents) -> None:
-    meta = {"text": "x" * 6 * 1024 * 1024}
+async def test_more_runs_than_one_reply_holds(url: str, target: Store, collection: Documents) -> None:
+    text = "x" * 6 * 1024 * 1024
     for number in range(5):
-        collection.insert_one(run_document(f"r{number}", [note(1)], meta=meta))
-    store = await opened()
-    page = await store.list_runs()
-    assert 1 <= len(page.runs) <= 2
-    runs = [*page.runs]
-    while page.cursor is not None:
-        page = await store.list_runs(cursor=page.cursor)
-        runs += page.runs
-    assert [info.run for info in runs] == [f"r{number}" for number in reversed(range(5))]
+        collection.insert_one(run_document(f"r{number}", [note(1, labels={"text": text})]))
+    assert [one.run for one in await imported(url, target)] == [f"r{number}" for number in range(5)]
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "====", "é", "AAAA", "BQAAAAA=", "{}", "\0"])
-async def test_a_cursor_that_is_none_is_refused(store: Store, collection: Documents, cursor: str) -> None:
-    collection.insert_one(run_document("r", [note(1)]))
-    with pytest.raises(CursorOutOfRange, match="is not a cursor that list_runs returned"):
-        await store.list_runs(cursor=cursor)
+# Again.
 
 
-# Following.
-
-
-async def test_a_follower_is_given_what_comes(opened: Handles, collection: Documents) -> None:
-    store = await opened()
-    following = store.follow("a", "r")
-    first = asyncio.ensure_future(anext(following))
-    await asyncio.wait([first], timeout=0)
-    collection.insert_one(run_document("r", [note(n) for n in range(100)]))
-    events = [await first]
-    events += [await anext(following) for _ in range(99)]
-    collection.update_one({"run_id": "r"}, {"$push": {"events": {"$each": [note(100), note(101)]}}})
-    events += [await anext(following), await anext(following)]
-    assert [event.seq for event in events] == list(range(1, 103))
-    assert events == (await store.load_run("a", "r")).log
-    await following.aclose()
-    following = store.follow("a", "r", after=101)
-    assert (await anext(following)).seq == 102
-    await following.aclose()
-
-
-async def test_a_follower_beyond_the_end_or_of_a_run_cut_short_is_told(opened: Handles, collection: Documents) -> None:
-    collection.insert_one(run_document("r", [note(1), note(2)]))
-    store = await opened()
-    with pytest.raises(CursorOutOfRange, match="nothing after seq 3"):
-        await anext(store.follow("a", "r", after=3))
-    following = store.follow("a", "r")
-    assert [(await anext(following)).seq for _ in range(2)] == [1, 2]
-    collection.delete_one({"run_id": "r"})
-    with pytest.raises(RunDeleted, match="a/r was cut to 0 events while it was followed, after seq 2"):
-        await anext(following)
-
-
-async def test_closing_the_handle_ends_a_follower(opened: Handles, collection: Documents) -> None:
-    collection.insert_one(run_document("r", [note(1)]))
-    store = await opened()
-    following = store.follow("a", "r")
-    await anext(following)
-    waiting = asyncio.ensure_future(anext(following))
-    await asyncio.wait([waiting], timeout=0)
-    await store.aclose()
-    async with asyncio.timeout(PATIENCE):
-        with pytest.raises(StoreClosed):
-            await waiting
-
-
-# Moving.
-
-
-async def test_copied_again_after_the_original_has_grown_nothing_is_stored_twice(
-    store: Store, collection: Documents, tmp_path: Path
+async def test_imported_again_after_the_original_has_grown_nothing_is_stored_twice(
+    url: str, collection: Documents, tmp_path: Path
 ) -> None:
     rows = [row["bson"] for row in golden()]
     collection.insert_many([run_document("one", rows[:5], meta={"k": 1}), run_document("two", [note(1)])])
     async with open_store(f"sqlite:///{tmp_path / 'new.db'}") as target:
-        assert [(one.run, one.copied, one.problem) for one in await copied(store, target)] == [
+        assert [(one.run, one.inserted, one.problem) for one in await imported(url, target)] == [
             ("one", 5, ""),
             ("two", 1, ""),
         ]
-        assert [one.copied for one in await copied(store, target)] == [0, 0]
+        assert [one.inserted for one in await imported(url, target)] == [0, 0]
         collection.update_one(
             {"run_id": "one"}, {"$push": {"events": {"$each": rows[5:]}}, "$set": {"updated_at": TIME}}
         )
-        grown = await copied(store, target)
-        assert [(one.already, one.copied, one.problem) for one in grown] == [(5, len(rows) - 5, ""), (1, 0, "")]
+        grown = await imported(url, target)
+        assert [(one.read, one.inserted, one.problem) for one in grown] == [(len(rows), len(rows) - 5, ""), (1, 0, "")]
         held = await target.load_run("a", "one")
-        assert held == await store.load_run("a", "one")
-        # And so does whoever appends what was read by hand, to a run that has events of its own.
-        await target.append_events("b", "one", new_event(PlannerNote("own")))
-        results = [await target.append_events("b", "one", *held.log) for _ in range(2)]
-        assert [(one.version, one.inserted) for one in results] == [(len(rows) + 1, len(rows)), (len(rows) + 1, 0)]
+        assert [event.seq for event in held.log] == list(range(1, len(rows) + 1))
+        assert held.meta == {"k": 1}
 
 
-async def test_an_event_of_another_run_or_place_has_another_id(store: Store, collection: Documents) -> None:
+async def test_a_run_that_has_events_of_its_own_gets_what_is_new_at_its_tail(
+    url: str, target: Store, collection: Documents
+) -> None:
+    await target.append_events("a", "r", new_event(PlannerNote("own")))
+    collection.insert_one(run_document("r", [note(1), note(2)]))
+    for inserted in (2, 0):
+        (result,) = await imported(url, target)
+        assert (result.version, result.read, result.inserted) == (3, 2, inserted)
+    log = (await target.load_run("a", "r")).log
+    assert [event.data for event in log] == [PlannerNote("own"), PlannerNote("note 1"), PlannerNote("note 2")]
+
+
+async def test_an_event_of_another_run_or_place_has_another_id(url: str, target: Store, collection: Documents) -> None:
     collection.insert_many([run_document(run, [note(1), note(1)]) for run in ("r", "s")])
-    first = [event.event_id for event in (await store.load_run("a", "r")).log]
-    second = [event.event_id for event in (await store.load_run("a", "s")).log]
+    first = [event.event_id for event in (await import_one(url, target)).log]
+    second = [event.event_id for event in (await target.load_run("a", "s")).log]
     assert len({*first, *second}) == 4
-    assert [event.event_id for event in (await store.load_run("a", "r", after=1)).log] == first[1:]
 
 
-async def test_an_id_or_seq_in_a_document_is_not_ours(store: Store, collection: Documents) -> None:
+async def test_an_id_or_seq_in_a_document_is_not_ours(url: str, target: Store, collection: Documents) -> None:
     collection.insert_one(run_document("r", [note(1), note(2, event_id="x", seq=9)]))
-    snapshot = await store.load_run("a", "r")
+    snapshot = await import_one(url, target)
     assert [event.seq for event in snapshot.log] == [1, 2]
     assert "x" not in {event.event_id for event in snapshot.log}
 
@@ -642,148 +480,118 @@ def state_of(collection: Documents) -> tuple[object, ...]:
 
 
 async def test_the_source_is_not_changed_and_only_asked(
-    collection: Documents, mongo_server: MongoServer | GivenServer, mongo_database: str
+    collection: Documents, mongo_server: MongoServer | GivenServer, mongo_database: str, target: Store
 ) -> None:
     rows = [row["bson"] for row in golden()]
     collection.insert_many([run_document("r", rows), run_document("bad", [5]), run_document("later", [note(1)])])
     before = state_of(collection)
     commands = Commands()
-
-    async def use(store: Store) -> None:
-        async with open_store("memory:") as target:
-            await copied(store, target)
-            await copied(store, target)
-        await listed(store, limit=1)
-        await store.load_run("a", "r", types=["tool_call"], limit=1)
-        following = store.follow("a", "r")
-        for _ in rows:
-            await anext(following)
-        await following.aclose()
-        for change in changes(store):
-            with pytest.raises(InvalidArgument):
-                await change
-
     async with AsyncMongoClient[dict[str, Any]](mongo_server.uri(), event_listeners=[commands]) as client:
-        await use(await OriginalStore.open(client, mongo_database))
-    with MongoClient[dict[str, Any]](mongo_server.uri(), event_listeners=[commands]) as sync_client:
-        handles = Handles(lambda: SyncOriginalStore(sync_client, mongo_database))
-        await use(await handles())
-        await handles.close()
+        for _ in range(2):
+            runs = read_runs(client, mongo_database, "agent_memory", Settings())
+            assert len([one async for one in import_runs(target, runs)]) == 3
     assert state_of(collection) == before
-    names = {next(iter(sent)) for sent in commands.sent}
-    assert {"find", "aggregate"} <= names <= {"find", "aggregate", "killCursors", "endSessions"}
-    stages = {name for sent in commands.sent for stage in sent.get("pipeline", ()) for name in stage}
-    assert stages == {"$match", "$sort", "$project", "$limit"}
-
-
-def changes(store: Store) -> Sequence[Awaitable[object]]:
-    return [
-        store.append_events("a", "r", new_event(PlannerNote("n"))),
-        store.append_events("a", "new", new_event(PlannerNote("n")), expected_version=0, meta={"k": 1}, first_seq=1),
-        store.append_events("a", "r"),
-        store.redact_events("a", "r", [1], reason="asked"),
-        store.delete_run("a", "r"),
-        store.expire_runs(),
-    ]
-
-
-async def test_changes_are_refused_saying_what_to_do(opened: Handles, collection: Documents) -> None:
-    collection.insert_one(run_document("r", [note(1)]))
-    for change in changes(await opened()):
-        with pytest.raises(InvalidArgument, match="only read: copy it first, as in amlog copy 'mongodb://"):
-            await change
+    assert {next(iter(sent)) for sent in commands.sent} <= {"find", "getMore", "killCursors", "endSessions"}
 
 
 # Opening.
 
 
-async def test_another_collection(mongo_server: MongoServer | GivenServer, collection: Documents) -> None:
+async def test_another_collection(
+    mongo_server: MongoServer | GivenServer, collection: Documents, target: Store
+) -> None:
     database = collection.database
     database["tenant-7.memory"].insert_one(run_document("r", [note(1)]))
-    url = mongo_server.uri(database.name, layout="original", collection="tenant-7.memory")
-    async with open_store(url) as store:
-        assert (await store.load_run("a", "r")).version == 1
+    url = mongo_server.uri(database.name, collection="tenant-7.memory")
+    assert (await import_one(url, target)).version == 1
 
 
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ({"layout": "new"}, "must be commits or original"),
-        ({"collection": "agent_memory"}, "is for layout=original"),
-        ({"layout": "original", "collection": "$cmd"}, "is no name of a collection"),
-        ({"layout": "original", "collection": "system.users"}, "is no name of a collection"),
-        ({"layout": "original", "collection": ""}, "is no name of a collection"),
-        ({"layout": "original", "collection_prefix": "x_"}, "are not for layout=original"),
-        ({"layout": "original", "max_event_bytes": 5}, "are not for layout=original"),
+        ({"collection": "$cmd"}, "is no name of a collection"),
+        ({"collection": "system.users"}, "is no name of a collection"),
+        ({"collection": ""}, "is no name of a collection"),
+        ({"collection_prefix": "x_"}, "does not take the option 'collection_prefix'"),
+        ({"max_event_bytes": 5}, "does not take the option 'max_event_bytes'"),
+        ({"readPreference": "secondary"}, "asks for readPreference"),
     ],
 )
 async def test_options_that_do_not_fit_are_refused(
-    mongo_server: MongoServer | GivenServer, options: dict[str, Any], found: str
+    mongo_server: MongoServer | GivenServer, target: Store, options: dict[str, Any], found: str
 ) -> None:
-    url = mongo_server.uri("agents", **options)
     with pytest.raises(InvalidArgument, match=found):
-        await open_store(url)
-    with pytest.raises(InvalidArgument, match=found):
-        open_sync_store(url)
+        await imported(mongo_server.uri("agents", **options), target)
 
 
-async def test_what_a_later_release_wrote_is_not_cut_short_in_silence(collection: Documents, url: str) -> None:
+async def test_what_a_later_release_wrote_is_not_cut_short_in_silence(
+    collection: Documents, url: str, target: Store
+) -> None:
     collection.insert_one(run_document("r", [note(1)]))
     later = collection.database["agent_memory_events"]
     later.insert_one({"kind": "somebody else's"})
-    async with open_store(url) as store:
-        assert (await store.load_run("a", "r")).version == 1
+    assert (await import_one(url, target)).version == 1
     later.drop()
     later.insert_one({"agent_id": "a", "run_id": "r", "events": [note(2)], "created_at": TIME})
     with pytest.raises(SchemaTooNew, match="agent_memory_events holds what a later release of the original"):
-        await open_store(url)
-    with pytest.raises(SchemaTooNew, match="runs would be cut short"):
-        open_sync_store(url)
+        await imported(url, target)
 
 
-def test_a_server_that_is_away_is_an_error_in_time() -> None:
+async def test_a_server_that_is_away_is_an_error_in_time(target: Store) -> None:
     with reserve_port() as reservation, pytest.raises(StoreUnavailable, match="MongoDB database agents: ") as caught:
-        open_sync_store(f"mongodb://{HOST}:{port_of(reservation)}/agents?layout=original&timeoutMS=200")
+        await imported(f"mongodb://{HOST}:{port_of(reservation)}/agents?timeoutMS=200", target)
     assert isinstance(caught.value.__cause__, PyMongoError)
 
 
-# The commands.
+async def test_a_database_of_the_original_is_not_opened_as_a_store(collection: Documents, url: str) -> None:
+    collection.insert_one({"somebody": "else's"})
+    async with open_store(f"{url}{'&' if '?' in url else '?'}collection_prefix=other_"):
+        pass
+    collection.insert_one(run_document("r", [note(1)]))
+    names = sorted(collection.database.list_collection_names())
+    with pytest.raises(InvalidArgument, match="amlog import go-mongodb"):
+        await open_store(url)
+    with pytest.raises(InvalidArgument, match="amlog import go-mongodb"):
+        open_sync_store(url)
+    assert sorted(collection.database.list_collection_names()) == names
+    async with open_store(f"{url}{'&' if '?' in url else '?'}collection_prefix=other_") as store:
+        assert not (await store.list_runs()).runs, "what was opened before goes on"
+    collection.database.drop_collection("other_info")
+    async with open_store(f"{url}{'&' if '?' in url else '?'}collection_prefix=other_"):
+        assert "other_info" in collection.database.list_collection_names(), "also where a restore left something out"
 
 
-def test_the_commands_work_on_it(
+# The command.
+
+
+def test_the_command(
     collection: Documents, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AMLOG_STORE", raising=False)
     amlog = Amlog(tmp_path, capsys)
+    assert "nothing to import" in amlog.error("import", "go-mongodb", url, "--store", amlog.url)
     rows = [row["bson"] for row in golden()]
     collection.insert_many([run_document("r", rows), run_document("s", [note(1), note(2)])])
-    assert [one["name"] for one in amlog.ok("runs", "--store", url, "--json").json["runs"]] == ["a/s", "a/r"]
-    shown = amlog.ok("show", "s", "--store", url, "--json").json_lines
+    ran = amlog.ok("import", "go-mongodb", url, "--store", amlog.url)
+    assert ran.out == f"✔ imported {len(rows) + 2} events into 2 runs\n"
+    shown = amlog.ok("show", "s", "--store", amlog.url, "--json").json_lines
     assert [one["data"] for one in shown] == [{"note": "note 1"}, {"note": "note 2"}]
-    assert amlog.ok("verify", "--store", url, "--json").json["ok"]
-    ran = amlog.ok("copy", url, amlog.url)
-    assert ran.out == f"✔ copied {len(rows) + 2} events of 2 runs\n"
-    assert amlog.ok("export", "--all", "--store", amlog.url).out == amlog.ok("export", "--all", "--store", url).out
-    assert amlog.ok("copy", url, amlog.url).out == f"✔ nothing new: 2 runs with {len(rows) + 2} events already there\n"
-    assert "only read: copy it first" in amlog.error("delete", "a/r", "--yes", "--store", url)
-    amlog.append("a", "new", PlannerNote("n"))
-    ran = amlog("copy", amlog.url, url)
-    assert (ran.status, ran.err) == (1, "")
-    assert "only read: copy it first" in ran.out
+    assert amlog.ok("verify", "--store", amlog.url, "--json").json["ok"]
+    ran = amlog.ok("import", "go-mongodb", url, "--store", amlog.url)
+    assert ran.out == f"✔ nothing new: 2 runs with {len(rows) + 2} events already there\n"
     collection.insert_one(run_document("t", [note(1), 5]))
-    (finding,) = amlog("verify", "t", "--store", url, "--json").json["findings"]
-    assert (finding["check"], finding["seq"]) == ("undecodable", 2)
-    ran = amlog("copy", url, amlog.url)
+    ran = amlog("import", "go-mongodb", url, "--store", amlog.url)
+    assert (ran.status, ran.err) == (1, "")
+    assert "a/t: event 2 cannot be read: an event must be a map" in ran.out
+    assert f"✘ imported 1 event into 3 runs   {len(rows) + 2} already there" in ran.out
+    ran = amlog("import", "go-mongodb", url, "--store", amlog.url, "--json")
     assert ran.status == 1
-    assert "a/t  #2  in the source, cannot be read: an event must be a map" in ran.out
+    assert [bool(one["problem"]) for one in ran.json["runs"]] == [False, False, True]
+    assert "amlog import go-mongodb" in amlog.error("runs", "--store", url)
 
 
-def test_the_help_of_import_says_how_to_bring_it_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = " ".join(Amlog(tmp_path, capsys).ok("import", "--help").out.replace("│", " ").split())
-    assert "amlog copy 'mongodb://HOST/DATABASE?layout=original' TARGET_URL" in said
-
-
-async def test_one_run_can_be_copied_by_name(store: Store, collection: Documents) -> None:
-    collection.insert_many([run_document("r", [note(1)]), run_document(cast("Any", 5), [note(1)])])
-    async with open_store("memory:") as target:
-        assert (await copy_run(store, target, "a", "r")).copied == 1
+def test_what_is_no_database_of_mongodb_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    amlog = Amlog(tmp_path, capsys)
+    assert "mongodb://host/database" in amlog.error(
+        "import", "go-mongodb", "sqlite:///x.db", "--store", amlog.url, status=2
+    )

@@ -505,7 +505,7 @@ class _LateClient(MongoClient[Document]):
 
 async def test_a_marker_that_arrives_late_is_the_only_one(uri: str, other: Store) -> None:
     await other.append_events("agent", "run", *notes("a", 3))
-    with _LateClient(uri) as client, SyncMongoStore(client, client.get_default_database().name) as store:
+    with _LateClient(uri) as client, SyncMongoStore.open(client, client.get_default_database().name) as store:
         result = store.redact_events("agent", "run", [2], reason="asked")
     assert _LateDatabase.sent == 2
     assert (result.version, result.inserted) == (4, 1)

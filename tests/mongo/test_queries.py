@@ -186,7 +186,7 @@ def _listening(server: MongoServer | GivenServer, database: str) -> Generator[tu
     heard = Heard()
     with (
         MongoClient[Document](server.uri(database), event_listeners=[heard]) as client,
-        SyncMongoStore(client, database) as store,
+        SyncMongoStore.open(client, database) as store,
     ):
         yield store, heard
 
@@ -207,7 +207,7 @@ def _fill(store: SyncMongoStore, agent: str) -> None:
 
 def _fill_others(client: MongoClient[Document], database: str) -> None:
     """As many runs as ``OTHERS`` of an agent that nobody asks for, with an event of each type, and an end."""
-    with SyncMongoStore(client, database) as store:
+    with SyncMongoStore.open(client, database) as store:
         events = (_note("e-1"), new_event(UserMessage(message="m"), event_id="e-2"), new_event(ToolCall("tc", "t")))
         store.append_events("@others", "0", *events, meta=FAR, reserved=True)
     commits, runs = client[database]["amlog_commits"], client[database]["amlog_runs"]
@@ -305,7 +305,7 @@ LONG = 2_000
 def long_run(mongo_server: MongoServer | GivenServer) -> Generator[str]:
     """A database with a run of two thousand commits, every hundredth a planner's note and the others tool calls."""
     name = f"amlog_test_{uuid.uuid4().hex}"
-    with mongo_server.client() as client, SyncMongoStore(client, name) as store:
+    with mongo_server.client() as client, SyncMongoStore.open(client, name) as store:
         store.append_events("agent", "run", new_event(ToolCall("tc", "t"), event_id="e-1"), meta={"a": 1})
         store.append_events("agent", "sample", _note("e-0"))
         commits = client[name]["amlog_commits"]

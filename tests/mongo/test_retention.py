@@ -40,9 +40,9 @@ from agent_memory_log.conformance.ends import FAR_ENDS, until_expired
 from agent_memory_log.events.event import format_timestamp
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log_mongo import SyncMongoStore
-from agent_memory_log_mongo.documents import BLANKING
-from agent_memory_log_mongo.listing import FIRST_CEILING
-from agent_memory_log_mongo.removal import REMOVAL_DELAY_SECONDS
+from agent_memory_log_mongo.documents.commits import BLANKING
+from agent_memory_log_mongo.operations.removing import REMOVAL_DELAY_SECONDS
+from agent_memory_log_mongo.operations.run_documents import FIRST_CEILING
 from tests.mongo.server import GivenServer, MongoServer
 
 Document = dict[str, Any]
@@ -454,7 +454,7 @@ def _writer(uri: str, run: str) -> Generator[Writer]:
     heard = Raises()
     with (
         MongoClient[Document](uri, event_listeners=[heard]) as client,
-        SyncMongoStore(client, client.get_default_database().name) as store,
+        SyncMongoStore.open(client, client.get_default_database().name) as store,
     ):
         yield Writer(client, store, heard, run)
 
@@ -471,7 +471,7 @@ def test_a_run_without_an_end_has_no_use_for_a_ceiling(large: str, run: str) -> 
     heard = Raises()
     with (
         MongoClient[Document](large, event_listeners=[heard]) as client,
-        SyncMongoStore(client, client.get_default_database().name) as store,
+        SyncMongoStore.open(client, client.get_default_database().name) as store,
     ):
         for _ in range(3):
             store.append_events("agent", run, *_notes(400))

@@ -97,7 +97,7 @@ async def test_clients_bring_their_own_credentials(server: MongoServer, certific
     options |= {"tls": True, "tlsCAFile": str(certificates.authority)}
     with (
         MongoClient[Document](HOST, server.port, **options) as client,
-        SyncMongoStore(client, "clients") as store,
+        SyncMongoStore.open(client, "clients") as store,
     ):
         store.append_events("agent", "run", _note())
         assert SECRET not in f"{store!r} {store}"
@@ -194,7 +194,7 @@ async def test_a_password_that_is_right_is_not_shown(
     _show_url(url, shown)
     async with open_store(url) as store:
         assert isinstance(store, MongoStore)
-        shown.append(f"{store!r} {store} {store._place.settings!r} {store._name} {vars(store._place)!r}")
+        shown.append(f"{store!r} {store} {store._database.settings!r} {store._database.name} {vars(store._database)!r}")
         await store.append_events("agent", "run", _note())
         with pytest.raises(AgentMemoryLogError) as caught:
             await store.load_run("agent", "run", after=1000)
@@ -204,7 +204,7 @@ async def test_a_password_that_is_right_is_not_shown(
     shown.append(_all_of(caught.value))
     with open_sync_store(url) as sync:
         assert isinstance(sync, SyncMongoStore)
-        shown.append(f"{sync!r} {sync} {sync._place.settings!r} {sync._name} {vars(sync._place)!r}")
+        shown.append(f"{sync!r} {sync} {sync._database.settings!r} {sync._database.name} {vars(sync._database)!r}")
         follower = sync.follow("agent", "run")
         next(follower)
         follower.close()
@@ -239,7 +239,7 @@ PIECES = (
         "/?max_event_bytes=",
         "?readPreference=",
         "/a?collection_prefix=",
-        "?layout=original&collection=$",
+        "?collection=$",
         "?layout=",
         "/a?x=",
         "?authMechanismProperties=",

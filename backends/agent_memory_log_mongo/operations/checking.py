@@ -7,83 +7,87 @@ that a deletion ended, commits may be gone: the server removes them where the ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import cast
 
 from bson import BSON
 from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 
-from agent_memory_log.backend_kit import now_microseconds
+from agent_memory_log.backend_kit import check_scope, now_microseconds
 from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.store import Flaw
-from agent_memory_log_mongo.documents import Document, Head, Run, checked, head_of, is_sought, type_key
-from agent_memory_log_mongo.listing import order_of
-from agent_memory_log_mongo.place import CHAIN, Place
-from agent_memory_log_mongo.run import CODEC
-from agent_memory_log_mongo.steps import Onward, Pause, Steps, find
-from agent_memory_log_mongo.sums import differences, run_sum
+from agent_memory_log_mongo.documents.checksums import differences, run_sum
+from agent_memory_log_mongo.documents.commits import Document, Head, Run, checked, head_of, is_sought, type_key
+from agent_memory_log_mongo.engine.call import BYTES, PLAIN, Call
+from agent_memory_log_mongo.engine.database import CHAIN
+from agent_memory_log_mongo.operations.run_documents import order_of
 
 _SAME = ("meta", "meta_json", "end", "expires_at")
 """The fields that a run's document and its first commit have in common."""
 
 
-def check(place: Place, agent: str | None, run: Run | None) -> Steps[None]:
-    """See ``Store.check``: the flaws are among the requests, for whoever runs this to hand out."""
-    if run is not None:
-        yield from _report(place, run.key, run)
+async def check(call: Call, agent: str | None, run: str | None) -> AsyncGenerator[Flaw]:
+    """See ``Checks.check``."""
+    check_scope(agent, run)
+    call.codec = BYTES
+    if agent is not None and run is not None:
+        checked_run = Run.of(agent, run)
+        for flaw in await _lasting_flaws(call, checked_run.key, checked_run):
+            yield flaw
         return
-    key = yield from _next_key(place, agent, b"")
+    key = await _next_key(call, agent, b"")
     while key is not None:
-        yield from _report(place, key, None)
-        key = yield from _next_key(place, agent, key)
+        for flaw in await _lasting_flaws(call, key, None):
+            yield flaw
+        key = await _next_key(call, agent, key)
 
 
-def _next_key(place: Place, agent: str | None, key: bytes) -> Steps[bytes | None]:
+async def _next_key(call: Call, agent: str | None, key: bytes) -> bytes | None:
     """The key of the next run that has a document, or without ``agent``, commits."""
-    yield Onward()
+    call.restart()
     where: Document = {"_id": {"$gt": key}}
     if agent is not None:
         where["agent"] = agent
-    listed = yield from find(place.runs, where, place.level, sort={"_id": 1}, limit=1, fields={"_id": 1})
+    listed = await call.find(call.database.runs, where, sort={"_id": 1}, limit=1, fields={"_id": 1})
     keys: list[bytes] = [document["_id"] for document in listed]
     if agent is None:
         behind = {"k": {"$gt": key}}
         sort = {"k": 1, "s": 1}
-        held = yield from find(place.commits, behind, place.level, sort=sort, limit=1, fields={"k": 1}, hint=CHAIN)
+        held = await call.find(call.database.commits, behind, sort=sort, limit=1, fields={"k": 1}, hint=CHAIN)
         keys.extend(document["k"] for document in held)
     # BSON's order: what is shorter comes first.
-    return min(keys, key=lambda one: (len(one), one), default=None)
+    return min(keys, key=lambda key: (len(key), key), default=None)
 
 
-def _report(place: Place, key: bytes, run: Run | None) -> Steps[None]:
-    flaws = yield from _flaws(place, key, run)
+async def _lasting_flaws(call: Call, key: bytes, run: Run | None) -> list[Flaw]:
+    """The flaws of one run; where there is damage, those that a second look finds too."""
+    flaws = await _flaws(call, key, run)
     if any(flaw.is_damage for flaw in flaws):
-        yield Pause()
+        await call.pause()
         before = frozenset(flaws)
-        flaws = [flaw for flaw in (yield from _flaws(place, key, run)) if flaw in before]
-    yield from flaws
+        flaws = [flaw for flaw in await _flaws(call, key, run) if flaw in before]
+    return flaws
 
 
-def _flaws(place: Place, key: bytes, run: Run | None) -> Steps[list[Flaw]]:
+async def _flaws(call: Call, key: bytes, run: Run | None) -> list[Flaw]:
     """The flaws of one run."""
-    chain = _Chain(key, run, is_summed=place.all_have_sums)
+    chain = _Chain(key, run, is_summed=call.database.all_have_sums)
     numbered = {"k": key, "s": {"$gt": -1}}
-    newest = yield from find(place.commits, numbered, place.level, sort={"s": -1}, limit=1, fields={"s": 1})
+    newest = await call.find_one(call.database.commits, numbered, sort={"s": -1}, fields={"s": 1})
     low = -1
-    while newest and low < newest[0]["s"]:
-        yield Onward()
+    while newest is not None and low < newest["s"]:
+        call.restart()
         # Up to what was the newest: there might be no end while others append.
-        bounds = {"$gt": low, "$lte": newest[0]["s"]}
-        page = yield from find(place.commits, {"k": key, "s": bounds}, place.level, sort={"s": 1})
+        bounds = {"$gt": low, "$lte": newest["s"]}
+        page = await call.find(call.database.commits, {"k": key, "s": bounds}, sort={"s": 1})
         if not page:
             break
         for commit in page:
             chain.take(commit)
         low = page[-1]["s"]
     chain.end()
-    listed = yield from find(place.runs, {"_id": key}, place.level, limit=1)
-    chain.take_list(listed[0] if listed else None)
+    chain.take_list(await call.find_one(call.database.runs, {"_id": key}))
     return chain.flaws()
 
 
@@ -166,8 +170,8 @@ class _Chain:
         """A deletion: of what was before it, nothing can be read any more."""
         self._problems.clear()
         if self._holding:
-            told = f"was deleted, and {self._holding} commits from before that still hold events: delete it again"
-            self._add(None, told, is_damage=False)
+            message = f"was deleted, and {self._holding} commits from before that still hold events: delete it again"
+            self._add(None, message, is_damage=False)
         self._first = self._newest = None
         self._emptied = self._holding = self._without_sums = 0
 
@@ -176,8 +180,8 @@ class _Chain:
         if self._emptied:
             self._add(None, f"{self._emptied} commits were emptied, and the run was not deleted")
         if self._without_sums:
-            told = f"{self._without_sums} events have no checksum: they were stored before there were any"
-            self._add(None, told, is_damage=False)
+            message = f"{self._without_sums} events have no checksum: they were stored before there were any"
+            self._add(None, message, is_damage=False)
 
     def take_list(self, document: Document | None) -> None:
         """The run's document."""
@@ -225,7 +229,7 @@ class _Chain:
 
 
 def _decoded(document: Document) -> Document:
-    return BSON(cast("RawBSONDocument", document).raw).decode(CODEC)
+    return BSON(cast("RawBSONDocument", document).raw).decode(PLAIN)
 
 
 def _types(commit: Document) -> Iterator[str]:

@@ -7,18 +7,27 @@ old version could give its seqs again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 import bson
 import msgspec
 from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
 
-from agent_memory_log.backend_kit import Prepared, now_microseconds, redaction_of
+from agent_memory_log.backend_kit import (
+    Prepared,
+    check_before,
+    check_ids,
+    check_seqs,
+    now_microseconds,
+    redaction_of,
+)
 from agent_memory_log.errors import CursorOutOfRange, EventTooLarge
 from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.store import AppendResult, ExpireResult
-from agent_memory_log_mongo.documents import (
+from agent_memory_log_mongo.documents.checksums import encode_with_sums, event_sum
+from agent_memory_log_mongo.documents.commits import (
     BLANKING,
     Document,
     Head,
@@ -29,20 +38,17 @@ from agent_memory_log_mongo.documents import (
     tombstone_document,
     type_key,
 )
-from agent_memory_log_mongo.listing import RUNS_AT_ONCE, raise_ceiling, runs_with_heads, unlist
-from agent_memory_log_mongo.place import CHAIN, Place
-from agent_memory_log_mongo.reads import (
-    Interfered,
+from agent_memory_log_mongo.engine.call import Call, TryAgain
+from agent_memory_log_mongo.engine.database import CHAIN
+from agent_memory_log_mongo.operations.reading import (
     current_head,
     events_at,
     find_head,
     find_ids,
     removed_life,
-    undisturbed,
 )
+from agent_memory_log_mongo.operations.run_documents import RUNS_AT_ONCE, raise_ceiling, runs_with_heads, unlist
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
-from agent_memory_log_mongo.steps import Onward, Pause, Steps, find, insert_once, update
-from agent_memory_log_mongo.sums import encode_with_sums, event_sum
 
 REMOVAL_DELAY_SECONDS = 24 * 60 * 60
 """How long after a run's end the server begins to remove its commits, one by one."""
@@ -53,43 +59,52 @@ _MARGIN_MICROSECONDS = 60 * 60 * 1_000_000
 _Update = tuple[Document, Document]
 
 
-def redact(place: Place, run: Run, seqs: tuple[int, ...], reason: str) -> Steps[AppendResult]:
+async def redact(call: Call, agent: str, run: str, seqs: Iterable[int], reason: str) -> AppendResult:
     """See ``Store.redact_events``.
 
     The marker comes first: should this process die between the two, warm readers have learnt of all that was named, and
     the call, made again, does the rest.
     """
+    check_ids(agent, run)
+    redacted, named = Run.of(agent, run), check_seqs(seqs)
     attempts: dict[str, _Planned] = {}
-    planned: _Planned | None
-    while True:
-        # Each attempt was refused, or nobody knows: then its marker may be there by now.
-        found = yield from find_ids(place, run, list(attempts))
-        if found:
-            seq = int(found[0]["v"])
-            planned = attempts[found[0]["events"][0]["id"]]
-            break
-        head = yield from undisturbed(lambda: current_head(place, run))
-        try:
-            planned = yield from _plan(place, run, head, seqs, reason)
-        except Interfered:
-            yield Pause()
-            continue
+
+    async def attempt() -> AppendResult:
+        # An attempt that was refused, or of which nobody knows, may have stored its marker.
+        stored = await find_ids(call, redacted, list(attempts))
+        if stored:
+            return await _mask(call, attempts[stored[0]["events"][0]["id"]], int(stored[0]["v"]))
+        head = await current_head(call, redacted)
+        planned = await _plan(call, redacted, head, named, reason)
         if planned is None:
             return AppendResult(head.version, 0, ())
-        document = commit_document(run, ObjectId(), head.next_place, head, [planned.marker])
-        encoded = encode_commit(
-            document, f"the marker that names {len(seqs)} events", "name fewer at once, or give a shorter reason"
-        )
-        if head.end is not None:
-            yield from raise_ceiling(place, run, head.version + 1, head.base)
         attempts[planned.marker.event_id] = planned
-        if (yield from insert_once(place.commits, RawBSONDocument(encoded), place.concern)):
-            seq = head.version + 1
-            place.remember(run.key, msgspec.structs.replace(head, place=head.next_place, version=seq, count=1))
-            break
-        yield Pause()
+        await _insert_marker(call, redacted, head, planned.marker, len(named))
+        return await _mask(call, planned, head.version + 1)
+
+    result = await call.until_done(attempt)
+    call.database.signals.notify(redacted.key)
+    return result
+
+
+async def _insert_marker(call: Call, run: Run, head: Head, marker: Prepared, count: int) -> None:
+    document = commit_document(run, ObjectId(), head.next_place, head, [marker])
+    encoded = encode_commit(
+        document, f"the marker that names {count} events", "name fewer at once, or give a shorter reason"
+    )
+    if head.end is not None:
+        await raise_ceiling(call, run, head.version + 1, head.base)
+    if not (await call.insert_once(call.database.commits, RawBSONDocument(encoded))):
+        raise TryAgain
+    call.database.heads[run.key] = msgspec.structs.replace(
+        head, place=head.next_place, version=head.version + 1, count=1
+    )
+
+
+async def _mask(call: Call, planned: _Planned, seq: int) -> AppendResult:
+    """Put the masks in the place of the events that the marker at ``seq`` names."""
     for where, change in planned.updates:
-        yield from update(place.commits, where, change, place.concern, hint=CHAIN)
+        await call.update(call.database.commits, where, change, hint=CHAIN)
     return AppendResult(seq, 1, (planned.marker.placed(seq),))
 
 
@@ -98,15 +113,15 @@ class _Planned(msgspec.Struct, frozen=True):
     updates: list[_Update]
 
 
-def _plan(place: Place, run: Run, head: Head, seqs: Sequence[int], reason: str) -> Steps[_Planned | None]:
+async def _plan(call: Call, run: Run, head: Head, seqs: Sequence[int], reason: str) -> _Planned | None:
     """What a redaction behind ``head`` comes to; None when all of it is redacted already."""
     for seq in seqs:
         if not head.base < seq <= head.version:
             raise CursorOutOfRange(f"{run.name} holds no event {seq}, and so none was redacted")
-    found = yield from events_at(place, run, head, seqs)
+    found = await events_at(call, run, head, seqs)
     # A marker that is redacted hands on what it named.
     named = [seq for event, _ in found.values() if isinstance(event.data, Redaction) for seq in event.data.seqs]
-    found.update((yield from events_at(place, run, head, named)))
+    found.update(await events_at(call, run, head, named))
     events = {seq: event for seq, (event, _) in found.items()}
     planned = redaction_of([events[seq] for seq in seqs], reason, events.get)
     if planned is None:
@@ -125,7 +140,7 @@ def _updates(run: Run, commits: Sequence[Document], masks: Sequence[Prepared]) -
             continue
         events = [masked.get(number, event) for number, event in enumerate(commit["events"])]
         key = type_key(run.key, "redacted")
-        sought = [*(one for one in commit.get("t", ()) if one != key), key]
+        sought = [*(stored for stored in commit.get("t", ()) if stored != key), key]
         size = len(bson.encode({**commit, "events": events, "t": sought, "ts": commit["s"]}))
         if size > MAX_DOCUMENT_BYTES:
             raise EventTooLarge(
@@ -148,50 +163,64 @@ def _updates(run: Run, commits: Sequence[Document], masks: Sequence[Prepared]) -
     return list(updates.values())
 
 
-def delete(place: Place, run: Run, ended_by: int | None = None) -> Steps[int]:
-    """See ``Store.delete_run``; with ``ended_by``, only if its end was at or before that. How many events it held."""
+async def delete(call: Call, agent: str, run: str) -> None:
+    """See ``Store.delete_run``."""
+    check_ids(agent, run)
+    deleted = Run.of(agent, run)
+    await _delete(call, deleted)
+    call.database.signals.notify(deleted.key)
+
+
+async def _delete(call: Call, run: Run, ended_by: int | None = None) -> int:
+    """Delete a run; with ``ended_by``, only if its end was at or before that. How many events it held."""
     held = 0
     deletions: int | None = None
-    while True:
-        head, events = yield from _head_to_delete(place, run)
+
+    async def attempt() -> Head | None:
+        """The run after its deletion; None where it is not to be deleted."""
+        nonlocal held, deletions
+        head, events = await _head_to_delete(call, run)
         if head is None or (ended_by is not None and not head.is_empty and (head.end is None or head.end > ended_by)):
-            return 0
+            held = 0
+            return None
         if deletions is not None and head.deletions > deletions:
-            break  # it was this call's tombstone that was stored, or another's at the same time
+            return head  # it was this call's tombstone that was stored, or another's at the same time
         deletions = head.deletions
         if head.is_empty and head.place:
-            break
+            return head
         held = max(held, events)
         tombstone = RawBSONDocument(encode_with_sums(tombstone_document(run, ObjectId(), head)))
-        stored = yield from insert_once(place.commits, tombstone, place.concern)
-        place.forget_run(run.key)
-        if stored:
-            head = Head(head.next_place, head.version, head.deletions + 1, head.version)
-            break
-        yield Pause()
-    # Also where it was deleted before: whoever did that may not have lived to do the rest.
-    yield from empty_deleted(place, run, head)
-    yield from unlist(place, run, head.deletions)
+        stored = await call.insert_once(call.database.commits, tombstone)
+        call.database.heads.pop(run.key, None)
+        if not stored:
+            raise TryAgain
+        return Head(head.next_place, head.version, head.deletions + 1, head.version)
+
+    head = await call.until_done(attempt)
+    if head is not None:
+        # Also where it was deleted before: whoever did that may not have lived to do the rest.
+        await empty_deleted(call, run, head)
+        await unlist(call, run, head.deletions)
     return held
 
 
-def _head_to_delete(place: Place, run: Run) -> Steps[tuple[Head | None, int]]:
+async def _head_to_delete(call: Call, run: Run) -> tuple[Head | None, int]:
     """The newest commit of a run, whether its end has come or not, None for a run that never was; and how many events.
 
     Where the server has begun to remove commits it is at a version that the run cannot have been beyond.
     """
-    head = yield from undisturbed(lambda: find_head(place, run))
+    head = await find_head(call, run)
     if head is None or head.is_empty:
-        return (yield from removed_life(place, run, head)) or head, 0
+        return (await removed_life(call, run, head)) or head, 0
     held = head.version - head.base
     if head.end is None or now_microseconds() < head.end + REMOVAL_DELAY_SECONDS * 1_000_000 - _MARGIN_MICROSECONDS:
         return head, held
-    found = yield from find(place.runs, {"_id": run.key}, place.level, limit=1)
-    ceiling = int(found[0].get("ceiling", 0)) if found else 0
+    document = await call.find_one(call.database.runs, {"_id": run.key}) or {}
+    ceiling = int(document.get("ceiling", 0))
     return msgspec.structs.replace(head, version=max(head.version, ceiling)), held
 
 
-def empty_deleted(place: Place, run: Run, head: Head) -> Steps[None]:
+async def empty_deleted(call: Call, run: Run, head: Head) -> None:
     """Empty the commits of a run before its last deletion."""
     where = {
         "k": run.key,
@@ -199,17 +228,24 @@ def empty_deleted(place: Place, run: Run, head: Head) -> Steps[None]:
         "v": {"$lte": head.base},
         "n": {"$gt": 0},
     }
-    yield from update(place.commits, where, BLANKING, place.concern, many=True, hint=CHAIN)
+    await call.update(call.database.commits, where, BLANKING, many=True, hint=CHAIN)
 
 
-def expire(place: Place, before: int, dry_run: bool) -> Steps[ExpireResult]:
+async def expire(call: Call, ended_by: datetime | None, *, dry_run: bool) -> ExpireResult:
     """See ``Store.expire_runs``. There may be many runs: each deletion, and each look for some, has a call's time."""
+    before = check_before(ended_by)
+    result = await _expire(call, before, dry_run=dry_run)
+    call.database.signals.notify_all()
+    return result
+
+
+async def _expire(call: Call, before: int, *, dry_run: bool) -> ExpireResult:
     runs = events = 0
     low: Document = {"end": {"$lte": before}}
     while True:
-        yield Onward()
-        found, more = yield from runs_with_heads(place, low, {"end": 1, "_id": 1}, RUNS_AT_ONCE)
-        for document, head in found:
+        call.restart()
+        ended, more = await runs_with_heads(call, low, {"end": 1, "_id": 1}, RUNS_AT_ONCE)
+        for document, head in ended:
             # Of those that ended at the same instant, first the rest.
             low = {"end": document["end"], "_id": {"$gt": document["_id"]}}
             if head is not None and head.is_empty and head.deletions == document.get("g", 0):
@@ -219,8 +255,8 @@ def expire(place: Place, before: int, dry_run: bool) -> Steps[ExpireResult]:
             run = Run(document["agent"], document["run"], document["_id"])
             held = head.version - head.base if head is not None else 0
             if not dry_run:
-                yield Onward()
-                held = yield from delete(place, run, before)
+                call.restart()
+                held = await _delete(call, run, before)
             runs += 1
             events += held
         if not more and "_id" not in low:

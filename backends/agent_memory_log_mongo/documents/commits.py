@@ -14,7 +14,8 @@ A *commit* is what one append stored, in one document that never grows:
   text in ``json``.
 - ``t``, ``ts``: the types in it that reads seek by, each behind the run's key, and ``s`` again; absent when none is.
 - ``meta`` (or ``meta_json``): in the commit that created the run.
-- ``sums``: the checksums of the events and of the commit (``sums.py``); absent in what version 1 of the schema stored.
+- ``sums``: the checksums of the events and of the commit (``checksums.py``); absent in what version 1 of the schema
+  stored.
 
 A commit that was deleted keeps its place and holds nothing: ``n`` is 0 and ``events`` has one filler with an id of its
 own, since ids are unique within a run. A *tombstone* marks the deletion itself.
@@ -37,8 +38,8 @@ from agent_memory_log.events.event import Event, from_microseconds, redacted_for
 from agent_memory_log.events.jsonvalue import JsonValue, decode_json, encode_json
 from agent_memory_log.events.payloads import Redacted, Redaction, UnknownPayload
 from agent_memory_log.events.registry import decode_map, verbatim_key
+from agent_memory_log_mongo.documents.checksums import REMEDY, encode_with_sums
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
-from agent_memory_log_mongo.sums import REMEDY, encode_with_sums
 
 Document = dict[str, Any]
 """A document as the driver takes and gives it; what is read from one is checked as it is read."""

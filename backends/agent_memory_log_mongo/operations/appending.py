@@ -15,6 +15,7 @@ from bson.objectid import ObjectId
 from bson.raw_bson import RawBSONDocument
 
 from agent_memory_log.backend_kit import (
+    Append,
     Prepared,
     check_expiry,
     check_markers,
@@ -29,29 +30,25 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.store import AppendResult
-from agent_memory_log_mongo.documents import Head, Run, commit_document, decode_events, encode_commit, meta_fields
-from agent_memory_log_mongo.listing import announce, mend, raise_ceiling
-from agent_memory_log_mongo.place import Place
-from agent_memory_log_mongo.reads import Interfered, current_head, events_at, find_ids, latest_head, undisturbed
-from agent_memory_log_mongo.removal import empty_deleted
+from agent_memory_log_mongo.documents.commits import (
+    Head,
+    Run,
+    commit_document,
+    decode_events,
+    encode_commit,
+    meta_fields,
+)
+from agent_memory_log_mongo.engine.call import Call, TryAgain
+from agent_memory_log_mongo.operations.reading import current_head, events_at, find_ids, latest_head
+from agent_memory_log_mongo.operations.removing import empty_deleted
+from agent_memory_log_mongo.operations.run_documents import announce, mend, raise_ceiling
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
-from agent_memory_log_mongo.steps import Pause, Steps, insert_once
 
 LAST_SEQ = 2**53 - 1
 """The largest seq: what JSON, and queries in JavaScript, hold exactly."""
 
 _MAX_META_BYTES = MAX_DOCUMENT_BYTES - 16 * 1024
 """The largest meta: beside it, the run's document holds the ids, and in a list of runs the newest commit's numbers."""
-
-
-class Append(msgspec.Struct, frozen=True, gc=False):
-    """One call of ``append_events``, checked."""
-
-    run: Run
-    batch: list[Prepared]
-    expected_version: int | None
-    meta: Mapping[str, JsonValue] | None
-    first_seq: int | None
 
 
 class _Attempt(msgspec.Struct, frozen=True, gc=False):
@@ -66,58 +63,74 @@ class _Attempt(msgspec.Struct, frozen=True, gc=False):
     contested: Head | None
 
 
-def append(place: Place, wanted: Append) -> Steps[AppendResult]:
-    """See ``Store.append_events``."""
-    if not wanted.batch:
-        head = yield from undisturbed(lambda: latest_head(place, wanted.run))
-        return AppendResult(head.version, 0, ())
-    return (yield from _Appending(place, wanted).steps())
+async def append(call: Call, wanted: Append) -> AppendResult:
+    """See ``Store.append_events``. The appends of one handle to a run wait for each other, and do not collide."""
+    target = Run.of(wanted.agent, wanted.run)
+    lock = call.database.lock(target.key)
+    await call.acquire(lock, target.name)
+    try:
+        call.check_open()
+        if not wanted.batch:
+            head = await call.until_done(lambda: latest_head(call, target))
+            return AppendResult(head.version, 0, ())
+        result = await _Appending(call, target, wanted).steps()
+    finally:
+        lock.release()
+    if result.inserted:
+        call.database.signals.notify(target.key)
+    return result
 
 
 class _Appending:
     """An append under way."""
 
-    def __init__(self, place: Place, wanted: Append) -> None:
-        self._place = place
+    def __init__(self, call: Call, run: Run, wanted: Append) -> None:
+        self._call = call
         self._wanted = wanted
-        self._run = wanted.run
+        self._run = run
+        self._new: Sequence[Prepared] = wanted.batch if len(wanted.batch) == 1 else new_in_batch(wanted.batch, {})
+        self._known: Head | None = None
+        self._refused_behind: Head | None = None
         # By the commit's id, so that one whose reply was lost is known again when it is met.
         self._unknown: dict[ObjectId, _Attempt] = {}
         self._stored: dict[str, Event] = {}
 
-    def steps(self) -> Steps[AppendResult]:
+    async def steps(self) -> AppendResult:
         """Insert, and as long as that is refused, look again."""
-        wanted, run = self._wanted, self._run
-        new: Sequence[Prepared] = wanted.batch if len(wanted.batch) == 1 else new_in_batch(wanted.batch, {})
-        head = self._place.known(run.key)
-        rest = self._place.contention.rest(run.key)
+        rest = self._call.database.contention.rest(self._run.key)
         if rest:
-            yield Pause(rest)
-        if rest or wanted.first_seq is not None or (head is not None and not self._is_usable(head)):
-            # What is remembered may be old, the run deleted and created anew since, and of that life nothing be left.
-            head = None
-        refused_behind: Head | None = None
-        while True:
-            if head is None:
-                head = yield from undisturbed(lambda: current_head(self._place, run))
-            # Ids are looked up only where they decide; elsewhere the index refuses what is stored already.
-            if self._unknown or head == refused_behind or not self._is_expected(head) or wanted.first_seq is not None:
-                done = yield from self._look_up(head)
-                if done is not None:
-                    return done
-                new = new_in_batch(wanted.batch, self._stored)
-                if not new:
-                    version = max(head.version, *[event.seq for event in self._stored.values()])
-                    return AppendResult(version, 0, tuple(self._stored[event.event_id] for event in wanted.batch))
-            events = head.version - head.base
-            check_version(run.name, head.version, events, wanted.expected_version, wanted.first_seq)
-            done = yield from self._insert(head, new)
+            await self._call.pause(rest)
+        # Otherwise what is remembered may be old, the run deleted and created anew since, and of that life nothing be
+        # left.
+        known = self._call.database.heads.get(self._run.key)
+        if not rest and self._wanted.first_seq is None and known is not None and self._is_usable(known):
+            self._known = known
+        return await self._call.until_done(self._attempt)
+
+    async def _attempt(self) -> AppendResult:
+        """Insert behind the newest commit. Raises ``TryAgain`` where that was refused, or may have been."""
+        wanted, run = self._wanted, self._run
+        head, self._known = self._known, None
+        if head is None:
+            head = await current_head(self._call, run)
+        # Ids are looked up only where they decide; elsewhere the index refuses what is stored already.
+        if self._unknown or head == self._refused_behind or not self._is_expected(head) or wanted.first_seq is not None:
+            done = await self._look_up(head)
             if done is not None:
                 return done
-            rest = self._place.contention.refused(run.key)
-            if not self._unknown:
-                yield Pause(rest)
-            refused_behind, head = head, None
+            self._new = new_in_batch(wanted.batch, self._stored)
+            if not self._new:
+                version = max(head.version, *[event.seq for event in self._stored.values()])
+                return AppendResult(version, 0, tuple(self._stored[event.event_id] for event in wanted.batch))
+        events = head.version - head.base
+        check_version(run.name, head.version, events, wanted.expected_version, wanted.first_seq)
+        done = await self._insert(head, self._new)
+        if done is not None:
+            return done
+        self._refused_behind = head
+        rest = self._call.database.contention.refused(run.key)
+        # Whoever does not know what became of an insert has rested already.
+        raise TryAgain(0 if self._unknown else rest)
 
     def _is_usable(self, head: Head) -> bool:
         return self._is_expected(head) and not head.is_empty and not _is_over(head)
@@ -125,9 +138,9 @@ class _Appending:
     def _is_expected(self, head: Head) -> bool:
         return self._wanted.expected_version is None or self._wanted.expected_version == head.version
 
-    def _insert(self, head: Head, new: Sequence[Prepared]) -> Steps[AppendResult | None]:
+    async def _insert(self, head: Head, new: Sequence[Prepared]) -> AppendResult | None:
         """Store ``new`` behind ``head``; None when that was refused, or nobody knows whether it was."""
-        place, run, wanted = self._place, self._run, self._wanted
+        call, run, wanted = self._call, self._run, self._wanted
         creating, behind, meta = head.is_empty, head, wanted.meta or {}
         if creating:
             start = head.version if wanted.first_seq is None else wanted.first_seq - 1
@@ -141,18 +154,18 @@ class _Appending:
             )
         if any(type(event.data) is Redaction for event in new):
             try:
-                yield from self._check_markers(head, new, behind.version)
-            except Interfered:
+                await self._check_markers(head, new, behind.version)
+            except TryAgain:
                 return None  # what is remembered was deleted since, and looking for it again would never end
         commit_id = ObjectId()
         document = commit_document(run, commit_id, head.next_place, behind, new, meta if creating else None)
         encoded = encode_commit(document, f"the append of {len(new)} events", "append it in parts")
         contested = False
         if creating:
-            contested = yield from announce(place, run, behind, meta, len(new))
+            contested = await announce(call, run, behind, meta, len(new))
         elif behind.end is not None:
-            yield from raise_ceiling(place, run, behind.version + len(new), behind.base)
-        stored = yield from insert_once(place.commits, RawBSONDocument(encoded), place.concern)
+            await raise_ceiling(call, run, behind.version + len(new), behind.base)
+        stored = await call.insert_once(call.database.commits, RawBSONDocument(encoded))
         after = msgspec.structs.replace(
             behind, place=head.next_place, version=behind.version + len(new), count=len(new)
         )
@@ -160,35 +173,35 @@ class _Appending:
             self._unknown[commit_id] = _Attempt(behind.version, new, self._stored, after if contested else None)
         if not stored:
             return None
-        place.remember(run.key, after)
-        place.contention.stored(run.key)
+        call.database.heads[run.key] = after
+        call.database.contention.stored(run.key)
         if contested:
-            yield from mend(place, run, after, meta)
+            await mend(call, run, after, meta)
         return placed(behind.version, wanted.batch, new, self._stored)
 
-    def _look_up(self, head: Head) -> Steps[AppendResult | None]:
+    async def _look_up(self, head: Head) -> AppendResult | None:
         """Find which of the batch the run already holds; the result, if it was this very call that stored it."""
         run, wanted = self._run, self._wanted
         ids = {event.event_id for event in wanted.batch}
         self._stored = {}
-        documents = yield from find_ids(self._place, run, sorted(ids))
+        documents = await find_ids(self._call, run, sorted(ids))
         if any(document["v"] <= head.base for document in documents):
             # They belong to a deleted run, and whoever deleted it did not live to empty its commits, or is about to.
-            yield from empty_deleted(self._place, run, head)
+            await empty_deleted(self._call, run, head)
         for document in documents:
             attempt = self._unknown.get(document["_id"])
             if attempt is not None:
                 if attempt.contested is not None:
-                    yield from mend(self._place, run, attempt.contested, wanted.meta or {})
+                    await mend(self._call, run, attempt.contested, wanted.meta or {})
                 return placed(attempt.start, wanted.batch, attempt.new, attempt.stored)
             if document["v"] > head.base:
                 events = decode_events([document], run.name, 0)
                 self._stored.update({event.event_id: event for event in events if event.event_id in ids})
         return None
 
-    def _check_markers(self, head: Head, new: Sequence[Prepared], start: int) -> Steps[None]:
+    async def _check_markers(self, head: Head, new: Sequence[Prepared], start: int) -> None:
         named = [seq for event in new if isinstance(event.data, Redaction) for seq in event.data.seqs]
-        found = yield from events_at(self._place, self._run, head, named)
+        found = await events_at(self._call, self._run, head, named)
         check_markers(new, start, {seq: event for seq, (event, _) in found.items()}.get)
 
 

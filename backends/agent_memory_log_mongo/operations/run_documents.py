@@ -10,19 +10,25 @@ What a run was created with is decided by its first commit; the document is anno
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 
-from agent_memory_log.backend_kit import decode_cursor, encode_cursor, is_reserved, now_microseconds
+from agent_memory_log.backend_kit import (
+    check_listing,
+    check_runs,
+    decode_cursor,
+    encode_cursor,
+    is_reserved,
+    now_microseconds,
+)
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.event import from_microseconds
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import RunHead, RunInfo, RunPage
-from agent_memory_log_mongo.documents import Document, Head, Run, head_of, meta_fields, meta_of
-from agent_memory_log_mongo.place import Place
-from agent_memory_log_mongo.reads import Interfered, meta_at, undisturbed
-from agent_memory_log_mongo.steps import Steps, ask, find, update
-from agent_memory_log_mongo.sums import compare, compare_run, run_sum
+from agent_memory_log_mongo.documents.checksums import compare, compare_run, run_sum
+from agent_memory_log_mongo.documents.commits import Document, Head, Run, head_of, meta_fields, meta_of
+from agent_memory_log_mongo.engine.call import Call, TryAgain
+from agent_memory_log_mongo.operations.reading import meta_at
 
 FIRST_CEILING = 1024
 RUNS_AT_ONCE = 100
@@ -40,7 +46,7 @@ _OPTIONAL = ("meta", "meta_json", "end", "expires_at")
 _OF_A_LIFE = (*_OPTIONAL, "order", "c", "created", "sum")
 
 
-def announce(place: Place, run: Run, head: Head, meta: Mapping[str, JsonValue], count: int) -> Steps[bool]:
+async def announce(call: Call, run: Run, head: Head, meta: Mapping[str, JsonValue], count: int) -> bool:
     """Write the run's document before the commit of ``count`` events that creates the run, which so is never unlisted.
 
     ``head`` is the empty run. Whether another document is there already: of a writer who is creating the run too, who
@@ -49,23 +55,22 @@ def announce(place: Place, run: Run, head: Head, meta: Mapping[str, JsonValue], 
     ceiling = _ceiling(head.version + count, head.base)
     where = {"_id": run.key, "order": None}
     change = _change(_fields(run, head, meta), ceiling)
-    reply = yield from update(place.runs, where, change, place.concern, upsert=True, hint=_BY_ID)
-    contested = bool(reply.get("writeErrors"))
+    contested = not await call.update(call.database.runs, where, change, upsert=True, hint=_BY_ID)
     if contested and head.deletions:
         # What is there may be from before a deletion, and whoever deleted the run about to take it from the list.
         older = {"_id": run.key, "g": {"$lt": head.deletions}}
-        yield from update(place.runs, older, change, place.concern, hint=_BY_ID)
+        await call.update(call.database.runs, older, change, hint=_BY_ID)
     if head.end is not None and not contested:
-        place.remember_ceiling(run.key, ceiling)
+        call.database.ceilings[run.key] = ceiling
     return contested
 
 
-def mend(place: Place, run: Run, head: Head, meta: Mapping[str, JsonValue]) -> Steps[None]:
+async def mend(call: Call, run: Run, head: Head, meta: Mapping[str, JsonValue]) -> None:
     """Put what the run was really created with into its document, which another writer had announced."""
     where = {"_id": run.key, "g": {"$lte": head.deletions}}
     ceiling = _ceiling(head.version, head.base)
     change = _change(_fields(run, head, meta), ceiling)
-    yield from update(place.runs, where, change, place.concern, hint=_BY_ID)
+    await call.update(call.database.runs, where, change, hint=_BY_ID)
 
 
 def _fields(run: Run, head: Head, meta: Mapping[str, JsonValue]) -> Document:
@@ -92,11 +97,11 @@ def _change(fields: Document, ceiling: int) -> Document:
     return {"$set": fields, "$max": {"ceiling": ceiling}, "$unset": unset}
 
 
-def unlist(place: Place, run: Run, deletions: int) -> Steps[None]:
+async def unlist(call: Call, run: Run, deletions: int) -> None:
     """Take a run from the list that was deleted ``deletions`` times, if it was not created anew since."""
     where = {"_id": run.key, "g": {"$lt": deletions}}
     change = {"$unset": dict.fromkeys(_OF_A_LIFE, 1)}
-    yield from update(place.runs, where, change, place.concern, hint=_BY_ID)
+    await call.update(call.database.runs, where, change, hint=_BY_ID)
 
 
 def _ceiling(version: int, base: int) -> int:
@@ -107,26 +112,25 @@ def _ceiling(version: int, base: int) -> int:
     return base + max(FIRST_CEILING, 2 * (version - base))
 
 
-def raise_ceiling(place: Place, run: Run, version: int, base: int) -> Steps[None]:
+async def raise_ceiling(call: Call, run: Run, version: int, base: int) -> None:
     """See to it that the run's document has a number no smaller than ``version``, for when its commits are removed.
 
     ``base`` is the version behind which the run's life began. Its room is doubled each time, so that an append seldom
     pays for it.
     """
-    known = place.ceiling(run.key)
+    known = call.database.ceilings.get(run.key)
     if known is None:
-        found = yield from find(place.runs, {"_id": run.key}, place.level, limit=1, fields={"ceiling": 1})
-        known = int(found[0].get("ceiling", 0)) if found else 0
+        document = await call.find_one(call.database.runs, {"_id": run.key}, fields={"ceiling": 1}) or {}
+        known = int(document.get("ceiling", 0))
     if version > known:
         known = _ceiling(version, base)
-        yield from update(place.runs, {"_id": run.key}, {"$max": {"ceiling": known}}, place.concern)
-    place.remember_ceiling(run.key, known)
+        await call.update(call.database.runs, {"_id": run.key}, {"$max": {"ceiling": known}})
+    call.database.ceilings[run.key] = known
 
 
-def list_runs(
-    place: Place, agent: str | None, limit: int, cursor: str | None, include_reserved: bool
-) -> Steps[RunPage]:
+async def list_runs(call: Call, agent: str | None, limit: int, cursor: str | None, include_reserved: bool) -> RunPage:
     """See ``Store.list_runs``."""
+    check_listing(agent, limit)
     before = order_of(*decode_cursor(cursor)) if cursor is not None else None
     where: Document = {}
     if agent is not None:
@@ -139,9 +143,9 @@ def list_runs(
         # A run's document says only that it may be there: its newest commit says whether it is.
         bounds = {"$gt": ""} if before is None else {"$gt": "", "$lt": before}
         wanted = min(limit + 1 - len(runs), RUNS_AT_ONCE)
-        found, more = yield from runs_with_heads(place, {**where, "order": bounds}, {"order": -1}, wanted)
-        for document, head in found:
-            info = yield from _info(place, document, head)
+        listed, more = await runs_with_heads(call, {**where, "order": bounds}, {"order": -1}, wanted)
+        for document, head in listed:
+            info = await _info(call, document, head)
             if info is not None and len(runs) == limit:
                 return RunPage(tuple(runs), encode_cursor(*_numbers(last or "")))
             before = document["order"]
@@ -152,25 +156,26 @@ def list_runs(
             return RunPage(tuple(runs), None)
 
 
-def peek_runs(place: Place, runs: Sequence[Run]) -> Steps[tuple[RunHead | None, ...]]:
+async def peek_runs(call: Call, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
     """See ``Store.peek_runs``."""
-    keys = sorted({run.key for run in runs})
+    wanted = [Run.of(agent, run).key for agent, run in check_runs(runs)]
+    keys = sorted({*wanted})
     heads: dict[bytes, RunHead | None] = {}
     for begin in range(0, len(keys), _PEEKED_AT_ONCE):
-        heads.update((yield from undisturbed(partial(_peek, place, keys[begin : begin + _PEEKED_AT_ONCE]))))
-    return tuple(heads.get(run.key, _NEVER) for run in runs)
+        heads.update(await call.until_done(partial(_peek, call, keys[begin : begin + _PEEKED_AT_ONCE])))
+    return tuple(heads.get(key, _NEVER) for key in wanted)
 
 
-def _peek(place: Place, keys: list[bytes]) -> Steps[dict[bytes, RunHead | None]]:
+async def _peek(call: Call, keys: list[bytes]) -> dict[bytes, RunHead | None]:
     """Where runs stand, by key; those that never were are left out."""
     where = {"_id": {"$in": keys}}
-    found, _ = yield from runs_with_heads(place, where, {"_id": 1}, len(keys), {"g": 1, "end": 1})
+    documents, _ = await runs_with_heads(call, where, {"_id": 1}, len(keys), {"g": 1, "end": 1})
     now = now_microseconds()
     heads: dict[bytes, RunHead | None] = {}
-    for document, newest in found:
+    for document, newest in documents:
         head = newest or Head()
         if head.is_blank:
-            raise Interfered
+            raise TryAgain
         end = head.end
         if head.is_empty and document.get("g", 0) == head.deletions:
             end = document.get("end")  # of a life of which the server has removed every commit, as in removed_life
@@ -178,48 +183,48 @@ def _peek(place: Place, keys: list[bytes]) -> Steps[dict[bytes, RunHead | None]]
     return heads
 
 
-def runs_with_heads(
-    place: Place,
+async def runs_with_heads(
+    call: Call,
     where: Mapping[str, object],
     sort: Mapping[str, int],
     limit: int,
     fields: Mapping[str, int] | None = None,
-) -> Steps[tuple[list[tuple[Document, Head | None]], bool]]:
+) -> tuple[list[tuple[Document, Head | None]], bool]:
     """The documents of some runs, each with the run's newest commit, None where it has none; in one query.
 
     And whether there may be more: beyond ``limit``, or as one reply holds 16 MiB.
     """
     lookup = {
-        "from": place.commits,
+        "from": call.database.commits,
         "localField": "_id",
         "foreignField": "k",
-        "pipeline": [{"$sort": {"s": -1}}, {"$limit": 1}, {"$project": place.head_fields}],
+        "pipeline": [{"$sort": {"s": -1}}, {"$limit": 1}, {"$project": call.database.head_fields}],
         "as": "heads",
     }
     project = [{"$project": fields}] if fields else []
-    reply = yield from ask(
+    reply = await call.ask(
         {
-            "aggregate": place.runs,
+            "aggregate": call.database.runs,
             "pipeline": [{"$match": where}, {"$sort": sort}, {"$limit": limit}, *project, {"$lookup": lookup}],
             "cursor": {"batchSize": limit},
-            "readConcern": {"level": place.level},
+            "readConcern": {"level": call.database.level},
         }
     )
     cursor = reply["cursor"]
     if cursor["id"]:
-        yield from ask({"killCursors": place.runs, "cursors": [cursor["id"]]})
+        await call.ask({"killCursors": call.database.runs, "cursors": [cursor["id"]]})
     documents: list[Document] = cursor["firstBatch"]
-    if place.settings.verify:
-        for one in documents:
-            name = f"{one.get('agent')}/{one.get('run')}"
-            compare(one["heads"], name, required=place.all_have_sums)
+    if call.database.settings.verify:
+        for document in documents:
+            name = f"{document.get('agent')}/{document.get('run')}"
+            compare(document["heads"], name, required=call.database.all_have_sums)
             if not fields:
-                compare_run(one, name)
-    found = [(one, head_of(one["heads"][0], "a run") if one["heads"] else None) for one in documents]
-    return found, bool(cursor["id"]) or len(found) == limit
+                compare_run(document, name)
+    runs = [(document, head_of(document["heads"][0], "a run") if document["heads"] else None) for document in documents]
+    return runs, bool(cursor["id"]) or len(runs) == limit
 
 
-def _info(place: Place, document: Document, head: Head | None) -> Steps[RunInfo | None]:
+async def _info(call: Call, document: Document, head: Head | None) -> RunInfo | None:
     """A run as it is listed; None when it holds no events, or is over."""
     if head is None or head.is_empty or head.is_blank:
         return None
@@ -231,8 +236,8 @@ def _info(place: Place, document: Document, head: Head | None) -> Steps[RunInfo 
         meta = meta_of(document, run.name) if document["c"] == head.created else None
         if meta is None:
             try:
-                meta = yield from meta_at(place, run, head)
-            except Interfered:
+                meta = await meta_at(call, run, head)
+            except TryAgain:
                 return None  # it was deleted since its newest commit was found
         created = from_microseconds(head.created)
     except (KeyError, TypeError, OverflowError) as error:

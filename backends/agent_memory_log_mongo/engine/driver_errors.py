@@ -72,8 +72,8 @@ def translated(error: Exception, where: str) -> AgentMemoryLogError:
     if isinstance(error, OperationFailure):
         hint = _HINTS.get(error.code or 0)
         text = str((error.details or {}).get("errmsg") or error)
-        said = f"{text} (code {error.code})"
-        return StoreUnavailable(f"{where}: {hint}: {said}" if hint else f"{where}: {said}")
+        reason = f"{hint}: {text}" if hint else text
+        return StoreUnavailable(f"{where}: {reason} (code {error.code})")
     if isinstance(error, ServerSelectionTimeoutError):
         return StoreUnavailable(f"{where}: no server could be reached in time: {error}")
     return StoreUnavailable(f"{where}: {type(error).__name__}: {error}")

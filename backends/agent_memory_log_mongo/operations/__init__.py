@@ -1,0 +1,1 @@
+"""What each call of a store does. A coroutine each, which on threads is never suspended."""

@@ -1,0 +1,104 @@
+"""The collections' indexes and the schema's version, made by whoever opens a database first.
+
+Each index is for one kind of read or one promise; ``docs/mongodb.md`` lists which. The prefix of all of them but the
+runs' is ``k``, or holds it, so that ``k`` is the shard key.
+"""
+
+from __future__ import annotations
+
+from agent_memory_log.errors import InvalidArgument, SchemaTooNew, StoreUnavailable
+from agent_memory_log_mongo.documents.commits import Document
+from agent_memory_log_mongo.engine.call import Call
+from agent_memory_log_mongo.engine.database import CHAIN, SOUGHT_TYPES
+from agent_memory_log_mongo.go_original import DEFAULT_COLLECTION
+from agent_memory_log_mongo.operations.removing import REMOVAL_DELAY_SECONDS
+
+SCHEMA_VERSION = 2
+"""What 1 stored had no sums; a database that was of version 1 remembers it as ``upgraded_from``."""
+
+COMMIT_INDEXES: list[Document] = [
+    {"name": CHAIN, "key": {"k": 1, "s": 1}, "unique": True},
+    {"name": "event_ids", "key": {"k": 1, "events.id": 1}, "unique": True},
+    {"name": SOUGHT_TYPES, "key": {"t": 1, "ts": 1}, "sparse": True},
+    {"name": "removal", "key": {"expires_at": 1}, "sparse": True, "expireAfterSeconds": REMOVAL_DELAY_SECONDS},
+]
+RUN_INDEXES: list[Document] = [
+    {"name": "all_runs", "key": {"order": 1}},
+    {"name": "agents_runs", "key": {"agent": 1, "order": 1}},
+    {"name": "users_runs", "key": {"own": 1, "order": 1}},
+    {"name": "ends", "key": {"end": 1, "_id": 1}},
+]
+
+
+async def prepare(call: Call) -> None:
+    """Make the indexes and note the schema, where that was not done, or the one before. Raises ``SchemaTooNew``."""
+    schema = await call.find_one(call.database.info, {"_id": "schema"}) or {}
+    version = schema.get("version")
+    if version is not None:
+        if not isinstance(version, int):
+            raise StoreUnavailable(
+                f"{call.database.info}: the schema's version is {version!r}: this is no store of ours"
+            )
+        if version > SCHEMA_VERSION:
+            raise SchemaTooNew(
+                f"the collections {call.database.settings.collection_prefix}* have schema {version}, and this release "
+                f"knows {SCHEMA_VERSION}: upgrade agent-memory-log",
+                found=version,
+                known=SCHEMA_VERSION,
+            )
+        call.database.all_have_sums = version == SCHEMA_VERSION and "upgraded_from" not in schema
+        if version < SCHEMA_VERSION:
+            raised = {"$set": {"version": SCHEMA_VERSION, "upgraded_from": version}}
+            await call.update(call.database.info, {"_id": "schema", "version": version}, raised)
+        if await _has_indexes(call):
+            return
+    else:
+        await _check_original(call)
+    for collection, indexes in _indexes(call):
+        await call.ask({"createIndexes": collection, "indexes": indexes})
+    change = {"$setOnInsert": {"version": SCHEMA_VERSION}}
+    await call.update(call.database.info, {"_id": "schema"}, change, upsert=True)
+
+
+async def _check_original(call: Call) -> None:
+    """Refuse a database without a store that holds what the Go original wrote. Raises ``InvalidArgument``."""
+    # Whoever may not read that collection is not shown it here, and does not mean it.
+    existing = await _existing(call, DEFAULT_COLLECTION, call.database.commits)
+    if existing == {DEFAULT_COLLECTION}:
+        fields = ("agent_id", "run_id", "events")
+        where = {name: {"$exists": True} for name in fields}
+        if await call.find_one(DEFAULT_COLLECTION, where, fields={"_id": 1}):
+            raise InvalidArgument(
+                f"the database holds what the Go original wrote (in {DEFAULT_COLLECTION}), and no store: bring it over "
+                "with amlog import go-mongodb 'mongodb://HOST/DATABASE' --store TARGET_URL, and open the target"
+            )
+
+
+async def _existing(call: Call, *names: str) -> set[str]:
+    """Those of the collections with these names that are there and that this user may see."""
+    reply = await call.ask(
+        {
+            "listCollections": 1,
+            "filter": {"name": {"$in": names}},
+            "nameOnly": True,
+            "authorizedCollections": True,
+        }
+    )
+    return {collection["name"] for collection in reply["cursor"]["firstBatch"]}
+
+
+def _indexes(call: Call) -> list[tuple[str, list[Document]]]:
+    return [(call.database.commits, COMMIT_INDEXES), (call.database.runs, RUN_INDEXES)]
+
+
+async def _has_indexes(call: Call) -> bool:
+    """Whether the collections and their indexes are there: a restore may have left some out."""
+    names = [collection for collection, _ in _indexes(call)]
+    # Asked for first, as no server lists the indexes of a collection that is not there; a reader may do both.
+    if len(await _existing(call, *names)) < len(names):
+        return False
+    for collection, indexes in _indexes(call):
+        reply = await call.ask({"listIndexes": collection, "cursor": {"batchSize": 100}})
+        if not {index["name"] for index in indexes} <= {index["name"] for index in reply["cursor"]["firstBatch"]}:
+            return False
+    return True

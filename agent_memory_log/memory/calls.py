@@ -44,10 +44,10 @@ from agent_memory_log.memory.records.reports import (
     WriteReport,
 )
 from agent_memory_log.memory.search import injecting, reading, searching
-from agent_memory_log.memory.steps import Steps, run_async
 from agent_memory_log.memory.upkeep import exchange, forgetting
 from agent_memory_log.memory.upkeep import maintaining as upkeep
 from agent_memory_log.memory.upkeep.erasing import SWEEP_LIMIT, Reach
+from agent_memory_log.steps import Steps, run_async
 from agent_memory_log.store import Store
 
 _T = TypeVar("_T")

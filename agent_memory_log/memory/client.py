@@ -25,9 +25,9 @@ from agent_memory_log.memory.records.protocols import (
     Redactor,
     utc_now,
 )
-from agent_memory_log.memory.steps import run_async
 from agent_memory_log.memory.stream.subjects import list_subjects
 from agent_memory_log.models.tokens import CountTokens
+from agent_memory_log.steps import run_async
 from agent_memory_log.store import Store
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""What ``client.py`` holds, without ``await``, for a ``SyncStore``; any number of threads may use it.
+"""Made from ``client.py`` by ``python -m tools.sync_twin``: the same without ``await``.
 
-Made by ``python -m tests.sync_twin``: change ``client.py``, and make this file again.
+It works on a ``SyncStore``, and any number of threads may use it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from agent_memory_log.memory.records.protocols import (
     Redactor,
     utc_now,
 )
-from agent_memory_log.memory.steps import run_sync
 from agent_memory_log.memory.stream.subjects import list_subjects
 from agent_memory_log.memory.sync_calls import SyncMemory
 from agent_memory_log.models.tokens import CountTokens
+from agent_memory_log.steps import run_sync
 from agent_memory_log.store import SyncStore
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""What ``calls.py`` holds, without ``await``, for a ``SyncStore``; any number of threads may use it.
+"""Made from ``calls.py`` by ``python -m tools.sync_twin``: the same without ``await``.
 
-Made by ``python -m tests.sync_twin``: change ``calls.py``, and make this file again.
+It works on a ``SyncStore``, and any number of threads may use it.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from agent_memory_log.memory.records.reports import (
     WriteReport,
 )
 from agent_memory_log.memory.search import injecting, reading, searching
-from agent_memory_log.memory.steps import Steps, run_sync
 from agent_memory_log.memory.upkeep import exchange, forgetting
 from agent_memory_log.memory.upkeep import maintaining as upkeep
 from agent_memory_log.memory.upkeep.erasing import SWEEP_LIMIT, Reach
+from agent_memory_log.steps import Steps, run_sync
 from agent_memory_log.store import SyncStore
 
 _T = TypeVar("_T")

@@ -6,8 +6,7 @@ redaction markers name still mean the same events.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -17,7 +16,8 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical, encode_json
 from agent_memory_log.events.reserved import check_not_reserved
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, Store, SyncStore
+from agent_memory_log.steps import Steps, append, load, run_async, run_sync
+from agent_memory_log.store import Store, SyncStore
 from agent_memory_log.transfer.importing import BATCH_BYTES, BATCH_EVENTS
 
 FORKED_FROM = "forked_from"
@@ -53,79 +53,48 @@ async def fork_run(store: Store, agent: str, run: str, at: int, new_run: str) ->
 
         await fork_run(store, "support-agent", "run-42", 7, "run-42-retry")
     """
-    steps = _fork(agent, run, at, new_run)
-    request = next(steps)
-    while True:
-        if isinstance(request, _Load):
-            answer: Snapshot | AppendResult = await store.load_run(agent, request.run, **request.options)
-        else:
-            answer = await store.append_events(agent, new_run, *request.events, **request.options)
-        try:
-            request = steps.send(answer)
-        except StopIteration as end:
-            return cast("ForkedRun", end.value)
+    return await run_async(_fork(agent, run, at, new_run), store)
 
 
 def fork_run_sync(store: SyncStore, agent: str, run: str, at: int, new_run: str) -> ForkedRun:
     """``fork_run`` without ``await``."""
-    steps = _fork(agent, run, at, new_run)
-    request = next(steps)
-    while True:
-        if isinstance(request, _Load):
-            answer: Snapshot | AppendResult = store.load_run(agent, request.run, **request.options)
-        else:
-            answer = store.append_events(agent, new_run, *request.events, **request.options)
-        try:
-            request = steps.send(answer)
-        except StopIteration as end:
-            return cast("ForkedRun", end.value)
+    return run_sync(_fork(agent, run, at, new_run), store)
 
 
-class _Load(msgspec.Struct, frozen=True):
-    """Read from ``run``; answered with the ``Snapshot``."""
-
-    run: str
-    options: dict[str, Any]
-
-
-class _Append(msgspec.Struct, frozen=True):
-    """Append to the new run; answered with the ``AppendResult``."""
-
-    events: tuple[Event, ...]
-    options: dict[str, Any]
-
-
-_Steps = Generator[_Load | _Append, Any, ForkedRun]
-"""A fork, written once for both kinds of stores: yields what is to be done, is sent what came of it."""
-
-
-def _fork(agent: str, run: str, at: int, new_run: str) -> _Steps:
+def _fork(agent: str, run: str, at: int, new_run: str) -> Steps[ForkedRun]:
     check_not_reserved(agent, (), reserved=False)
     if type(at) is not int or at < 1:
         raise InvalidArgument(f"at must be an integer from 1, found {describe(at)}")
     if new_run == run:
         raise InvalidArgument(f"the new run must have another name than {agent}/{run} itself")
     # Asking for no type reads no event.
-    source: Snapshot = yield _Load(run, {"types": ()})
+    source = yield from load(agent, run, types=())
     if source.first_seq > source.version:
         raise CursorOutOfRange(f"{agent}/{run} holds no events: there is nothing to fork at seq {at}")
     if not source.first_seq <= at <= source.version:
         raise CursorOutOfRange(f"{agent}/{run} holds the seqs {source.first_seq} to {source.version}, not {at}")
     forked_from: JsonValue = {"agent": agent, "run": run, "seq": at}
-    target: Snapshot = yield _Load(new_run, {"types": ()})
+    target = yield from load(agent, new_run, types=())
     _check_target(target, forked_from)
     version = max(target.version, source.first_seq - 1)
     inserted = 0
     meta: Mapping[str, JsonValue] = {**source.meta, FORKED_FROM: forked_from}
     while version < at:
-        page: Snapshot = yield _Load(run, {"after": version, "limit": min(BATCH_EVENTS, at - version)})
+        page = yield from load(agent, run, version, limit=min(BATCH_EVENTS, at - version))
         if page.first_seq > version + 1 or not page.log:
             raise RunDeleted(f"{agent}/{run} was deleted while it was forked")
         events = _first_batch(page.log)
         # The first event begins the run with the seq it has, the next ones follow where they belong or not at all. Who
         # began it does not matter: another fork of the same may have been faster.
-        place = {"first_seq": source.first_seq} if version < source.first_seq else {"expected_version": version}
-        result: AppendResult = yield _Append(events, {"meta": meta, **place})
+        begins = version < source.first_seq
+        result = yield from append(
+            agent,
+            new_run,
+            events,
+            meta=meta,
+            first_seq=source.first_seq if begins else None,
+            expected_version=None if begins else version,
+        )
         inserted += result.inserted
         version = result.version
     return ForkedRun(agent, new_run, version, at - source.first_seq + 1, inserted)

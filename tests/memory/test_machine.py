@@ -24,9 +24,9 @@ from agent_memory_log.memory import Episode, Principal, SyncMemory, SyncMemoryCl
 from agent_memory_log.memory.records.kinds import fold_key
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.records.record import Status
-from agent_memory_log.memory.steps import run_sync
 from agent_memory_log.memory.stream import snapshots
 from agent_memory_log.memory.stream.subjects import folded
+from agent_memory_log.steps import run_sync
 from tests.memory.stores import OpenStore, SetClock, open_memory_store, store_url
 
 __all__ = ["open_memory_store", "store_url"]

@@ -45,12 +45,23 @@ def texts(hits: Hits) -> list[str]:
 
 
 class Watched:
-    """A store that cannot peek; it notes the runs that are loaded, and lets something happen once after a load."""
+    """A store that notes what is peeked at and loaded, and lets something happen once after either."""
 
     def __init__(self, raw: SyncStore) -> None:
         self.raw = raw
         self.loaded: list[str] = []
         self.after_load: Callable[[], object] | None = None
+        self.peeks: list[int] = []
+        self.after_peek: Callable[[], object] | None = None
+
+    def peek_runs(self, runs: Any) -> tuple[RunHead | None, ...]:
+        assert isinstance(self.raw, PeeksSync)
+        found = self.raw.peek_runs(runs)
+        self.peeks.append(len(found))
+        if self.after_peek is not None:
+            after, self.after_peek = self.after_peek, None
+            after()
+        return found
 
     def append_events(self, agent: str, run: str, *events: Event, **options: Any) -> object:
         return self.raw.append_events(agent, run, *events, **options)
@@ -71,24 +82,6 @@ class Watched:
         """What was loaded since this was last asked."""
         loaded, self.loaded = self.loaded, []
         return loaded
-
-
-class WatchedPeeking(Watched):
-    """A store that can peek, and lets something happen once after that."""
-
-    def __init__(self, raw: SyncStore) -> None:
-        super().__init__(raw)
-        self.peeks: list[int] = []
-        self.after_peek: Callable[[], object] | None = None
-
-    def peek_runs(self, runs: Any) -> tuple[RunHead | None, ...]:
-        assert isinstance(self.raw, PeeksSync)
-        found = self.raw.peek_runs(runs)
-        self.peeks.append(len(found))
-        if self.after_peek is not None:
-            after, self.after_peek = self.after_peek, None
-            after()
-        return found
 
 
 def searching(store: Any, *runs: str) -> tuple[SyncMemory, str]:
@@ -117,7 +110,7 @@ def wait_for_the_end(store: SyncStore, agent: str, run: str) -> None:
 
 def test_a_search_looks_once_and_reads_what_has_news(open_memory_store: OpenStore) -> None:
     raw = open_memory_store()
-    store = WatchedPeeking(raw)
+    store = Watched(raw)
     runs = [f"run {number}" for number in range(MANY)]
     me, agent = searching(store, *runs)
     for run in runs[:-1]:
@@ -144,28 +137,13 @@ def test_a_search_looks_once_and_reads_what_has_news(open_memory_store: OpenStor
     assert store.taken() == ["linked late"]
 
 
-def test_a_store_that_cannot_peek_is_read_as_before(open_memory_store: OpenStore) -> None:
-    raw = open_memory_store()
-    store = Watched(raw)
-    runs = ["a", "b", "c"]
-    me, agent = searching(store, *runs)
-    for run in runs:
-        raw.append_events(agent, run, said(f"zebra {run}"))
-    assert zebras(me) == ["zebra a", "zebra b", "zebra c"]
-    store.taken()
-    raw.delete_run(agent, "b")
-    raw.append_events(agent, "c", said("zebra d"))
-    assert zebras(me) == ["zebra a", "zebra c", "zebra d"]
-    assert store.taken() == runs
-
-
 @pytest.mark.parametrize("cold", [True, False])
 @pytest.mark.parametrize("what", ["append", "delete", "begin anew", "begin anew longer", "redact"])
 def test_whatever_happens_between_a_look_and_a_load_is_found(
     open_memory_store: OpenStore, what: str, cold: bool
 ) -> None:
     raw = open_memory_store()
-    store = WatchedPeeking(raw)
+    store = Watched(raw)
     me, agent = searching(store, "run", "other")
     raw.append_events(agent, "run", said("old zebra one"), said("old zebra two"))
     happen: dict[str, tuple[Callable[[], object], list[str]]] = {
@@ -200,7 +178,7 @@ def test_whatever_happens_between_a_look_and_a_load_is_found(
 
 def test_an_expired_run_is_gone_and_not_read_again(open_memory_store: OpenStore) -> None:
     raw = open_memory_store()
-    store = WatchedPeeking(raw)
+    store = Watched(raw)
     me, agent = searching(store, "ends", "stays")
     raw.append_events(agent, "stays", said("zebra that stays"))
     end = datetime.now(UTC) + SOON
@@ -215,15 +193,14 @@ def test_an_expired_run_is_gone_and_not_read_again(open_memory_store: OpenStore)
     assert zebras(me) == ["zebra begun anew", "zebra that stays"]
 
 
-@pytest.mark.parametrize("can_peek", [True, False])
 @pytest.mark.parametrize("cold", [True, False])
 @pytest.mark.parametrize("what", ["expire", "delete", "begin anew"])
 def test_what_was_read_before_the_end_and_comes_late_is_not_taken(
-    open_memory_store: OpenStore, what: str, cold: bool, can_peek: bool
+    open_memory_store: OpenStore, what: str, cold: bool
 ) -> None:
     """One search has read the run, and is slow; meanwhile the run goes, and another of the same client saw that."""
     raw = open_memory_store()
-    store = WatchedPeeking(raw) if can_peek else Watched(raw)
+    store = Watched(raw)
     me, agent = searching(store, "run")
     end = datetime.now(UTC) + (SOON if what == "expire" else timedelta(days=1))
     raw.append_events(agent, "run", said("old zebra"), meta={"expires_at": format_timestamp(end)})
@@ -264,7 +241,7 @@ with open_sync_store(url) as store:
 @pytest.mark.parametrize("store_url", ["sqlite", "mongo"], indirect=True)
 def test_what_another_process_does_is_seen(open_memory_store: OpenStore, store_url: str) -> None:
     raw = open_memory_store()
-    me, agent = searching(WatchedPeeking(raw), "run", "other")
+    me, agent = searching(Watched(raw), "run", "other")
     assert isinstance(raw, PeeksSync)
     raw.append_events(agent, "other", said("zebra other"))
     expected = {
@@ -281,7 +258,7 @@ def test_what_another_process_does_is_seen(open_memory_store: OpenStore, store_u
 
 
 class Crowd:
-    """A store that awaits and cannot peek, whose loads of linked runs wait until as many as can be are under way."""
+    """A store that awaits, whose loads of linked runs wait until as many as can be are under way."""
 
     def __init__(self, raw: Any, expected: int) -> None:
         self.raw = raw
@@ -314,10 +291,6 @@ class Crowd:
         finally:
             self.under_way -= 1
 
-
-class PeekingCrowd(Crowd):
-    """One that can peek."""
-
     async def peek_runs(self, runs: Any) -> Any:
         return await self.raw.peek_runs(runs)
 
@@ -331,25 +304,23 @@ async def many_linked(raw: Store, store: Any) -> Memory:
     return MemoryClient(store).of(who)
 
 
-@pytest.mark.parametrize("kind", [Crowd, PeekingCrowd])
-async def test_where_a_store_awaits_runs_are_read_at_the_same_time_and_not_all_of_them(kind: type[Crowd]) -> None:
+async def test_where_a_store_awaits_runs_are_read_at_the_same_time_and_not_all_of_them() -> None:
     async with open_store("memory:") as raw, asyncio.timeout(PATIENCE):
-        store: Any = kind(raw, AT_ONCE)
+        store: Any = Crowd(raw, AT_ONCE)
         me = await many_linked(raw, store)
         assert texts(await me.search("zebra", top_k=MANY)) == sorted(f"zebra {number}" for number in range(MANY))
         assert (store.most, store.under_way) == (AT_ONCE, 0)
         store.together.clear()
-        store.expected, store.most = (3, 0) if kind is PeekingCrowd else (AT_ONCE, 0)
+        store.expected, store.most = 3, 0
         for number in range(3):
             await raw.append_events("agent", f"run {number}", said(f"mule {number}"))
         assert {"mule 0", "mule 1", "mule 2"} <= set(texts(await me.search("mule", top_k=MANY)))
         assert store.most == store.expected
 
 
-@pytest.mark.parametrize("kind", [Crowd, PeekingCrowd])
-async def test_a_load_that_fails_ends_the_search_and_the_other_loads(kind: type[Crowd]) -> None:
+async def test_a_load_that_fails_ends_the_search_and_the_other_loads() -> None:
     async with open_store("memory:") as raw, asyncio.timeout(PATIENCE):
-        store: Any = kind(raw, AT_ONCE)
+        store: Any = Crowd(raw, AT_ONCE)
         me = await many_linked(raw, store)
         store.failing = "run 7"
         with pytest.raises(StoreUnavailable, match="run 7"):

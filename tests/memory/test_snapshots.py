@@ -10,10 +10,10 @@ import pytest
 from agent_memory_log import Snapshot, SyncStore, new_event, open_sync_store
 from agent_memory_log.memory import SyncMemory, SyncMemoryClient, stream_of
 from agent_memory_log.memory.records.principals import STREAM_RUN
-from agent_memory_log.memory.steps import run_sync
 from agent_memory_log.memory.stream import snapshots
 from agent_memory_log.memory.stream.payloads import MemorySnapshot
 from agent_memory_log.memory.stream.subjects import folded
+from agent_memory_log.steps import run_sync
 from tests.memory.stores import OpenStore, open_memory_store, somebody, store_url
 
 __all__ = ["open_memory_store", "store_url"]

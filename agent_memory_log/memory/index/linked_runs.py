@@ -8,9 +8,9 @@ import msgspec
 
 from agent_memory_log.errors import CursorOutOfRange, RunExpired
 from agent_memory_log.memory.records.messages import MESSAGE_TYPES
-from agent_memory_log.memory.steps import Load, Peek, Steps, each, load, peek
 from agent_memory_log.memory.stream.state import Place
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.steps import Steps, each, load, peek
 from agent_memory_log.store import RunHead
 
 UNREAD = RunHead(0, 0)
@@ -49,14 +49,12 @@ class KnownRuns(msgspec.Struct, frozen=True):
 
 
 def read_new(runs: KnownRuns) -> Steps[list[News]]:
-    """What is new in linked runs. Those that stand where they did are left out, if the store can tell by one look."""
+    """What is new in linked runs. Runs that stand where they did are left out, by one look at the store."""
     unread = [one for one in runs if one[1] is UNREAD] if UNREAD in runs.heads else []
     known = [one for one in runs if one[1] is not UNREAD] if unread else runs
     places = tuple([place for place, _ in known]) if unread else runs.places
-    heads = (yield from peek(Peek(places))) if places else None
-    if heads is None:
-        changed = list(runs)
-    elif not unread and heads == runs.heads:
+    heads = (yield from peek(places)) if places else ()
+    if not unread and heads == runs.heads:
         changed = []
     else:
         changed = [one for one, head in zip(known, heads, strict=True) if one[1] != head] + unread
@@ -67,10 +65,10 @@ def read_new(runs: KnownRuns) -> Steps[list[News]]:
 
 def _read(place: Place, after: int) -> Steps[News]:
     try:
-        newer = yield from load(Load(*place, after, MESSAGE_TYPES))
+        newer = yield from load(*place, after, MESSAGE_TYPES)
     except RunExpired:
         return News(place, None)
     except CursorOutOfRange:  # the store has forgotten it
-        newer = yield from load(Load(*place, 0, MESSAGE_TYPES))
+        newer = yield from load(*place, 0, MESSAGE_TYPES)
         return News(place, newer, anew=True)
     return News(place, newer)

@@ -28,7 +28,6 @@ from agent_memory_log.memory.index.packing import pack
 from agent_memory_log.memory.index.stored_vectors import StoredVectors
 from agent_memory_log.memory.records.messages import Message, message_of
 from agent_memory_log.memory.records.principals import VECTORS_RUN
-from agent_memory_log.memory.steps import Append, Load, Steps, append, load, work
 from agent_memory_log.memory.stream.payloads import MemoryRemembered, MemoryVectors
 from agent_memory_log.memory.stream.state import Live, Place, State
 from agent_memory_log.memory.stream.subjects import Subject
@@ -36,6 +35,7 @@ from agent_memory_log.memory.stream.vectors import VECTOR_TYPES, TextName, drop_
 from agent_memory_log.recall import Embedded, Embedder, embed
 from agent_memory_log.recall import Hit as Found
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.steps import Steps, append, load, work
 from agent_memory_log.store import AppendResult, RunHead
 
 TEXTS_AT_ONCE = 128
@@ -268,10 +268,10 @@ class WarmIndex:
     def _read_vectors(self, embedder: Embedder) -> Steps[Snapshot]:
         after = yield from self._look(lambda: self._vectors_from(embedder))
         try:
-            newer = yield from load(Load(self.subject.agent, VECTORS_RUN, after, VECTOR_TYPES))
+            newer = yield from load(self.subject.agent, VECTORS_RUN, after, VECTOR_TYPES)
         except CursorOutOfRange:  # the store has forgotten everything
             yield from self._look(self._forget_vectors)
-            newer = yield from load(Load(self.subject.agent, VECTORS_RUN, 0, VECTOR_TYPES))
+            newer = yield from load(self.subject.agent, VECTORS_RUN, 0, VECTOR_TYPES)
         return newer
 
     def _vectors_from(self, embedder: Embedder) -> int:
@@ -340,7 +340,9 @@ class WarmIndex:
                     break
                 events = tuple(new_event(one) for one in batch)
                 try:
-                    result = yield from append(Append(self.subject.agent, VECTORS_RUN, events, version))
+                    result = yield from append(
+                        self.subject.agent, VECTORS_RUN, events, expected_version=version, reserved=True
+                    )
                 except VersionConflict:
                     yield from self.refresh(embedder)
                     continue

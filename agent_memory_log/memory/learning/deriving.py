@@ -18,8 +18,8 @@ from agent_memory_log.memory.learning.writing import note_stop, write
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.protocols import Extraction, Extractor, RunSlice, Violation
 from agent_memory_log.memory.records.reports import DeriveReport
-from agent_memory_log.memory.steps import Extract, Load, Steps, extract, load
 from agent_memory_log.memory.stream.payloads import MemoryDerived
+from agent_memory_log.steps import Steps, load, work
 
 EXTRACTOR_FAILED = "extractor_failed"
 MEMORY_OFF = "memory_off"
@@ -74,7 +74,7 @@ def _derive(
 def _learn(
     context: Context, agent: str, run: str, extractor: Extractor, after: int, *, again: bool
 ) -> Steps[DeriveReport]:
-    new = yield from load(Load(agent, run, after))
+    new = yield from load(agent, run, after)
     if new.meta.get("memory") is False:
         return DeriveReport(agent, run, "skipped", MEMORY_OFF, after, after)
     if not new.log:
@@ -82,7 +82,7 @@ def _learn(
     events = tuple(new.log)
     slice_ = RunSlice(agent, run, new.meta, after, events, context.all_scopes())
     try:
-        found = yield from extract(Extract(extractor, slice_))
+        found = yield from work(lambda: extractor.extract(slice_))
         _check(found, extractor)
     except Exception as error:  # noqa: BLE001  # an extractor may be anybody's, and a model's answer anything
         reason, said = EXTRACTOR_FAILED, f"{type(error).__name__}: {error}"

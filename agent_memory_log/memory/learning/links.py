@@ -6,16 +6,16 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from agent_memory_log.backend_kit.checks import check_runs
-from agent_memory_log.errors import InvalidArgument, RunExpired
+from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.deciding import Draft
 from agent_memory_log.memory.learning.writing import decided
 from agent_memory_log.memory.records.reports import LinkReport
-from agent_memory_log.memory.steps import Load, Peek, Steps, each, load, peek
 from agent_memory_log.memory.stream.payloads import MemoryDerived
 from agent_memory_log.memory.stream.state import Place, State
+from agent_memory_log.steps import Steps, peek
 
 _AT_ONCE = 2_000
 """Links in one append: with ids as long as they may be, they fit into what every store takes."""
@@ -53,17 +53,7 @@ class _Linking(Draft):
 
 def _without_events(places: Sequence[Place]) -> Steps[tuple[Place, ...]]:
     """The runs that hold no events."""
-    heads = yield from peek(Peek(tuple(places)))
-    if heads is None:
-        holds = yield from each(_holds_events(*place) for place in places)
-    else:
-        holds = [head is not None and head.first_seq <= head.version for head in heads]
-    return tuple(place for place, has_events in zip(places, holds, strict=True) if not has_events)
-
-
-def _holds_events(agent: str, run: str) -> Steps[bool]:
-    try:
-        start = yield from load(Load(agent, run, limit=1))
-    except RunExpired:
-        return False
-    return start.first_seq <= start.version
+    heads = yield from peek(places)
+    return tuple(
+        place for place, head in zip(places, heads, strict=True) if head is None or head.first_seq > head.version
+    )

@@ -16,7 +16,7 @@ from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Fact, Preference, RecordData, fold_key
 from agent_memory_log.memory.records.protocols import Merger, Origin, Violation
 from agent_memory_log.memory.records.record import Record
-from agent_memory_log.memory.steps import Steps, work
+from agent_memory_log.steps import Steps, work
 
 MERGES = "merges"
 """The type of the link from a merged record to the one whose value is a part of its own."""

@@ -15,8 +15,8 @@ from agent_memory_log.memory.records.kinds import Fact, Preference, RecordData, 
 from agent_memory_log.memory.records.record import Link
 from agent_memory_log.memory.records.reports import Outcome, WriteReport
 from agent_memory_log.memory.search.reading import get
-from agent_memory_log.memory.steps import Steps
 from agent_memory_log.memory.stream.payloads import Changes
+from agent_memory_log.steps import Steps
 
 
 def data_of(data: RecordData | None, kind: str, key: str | None, value: str | None) -> RecordData:

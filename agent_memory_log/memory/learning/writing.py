@@ -17,9 +17,9 @@ from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.protocols import Origin, Violation
 from agent_memory_log.memory.records.record import Evidence
 from agent_memory_log.memory.records.reports import Outcome, WriteReport
-from agent_memory_log.memory.steps import Steps
 from agent_memory_log.memory.stream.payloads import Changes, MemoryBlocked, MemoryDerived
 from agent_memory_log.memory.stream.state import State
+from agent_memory_log.steps import Steps
 
 _ATTEMPTS = 500
 _AT_ONCE = 500

@@ -25,9 +25,9 @@ from agent_memory_log.memory.records.record import Evidence, Record
 from agent_memory_log.memory.records.reports import Hits, MemoryContext
 from agent_memory_log.memory.search.reading import active_of
 from agent_memory_log.memory.search.searching import search_each
-from agent_memory_log.memory.steps import Steps, work
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.models.tokens import CountTokens, default_count
+from agent_memory_log.steps import Steps, work
 
 RELEVANT_EPISODES = 5
 LEAST_STARS = 2

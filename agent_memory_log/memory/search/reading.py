@@ -16,11 +16,11 @@ from agent_memory_log.memory.records.arguments import names_of
 from agent_memory_log.memory.records.kinds import fold_key
 from agent_memory_log.memory.records.record import Evidence, Record, Status, stars_of
 from agent_memory_log.memory.records.reports import EvidenceLine, Explanation, Stats, Version
-from agent_memory_log.memory.steps import Load, Steps, load
 from agent_memory_log.memory.stream.history import Closed, Ledger
 from agent_memory_log.memory.stream.payloads import MemoryChanged, MemoryClosed, MemoryRefreshed
 from agent_memory_log.memory.stream.state import State
 from agent_memory_log.memory.stream.subjects import Subject
+from agent_memory_log.steps import Steps, load
 
 STATUSES: frozenset[str] = frozenset({"active", "superseded", "archived", "expired"})
 _SHOWN = 200
@@ -241,7 +241,7 @@ def _reason_not_to_show(state: State, place: Evidence) -> str:
 def _line(evidence: Evidence) -> Steps[EvidenceLine]:
     """An event of a linked run, as a line."""
     try:
-        run = yield from load(Load(evidence.agent, evidence.run, evidence.seq - 1, limit=1))
+        run = yield from load(evidence.agent, evidence.run, evidence.seq - 1, limit=1)
     except CursorOutOfRange:
         return EvidenceLine(evidence, reason="not there")
     except RunExpired:

@@ -20,9 +20,9 @@ from agent_memory_log.memory.records.record import Record
 from agent_memory_log.memory.records.reports import Hit, Hits
 from agent_memory_log.memory.search.reading import active, record_of
 from agent_memory_log.memory.search.shared_words import hit_of
-from agent_memory_log.memory.steps import Steps, work
 from agent_memory_log.memory.stream.state import State
 from agent_memory_log.memory.stream.subjects import Subject
+from agent_memory_log.steps import Steps, work
 
 if TYPE_CHECKING:
     from agent_memory_log.memory.index.warm_index import WarmIndex

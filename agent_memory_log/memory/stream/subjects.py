@@ -11,11 +11,11 @@ from typing import TypeVar
 from agent_memory_log.errors import AgentMemoryLogError, CursorOutOfRange, EventTooLarge, RunExpired, VersionConflict
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.memory.records.principals import STREAM_RUN, SubjectId, stream_of, subject_of
-from agent_memory_log.memory.steps import Append, ListRuns, Load, Redact, Steps, append, list_runs, load, redact
 from agent_memory_log.memory.stream import snapshots
 from agent_memory_log.memory.stream.payloads import MemoryErasedInRuns, MemorySnapshot, RunEvents
 from agent_memory_log.memory.stream.state import State
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.steps import Steps, append, list_runs, load, redact
 
 _Answer = TypeVar("_Answer")
 
@@ -52,7 +52,7 @@ class Subject:
             yield from self._open()
             return
         try:
-            newer = yield from load(Load(self.agent, STREAM_RUN, state.version))
+            newer = yield from load(self.agent, STREAM_RUN, state.version)
         except CursorOutOfRange:  # the store has forgotten everything
             yield from self.reopen()
             return
@@ -78,7 +78,7 @@ class Subject:
 
     def load_all(self) -> Steps[Snapshot]:
         """The whole stream."""
-        everything = yield from load(Load(self.agent, STREAM_RUN))
+        everything = yield from load(self.agent, STREAM_RUN)
         return everything
 
     def commit(self, events: Sequence[Event], expected_version: int) -> Steps[tuple[Event, ...]]:
@@ -86,7 +86,7 @@ class Subject:
 
         Raises ``VersionConflict`` when there is news, and what else ``Store.append_events`` raises.
         """
-        result = yield from append(Append(self.agent, STREAM_RUN, tuple(events), expected_version))
+        result = yield from append(self.agent, STREAM_RUN, events, expected_version=expected_version, reserved=True)
         with self._lock:
             state = self._state
             if state is not None and state.version == expected_version:
@@ -100,7 +100,7 @@ class Subject:
         """
         pending = self.ask(lambda state: tuple(sorted(state.pending)))
         if pending:
-            yield from redact(Redact(self.agent, STREAM_RUN, pending, FORGOTTEN))
+            yield from redact(self.agent, STREAM_RUN, pending, FORGOTTEN)
             yield from self.refresh()
         if self.ask(lambda state: state.in_runs):
             yield from self._erase_in_runs(now)
@@ -111,7 +111,7 @@ class Subject:
         for tombstone in sorted(set(in_runs.values())):  # each by itself: between two, a run may have begun anew
             for events in by_run(event for event, by in in_runs.items() if by == tombstone):
                 with suppress(CursorOutOfRange, RunExpired):  # the run is gone
-                    yield from redact(Redact(events.agent, events.run, events.seqs, FORGOTTEN))
+                    yield from redact(events.agent, events.run, events.seqs, FORGOTTEN)
         with suppress(VersionConflict):  # whoever was faster, or writes next, notes it
             yield from self.commit([new_event(MemoryErasedInRuns(max(in_runs.values())), timestamp=now)], version)
 
@@ -141,15 +141,15 @@ class Subject:
             stored = yield from self.commit(parts[begin : begin + _PARTS_AT_ONCE], version)
             version = stored[-1].seq
         if old:
-            yield from redact(Redact(self.agent, STREAM_RUN, old, _REPLACED))
+            yield from redact(self.agent, STREAM_RUN, old, _REPLACED)
 
     def _open(self) -> Steps[None]:
-        found = yield from load(Load(self.agent, STREAM_RUN, types=(MemorySnapshot.event_type,)))
+        found = yield from load(self.agent, STREAM_RUN, types=(MemorySnapshot.event_type,))
         state = snapshots.latest(found.log)
         if state is None or state.first_seq != found.first_seq:
             yield from self.reopen()
             return
-        rest = yield from load(Load(self.agent, STREAM_RUN, state.version))
+        rest = yield from load(self.agent, STREAM_RUN, state.version)
         state.fold(rest.log, rest.last_seq)
         if state.stale or rest.first_seq != state.first_seq:
             yield from self.reopen()
@@ -181,7 +181,7 @@ def list_subjects(tenant: str | None) -> Steps[tuple[SubjectId, ...]]:
     found: set[SubjectId] = set()
     cursor: str | None = None
     while True:
-        page = yield from list_runs(ListRuns(cursor))
+        page = yield from list_runs(cursor)
         for run in page.runs:
             subject = subject_of(run.agent)
             if subject is not None and tenant in (None, subject.tenant):

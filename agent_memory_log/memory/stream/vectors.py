@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.memory.records.principals import VECTORS_RUN
-from agent_memory_log.memory.steps import Load, Redact, Steps, load, redact
 from agent_memory_log.memory.stream.payloads import MemoryVectors
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import FORGOTTEN, Subject
+from agent_memory_log.steps import Steps, load, redact
 
 VECTOR_TYPES = (MemoryVectors.event_type,)
 
@@ -47,7 +47,7 @@ def erase_orphans(subject: Subject) -> Steps[int]:
 
     The subject is read before. Raises what the store raises.
     """
-    stored = yield from load(Load(subject.agent, VECTORS_RUN, types=VECTOR_TYPES))
+    stored = yield from load(subject.agent, VECTORS_RUN, types=VECTOR_TYPES)
     if not stored.log:
         return 0
     yield from subject.refresh()  # after the vectors: whoever stored one knew what it is of
@@ -59,13 +59,13 @@ def erase_orphans(subject: Subject) -> Steps[int]:
         )
     )
     if orphans:
-        yield from redact(Redact(subject.agent, VECTORS_RUN, orphans, FORGOTTEN))
+        yield from redact(subject.agent, VECTORS_RUN, orphans, FORGOTTEN)
     return len(orphans)
 
 
 def drop_vectors(subject: Subject, seqs: tuple[int, ...]) -> Steps[bool]:
     """Redact the vectors of what is gone; False where that cannot be done now."""
     with suppress(AgentMemoryLogError):
-        yield from redact(Redact(subject.agent, VECTORS_RUN, seqs, FORGOTTEN))
+        yield from redact(subject.agent, VECTORS_RUN, seqs, FORGOTTEN)
         return True
     return False

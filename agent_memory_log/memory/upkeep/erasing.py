@@ -18,7 +18,6 @@ from agent_memory_log.memory.records.kinds import read_kind
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.records.record import Evidence
 from agent_memory_log.memory.records.reports import ForgetReport
-from agent_memory_log.memory.steps import Steps, work
 from agent_memory_log.memory.stream.history import Ledger
 from agent_memory_log.memory.stream.payloads import (
     MemoryBlocked,
@@ -33,6 +32,7 @@ from agent_memory_log.memory.stream.vectors import erase_orphans
 from agent_memory_log.memory.upkeep.mentions import Values, texts
 from agent_memory_log.memory.upkeep.traces import Traces, Wanted, find_traces
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.steps import Steps, work
 
 _ATTEMPTS = 500
 

@@ -30,7 +30,7 @@ from agent_memory_log.memory.records.record import (
     Source,
 )
 from agent_memory_log.memory.records.reports import WriteReport
-from agent_memory_log.memory.steps import Steps
+from agent_memory_log.steps import Steps
 from agent_memory_log.transfer.importing import decode_line, line_bytes
 
 _FORMAT = "agent-memory-log-records"

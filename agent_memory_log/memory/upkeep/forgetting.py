@@ -12,12 +12,12 @@ from agent_memory_log.memory.learning.merging import MERGES
 from agent_memory_log.memory.policy.rules import check_limit
 from agent_memory_log.memory.records.kinds import fold_key, fold_text, read_kind
 from agent_memory_log.memory.records.reports import ForgetReport
-from agent_memory_log.memory.steps import Load, Steps, load
 from agent_memory_log.memory.stream.history import Ledger
 from agent_memory_log.memory.stream.payloads import MemoryBlocked
 from agent_memory_log.memory.stream.state import Live
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.memory.upkeep.erasing import Reach, Target, erase
+from agent_memory_log.steps import Steps, load
 
 
 def forget(
@@ -60,7 +60,7 @@ def forget_all(
     total = ForgetReport()
     named: dict[tuple[str, str], int] = {}
     for agent, run in runs:
-        there = yield from load(Load(agent, run, limit=1))
+        there = yield from load(agent, run, limit=1)
         named[agent, run] = there.version
     for scope in context.readable(scopes):
         named |= yield from _linked(context.subject(scope))
@@ -76,7 +76,7 @@ def _linked(subject: Subject) -> Steps[dict[tuple[str, str], int]]:
     found: dict[tuple[str, str], int] = {}
     for place in subject.ask(lambda state: tuple(state.linked)):
         with suppress(CursorOutOfRange, RunExpired):  # the run is gone
-            found[place] = (yield from load(Load(*place, limit=1))).version
+            found[place] = (yield from load(*place, limit=1)).version
     return found
 
 

@@ -12,9 +12,9 @@ from agent_memory_log.memory.records.candidates import within
 from agent_memory_log.memory.records.kinds import Episode, read_kind
 from agent_memory_log.memory.records.record import Record, stars_of
 from agent_memory_log.memory.records.reports import CleanupReport, RebuildReport
-from agent_memory_log.memory.steps import Steps
 from agent_memory_log.memory.stream.state import Live, State, record_of
 from agent_memory_log.memory.stream.subjects import folded
+from agent_memory_log.steps import Steps
 
 _MAX_DAYS = 36_500
 

@@ -14,10 +14,10 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventType, Redacted, Redaction
 from agent_memory_log.memory.learning.deriving import RECALLED_TYPE
-from agent_memory_log.memory.steps import Load, Steps, each, load, work
 from agent_memory_log.memory.stream.payloads import MemoryTombstone
 from agent_memory_log.memory.upkeep.mentions import Values
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.steps import Steps, each, load, work
 
 RunEvent = tuple[str, str, int]
 """An event of the log: agent, run and seq."""
@@ -69,7 +69,7 @@ def find_traces(wanted: Wanted) -> Steps[Traces]:
 
 def _in_run(agent: str, run: str, values: Values, wanted: Wanted) -> Steps[_RunTraces]:
     try:
-        snapshot = yield from load(Load(agent, run))
+        snapshot = yield from load(agent, run)
     except (CursorOutOfRange, RunExpired):  # the run is gone, and what it said with it
         return _RunTraces()
     return (yield from work(lambda: _traces(agent, run, snapshot, values, wanted)))

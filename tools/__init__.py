@@ -1,0 +1,1 @@
+"""Programs that generate code and data; the package never imports them."""

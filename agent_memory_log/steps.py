@@ -15,12 +15,12 @@ from typing import Any, NamedTuple, TypeVar, cast
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, RunHead, RunPage, Store, SyncStore
+from agent_memory_log.store import AppendResult, RunHead, RunInfo, RunPage, Store, SyncStore
 
 _T = TypeVar("_T")
 
-PAGE = 200
-"""How many runs ``list_runs`` reads at a time."""
+_PAGE = 500
+"""How many runs ``all_runs`` reads at a time."""
 
 _AT_ONCE = 16
 """How many operations of ``each`` run at the same time, so that they do not take all of a store's connections."""
@@ -84,10 +84,22 @@ def redact(agent: str, run: str, seqs: Iterable[int], reason: str) -> Steps[Appe
     return cast("AppendResult", (yield Ask("redact_events", (agent, run, seqs), {"reason": reason})))
 
 
-def list_runs(cursor: str | None = None) -> Steps[RunPage]:
-    """Read a page of all runs, the library's own among them. See ``Store.list_runs``."""
-    options = {"cursor": cursor, "limit": PAGE, "include_reserved": True}
-    return cast("RunPage", (yield Ask("list_runs", (), options)))
+def all_runs(
+    agent: str | None = None, *, reserved: bool = False, wanted: Callable[[RunInfo], bool] = lambda _info: True
+) -> Steps[list[RunInfo]]:
+    """Read every page of ``Store.list_runs``: the ``wanted`` runs of an agent or of all, newest-created first.
+
+    ``reserved``: with the runs of the library's own agents.
+    """
+    runs: list[RunInfo] = []
+    cursor: str | None = None
+    while True:
+        options = {"limit": _PAGE, "cursor": cursor, "include_reserved": reserved}
+        page = cast("RunPage", (yield Ask("list_runs", (agent,), options)))
+        runs += filter(wanted, page.runs)
+        cursor = page.cursor
+        if cursor is None:
+            return runs
 
 
 def work(do: Callable[[], _T]) -> Steps[_T]:

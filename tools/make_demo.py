@@ -1,9 +1,7 @@
 """Writes the sample ``demo.jsonl``: the run of an agent that finds out why a shop's checkout is slow.
 
-``python tools/make_demo.py`` writes it anew after a change here; a test compares the two.
+``python -m tools.make_demo`` writes it anew after a change here; a test compares the two.
 """
-
-# ruff: noqa: INP001  # a program, in a folder of programs
 
 from __future__ import annotations
 

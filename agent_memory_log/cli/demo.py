@@ -21,13 +21,13 @@ import typer
 from agent_memory_log.backend_kit.urls import without_credentials
 from agent_memory_log.cli.demo_writer import Acknowledged, SampleRun, sample_run
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
-from agent_memory_log.cli.names import run_name
 from agent_memory_log.cli.options import AsJson, run_async
 from agent_memory_log.cli.outfile import check_streams
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, NAME, Column, Output, Segment, progress
+from agent_memory_log.cli.run_names import run_name
 from agent_memory_log.cli.show import write_run
 from agent_memory_log.cli.stopping import Graceful
-from agent_memory_log.cli.text import counted, size
+from agent_memory_log.cli.terminal_text import size
 from agent_memory_log.events.event import Event, same_body
 from agent_memory_log.opening import open_store
 from agent_memory_log.reader import Reader
@@ -35,6 +35,7 @@ from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import Store
 from agent_memory_log.transfer.jsonl import export_store, import_jsonl
 from agent_memory_log.transfer.verifying import verify
+from agent_memory_log.wording import counted
 
 _PAUSE_BEFORE_KILL = 0.025
 _PAUSE_AFTER = 0.01
@@ -90,7 +91,6 @@ def demo(
     ok = all(check.ok for check in checks)
     if as_json:
         output.json({"ok": ok, "store": without_credentials(url), "checks": checks})
-    output.flush()
     if not ok:
         raise typer.Exit(1)
 

@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from agent_memory_log.cli.describe import Look, describe
-from agent_memory_log.cli.names import load_existing, run_name
-from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async
+from agent_memory_log.cli.entries import Look, describe
+from agent_memory_log.cli.options import AsJson, StoreUrl, with_store
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, NAME, Output
-from agent_memory_log.cli.text import counted
+from agent_memory_log.cli.run_names import load_existing, run_name
 from agent_memory_log.cli.timeline import Row
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
@@ -18,6 +17,8 @@ from agent_memory_log.replay.differences import Difference, told_all
 from agent_memory_log.replay.parting import RunDiff
 from agent_memory_log.replay.parting import diff as find_parting
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import Store
+from agent_memory_log.wording import counted
 
 _LEFT, _RIGHT = GOOD, BAD
 _SHOWN = 300
@@ -39,7 +40,11 @@ def diff(
     With --json: same, common (how many events at the beginning are equal), a and b (the events that differ, null where
     a run has ended), and differences, each with path, and a and b where that side has something.
     """
-    snapshots = run_async(_load(store, left, right))
+
+    async def work(opened: Store) -> tuple[Snapshot, Snapshot]:
+        return await load_existing(opened, left), await load_existing(opened, right)
+
+    snapshots = with_store(store, work)
     found = find_parting(*snapshots)
     output = Output()
     if as_json:
@@ -47,13 +52,7 @@ def diff(
     else:
         _write(output, found, *(run_name(snapshot.agent, snapshot.run) for snapshot in snapshots))
     if not found.same:
-        output.flush()
         raise typer.Exit(1)
-
-
-async def _load(url: str | None, left: str, right: str) -> tuple[Snapshot, Snapshot]:
-    async with open_existing(url) as store:
-        return await load_existing(store, left), await load_existing(store, right)
 
 
 def _as_map(found: RunDiff) -> dict[str, JsonValue]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from agent_memory_log.cli.errors import CommandFailed
-from agent_memory_log.cli.text import one_line
+from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.errors import AgentMemoryLogError
 
 _FAILED = 1

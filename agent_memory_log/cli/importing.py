@@ -13,16 +13,16 @@ from typing import Annotated, BinaryIO, cast
 import typer
 
 from agent_memory_log.cli.errors import CommandFailed
-from agent_memory_log.cli.names import run_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_or_create, reflowed, run_async
-from agent_memory_log.cli.output import DIM, GOOD, Advance, Output, note, progress
-from agent_memory_log.cli.text import counted
+from agent_memory_log.cli.output import Advance, Output, note, progress
+from agent_memory_log.cli.run_names import run_map, run_name
 from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.interchange.atif import AtifRun, from_atif, import_atif
 from agent_memory_log.transcript import ChatLine, import_transcript, read_chat_lines
 from agent_memory_log.transfer.importing import decode_document
 from agent_memory_log.transfer.jsonl import ImportedRun, check_jsonl, import_jsonl
+from agent_memory_log.wording import counted
 
 _OPENAI_CHAT = "openai-chat"
 _RUN_FIELDS = ("run_id", "id", "conversation_id")
@@ -209,28 +209,17 @@ def _counted(opened: BinaryIO, advance: Advance) -> Iterator[bytes]:
 def _report(results: list[ImportedRun], *, as_json: bool) -> None:
     if not results:
         raise CommandFailed("nothing to import: there are no runs in it")
-    read, inserted = sum(one.read for one in results), sum(one.inserted for one in results)
-    output = Output()
-    if as_json:
-        listed = [
-            {
-                "name": run_name(one.agent, one.run),
-                "agent": one.agent,
-                "run": one.run,
-                "version": one.version,
-                "read": one.read,
-                "inserted": one.inserted,
-            }
-            for one in results
-        ]
-        output.json({"runs": listed, "read": read, "inserted": inserted})
-        return
-    what = run_name(results[0].agent, results[0].run) if len(results) == 1 else counted(len(results), "run")
+    read, inserted = sum(result.read for result in results), sum(result.inserted for result in results)
+    runs = [
+        run_map(result.agent, result.run, version=result.version, read=result.read, inserted=result.inserted)
+        for result in results
+    ]
+    name = run_name(results[0].agent, results[0].run) if len(results) == 1 else counted(len(results), "run")
+    text = f"imported {counted(inserted, 'event')} into {name}"
+    already = f"{read - inserted:,} already there" if inserted < read else ""
     if not inserted:
-        output.line((f"{output.tick} ", GOOD), f"nothing new: {what} with {counted(read, 'event')} already there")
-        return
-    already = f"   {read - inserted:,} already there" if inserted < read else ""
-    output.line((f"{output.tick} ", GOOD), f"imported {counted(inserted, 'event')} into {what}", (already, DIM))
+        text, already = f"nothing new: {name} with {counted(read, 'event')} already there", ""
+    Output().report({"runs": runs, "read": read, "inserted": inserted}, text, already, as_json=as_json)
 
 
 _HELP = (

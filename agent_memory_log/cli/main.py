@@ -65,7 +65,7 @@ def _debug_first(arguments: list[str]) -> tuple[list[str], bool]:
 def _report(error: Exception, *, debug: bool) -> int:
     from agent_memory_log.cli.failures import explain  # noqa: PLC0415  # not needed when all goes well
     from agent_memory_log.cli.output import write_anything  # noqa: PLC0415  # as above
-    from agent_memory_log.cli.text import safe  # noqa: PLC0415  # as above
+    from agent_memory_log.cli.terminal_text import safe  # noqa: PLC0415  # as above
 
     try:
         sys.stdout.flush()

@@ -34,11 +34,11 @@ from agent_memory_log.errors import (
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical, encode_json
 from agent_memory_log.events.payloads import Redacted, Redaction
+from agent_memory_log.steps import all_runs, run_async
 from agent_memory_log.store import RunInfo, Store
 from agent_memory_log.transfer.importing import BATCH_BYTES, BATCH_EVENTS, RunImport
 
 _FIRST_PAGE_EVENTS = 50
-_PAGE_RUNS = 500
 
 _ROUNDS = 5
 """How often a copy begins again when the run changes in a way that what was read no longer fits."""
@@ -81,14 +81,7 @@ async def runs_by_age(store: Store, agent: str | None = None) -> list[RunInfo]:
     Copied in this order, a target that held none of them lists them as the source does. Holds what it returns in
     memory. Raises as ``Store.list_runs`` does.
     """
-    runs: list[RunInfo] = []
-    cursor: str | None = None
-    while True:
-        page = await store.list_runs(agent, limit=_PAGE_RUNS, cursor=cursor, include_reserved=True)
-        runs += page.runs
-        cursor = page.cursor
-        if cursor is None:
-            return runs[::-1]
+    return (await run_async(all_runs(agent, reserved=True), store))[::-1]
 
 
 async def copy_store(

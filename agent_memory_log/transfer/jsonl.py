@@ -20,6 +20,7 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.events.payloads import Redacted, Redaction
 from agent_memory_log.events.reserved import check_not_reserved
+from agent_memory_log.steps import all_runs, run_async
 from agent_memory_log.store import MAX_FIRST_SEQ, Store
 from agent_memory_log.transfer.endline import (
     FORMAT,
@@ -38,7 +39,6 @@ _MAX_SEQ = 2**53 - 1
 _FORMAT = re.compile(rf"{FORMAT}/(\d{{1,9}})", re.ASCII)
 
 _PAGE_EVENTS = 500
-_PAGE_RUNS = 500
 
 
 class ImportedRun(msgspec.Struct, frozen=True):
@@ -122,15 +122,8 @@ async def export_store(
 
 
 async def _lines_of_store(store: Store, agent: str | None, *, include_reserved: bool) -> AsyncGenerator[bytes]:
-    names: list[tuple[str, str]] = []
-    cursor: str | None = None
-    while True:
-        page = await store.list_runs(agent, limit=_PAGE_RUNS, cursor=cursor, include_reserved=include_reserved)
-        names += ((info.agent, info.run) for info in page.runs)
-        cursor = page.cursor
-        if cursor is None:
-            break
-    for name in sorted(names):
+    runs = await run_async(all_runs(agent, reserved=include_reserved), store)
+    for name in sorted((info.agent, info.run) for info in runs):
         async for line in _lines_of_run(store, *name):
             yield line
 

@@ -31,6 +31,7 @@ from agent_memory_log import (
     UserMessage,
     new_event,
     open_store,
+    steps,
 )
 from agent_memory_log.samples import sample_lines
 from agent_memory_log.transfer import copying, importing
@@ -183,7 +184,7 @@ class TestWholeStores:
             assert [info.agent for info in await runs_by_age(two)] == ["b", "@own"]
 
     async def test_more_runs_and_events_than_a_page(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(copying, "_PAGE_RUNS", 2)
+        monkeypatch.setattr(steps, "_PAGE", 2)
         monkeypatch.setattr(copying, "BATCH_EVENTS", 2)
         monkeypatch.setattr(importing, "BATCH_EVENTS", 3)
         async with open_store("memory:") as one, open_store("memory:") as two:

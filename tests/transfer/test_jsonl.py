@@ -35,6 +35,7 @@ from agent_memory_log import (
     UserMessage,
     new_event,
     open_store,
+    steps,
 )
 from agent_memory_log.samples import SAMPLE_NAMES, sample_lines
 from agent_memory_log.transfer import importing, jsonl
@@ -151,7 +152,7 @@ async def test_more_runs_and_events_than_a_page(monkeypatch: pytest.MonkeyPatch)
         for run in range(7):
             await one.append_events("a", str(run), *notes(*range(run)))
         whole = await exported(one)
-        monkeypatch.setattr(jsonl, "_PAGE_RUNS", 2)
+        monkeypatch.setattr(steps, "_PAGE", 2)
         monkeypatch.setattr(jsonl, "_PAGE_EVENTS", 2)
         monkeypatch.setattr(importing, "BATCH_EVENTS", 3)
         assert await exported(one) == whole

@@ -15,7 +15,7 @@ from agent_memory_log.memory.stream import snapshots
 from agent_memory_log.memory.stream.payloads import MemoryErasedInRuns, MemorySnapshot, RunEvents
 from agent_memory_log.memory.stream.state import State
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.steps import Steps, append, list_runs, load, redact
+from agent_memory_log.steps import Steps, all_runs, append, load, redact
 
 _Answer = TypeVar("_Answer")
 
@@ -178,14 +178,6 @@ def by_run(events: Iterable[tuple[str, str, int]]) -> tuple[RunEvents, ...]:
 
 def list_subjects(tenant: str | None) -> Steps[tuple[SubjectId, ...]]:
     """The subjects whose streams hold events, sorted."""
-    found: set[SubjectId] = set()
-    cursor: str | None = None
-    while True:
-        page = yield from list_runs(cursor)
-        for run in page.runs:
-            subject = subject_of(run.agent)
-            if subject is not None and tenant in (None, subject.tenant):
-                found.add(subject)
-        cursor = page.cursor
-        if cursor is None:
-            return tuple(sorted(found))
+    streams = yield from all_runs(reserved=True, wanted=lambda info: subject_of(info.agent) is not None)
+    subjects = {subject for info in streams if (subject := subject_of(info.agent)) is not None}
+    return tuple(sorted(subject for subject in subjects if tenant in (None, subject.tenant)))

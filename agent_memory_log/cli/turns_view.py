@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from agent_memory_log.cli.output import BOLD, DIM, Output
-from agent_memory_log.cli.text import counted
 from agent_memory_log.cli.timeline import Row, arrange
 from agent_memory_log.cli.timeline_view import TimelineWriter
 from agent_memory_log.events.payloads import ToolCall
 from agent_memory_log.reader import Reader, Turn
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.wording import counted
 
 
 def write_turns(output: Output, writer: TimelineWriter, snapshot: Snapshot) -> None:

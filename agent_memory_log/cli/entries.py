@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, NAME, WARN, Segment
-from agent_memory_log.cli.text import duration, ranges, size
+from agent_memory_log.cli.terminal_text import duration, size
 from agent_memory_log.cli.timeline import Row
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import (
@@ -31,6 +31,7 @@ from agent_memory_log.events.payloads import (
     ToolTelemetry,
     UserMessage,
 )
+from agent_memory_log.wording import ranges
 
 
 class Entry(msgspec.Struct):

@@ -8,9 +8,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from agent_memory_log.cli.errors import OutputClosed
+from agent_memory_log.cli.errors import FAILED, WRONG_USE, OutputClosed
 
-FAILED = 1
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
@@ -74,7 +73,7 @@ def _report(error: Exception, *, debug: bool) -> int:
     message, status = explain(error)
     with contextlib.suppress(BrokenPipeError):
         write_anything(sys.stderr)
-        if debug and status != 2:  # noqa: PLR2004  # a wrong use has no traceback worth reading
+        if debug and status != WRONG_USE:  # it has no traceback worth reading
             sys.stderr.write(safe("".join(traceback.format_exception(error))))
         if message:
             print(message, file=sys.stderr)  # noqa: T201  # the one place where errors are written

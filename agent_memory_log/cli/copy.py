@@ -173,29 +173,29 @@ def _remark(result: CopiedRun) -> Remark:
 
 
 def _write_summary(output: Output, results: Sequence[CopiedRun], summary: Copied) -> None:
-    kept = [one for one in results if not one.gone]
-    what = run_name(kept[0].agent, kept[0].run) if len(kept) == 1 else counted(len(kept), "run")
+    kept = [result for result in results if not result.gone]
+    name = run_name(kept[0].agent, kept[0].run) if len(kept) == 1 else counted(len(kept), "run")
     sign: Segment = (f"{output.tick} ", GOOD) if summary.ok else (f"{output.cross} ", BAD)
     gone = f"   {counted(summary.gone, 'run')} gone from the source" if summary.gone else ""
     if summary.ok and not summary.copied:
         there = counted(summary.already_there, "event")
-        output.line(sign, f"nothing new: {what} with {there} already there", (gone, DIM))
+        output.line(sign, f"nothing new: {name} with {there} already there", (gone, DIM))
         return
     already = f"   {summary.already_there:,} already there" if summary.already_there else ""
     redacted = f"   {summary.redacted:,} redacted" if summary.redacted else ""
     reserved = f"   {counted(summary.reserved, 'run')} of the library's own" if summary.reserved else ""
     failed = f"   {counted(summary.failed, 'run')} failed" if summary.failed else ""
-    copied = f"copied {counted(summary.copied, 'event')} of {what}"
+    copied = f"copied {counted(summary.copied, 'event')} of {name}"
     output.line(sign, copied, (already + redacted + gone + reserved, DIM), (failed, BAD))
 
 
-def _is_same_store(one: str, other: str) -> bool:
+def _is_same_store(source: str, target: str) -> bool:
     """Whether two URLs name one store, or have a file in common, as far as URLs and files show it.
 
     Copying a store onto itself in another guise does no harm: it finds everything there.
     """
-    shared = (is_same_file(mine, theirs) for mine in store_files(one) for theirs in store_files(other))
-    return any(shared) or _without_user(one) == _without_user(other)
+    shared = (is_same_file(mine, theirs) for mine in store_files(source) for theirs in store_files(target))
+    return any(shared) or _without_user(source) == _without_user(target)
 
 
 def _without_user(url: str) -> tuple[str, str, str, list[str]]:

@@ -45,23 +45,23 @@ def diff(
         return await load_existing(opened, left), await load_existing(opened, right)
 
     snapshots = with_store(store, work)
-    found = find_parting(*snapshots)
+    parting = find_parting(*snapshots)
     output = Output()
     if as_json:
-        output.json(_as_map(found))
+        output.json(_as_map(parting))
     else:
-        _write(output, found, *(run_name(snapshot.agent, snapshot.run) for snapshot in snapshots))
-    if not found.same:
+        _write(output, parting, *(run_name(snapshot.agent, snapshot.run) for snapshot in snapshots))
+    if not parting.same:
         raise typer.Exit(1)
 
 
-def _as_map(found: RunDiff) -> dict[str, JsonValue]:
+def _as_map(parting: RunDiff) -> dict[str, JsonValue]:
     return {
-        "same": found.same,
-        "common": found.common,
-        "a": None if found.left_event is None else found.left_event.to_map(),
-        "b": None if found.right_event is None else found.right_event.to_map(),
-        "differences": [_difference_map(difference) for difference in found.differences],
+        "same": parting.same,
+        "common": parting.common,
+        "a": None if parting.left_event is None else parting.left_event.to_map(),
+        "b": None if parting.right_event is None else parting.right_event.to_map(),
+        "differences": [_difference_map(difference) for difference in parting.differences],
     }
 
 
@@ -74,22 +74,22 @@ def _difference_map(difference: Difference) -> dict[str, JsonValue]:
     return sides
 
 
-def _write(output: Output, found: RunDiff, left: str, right: str) -> None:
-    equal = counted(found.common, "event")
-    if found.same:
+def _write(output: Output, parting: RunDiff, left: str, right: str) -> None:
+    equal = counted(parting.common, "event")
+    if parting.same:
         output.line((f"{output.tick} ", GOOD), f"{left} and {right} hold the same {equal}")
         return
     output.line((left, BOLD), " and ", (right, BOLD), f" part after {equal}")
-    for sign, name, style, event in (("-", left, _LEFT, found.left_event), ("+", right, _RIGHT, found.right_event)):
-        output.hanging([(f"{sign} ", style), (f"{name}  ", NAME)], _told(event))
-    for line in told_all(found.differences, "-", "+"):
+    for sign, name, style, event in (("-", left, _LEFT, parting.left_event), ("+", right, _RIGHT, parting.right_event)):
+        output.hanging([(f"{sign} ", style), (f"{name}  ", NAME)], _event_text(event))
+    for line in told_all(parting.differences, "-", "+"):
         output.hanging([("  ", DIM)], line)
 
 
-def _told(event: Event | None) -> str:
+def _event_text(event: Event | None) -> str:
     if event is None:
         return "ends here"
     entry = describe(Row(event), Look())
     lead = "".join(text for text, _ in entry.lead)
-    told = "  ".join(part for part in (f"#{event.seq}", entry.kind, lead, entry.text) if part)
-    return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}…"
+    text = "  ".join(part for part in (f"#{event.seq}", entry.kind, lead, entry.text) if part)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

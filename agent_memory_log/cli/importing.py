@@ -65,7 +65,7 @@ def jsonl(file: File, *, reserved: Reserved = False, store: StoreUrl = None, as_
     With --json: as for openai-chat.
     """
     results = run_async(_import_jsonl(file, store, reserved=reserved))
-    if not all(one.verified for one in results):
+    if not all(result.verified for result in results):
         note(f"{file} has no end line: whether it is whole and unchanged is not known")
     _report(results, as_json=as_json)
 
@@ -94,8 +94,8 @@ def atif(
 
     With --json: as for openai-chat.
     """
-    found = _read_trajectories(files, agent)
-    _report(run_async(_import_atif(found, store, reserved=reserved)), as_json=as_json)
+    trajectories = _read_trajectories(files, agent)
+    _report(run_async(_import_atif(trajectories, store, reserved=reserved)), as_json=as_json)
 
 
 async def _import_chats(file: str, agent: str, url: str | None) -> list[ImportedRun]:
@@ -139,30 +139,31 @@ def _rereadable(file: str) -> Generator[BinaryIO]:
 
 
 def _read_trajectories(files: list[str], agent: str | None) -> list[AtifRun]:
-    found: list[AtifRun] = []
+    trajectories: list[AtifRun] = []
     own_agents: dict[str, object] = {}
     for file in files:
         text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         document = decode_document(text, file)
         try:
-            found.append(from_atif(document, agent=agent, run=_missing_name(document, file)))
+            trajectory = from_atif(document, agent=agent, run=_missing_name(document, file))
         except AgentMemoryLogError as error:
             error.add_note(file)
             raise
         own_agent = cast("dict[str, dict[str, object]]", document)["agent"]["name"]
-        if agent is not None and own_agents.setdefault(found[-1].run, own_agent) != own_agent:
+        if agent is not None and own_agents.setdefault(trajectory.run, own_agent) != own_agent:
             raise CommandFailed(
-                f"{file}: {agent}/{found[-1].run} is already the run of another agent's trajectory: rename one's "
+                f"{file}: {agent}/{trajectory.run} is already the run of another agent's trajectory: rename one's "
                 "session_id, or import them without --agent"
             )
-    return found
+        trajectories.append(trajectory)
+    return trajectories
 
 
-async def _import_atif(found: list[AtifRun], url: str | None, *, reserved: bool) -> list[ImportedRun]:
+async def _import_atif(trajectories: list[AtifRun], url: str | None, *, reserved: bool) -> list[ImportedRun]:
     results: list[ImportedRun] = []
     async with open_or_create(url) as store:
-        for one in found:
-            results += await import_atif(store, one, reserved=reserved)
+        for trajectory in trajectories:
+            results += await import_atif(store, trajectory, reserved=reserved)
     return results
 
 

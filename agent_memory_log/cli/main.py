@@ -22,10 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Every error is one line on standard error; its traceback is shown with ``--debug`` or AMLOG_DEBUG=1.
     """
     _ensure_streams()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    given, debug = _debug_first(given)
+    rest, debug = _debug_first(list(sys.argv[1:] if arguments is None else arguments))
     try:
-        status = _run(given)
+        status = _run(rest)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -57,7 +56,7 @@ def _debug_first(arguments: list[str]) -> tuple[list[str], bool]:
     """``--debug`` is welcome after the command's name too."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     if "--debug" in arguments[:end]:
-        return ["--debug", *(one for one in arguments[:end] if one != "--debug"), *arguments[end:]], True
+        return ["--debug", *(argument for argument in arguments[:end] if argument != "--debug"), *arguments[end:]], True
     return arguments, os.environ.get("AMLOG_DEBUG", "") not in ("", "0", "false", "no")
 
 

@@ -60,8 +60,8 @@ def stats(
     """
     agents = with_store(store, lambda opened: _count(opened, agent, reserved=reserved))
     total = Totals()
-    for one in agents.values():
-        total.add(one)
+    for totals in agents.values():
+        total.add(totals)
     total.types = dict(sorted(total.types.items(), key=lambda item: (-item[1], item[0])))
     output = Output()
     if as_json:
@@ -70,7 +70,7 @@ def stats(
     if not agents:
         note("no runs")
         return
-    rows: list[list[Segment | str]] = [[*_row(name, one)] for name, one in agents.items()]
+    rows: list[list[Segment | str]] = [[*_row(name, totals)] for name, totals in agents.items()]
     if len(rows) > 1:
         rows.append([(cell, BOLD) for cell in _row("total", total)])
     output.table(_COLUMNS, rows)

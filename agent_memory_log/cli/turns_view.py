@@ -27,7 +27,7 @@ def write_turns(output: Output, writer: TimelineWriter, snapshot: Snapshot) -> N
     for at, (turn, rows) in enumerate(zip(turns, chunks, strict=True)):
         if at:
             output.line("")
-        output.line((f"turn {at + 1}", BOLD), (f"   {_told(turn, waiting)}", DIM))
+        output.line((f"turn {at + 1}", BOLD), (f"   {_turn_text(turn, waiting)}", DIM))
         writer.write(rows)
 
 
@@ -49,7 +49,7 @@ def write_json_turns(output: Output, snapshot: Snapshot) -> None:
         )
 
 
-def _told(turn: Turn, waiting: AbstractSet[int]) -> str:
+def _turn_text(turn: Turn, waiting: AbstractSet[int]) -> str:
     first, last = turn.events[0].seq, turn.events[-1].seq
     calls, unanswered = _calls(turn, waiting)
     parts = [f"event {first}" if first == last else f"events {first}-{last}"]

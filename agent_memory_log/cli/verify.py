@@ -88,6 +88,6 @@ def write_findings(output: Output, findings: Iterable[Remark]) -> None:
 
 def _write_verdict(output: Output, verdict: Verdict) -> None:
     sign: Segment = (f"{output.tick} ", GOOD) if verdict.ok else (f"{output.cross} ", BAD)
-    found = [counted(verdict.errors, "error"), counted(verdict.warnings, "warning"), counted(verdict.notes, "note")]
+    counts = [counted(verdict.errors, "error"), counted(verdict.warnings, "warning"), counted(verdict.notes, "note")]
     looked_at = f"{counted(verdict.runs, 'run')}, {counted(verdict.events, 'event')}"
-    output.line(sign, f"{looked_at}: ", (", ".join(found), GOOD if verdict.ok else BAD))
+    output.line(sign, f"{looked_at}: ", (", ".join(counts), GOOD if verdict.ok else BAD))

@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture test-all lint format types docs bench clean
+.PHONY: help demo test torture test-all lint format types generate generate-check docs bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -44,6 +44,12 @@ format: .venv/.installed ## Format the code and mend what can be mended
 types: .venv/.installed ## Check types, with two checkers
 	@$(BIN)/mypy
 	@$(BIN)/basedpyright
+
+generate: .venv/.installed ## Make the generated code anew
+	@$(BIN)/python -m tools.memory_calls && $(BIN)/python -m tools.sync_twin
+
+generate-check: .venv/.installed
+	@$(BIN)/python -m tools.memory_calls --check && $(BIN)/python -m tools.sync_twin --check
 
 docs: .venv/.installed ## Generate docs/cli.md anew
 	@$(BIN)/python docs/generate_cli.py

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
+
+import msgspec
 
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
@@ -26,21 +28,21 @@ _AT_ONCE = 16
 """How many operations of ``each`` run at the same time, so that they do not take all of a store's connections."""
 
 
-class Ask(NamedTuple):
+class Ask(msgspec.Struct, frozen=True):
     """Call a method of the store; answered with what it returns, awaited on a ``Store``."""
 
     method: str
-    arguments: tuple[object, ...] = ()
-    options: Mapping[str, object] = {}
+    arguments: tuple[object, ...]
+    options: dict[str, Any]
 
 
-class Work(NamedTuple):
+class Work(msgspec.Struct, frozen=True):
     """Do something that takes its time and asks no store, in a thread where the store awaits."""
 
     do: Callable[[], object]
 
 
-class Each(NamedTuple):
+class Each(msgspec.Struct, frozen=True):
     """Carry out several operations, at the same time where the store awaits; answered with a list of their results."""
 
     operations: tuple[Steps[Any], ...]
@@ -76,7 +78,7 @@ def load(
 
 def peek(runs: Sequence[tuple[str, str]]) -> Steps[tuple[RunHead | None, ...]]:
     """See ``Store.peek_runs``."""
-    return cast("tuple[RunHead | None, ...]", (yield Ask("peek_runs", (runs,))))
+    return cast("tuple[RunHead | None, ...]", (yield Ask("peek_runs", (runs,), {})))
 
 
 def redact(agent: str, run: str, seqs: Iterable[int], reason: str) -> Steps[AppendResult]:

@@ -7,7 +7,7 @@ import pkgutil
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from functools import cached_property, partial
 from types import ModuleType
 from typing import Any, cast
 
@@ -78,8 +78,11 @@ def _parts_of(value: object) -> Iterable[object]:
     if hasattr(value, "cache_info"):
         made = cast("Any", value)  # a pattern that is made when it is first needed
         return () if made.__wrapped__.__code__.co_argcount else (made(),)
-    fields = getattr(type(value), "__slots__", ())
-    return [getattr(value, field, None) for field in ((fields,) if isinstance(fields, str) else fields)]
+    slots = getattr(type(value), "__slots__", ())
+    fields = [slots] if isinstance(slots, str) else [*slots]
+    for part in type(value).__mro__:  # what is made when it is first needed
+        fields += [name for name, made in vars(part).items() if isinstance(made, cached_property)]
+    return [getattr(value, field, None) for field in fields]
 
 
 def slow_text(pattern: Pattern, prepare: Prepare = str, *, anchored: bool = False) -> str | None:

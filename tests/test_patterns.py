@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 from types import ModuleType
 
 import pytest
 
 from agent_memory_log.memory.extraction import outcomes
 from agent_memory_log.memory.extraction.statements import readable
+from agent_memory_log.secrets.rules import Rule, phrase_rules, token_rules
+from agent_memory_log.secrets.rules import names as secret_names
 from tests.patterns import Prepare, library_patterns, patterns_of, slow_text
 
 PATTERNS = library_patterns()
@@ -24,10 +27,10 @@ _PREPARED: dict[str, Prepare] = {
 }
 
 _ANCHORED = {
-    "agent_memory_log.secrets.names._AFTER_NAME",
+    "agent_memory_log.secrets.names._after_name",
     "agent_memory_log.secrets.names._CLAUSE_ENDS",
-    "agent_memory_log.secrets.names._DESCRIBES",
-    "agent_memory_log.secrets.phrases._NO_PASSWORD",
+    "agent_memory_log.secrets.names._describes",
+    "agent_memory_log.secrets.phrases._no_password",
     "agent_memory_log.secrets.values._RANDOM_FORM",
     "agent_memory_log.secrets.values._STAND_IN",
 }
@@ -51,9 +54,12 @@ def test_patterns_are_found_wherever_they_are() -> None:
     names = {name for name, _ in PATTERNS}
     assert {
         "agent_memory_log.transcript.names._PLAIN",
-        "agent_memory_log.memory.extraction.phrases.ENGLISH",
+        "agent_memory_log.memory.extraction.phrases.ALL",
         "agent_memory_log.recall.words._any_words",
     } <= names
+    sources = {pattern.pattern for _, pattern in PATTERNS}
+    rules: list[Rule] = [*token_rules(), *phrase_rules(), *chain.from_iterable(secret_names().values())]
+    assert {rule.pattern.pattern for rule in rules} | {rule.lead.pattern for rule in rules if rule.lead} <= sources
     module = ModuleType("module")
     module.__dict__.update(
         table={"key": [(re.compile("a"),)]}, bound=re.compile("b").search, own=re.compile("c"), text="d"

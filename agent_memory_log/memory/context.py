@@ -140,23 +140,27 @@ class Context:
         """The scopes to read: those named, or all that execution allows; home first.
 
         Raises ``MemoryStopped`` with ``scope_denied:<scope>`` for one that is named and not the principal's, or denied:
-        the first, sorted; ``InvalidArgument`` for what is not several texts.
+        the first, sorted.
         """
-        own = frozenset(self.principal.scopes)
-        allowed = self.hooks.execution.retrieval_scopes(own) & own
+        allowed = self._allowed()
         if scopes is None:
             return tuple(scope for scope in self.all_scopes() if scope in allowed)
-        if isinstance(scopes, str) or not isinstance(scopes, Iterable):
-            raise InvalidArgument(f"scopes must be several names, found {describe(scopes)}")
         wanted = set(scopes)
-        for scope in wanted:
-            if not isinstance(scope, str):
-                raise InvalidArgument(f"a scope must be text, found {describe(scope)}")
-        denied = sorted(wanted - allowed)
-        if denied:
-            raise MemoryStopped(f"the scope {denied[0]!r} may not be read", reason=f"scope_denied:{denied[0]}")
+        for scope in sorted(wanted - allowed):
+            raise _denied(scope)
         return tuple(scope for scope in self.all_scopes() if scope in wanted)
 
     def one(self, scope: str | None) -> str:
-        """The scope to read or erase in, where one is meant: the one named, or home."""
-        return self.readable([self.principal.home if scope is None else scope])[0]
+        """The scope to read or erase in, where one is meant: the one named, or home. Raises as ``readable`` does."""
+        name = self.principal.home if scope is None else scope
+        if name not in self._allowed():
+            raise _denied(name)
+        return name
+
+    def _allowed(self) -> frozenset[str]:
+        own = frozenset(self.principal.scopes)
+        return self.hooks.execution.retrieval_scopes(own) & own
+
+
+def _denied(scope: str) -> MemoryStopped:
+    return MemoryStopped(f"the scope {scope!r} may not be read", reason=f"scope_denied:{scope}")

@@ -1,6 +1,6 @@
-"""Made from ``client.py`` by ``python -m tools.sync_twin``: the same without ``await``.
+"""Made from ``client.py`` by ``python -m tools.sync_twin``: without ``await``, on a ``SyncStore``.
 
-It works on a ``SyncStore``, and any number of threads may use it.
+Any number of threads may use it.
 """
 
 from __future__ import annotations

@@ -1,25 +1,23 @@
-"""Made from ``calls.py`` by ``python -m tools.sync_twin``: the same without ``await``.
+"""Made from ``calls.py`` by ``python -m tools.sync_twin``: without ``await``, on a ``SyncStore``.
 
-It works on a ``SyncStore``, and any number of threads may use it.
+Any number of threads may use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TypeVar
 
+from agent_memory_log.memory import operations as table
 from agent_memory_log.memory.context import Context
-from agent_memory_log.memory.index.asked import asked
-from agent_memory_log.memory.learning import deriving, links, remembering, writing
-from agent_memory_log.memory.records.candidates import Candidate, several
+from agent_memory_log.memory.execution import execute
+from agent_memory_log.memory.operations import KINDS, SWEEP_LIMIT
+from agent_memory_log.memory.records.arguments import several
+from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Preference, RecordData
 from agent_memory_log.memory.records.principals import Principal
-from agent_memory_log.memory.records.protocols import (
-    Extractor,
-    Origin,
-    Violation,
-)
+from agent_memory_log.memory.records.protocols import Extractor, Origin
 from agent_memory_log.memory.records.record import (
     DEFAULT_CONFIDENCE,
     DEFAULT_IMPORTANCE,
@@ -43,14 +41,10 @@ from agent_memory_log.memory.records.reports import (
     Version,
     WriteReport,
 )
-from agent_memory_log.memory.search import injecting, reading, searching
-from agent_memory_log.memory.upkeep import exchange, forgetting
-from agent_memory_log.memory.upkeep import maintaining as upkeep
-from agent_memory_log.memory.upkeep.erasing import SWEEP_LIMIT, Reach
-from agent_memory_log.steps import Steps, run_sync
+from agent_memory_log.steps import run_sync
 from agent_memory_log.store import SyncStore
 
-_T = TypeVar("_T")
+_Result = TypeVar("_Result")
 
 
 class SyncMemory:
@@ -71,8 +65,9 @@ class SyncMemory:
         """Whose memory this is."""
         return self._context.principal
 
-    def _run(self, steps: Steps[_T]) -> _T:
-        return run_sync(steps, self._store)
+    def execute(self, operation: table.Operation[_Result]) -> _Result:
+        """Carry out an operation of the table, as the method of its name does."""
+        return run_sync(execute(operation, self._context), self._store)
 
     def remember(
         self,
@@ -87,114 +82,133 @@ class SyncMemory:
         importance: float = DEFAULT_IMPORTANCE,
         ttl_days: float | None = None,
         source: Source | None = None,
-        evidence: Sequence[Evidence] = (),
-        entities: Sequence[str] = (),
-        tags: Sequence[str] = (),
-        links: Sequence[Link] = (),
+        evidence: Iterable[Evidence] = (),
+        entities: Iterable[str] = (),
+        tags: Iterable[str] = (),
+        links: Iterable[Link] = (),
     ) -> Outcome:
-        """Remember ``data``, or a preference or fact of ``key`` and ``value``; see ``Candidate`` for the rest.
+        """Remember ``data``, or a preference or fact of ``key`` and ``value``.
 
-        ``source`` is the user unless said. What redaction or execution has something against comes back ``blocked``;
-        ``MemoryStopped`` is raised where policy has, with its reason.
+        What redaction or execution has something against comes back ``blocked``; ``MemoryStopped`` is raised where
+        policy has, with its reason.
+
+        - ``data``: What to remember, whole.
+        - ``kind``: ``preference`` or ``fact``, for ``key`` and ``value``.
+        - ``text``: In words; the kind's own words unless said.
+        - ``scope``: The scope; the principal's home unless said.
+        - ``confidence``: 0 to 1; what is beyond is cut.
+        - ``importance``: 0 to 1; what is beyond is cut.
+        - ``ttl_days``: Days it is valid; as its kind says unless said.
+        - ``source``: Who says so; the user unless said.
+        - ``evidence``: The events it rests on, the statement itself first.
         """
-        return self._run(
-            remembering.remember(
-                self._context,
-                Candidate(
-                    data=remembering.data_of(data, kind, key, value),
-                    scope=scope or "",
-                    text=text,
-                    confidence=confidence,
-                    importance=importance,
-                    ttl_days=ttl_days,
-                    source=source or Source("user"),
-                    evidence=several(evidence, "evidence"),
-                    entities=several(entities, "entities"),
-                    tags=several(tags, "tags"),
-                    links=several(links, "links"),
-                ),
+        return self.execute(
+            table.Remember(
+                data,
+                kind=kind,
+                key=key,
+                value=value,
+                text=text,
+                scope=scope,
+                confidence=confidence,
+                importance=importance,
+                ttl_days=ttl_days,
+                source=source,
+                evidence=several(evidence, "evidence"),
+                entities=several(entities, "entities"),
+                tags=several(tags, "tags"),
+                links=several(links, "links"),
             )
         )
 
     def write(
-        self, candidates: Sequence[Candidate], *, origin: Origin = "remember", phase: str = "capture"
+        self, candidates: Iterable[Candidate], *, origin: Origin = "remember", phase: str = "capture"
     ) -> WriteReport:
-        """Write several candidates, each scope's at once; what policy stops is in the report. ``phase`` is noted."""
-        return self._run(writing.write(self._context, candidates, origin=origin, phase=phase))
+        """Write several candidates, each scope's at once; what policy stops is in the report.
+
+        - ``origin``: Which kind of call they come from.
+        - ``phase``: Noted with what is stopped or blocked.
+        """
+        return self.execute(table.Write(several(candidates, "candidates"), origin=origin, phase=phase))
 
     def note_stop(
-        self,
-        reason: str,
-        *,
-        phase: str,
-        key: str = "",
-        scope: str | None = None,
-        evidence: Sequence[Evidence] = (),
+        self, reason: str, *, phase: str, key: str = "", scope: str | None = None, evidence: Iterable[Evidence] = ()
     ) -> None:
-        """Note that something was stopped before it could be written, and why; never the value."""
-        violation = Violation(reason, key, scope or "")
-        self._run(writing.note_stop(self._context, violation, phase=phase, evidence=several(evidence, "evidence")))
+        """Note that something was stopped before it could be written, and why; never the value.
+
+        - ``reason``: Stable text without the value.
+        - ``scope``: The scope; the principal's home unless said.
+        - ``evidence``: The events it rests on, the statement itself first.
+        """
+        self.execute(table.NoteStop(reason, phase=phase, key=key, scope=scope, evidence=several(evidence, "evidence")))
 
     def get(
-        self,
-        *,
-        id: str | None = None,  # noqa: A002  # as the record's field is named
-        key: str | None = None,
-        kind: str | None = None,
-        scope: str | None = None,
+        self, *, id: str | None = None, key: str | None = None, kind: str | None = None, scope: str | None = None
     ) -> Record | None:
         """The active record with this ``id`` or ``key``; None where there is none, or it has expired.
 
         Without a ``kind``, the latest updated of those that have the key.
+
+        - ``id``: The id of a record, in any scope unless said.
+        - ``kind``: Which is meant, where several kinds have the key.
+        - ``scope``: The scope; the principal's home unless said.
         """
-        return self._run(reading.get(self._context, record=id, key=key, kind=kind, scope=scope))
+        return self.execute(table.Get(id=id, key=key, kind=kind, scope=scope))
 
     def list(
-        self,
-        *,
-        kinds: Iterable[str] | None = None,
-        scopes: Iterable[str] | None = None,
-        status: Status = "active",
+        self, *, kinds: Iterable[str] | None = None, scopes: Iterable[str] | None = None, status: Status = "active"
     ) -> tuple[Record, ...]:
-        """The records of a status, of all kinds or those named, home's first, then as they came."""
-        return self._run(reading.list_records(self._context, kinds=kinds, scopes=scopes, status=status))
+        """The records of a status, home's first, then as they came.
+
+        - ``kinds``: Only these kinds; all unless said.
+        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``status``: active, superseded, archived or expired.
+        """
+        return self.execute(
+            table.ListRecords(
+                kinds=None if kinds is None else several(kinds, "kinds"),
+                scopes=None if scopes is None else several(scopes, "scopes"),
+                status=status,
+            )
+        )
 
     def update(
         self,
-        id: str,  # noqa: A002  # as the record's field is named
+        id: str,
         *,
         value: str | None = None,
         text: str | None = None,
         confidence: float | None = None,
         importance: float | None = None,
         ttl_days: float | None = None,
-        entities: Sequence[str] | None = None,
-        tags: Sequence[str] | None = None,
-        links: Sequence[Link] | None = None,
+        entities: Iterable[str] | None = None,
+        tags: Iterable[str] | None = None,
+        links: Iterable[Link] | None = None,
     ) -> Outcome:
         """Change what is given of an active record. Another ``value`` is a new record, which supersedes it.
 
         Raises ``InvalidArgument`` where there is no such record, ``MemoryStopped`` as ``remember`` does.
+
+        - ``id``: The id of a record.
         """
-        return self._run(
-            remembering.update(
-                self._context,
+        return self.execute(
+            table.Update(
                 id,
                 value=value,
                 text=text,
                 confidence=confidence,
                 importance=importance,
                 ttl_days=ttl_days,
-                entities=entities,
-                tags=tags,
-                links=links,
+                entities=None if entities is None else several(entities, "entities"),
+                tags=None if tags is None else several(tags, "tags"),
+                links=None if links is None else several(links, "links"),
             )
         )
 
     def forget(
         self,
         *,
-        id: str | None = None,  # noqa: A002  # as the record's field is named
+        id: str | None = None,
         key: str | None = None,
         kind: str | None = None,
         scope: str | None = None,
@@ -205,38 +219,58 @@ class SyncMemory:
     ) -> ForgetReport:
         """Erase all that a ``key`` has ever held; or the record with this ``id``, and what else says the same as it.
 
-        What it came from is not learnt from again; a later statement makes a new memory. What is gone, and when, is as
-        for ``Store.redact_events``. A ``dry_run`` reports what would go, and changes nothing.
+        What it came from is not learnt from again; a later statement makes a new memory. What is gone, and when, is
+        as for ``Store.redact_events``. Values are compared as whole words, without case, accents, width and white
+        space. The report says which events of linked runs and which other records hold the value and stay. Raises
+        ``MemoryStopped`` where a sweep would redact more than ``sweep_limit`` events, with their number, and
+        nothing is erased.
 
-        ``evidence`` redacts more, in the runs that are linked to the scope: the events it came from; whatever repeats
-        the value in the same exchange, that is from what the user said to what they said next; and every
-        ``injected_context`` that names it. ``sweep`` does so too, and redacts every event of these runs that holds the
-        value. Values are compared as whole words, without case, accents, width and white space. The report says which
-        events of linked runs and which other records hold the value and stay. Raises ``MemoryStopped`` where a sweep
-        would redact more than ``sweep_limit`` events, with their number, and nothing is erased.
+        - ``id``: The id of a record, in any scope unless said.
+        - ``kind``: Which is meant, where several kinds have the key.
+        - ``scope``: The scope; the principal's home unless said.
+        - ``evidence``: Redact also, in the runs that are linked to the scope: the events it came from, what repeats the
+          value in the same exchange, and every ``injected_context`` that names it.
+        - ``sweep``: As ``evidence``, and every event of a linked run that holds the value, as whole words.
+        - ``sweep_limit``: Refuse a sweep that would redact more events than this.
+        - ``dry_run``: Only report what would go.
         """
-        reach = Reach(evidence, sweep, sweep_limit, dry_run)
-        return self._run(forgetting.forget(self._context, record=id, key=key, kind=kind, scope=scope, reach=reach))
+        return self.execute(
+            table.Forget(
+                id=id,
+                key=key,
+                kind=kind,
+                scope=scope,
+                evidence=evidence,
+                sweep=sweep,
+                sweep_limit=sweep_limit,
+                dry_run=dry_run,
+            )
+        )
 
     def forget_all(
-        self,
-        *,
-        scopes: Iterable[str] | None = None,
-        runs: Sequence[tuple[str, str]] = (),
-        evidence: bool = False,
+        self, *, scopes: Iterable[str] | None = None, runs: Iterable[tuple[str, str]] = (), evidence: bool = False
     ) -> ForgetReport:
         """Erase everything; nothing that was said so far in a run that was derived from is learnt again.
 
-        ``runs`` are more of those, as (agent, run): conversations that are going on. ``evidence`` is as in ``forget``.
+        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``runs``: More runs to learn nothing from, as (agent, run): conversations that are going on.
+        - ``evidence``: Redact also, in the runs that are linked to the scope: the events it came from, what repeats the
+          value in the same exchange, and every ``injected_context`` that names it.
         """
-        return self._run(forgetting.forget_all(self._context, scopes=scopes, runs=runs, evidence=evidence))
+        return self.execute(
+            table.ForgetAll(
+                scopes=None if scopes is None else several(scopes, "scopes"),
+                runs=several(runs, "runs"),
+                evidence=evidence,
+            )
+        )
 
     def search(
         self,
         query: str,
         *,
         top_k: int = 4,
-        kinds: Iterable[str] | None = searching.KINDS,
+        kinds: Iterable[str] | None = KINDS,
         scopes: Iterable[str] | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
@@ -245,106 +279,133 @@ class SyncMemory:
     ) -> Hits:
         """The records, and the messages of linked runs, that answer ``query`` best, the best first.
 
-        ``kinds`` are any registered kinds and ``message`` (None: all there are). ``since`` (inclusive) and ``until``
-        (exclusive) choose by when it was said; ``min_importance`` is in stars, which no message has. Preferences whose
-        keys are in ``boost_preferences`` gain, and need not share a word. What is not active any longer is never
-        found, nor is a message that something forgotten came from. Scores of two questions are not comparable. Without
-        the extra ``recall``, records are found that share words with the question (``shared_words`` in ``matched_by``),
-        and no messages; ``note`` says so.
-        """
-        wanted = asked(
-            query,
-            top_k=top_k,
-            kinds=kinds,
-            since=since,
-            until=until,
-            min_importance=min_importance,
-            boost_preferences=boost_preferences,
-        )
-        return self._run(searching.search(self._context, wanted, self._context.readable(scopes)))
+        What is not active any longer is never found, nor is a message that something forgotten came from. Scores of
+        two questions are not comparable. Without the extra ``recall``, records are found that share words with the
+        question (``shared_words`` in ``matched_by``), and no messages; ``note`` says so.
 
-    def context(
-        self,
-        query: str,
-        *,
-        max_tokens: int = 1_000,
-        scopes: Iterable[str] | None = None,
-    ) -> MemoryContext:
+        - ``top_k``: At most so many.
+        - ``kinds``: Registered kinds and ``message``; None: all there are.
+        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``since``: Only what was said then or later.
+        - ``until``: Only what was said before then.
+        - ``min_importance``: In stars, which no message has.
+        - ``boost_preferences``: Keys of preferences that gain, and need not share a word.
+        """
+        return self.execute(
+            table.Search(
+                query,
+                top_k=top_k,
+                kinds=None if kinds is None else several(kinds, "kinds"),
+                scopes=None if scopes is None else several(scopes, "scopes"),
+                since=since,
+                until=until,
+                min_importance=min_importance,
+                boost_preferences=several(boost_preferences, "boost_preferences"),
+            )
+        )
+
+    def context(self, query: str, *, max_tokens: int = 1000, scopes: Iterable[str] | None = None) -> MemoryContext:
         """What to put in front of a model that is asked ``query``: background, in at most ``max_tokens``.
 
-        Facts and preferences, the most important first; up to five episodes of two stars or more and five messages that
-        have to do with the query; then the latest three episodes. What does not fit is left out. The text is the same
-        for the same memory and query, so that prompt caches hold; what was stored stands in it in quotes, and cannot
-        end it. It is ``""`` where there is nothing. Log it as an ``injected_context``, with the ids in the answer.
+        Facts and preferences, the most important first; up to five episodes of two stars or more and five messages
+        that have to do with the query; then the latest three episodes. What does not fit is left out. The text is
+        the same for the same memory and query, so that prompt caches hold; what was stored stands in it in quotes,
+        and cannot end it. It is ``""`` where there is nothing. Log it as an ``injected_context``, with the ids in
+        the answer.
+
+        - ``max_tokens``: At most so many.
+        - ``scopes``: The scopes; every one that execution allows unless said.
         """
-        wanted = asked(
-            query,
-            top_k=1,
-            kinds=None,
-            since=None,
-            until=None,
-            min_importance=0,
-            boost_preferences=(),
+        return self.execute(
+            table.BuildContext(
+                query, max_tokens=max_tokens, scopes=None if scopes is None else several(scopes, "scopes")
+            )
         )
-        readable = self._context.readable(scopes)
-        return self._run(injecting.memory_context(self._context, wanted, readable, max_tokens))
 
     def link_run(self, agent: str, run: str, *, scope: str | None = None) -> LinkReport:
         """Let the messages of a run be found, by all who reach the scope; ``derive`` does so at home.
 
-        Those that it will have are found too, and it need not have any yet: the report then names it, as it may be a
-        mistake. What was forgotten is not found again.
+        Those that it will have are found too, and it need not have any yet: the report then names it, as it may be
+        a mistake. What was forgotten is not found again.
+
+        - ``scope``: The scope; the principal's home unless said.
         """
-        return self.link_runs([(agent, run)], scope=scope)
+        return self.execute(table.LinkRun(agent, run, scope=scope))
 
     def link_runs(self, runs: Iterable[tuple[str, str]], *, scope: str | None = None) -> LinkReport:
-        """Link many runs, as (agent, run), as ``link_run`` does one; in few appends. Again, and nothing changes."""
-        return self._run(links.link_runs(self._context, runs, scope=scope))
+        """Link many runs, as ``link_run`` does one, in few appends. Again, and nothing changes.
+
+        - ``runs``: As (agent, run).
+        - ``scope``: The scope; the principal's home unless said.
+        """
+        return self.execute(table.LinkRuns(several(runs, "runs"), scope=scope))
 
     def history(self, key: str, *, kind: str | None = None, scope: str | None = None) -> tuple[Version, ...]:
-        """Every value that a key has had, the oldest first, less what was forgotten."""
-        return self._run(reading.history(self._context, key, kind=kind, scope=scope))
+        """Every value that a key has had, the oldest first, less what was forgotten.
+
+        - ``kind``: Which is meant, where several kinds have the key.
+        - ``scope``: The scope; the principal's home unless said.
+        """
+        return self.execute(table.History(key, kind=kind, scope=scope))
 
     def as_of(
         self, time: datetime, *, kinds: Iterable[str] | None = None, scopes: Iterable[str] | None = None
     ) -> tuple[Record, ...]:
-        """What was active at a time, less what was forgotten since."""
-        return self._run(reading.as_of(self._context, time, kinds=kinds, scopes=scopes))
+        """What was active at a time, less what was forgotten since.
 
-    def explain(self, id: str) -> Explanation | None:  # noqa: A002  # as the record's field is named
+        - ``kinds``: Only these kinds; all unless said.
+        - ``scopes``: The scopes; every one that execution allows unless said.
+        """
+        return self.execute(
+            table.AsOf(
+                time,
+                kinds=None if kinds is None else several(kinds, "kinds"),
+                scopes=None if scopes is None else several(scopes, "scopes"),
+            )
+        )
+
+    def explain(self, id: str) -> Explanation | None:
         """Why the record with this id, active or not, is or was believed; None where there is none.
 
-        Evidence may name any event of the store. The text of an event is shown only if its run is linked to a scope of
-        the principal and the event was not forgotten there; for any other, ``reason`` says why it is not shown.
+        Evidence may name any event of the store. The text of an event is shown only if its run is linked to a scope
+        of the principal and the event was not forgotten there; for any other, ``reason`` says why it is not shown.
+
+        - ``id``: The id of a record.
         """
-        return self._run(reading.explain(self._context, id))
+        return self.execute(table.Explain(id))
 
     def derive(self, agent: str, run: str, *, extractor: Extractor | None = None) -> DeriveReport:
         """Learn from what is new in a run since it was last derived from. Deriving again writes nothing twice."""
-        return self._run(deriving.derive(self._context, agent, run, extractor))
+        return self.execute(table.Derive(agent, run, extractor=extractor))
 
     def rederive(
-        self, extractor: Extractor | None = None, *, runs: Sequence[tuple[str, str]] | None = None
+        self, extractor: Extractor | None = None, *, runs: Iterable[tuple[str, str]] | None = None
     ) -> tuple[DeriveReport, ...]:
-        """Ask an extractor anew about every run that was derived from, or those named, from their first events."""
-        return self._run(deriving.rederive(self._context, extractor, runs))
+        """Ask an extractor anew about every run that was derived from, or those named, from their first events.
+
+        - ``runs``: As (agent, run); all unless said.
+        """
+        return self.execute(table.Rederive(extractor, runs=None if runs is None else several(runs, "runs")))
 
     def rebuild(self) -> RebuildReport:
         """Fold everything again from the first event, without snapshots and without a model."""
-        return self._run(upkeep.rebuild(self._context))
+        return self.execute(table.Rebuild())
 
     def cleanup(self, *, older_than_days: float = 90, below_stars: float = 3) -> CleanupReport:
         """Archive episodes that are older and have fewer stars, and note what has expired."""
-        return self._run(upkeep.cleanup(self._context, older_than_days=older_than_days, below_stars=below_stars))
+        return self.execute(table.Cleanup(older_than_days=older_than_days, below_stars=below_stars))
 
     def stats(self) -> Stats:
         """Counts of what is there."""
-        return self._run(reading.stats(self._context))
+        return self.execute(table.CountRecords())
 
     def export_jsonl(self, *, scopes: Iterable[str] | None = None) -> bytes:
-        """The active records as JSONL: a header, then a record a line."""
-        return self._run(exchange.export_jsonl(self._context, scopes=scopes))
+        """The active records as JSONL: a header, then a record a line.
+
+        - ``scopes``: The scopes; every one that execution allows unless said.
+        """
+        return self.execute(table.ExportJsonl(scopes=None if scopes is None else several(scopes, "scopes")))
 
     def import_jsonl(self, data: bytes) -> WriteReport:
         """Write the records of an export; again, and nothing is there twice. Raises ``DecodeError`` naming the line."""
-        return self._run(exchange.import_jsonl(self._context, data))
+        return self.execute(table.ImportJsonl(data))

@@ -20,6 +20,7 @@ from babel import Locale
 
 from agent_memory_log.recall.languages import STEMMERS
 from agent_memory_log.recall.words import fold, without_accents, words
+from agent_memory_log.tables import read_table
 
 DATED: Final = "@"
 """What the terms of dates begin with, and no word does."""
@@ -99,76 +100,18 @@ _DAY: Final = re.compile(r"(\d{1,2})(?:st|nd|rd|th|er|º|o)?")
 _LONGEST_MONTH: Final = 31
 _MONTHS: Final = 12
 
-_DAY_WORDS: Final = {
-    -2: """
-        vorgestern anteayer avantieri eergisteren forgars förrgår позавчера przedwczoraj 前天 一昨日 おととい 그저께
-        """,
-    -1: """
-        yesterday gestern ayer hier ieri ontem gisteren igår eilen wczoraj вчера вчора včera dün tegnap kemarin أمس
-        امبارح دیروز אתמול χθες χτες 昨天 昨日 きのう 어제 เมื่อวาน
-        """,
-    0: """
-        today tonight heute hoy oggi hoje vandaag idag tänään dzisiaj dziś сегодня сьогодні dnes bugün اليوم امروز היום
-        σήμερα आज 今天 今日 きょう 오늘 วันนี้
-        """,
-    1: """
-        tomorrow morgen mañana demain domani amanhã imorgon huomenna jutro завтра zítra yarın holnap besok غدا فردا מחר
-        αύριο 明天 明日 あした 내일 พรุ่งนี้
-        """,  # noqa: RUF001  # Turkish is written so
+_TABLE: Final = read_table(__name__, "dates")
+_RELATIVE_DAYS: Final = {
+    fold(word): int(offset) for offset, listed in _TABLE["relative_days"].items() for word in listed.split()
 }
-_RELATIVE_DAYS: Final = {fold(word): offset for offset, listed in _DAY_WORDS.items() for word in listed.split()}
 """A word for a day relative to the one it is said on -> days from then."""
 
 _UNSPACED: Final = "\u0e00"
 """Where the scripts begin whose words for days are looked for inside of others: 一昨日 is not 昨日."""
 
-_UNITS: Final = {
-    "day": 1,
-    "days": 1,
-    "night": 1,
-    "week": 7,
-    "weeks": 7,
-    "weekend": 7,
-    "month": 30,
-    "months": 30,
-    "year": 365,
-    "years": 365,
-}
-_COUNTS: Final = {
-    "a": 1,
-    "an": 1,
-    "one": 1,
-    "two": 2,
-    "couple": 2,
-    "three": 3,
-    "few": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-}
-
-_NEARLY: Final = frozenset({"of", "de", "den", "der", "the", "del", "am", "le", "di"})
-"""Words between a day and its month: the 3rd of March, 3 de marzo."""
-
-_DOUBTFUL_MONTHS: Final = frozenset(
-    {"may", "march", "mars", "mart", "mai", "out", "mar", "set", "ago", "sep", "dec", "jan"}
-)
-"""Names of months that are other words too: they count beside a number or behind a preposition."""
-
-_BEFORE_MONTHS: Final = frozenset(
-    {"in", "last", "next", "since", "until", "by", "this", "early", "late", "mid", "im", "en"}
-)
-
-_TIME_WORDS: Final = frozenset(
-    """
-    ago week weeks month months year years weekend weekends morning afternoon evening night nights minutes hours hour
-    days birthday anniversary spring summer autumn winter recently lately earlier later soon christmas easter
-    woche wochen monat monate jahr jahre jahren abend wochenende stunden vor
-    semana semanas mes meses año años ano anos noche tarde hace semaine semaines mois année années ans soir
-    settimana settimane mese mesi anno anni sera fa неделя недели месяц года год лет назад
-    """.split()  # noqa: SIM905  # a table to read, not a column of quotes
-)
-"""Words of time that name no date; whoever is asked "when" answers with them."""
+_UNITS: Final[dict[str, int]] = _TABLE["units"]
+_COUNTS: Final[dict[str, int]] = _TABLE["counts"]
+_WORDS: Final = {name: frozenset(text.split()) for name, text in _TABLE["words"].items()}
 
 _UNSPACED_TIMES: Final = re.compile(
     "[年月日号號周週]|星期|曜|天前|時|小时|去|今朝|今晚|昨|明天|วัน|เดือน|ปี|สัปดาห์|년|월|주|일"
@@ -177,8 +120,8 @@ _UNSPACED_TIMES: Final = re.compile(
 
 @cache
 def _time_words() -> frozenset[str]:
-    named = {word for word in _months() if word not in _DOUBTFUL_MONTHS} | _weekdays().keys()
-    return frozenset(fold(word) for word in _TIME_WORDS | named | _RELATIVE_DAYS.keys())
+    named = {word for word in _months() if word not in _WORDS["doubtful_months"]} | _weekdays().keys()
+    return frozenset(fold(word) for word in _WORDS["times"] | named | _RELATIVE_DAYS.keys())
 
 
 @cache
@@ -242,15 +185,15 @@ def _named(found: Sequence[str]) -> Iterator[tuple[_Found, Sequence[str]]]:
         if month is None:
             continue
         day, year, first, after = _day(found, at - 1), None, at - 1, at + 1
-        if day is None and at > 1 and found[at - 1] in _NEARLY:
+        if day is None and at > 1 and found[at - 1] in _WORDS["nearly"]:
             day, first = _day(found, at - 2), at - 2
         if day is None:
             day, first = _day(found, after), at
             after += day is not None
-        last = after + (after < len(found) and found[after] in _NEARLY)
+        last = after + (after < len(found) and found[after] in _WORDS["nearly"])
         if last < len(found) and _YEAR.fullmatch(found[last]):
             year, after = int(found[last]), last + 1
-        sure = word not in _DOUBTFUL_MONTHS or (at > 0 and found[at - 1] in _BEFORE_MONTHS)
+        sure = word not in _WORDS["doubtful_months"] or (at > 0 and found[at - 1] in _WORDS["before_months"])
         if sure or day is not None or year is not None:
             yield (year, month, day), found[first:after]
 

@@ -17,54 +17,17 @@ from typing import Final, Protocol, cast
 
 from agent_memory_log.recall import english
 from agent_memory_log.recall.words import LONGEST_WORD, fold, plain_number, without_accents, words
+from agent_memory_log.tables import read_table
 
 ENGLISH: Final = "en"
 
-STEMMERS: Final = {
-    "en": "english",
-    "ar": "arabic",
-    "ca": "catalan",
-    "cs": "czech",
-    "da": "danish",
-    "de": "german",
-    "el": "greek",
-    "es": "spanish",
-    "fa": "persian",
-    "fi": "finnish",
-    "fr": "french",
-    "hi": "hindi",
-    "hu": "hungarian",
-    "id": "indonesian",
-    "it": "italian",
-    "nl": "dutch",
-    "nb": "norwegian",
-    "pl": "polish",
-    "pt": "portuguese",
-    "ro": "romanian",
-    "ru": "russian",
-    "sv": "swedish",
-    "tr": "turkish",
-    "bg": None,
-    "he": None,
-    "sk": None,
-    "uk": None,
-}
-"""Language (ISO 639-1) -> its Snowball stemmer; None for those with known function words alone.
+_TABLE: Final = read_table(__name__, "languages")
 
-Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer need neither: ``words`` cuts them into runs of characters.
-"""
+STEMMERS: Final[dict[str, str]] = _TABLE["stemmers"]
+"""Language (ISO 639-1) -> its Snowball stemmer; "" for those with known function words alone."""
 
-COMPOUNDING: Final = frozenset({"da", "de", "fi", "hu", "nb", "nl", "sv"})
-"""The languages that write compounds as one word: who asks about a Treppe means the Treppenhaus too."""
-
-_SCRIPT_DEFAULTS: Final = (
-    ("\u0400", "\u052f", "ru"),
-    ("\u0370", "\u03ff", "el"),
-    ("\u0590", "\u05ff", "he"),
-    ("\u0600", "\u06ff", "ar"),
-    ("\u0900", "\u097f", "hi"),
-)
-
+COMPOUNDING: Final = frozenset(_TABLE["compounding"]["languages"].split())
+"""The languages that write compounds as one word."""
 
 _LANGUAGES: Final = tuple(STEMMERS)
 
@@ -109,7 +72,7 @@ class Stems(dict[str, str]):
         self._stop_words = stop_words(language)
         self._irregular = english.IRREGULAR if language == ENGLISH else {}
         algorithm = STEMMERS[language]
-        self._stemmer = None if algorithm is None else _snowball.Stemmer(algorithm)
+        self._stemmer = _snowball.Stemmer(algorithm) if algorithm else None
 
     def __missing__(self, word: str) -> str:
         if len(self) >= _MOST_REMEMBERED:
@@ -174,5 +137,5 @@ def _votes() -> dict[str, int]:
 
 
 def _default(word: str) -> str:
-    first = word[0]
-    return next((language for low, high, language in _SCRIPT_DEFAULTS if low <= first <= high), ENGLISH)
+    scripts: dict[str, list[str]] = _TABLE["scripts"]
+    return next((language for language, (low, high) in scripts.items() if low <= word[0] <= high), ENGLISH)

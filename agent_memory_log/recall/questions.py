@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from agent_memory_log.tables import read_table
+
 
 class Question(msgspec.Struct, frozen=True):
     """A query as it is looked up.
@@ -25,39 +27,14 @@ class Question(msgspec.Struct, frozen=True):
 
 _LAST_CHARACTERS: Final = re.compile(r"？|؟|か[。\s]*$|[吗嗎呢][。\s]*$")  # noqa: RUF001  # the marks of other scripts are meant
 
-_FIRST_WORDS: Final = frozenset(
-    """
-    what who whom whose when where why how which did do does are is was were can could have has will would should any
-    was wer wen wem wann wo wohin woher warum wieso wie welche welcher welches
-    qué que quién quien cuándo cuando dónde donde cómo cual cuál cuánto cuanto por
-    quoi qui quand où pourquoi comment quel quelle combien est
-    cosa chi dove perché come quale quanto quem onde quando como qual quanto
-    wat wie waar waarom hoe wanneer welke vad vem var varför hur när hvad hvem hvor hvorfor hvordan hvornår
-    co kto gdzie kiedy dlaczego jak что кто где когда почему как зачем сколько який що де коли чому ne kim nerede neden
-    """.split()  # noqa: SIM905  # a table to read, not a column of quotes
-)
-"""Words that questions begin with, for chats in which nobody types the mark."""
-
-_WHEN: Final = frozenset(
-    """
-    when wann cuándo cuando quand quando wanneer när hvornår når kiedy kdy когда коли kada milloin mikor când πότε
-    متى מתי कब
-    """.split()  # noqa: SIM905  # a table to read, not a column of quotes
-)
+_TABLE: Final = read_table(__name__, "questions")
+_FIRST_WORDS: Final = frozenset(_TABLE["first_words"].split())
+_WHEN: Final = frozenset(_TABLE["when"].split())
+_AND: Final = frozenset(_TABLE["and"].split())
+_TIMES_ASKED: Final = re.compile("|".join(_TABLE["times_asked"]))
 
 _EARLY: Final = 3
 """Words of a question among which one for "when" asks: when was it, and until when was it?"""
-
-_AND: Final = frozenset("and und y et e og och en i и та".split())  # noqa: SIM905  # a table to read
-
-_TIMES_ASKED: Final = re.compile(
-    r"\b(?:what|which) (?:\w+ )?(?:day|date|time|month|year|week|season)"
-    r"|\bhow (?:long|old|often|soon|many (?:days|weeks|months|years))"
-    r"|\bwelche[mnrs]? (?:tag|datum|jahr|monat)|\bwie lange"
-    r"|\bqué (?:día|fecha|mes|año)|\bcuánto tiempo|\bquel(?:le)? (?:jour|date|mois|année)|\bcombien de temps"
-    r"|\bne zaman|何时|何時|什么时候|什麼時候|哪天|哪年|哪个月|几月|几号|多久|いつ|何月|何日|何年"
-    r"|언제|며칠|몇 월|เมื่อไร|เมื่อไหร่|วันไหน|วันที่เท่า"
-)
 
 
 def is_question(folded: str, found: Sequence[str]) -> bool:

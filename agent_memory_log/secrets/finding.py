@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 import msgspec
 
 from agent_memory_log.secrets.names import named_secrets
 from agent_memory_log.secrets.numbers import checked_numbers
-from agent_memory_log.secrets.phrases import phrased_secrets
+from agent_memory_log.secrets.phrases import phrased_secrets, token_secrets
 from agent_memory_log.secrets.reading import Reading
-from agent_memory_log.secrets.tokens import LONGEST_BEFORE, TOKEN_FORMS, Form
 
 MASK_BEGINS = "[secret: "
 _MASK = re.compile(r"\[secret: [a-z_]{1,40}\]")
-_STAND_IN = re.compile(r"EXAMPLE|[xX]{4}|(?i:your[_-])")
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -29,7 +27,7 @@ class Finding(msgspec.Struct, frozen=True):
 def find_secrets(text: str) -> tuple[Finding, ...]:
     """The secrets in ``text``, in order; none overlaps another. Takes time in proportion to the text's length."""
     reading = Reading(_MASK.sub(_starred, text) if MASK_BEGINS in text else text)
-    spans = [*_tokens(reading.plain), *checked_numbers(reading), *phrased_secrets(reading), *named_secrets(reading)]
+    spans = [*token_secrets(reading), *checked_numbers(reading), *phrased_secrets(reading), *named_secrets(reading)]
     if not spans:
         return ()
     findings: list[Finding] = []
@@ -47,8 +45,11 @@ def find_secrets(text: str) -> tuple[Finding, ...]:
 def redact_text(text: str) -> str:
     """``text`` with each secret replaced by its kind, as in ``[secret: password]``; the same object if it has none."""
     findings = find_secrets(text)
-    if not findings:
-        return text
+    return masked(text, findings) if findings else text
+
+
+def masked(text: str, findings: Iterable[Finding]) -> str:
+    """``text`` with each of ``findings``, which come in order, replaced by its kind."""
     parts: list[str] = []
     done = 0
     for finding in findings:
@@ -65,29 +66,3 @@ def mask(kind: str) -> str:
 def _starred(match: re.Match[str]) -> str:
     """What is masked is read as asterisks, which no rule takes for a secret."""
     return "*" * len(match.group())
-
-
-def _tokens(plain: str) -> Iterator[tuple[str, int, int]]:
-    for form in TOKEN_FORMS:
-        if not form.hint:
-            for match in form.pattern.finditer(plain):
-                yield form.kind, *match.span()
-        elif form.hint in plain:
-            yield from _matches(form, plain)
-
-
-def _matches(form: Form, plain: str) -> Iterator[tuple[str, int, int]]:
-    place = plain.find(form.hint)
-    done = 0
-    while place >= 0:
-        match = form.pattern.match(plain, place)
-        before = None
-        if match is not None and form.before is not None:
-            before = form.before.search(plain, max(done, place - LONGEST_BEFORE), place)
-            match = match if before is not None else None
-        if match is not None:
-            start, end = match.span(match.lastindex or 0)
-            done = match.end()
-            if not _STAND_IN.search(match.group()):
-                yield form.kind, start if before is None else before.start(), end
-        place = plain.find(form.hint, max(done, place + len(form.hint)))

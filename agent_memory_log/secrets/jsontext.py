@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 import msgspec
 
 from agent_memory_log.events.jsonvalue import decode_json, encode_json
-from agent_memory_log.secrets.finding import MASK_BEGINS, Finding, find_secrets, mask
+from agent_memory_log.secrets.finding import MASK_BEGINS, Finding, find_secrets, mask, masked
 from agent_memory_log.secrets.names import kind_of_name
 from agent_memory_log.secrets.values import MIN_LENGTH, WORD, strength
 
@@ -53,20 +53,22 @@ def redact_json(text: str, *, numbers: str | None = None, inside: int = 0) -> st
     changed: list[tuple[_Leaf, str]] = []
     masks: dict[str, int] = {}
     for leaf, findings in zip(leaves, find_in_values([(leaf.key, leaf.text) for leaf in leaves]), strict=True):
-        said = leaf.text
+        new_text = leaf.text
         if text[leaf.start] != '"':
-            said = mask(findings[0].kind) if findings else said
-        elif inside < _MAX_INSIDE and not leaf.is_key and said.lstrip()[:1] in {"{", "[", '"'} and _is_json(said):
-            said = redact_json(said, inside=inside + 1)
+            new_text = mask(findings[0].kind) if findings else new_text
+        elif (
+            inside < _MAX_INSIDE and not leaf.is_key and new_text.lstrip()[:1] in {"{", "[", '"'} and _is_json(new_text)
+        ):
+            new_text = redact_json(new_text, inside=inside + 1)
         elif findings:
-            said = _masked(said, findings)
-        if said is leaf.text or said == leaf.text:
+            new_text = masked(new_text, findings)
+        if new_text is leaf.text or new_text == leaf.text:
             continue
         if leaf.is_key:  # two keys may not become one
-            masks[said] = masks.get(said, 0) + 1
-            said = said if masks[said] == 1 else f"{said} {masks[said]}"
+            masks[new_text] = masks.get(new_text, 0) + 1
+            new_text = new_text if masks[new_text] == 1 else f"{new_text} {masks[new_text]}"
         is_number = text[leaf.start] != '"'
-        changed.append((leaf, numbers if is_number and numbers is not None else encode_json(said).decode()))
+        changed.append((leaf, numbers if is_number and numbers is not None else encode_json(new_text).decode()))
     if not changed:
         return text
     parts: list[str] = []
@@ -74,15 +76,6 @@ def redact_json(text: str, *, numbers: str | None = None, inside: int = 0) -> st
     for leaf, literal in changed:
         parts += (text[done : leaf.start], literal)
         done = leaf.end
-    return "".join((*parts, text[done:]))
-
-
-def _masked(text: str, findings: list[Finding]) -> str:
-    parts: list[str] = []
-    done = 0
-    for finding in findings:
-        parts += (text[done : finding.start], mask(finding.kind))
-        done = finding.end
     return "".join((*parts, text[done:]))
 
 

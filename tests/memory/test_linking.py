@@ -29,22 +29,6 @@ def test_the_report_names_runs_without_events(open_memory_store: OpenStore) -> N
     assert [hit.text for hit in me.search("zebra")] == ["A zebra."]
 
 
-def test_a_store_that_cannot_peek_says_the_same() -> None:
-    with open_sync_store("memory:") as raw:
-
-        class Plain:
-            def __getattr__(self, name: str) -> Any:
-                if name == "peek_runs":
-                    raise AttributeError(name)
-                return getattr(raw, name)
-
-        raw.append_events("agent", "a", new_event(UserMessage("x")))
-        store: Any = Plain()
-        me = SyncMemoryClient(store).of(somebody())
-        runs = [("agent", "a"), ("agent", "b")]
-        assert me.link_runs(runs) == LinkReport(tuple(runs), (("agent", "b"),))
-
-
 def test_many_are_linked_in_few_appends(open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "_AT_ONCE", 100)
     store = open_memory_store()

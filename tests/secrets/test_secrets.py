@@ -31,10 +31,7 @@ from agent_memory_log import (
 from agent_memory_log.recording import RunRecorder, SyncRunRecorder
 from agent_memory_log.secrets import Finding, find_secrets, redact_text, redacted_event
 from agent_memory_log.secrets.jsontext import redact_json
-from agent_memory_log.secrets.names import _NAMES_BY_HINT
-from agent_memory_log.secrets.numbers import _SEED_HINTS
-from agent_memory_log.secrets.phrases import _RULES
-from agent_memory_log.secrets.tokens import TOKEN_FORMS
+from agent_memory_log.secrets.rules import names, phrase_rules, token_rules
 
 DATA = Path(__file__).parent / "data"
 AGENT, RUN = "support-agent", "run-42"
@@ -275,7 +272,7 @@ def test_a_hook_that_changes_an_id_is_refused() -> None:
 
 def near_misses() -> Iterator[str]:
     """What nearly is a secret, over and over: how each rule begins, and what its parts are made of."""
-    hints = {form.hint for form in TOKEN_FORMS} | {rule.hint for rule in _RULES} | {*_NAMES_BY_HINT, *_SEED_HINTS}
+    hints = {rule.hint for rule in (*token_rules(), *phrase_rules())} | set(names())
     yield from sorted(hints - {""})
     yield from (
         "4",

@@ -22,7 +22,8 @@ from agent_memory_log.cli.memory.views import evidence_map, evidence_name, memor
 from agent_memory_log.cli.options import AsJson, StoreUrl, Yes, confirmed, run_async
 from agent_memory_log.cli.output import GOOD, Output
 from agent_memory_log.memory import ForgetReport, Memory, Principal
-from agent_memory_log.memory.upkeep.erasing import SWEEP_LIMIT, Reach
+from agent_memory_log.memory.operations import SWEEP_LIMIT
+from agent_memory_log.memory.upkeep.erasing import Reach
 from agent_memory_log.wording import counted
 
 

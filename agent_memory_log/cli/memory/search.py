@@ -13,7 +13,6 @@ from agent_memory_log.cli.options import AsJson, StoreUrl, instant, run_async
 from agent_memory_log.cli.output import DIM, GOOD, Column, Output, note
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.memory import Hit
-from agent_memory_log.memory.index.asked import MOST_HITS
 
 _COLUMNS = (Column("score", number=True), Column("kind"), Column("memory"), Column("from"))
 """Of the table off a terminal, which has no styles."""
@@ -27,7 +26,7 @@ def search(
     scopes: Scopes = None,
     store: StoreUrl = None,
     kinds: Kinds = None,
-    top: Annotated[int, typer.Option("--top", "-k", min=1, max=MOST_HITS, metavar="N", help="At most so many.")] = 4,
+    top: Annotated[int, typer.Option("--top", "-k", min=1, max=10_000, metavar="N", help="At most so many.")] = 4,
     since: Annotated[
         str | None,
         typer.Option(

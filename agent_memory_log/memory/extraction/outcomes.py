@@ -15,6 +15,7 @@ import msgspec
 
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.payloads import ToolCall, ToolResult
+from agent_memory_log.tables import read_table, with_parts
 
 _MAX_SHOWN = 80
 _MAX_ERROR = 160
@@ -26,51 +27,15 @@ _FAILED = re.compile(
     r"\s{0,20}\"?(?:[\w.]{0,80}(?:error|exception)(?:\s{1,8}\w{1,20})?:|traceback\s{1,8}\(most)", re.IGNORECASE
 )
 _NAME_PARTS = re.compile(r"[^\W_]+?(?=[A-Z][a-z]|[\W_]|$)")
-_READS = frozenset({
-    "browse", "calculate", "cat", "check", "compute", "count", "describe", "fetch", "find", "get", "glob", "grep",
-    "head", "inspect", "list", "look", "lookup", "ls", "note", "plan", "query", "read", "search", "show", "tail",
-    "think", "view",
-})  # fmt: skip
 
-_THANKS = re.compile(
-    r"\b(?:thanks|thank\s+you|perfect|great|awesome|excellent|wonderful|brilliant|works|worked"
-    r"|danke|perfekt|super|gracias|perfecto|merci|parfait)\b",
-    re.IGNORECASE,
-)
-_THANKS_HINTS = ("thank", "perfe", "great", "awesome", "excellent", "wonderful", "brilliant", "work", "danke", "super",
-                 "gracias", "merci", "parfait")  # fmt: skip
-_BUT = re.compile(
-    r"\b(?:not|no|but|however|wrong|trying|still|instead|nicht|nein|aber|falsch|pero|mal|mais|pas|non)\b|n't\b",
-    re.IGNORECASE,
-)
+_TABLE = read_table(__name__, "outcomes")
+_READS = frozenset(_TABLE["reads"].split())
+_THANKS = re.compile("|".join(_TABLE["thanks"]["patterns"]), re.IGNORECASE)
+_THANKS_HINTS: list[str] = _TABLE["thanks"]["hints"]
+_BUT = re.compile("|".join(_TABLE["thanks"]["taken_back"]), re.IGNORECASE)
+_FEEDBACK = re.compile(with_parts("{sentence}", _TABLE["feedback"]), re.IGNORECASE)
+_FEEDBACK_HINTS: list[str] = _TABLE["feedback"]["hints"]
 _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
-_FEEDBACK = re.compile(
-    r"(?:(?:no|yes|sorry|hmm|oh|wow|actually|thanks|thank\s+you|great|perfect|i\s+think|i'm\s+afraid)[,!.]?\s+)*"
-    r"(?:(?:that|this|it)(?:'s|\s+is|\s+was)\s+(?:just\s+|simply\s+|completely\s+|totally\s+)?"
-    r"(?:wrong|incorrect|not\s+(?:right|correct|true|what\s+I\s+(?:asked|wanted|meant|said)\b.*)"
-    r"|(?:exactly\s+)?what\s+I\s+(?:wanted|needed|was\s+looking\s+for)\b.*)"
-    r"|(?:that|this|it)\s+(?:isn't|wasn't)\s+(?:right|correct|what\s+I\s+(?:asked|wanted|meant|said)\b.*)"
-    r"|you\s+(?:misunderstood|misread|got\s+(?:that|it|this)\s+wrong)\b.*"
-    r"|there\s+(?:must|might|may)\s+(?:be|have\s+been)\s+(?:a|some)\s+(?:misunderstanding|mix-up|mistake)"
-    r"|(?:that|this|it)\s+(?:really\s+)?(?:helps|helped|works|worked)(?:\s+(?:a\s+lot|perfectly|great|well|now))?)"
-    r"\s*[.!]*$",
-    re.IGNORECASE,
-)
-# One of these is in every sentence that _FEEDBACK matches, as one of _THANKS_HINTS is where _THANKS matches: most
-# messages need no closer look.
-_FEEDBACK_HINTS = (
-    "wrong",
-    "right",
-    "correct",
-    "true",
-    "what i",
-    "misunder",
-    "misread",
-    "mix-up",
-    "mistake",
-    "help",
-    "work",
-)
 
 
 def failure_of(result: ToolResult) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from agent_memory_log.memory.extraction.phrases import ALL, LANGUAGES, Phrases, Topic, plain_form
+from agent_memory_log.memory.extraction.phrases import ALL, LANGUAGES, WORDS, Phrases, Topic, plain_form
 from agent_memory_log.memory.records.kinds import Fact, Preference
 
 MAX_TEXT = 4000
@@ -37,20 +37,7 @@ _LIST_MARK = re.compile(r"\s{0,8}(?:[-*•]|\d{1,2}[.)])\s+")
 _HIDDEN = "\0"
 _CAPITALS = re.compile(r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*(?:\s+(?:(?:de|da|di|del|la|le|van|von|der|den|am|an)\s+){0,2}"
                        r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*){0,3}")  # fmt: skip
-_NOT_A_NAME = frozenset(
-    {"back", "when", "later", "tomorrow", "today", "at", "on", "if", "a", "an", "the", "i", "is", "not", "crazy"}
-)
 _WORD = re.compile(r"\w+(?:['\u2019.+#/-]\w+)*[+#]*")
-_FILLERS = frozenset({
-    "a", "an", "the", "my", "our", "his", "her", "their", "to", "of", "for", "in", "on", "with", "at", "all", "any",
-    "some", "very", "ein", "eine", "einen", "der", "die", "das", "den", "el", "la", "los", "las", "un", "una", "le",
-    "les",
-})  # fmt: skip
-_PHRASE_END = frozenset({
-    "that", "which", "who", "with", "without", "in", "on", "for", "over", "to", "rather", "instead", "of", "when",
-    "while", "by", "at", "from", "before", "after", "than", "as", "not", "mit", "ohne", "für", "zu",
-    "statt", "als", "con", "sin", "para", "que", "de", "del", "du", "des", "en", "avec", "sans", "pour", "à",
-})  # fmt: skip
 
 _ALL_HINTS = frozenset(hint for phrases in ALL for hint in phrases.hints)
 # A text that has a hint has whatever is in that hint: those that hold another one say nothing more.
@@ -174,7 +161,7 @@ def _personal(topic: Topic, value: str) -> Statement | None:
 def _name(value: str) -> str:
     """The capitalised words that a value begins with; ``""`` where it does not begin with a name."""
     capitals = _CAPITALS.match(value)
-    if capitals is None or capitals.group().split()[0].casefold() in _NOT_A_NAME:
+    if capitals is None or capitals.group().split()[0].casefold() in WORDS["not_a_name"]:
         return ""
     return capitals.group().rstrip(".,-'")
 
@@ -201,7 +188,7 @@ def _keyed(first: str, words: list[str], value: str, confidence: float) -> State
 
 
 def _key_words(text: str) -> list[str]:
-    return [word for word in _WORD.findall(text.casefold()) if word not in _FILLERS][:_MAX_KEY_WORDS]
+    return [word for word in _WORD.findall(text.casefold()) if word not in WORDS["fillers"]][:_MAX_KEY_WORDS]
 
 
 def _head(text: str) -> list[str]:
@@ -211,9 +198,9 @@ def _head(text: str) -> list[str]:
         return _key_words(" ".join(words[1 + (words[0] == "not") :]))[:3]
     phrase: list[str] = []
     for word in words:
-        if word in _PHRASE_END:
+        if word in WORDS["phrase_ends"]:
             break
-        if word not in _FILLERS:
+        if word not in WORDS["fillers"]:
             phrase.append(word)
     return [_singular(phrase[-1])] if phrase else []
 

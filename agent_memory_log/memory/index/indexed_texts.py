@@ -7,9 +7,9 @@ from itertools import islice
 
 import msgspec
 
-from agent_memory_log.memory.index.asked import Asked
 from agent_memory_log.memory.index.packing import unpack
-from agent_memory_log.memory.records.kinds import Preference, fold_key, read_kind
+from agent_memory_log.memory.operations import Search
+from agent_memory_log.memory.records.kinds import Preference, fold_key, fold_keys, read_kind
 from agent_memory_log.memory.records.messages import MESSAGE, Message
 from agent_memory_log.memory.records.record import place_name, stars_of
 from agent_memory_log.memory.stream.state import Live
@@ -116,17 +116,17 @@ class IndexedTexts:
         self._vector_sizes[document] = size
         return True
 
-    def search(self, asked: Asked, now: datetime, embedded: Embedded | None) -> list[tuple[Hit, Message | None]]:
+    def search(self, call: Search, now: datetime, embedded: Embedded | None) -> list[tuple[Hit, Message | None]]:
         """The best texts, with the message of those that are one."""
         found = self._index.search(
-            asked.query,
+            call.query,
             now=now,
-            top_k=asked.top_k,
-            kinds=asked.kinds,
-            since=asked.since,
-            until=asked.until,
-            min_importance=asked.min_importance,
-            boost_preferences=asked.boosted,
+            top_k=call.top_k,
+            kinds=call.kinds,
+            since=call.since,
+            until=call.until,
+            min_importance=call.min_importance,
+            boost_preferences=fold_keys(call.boost_preferences),
             embedded=None if embedded is None or embedded.model != self._model else embedded.embeddings,
         )
         return [(one, self._entries[one.id].message) for one in found]

@@ -21,11 +21,11 @@ from agent_memory_log.errors import (
     VersionConflict,
 )
 from agent_memory_log.events.event import new_event
-from agent_memory_log.memory.index.asked import Asked
 from agent_memory_log.memory.index.indexed_texts import IndexedTexts, message_document, record_document
 from agent_memory_log.memory.index.linked_runs import UNREAD, KnownRuns, LinkedRun, News, read_new
 from agent_memory_log.memory.index.packing import pack
 from agent_memory_log.memory.index.stored_vectors import StoredVectors
+from agent_memory_log.memory.operations import Search
 from agent_memory_log.memory.records.messages import Message, message_of
 from agent_memory_log.memory.records.principals import VECTORS_RUN
 from agent_memory_log.memory.stream.payloads import MemoryRemembered, MemoryVectors
@@ -365,8 +365,8 @@ class WarmIndex:
         self._vectors.drop(self.subject.ask(lambda state: [one for one in names if not is_alive(state, one)]))
 
     def search(
-        self, asked: Asked, now: datetime, embedded: Embedded | None
+        self, call: Search, now: datetime, embedded: Embedded | None
     ) -> list[tuple[Found, Message | None]] | None:
         """The best texts, with the message of those that are one. None: all has to be read anew, so refresh first."""
         with self._lock:
-            return None if self._version < 0 else self._texts.search(asked, now, embedded)
+            return None if self._version < 0 else self._texts.search(call, now, embedded)

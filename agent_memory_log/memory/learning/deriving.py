@@ -15,6 +15,7 @@ from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.links import link
 from agent_memory_log.memory.learning.writing import note_stop, write
+from agent_memory_log.memory.operations import Derive, Rederive
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.protocols import Extraction, Extractor, RunSlice, Violation
 from agent_memory_log.memory.records.reports import DeriveReport
@@ -28,9 +29,10 @@ RECALLED_TYPE = "injected_context"
 """The events that say what a model was told from memory."""
 
 
-def derive(context: Context, agent: str, run: str, extractor: Extractor | None) -> Steps[DeriveReport]:
+def derive(context: Context, call: Derive) -> Steps[DeriveReport]:
     """Read what is new in a run since the position that was noted."""
-    chosen = _chosen(context, agent, extractor)
+    agent, run = call.agent, call.run
+    chosen = _chosen(context, agent, call.extractor)
     home = context.subject(context.principal.home)
     yield from home.refresh()
     place = (agent, run)
@@ -39,22 +41,20 @@ def derive(context: Context, agent: str, run: str, extractor: Extractor | None) 
     return report
 
 
-def rederive(
-    context: Context, extractor: Extractor | None, runs: Sequence[tuple[str, str]] | None
-) -> Steps[tuple[DeriveReport, ...]]:
+def rederive(context: Context, call: Rederive) -> Steps[tuple[DeriveReport, ...]]:
     """Ask anew about every run that is known, or those named, from the first event."""
     home = context.subject(context.principal.home)
     yield from home.refresh()
     known = home.ask(lambda state: tuple(place for place, seq in state.positions.items() if seq))
     reports: list[DeriveReport] = []
-    for agent, run in known if runs is None else runs:
-        chosen = _chosen(context, agent, extractor)
+    for agent, run in known if call.runs is None else call.runs:
+        chosen = _chosen(context, agent, call.extractor)
         reports.append((yield from _derive(context, agent, run, chosen, 0, again=(agent, run) in known)))
     return tuple(reports)
 
 
 def _chosen(context: Context, agent: str, extractor: Extractor | None) -> Extractor:
-    if isinstance(agent, str) and is_reserved(agent):
+    if is_reserved(agent):
         raise InvalidArgument(f"memory is not derived from the library's own runs, as those of {describe(agent)}")
     chosen = extractor or context.hooks.extractor
     if chosen is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from agent_memory_log.backend_kit.checks import check_runs
@@ -12,6 +12,7 @@ from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.deciding import Draft
 from agent_memory_log.memory.learning.writing import decided
+from agent_memory_log.memory.operations import LinkRun, LinkRuns
 from agent_memory_log.memory.records.reports import LinkReport
 from agent_memory_log.memory.stream.payloads import MemoryDerived
 from agent_memory_log.memory.stream.state import Place, State
@@ -21,13 +22,18 @@ _AT_ONCE = 2_000
 """Links in one append: with ids as long as they may be, they fit into what every store takes."""
 
 
-def link_runs(context: Context, runs: Iterable[tuple[str, str]], *, scope: str | None) -> Steps[LinkReport]:
+def link_run(context: Context, call: LinkRun) -> Steps[LinkReport]:
+    """Note that a run belongs to a scope."""
+    return (yield from link_runs(context, LinkRuns(((call.agent, call.run),), call.scope)))
+
+
+def link_runs(context: Context, call: LinkRuns) -> Steps[LinkReport]:
     """Note that runs belong to a scope, each once."""
-    places = list(dict.fromkeys(check_runs(runs)))
+    places = list(dict.fromkeys(check_runs(call.runs)))
     for agent, _ in places:
         if is_reserved(agent):
             raise InvalidArgument(f"the library's own runs, as those of {describe(agent)}, are not linked")
-    name = context.one(scope)
+    name = context.one(call.scope)
     without_events = yield from _without_events(places)
     linked: list[Place] = []
     for begin in range(0, len(places), _AT_ONCE):

@@ -13,6 +13,7 @@ from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.deciding import Draft
 from agent_memory_log.memory.learning.judging import Judged, judge
 from agent_memory_log.memory.learning.merging import Merging
+from agent_memory_log.memory.operations import NoteStop, Write
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.protocols import Origin, Violation
 from agent_memory_log.memory.records.record import Evidence
@@ -24,6 +25,17 @@ from agent_memory_log.steps import Steps
 _ATTEMPTS = 500
 _AT_ONCE = 500
 _Draft = TypeVar("_Draft", bound=Draft)
+
+
+def write_candidates(context: Context, call: Write) -> Steps[WriteReport]:
+    """Write what a caller proposes."""
+    return (yield from write(context, call.candidates, origin=call.origin, phase=call.phase))
+
+
+def note_stopped(context: Context, call: NoteStop) -> Steps[None]:
+    """Note what a caller stopped."""
+    violation = Violation(call.reason, call.key, call.scope or "")
+    yield from note_stop(context, violation, phase=call.phase, evidence=call.evidence)
 
 
 def write(

@@ -1,21 +1,161 @@
-"""Arguments of memory's calls that several calls take, checked."""
+"""Checks the fields of a struct against their types, as msgspec does not when a struct is made.
+
+What a hint says is what is checked: text, numbers with bounds, names of a ``Literal``, aware datetimes, several of
+them, structs. Fields whose hint is a protocol are left to whoever uses them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from functools import cache
+from types import UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
+from agent_memory_log.events.jsonvalue import NotJson, check_text
+
+_Item = TypeVar("_Item")
+
+_Check = Callable[[Any, str], None]
+"""Raises ``InvalidArgument`` for a value that the argument of this name cannot have."""
 
 
-def names_of(names: Iterable[str] | None, what: str) -> frozenset[str] | None:
-    """Several names, None for no choice. Raises ``InvalidArgument``."""
-    if names is None:
-        return None
-    if isinstance(names, str) or not isinstance(names, Iterable):
-        raise InvalidArgument(f"{what} must be several names, found {describe(names)}")
-    found = frozenset(names)
-    for one in found:
-        if not isinstance(one, str):
-            raise InvalidArgument(f"one of {what} must be text, found {describe(one)}")
-    return found
+def several(values: Iterable[_Item], name: str) -> tuple[_Item, ...]:
+    """The items of a list, tuple or another iterable. Raises ``InvalidArgument``, for a text too, which has letters."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidArgument(f"{name} must be several, as a list or tuple, found {describe(values)}")
+    return tuple(values)
+
+
+def check_arguments(struct: msgspec.Struct) -> None:
+    """Raise ``InvalidArgument`` naming the first field whose value is not what its hint says."""
+    for name, default, check in _checks_of(type(struct)):
+        value = getattr(struct, name)
+        if value is not default:
+            check(value, name)
+
+
+@cache
+def _checks_of(cls: type[msgspec.Struct]) -> tuple[tuple[str, object, _Check], ...]:
+    hints = get_type_hints(cls, include_extras=True)
+    checks = ((field, _check_for(hints[field.name])) for field in msgspec.structs.fields(cls))
+    return tuple((field.name, field.default, check) for field, check in checks if check is not None)
+
+
+def _check_for(hint: object, meta: msgspec.Meta | None = None) -> _Check | None:  # noqa: PLR0911  # one a form
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _check_for(arguments[0], next((each for each in arguments[1:] if isinstance(each, msgspec.Meta)), None))
+    if origin in (Union, UnionType):
+        return _check_optional(next(each for each in arguments if each is not type(None)), meta)
+    if origin is Literal:
+        return _check_literal(arguments)
+    if origin is tuple:
+        return _check_pair if arguments == (str, str) else _check_several(arguments[0])
+    if hint is int:
+        return _check_int(meta)
+    if hint in _CHECKS:
+        return _CHECKS[hint]
+    return _check_instance(hint) if isinstance(hint, type) and issubclass(hint, msgspec.Struct) else None
+
+
+def _check_optional(hint: object, meta: msgspec.Meta | None) -> _Check | None:
+    check = _check_for(hint, meta)
+
+    def check_unless_none(value: object, name: str) -> None:
+        if value is not None and check is not None:
+            check(value, name)
+
+    return check and check_unless_none
+
+
+def _check_literal(names: tuple[str, ...]) -> _Check:
+    def check(value: object, name: str) -> None:
+        if value not in names:
+            raise InvalidArgument(f"{name} must be one of {', '.join(names)}, found {describe(value)}")
+
+    return check
+
+
+def _check_several(hint: object) -> _Check:
+    item = _check_for(hint)
+
+    def check(values: object, name: str) -> None:
+        for place, value in enumerate(several(values, name)):  # type: ignore[arg-type, var-annotated]  # it checks
+            if item is not None:
+                item(value, f"{name}[{place}]")
+
+    return check
+
+
+def _check_int(meta: msgspec.Meta | None) -> _Check:
+    least = -math.inf if meta is None or meta.ge is None else meta.ge
+    most = math.inf if meta is None or meta.le is None else meta.le
+    bounds = f" from {least:,}" if least > -math.inf else ""
+    bounds += f" to {most:,}" if most < math.inf else ""
+
+    def check(value: object, name: str) -> None:
+        if type(value) is not int or not least <= value <= most:
+            raise InvalidArgument(f"{name} must be an integer{bounds}, found {describe(value)}")
+
+    return check
+
+
+def _check_instance(cls: type) -> _Check:
+    def check(value: object, name: str) -> None:
+        if not isinstance(value, cls):
+            raise InvalidArgument(f"{name} must be a {cls.__name__}, found {describe(value)}")
+
+    return check
+
+
+def _check_str(value: object, name: str) -> None:
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{name} must be text, found {describe(value)}")
+    if not value.isascii():
+        try:
+            check_text(value, "")
+        except NotJson as error:
+            raise InvalidArgument(f"{name} {error}") from error
+
+
+def _check_bool(value: object, name: str) -> None:
+    if type(value) is not bool:
+        raise InvalidArgument(f"{name} must be True or False, found {describe(value)}")
+
+
+def _check_float(value: object, name: str) -> None:
+    if type(value) not in (int, float) or not -math.inf < value < math.inf:  # type: ignore[operator]  # a number
+        raise InvalidArgument(f"{name} must be a number, found {describe(value)}")
+
+
+def _check_datetime(value: object, name: str) -> None:
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise InvalidArgument(f"{name} must be a timezone-aware datetime, found {describe(value)}")
+
+
+def _check_bytes(value: object, name: str) -> None:
+    if not isinstance(value, bytes):
+        raise InvalidArgument(f"{name} must be bytes, found {describe(value)}")
+
+
+def _check_pair(value: object, name: str) -> None:
+    match value:
+        case (str(), str()):
+            return
+        case _:
+            raise InvalidArgument(f"{name} must be a pair (agent, run), found {describe(value)}")
+
+
+_CHECKS: dict[object, _Check] = {
+    str: _check_str,
+    bool: _check_bool,
+    float: _check_float,
+    datetime: _check_datetime,
+    bytes: _check_bytes,
+}

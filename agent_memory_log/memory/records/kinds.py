@@ -7,7 +7,7 @@ A kind is a frozen struct, registered as payloads are; the map of a kind that is
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -209,6 +209,11 @@ def read_kind(name: str, data: Mapping[str, JsonValue]) -> RecordData:
 def fold_key(key: str) -> str:
     """The form in which keys are compared: without white space around it, case-folded, accents in one spelling."""
     return _caseless(key.strip())
+
+
+def fold_keys(keys: Iterable[str]) -> frozenset[str]:
+    """Keys folded, without those of which nothing is left."""
+    return frozenset(folded for key in keys if (folded := fold_key(key)))
 
 
 def fold_text(text: str) -> str:

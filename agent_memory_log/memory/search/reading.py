@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
 from agent_memory_log.events.event import Event
-from agent_memory_log.events.fields import describe
 from agent_memory_log.events.payloads import EventData, Redacted, ToolCall, ToolResult
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.context import Context
-from agent_memory_log.memory.records.arguments import names_of
+from agent_memory_log.memory.operations import AsOf, CountRecords, Explain, Get, History, ListRecords
 from agent_memory_log.memory.records.kinds import fold_key
-from agent_memory_log.memory.records.record import Evidence, Record, Status, stars_of
+from agent_memory_log.memory.records.record import Evidence, Record, stars_of
 from agent_memory_log.memory.records.reports import EvidenceLine, Explanation, Stats, Version
 from agent_memory_log.memory.stream.history import Closed, Ledger
 from agent_memory_log.memory.stream.payloads import MemoryChanged, MemoryClosed, MemoryRefreshed
@@ -26,21 +25,17 @@ STATUSES: frozenset[str] = frozenset({"active", "superseded", "archived", "expir
 _SHOWN = 200
 
 
-def get(
-    context: Context, *, record: str | None, key: str | None, kind: str | None, scope: str | None
-) -> Steps[Record | None]:
+def get(context: Context, call: Get) -> Steps[Record | None]:
     """The active record with an id, in any scope that may be read, or with a key."""
-    if (record is None) == (key is None):
+    id_, key = call.id, call.key
+    if (id_ is None) == (key is None):
         raise InvalidArgument("say what to get: either id or key")
-    for name, value in (("id", record), ("key", key), ("kind", kind)):
-        if value is not None and not isinstance(value, str):
-            raise InvalidArgument(f"{name} must be text, found {describe(value)}")
     if key is not None:
-        name = context.one(scope)
-        found = yield from _ask_one(context, name, lambda state, now: _by_key(state, key, kind, name, now))
+        name = context.one(call.scope)
+        found = yield from _ask_one(context, name, lambda state, now: _by_key(state, key, call.kind, name, now))
         return found
-    for name in context.readable(None if scope is None else [scope]):
-        found = yield from _ask_one(context, name, lambda state, now: record_of(state, record or "", name, now))  # noqa: B023  # asked at once
+    for name in context.readable(None if call.scope is None else [call.scope]):
+        found = yield from _ask_one(context, name, lambda state, now: record_of(state, id_ or "", name, now))  # noqa: B023  # asked at once
         if found is not None:
             return found
     return None
@@ -70,34 +65,29 @@ def _by_key(state: State, key: str, kind: str | None, scope: str, now: datetime)
     return max(found, key=lambda live: (live.updated, live.seq)).record(scope, now) if found else None
 
 
-def list_records(
-    context: Context, *, kinds: Iterable[str] | None, scopes: Iterable[str] | None, status: Status
-) -> Steps[tuple[Record, ...]]:
+def list_records(context: Context, call: ListRecords) -> Steps[tuple[Record, ...]]:
     """The records of a status, by scope, then as they came. Only active ones are at hand; others are looked up."""
-    if status not in STATUSES:
-        raise InvalidArgument(f"status must be one of {', '.join(sorted(STATUSES))}, found {describe(status)}")
-    wanted = names_of(kinds, "kinds")
     records: list[Record] = []
-    for scope in context.readable(scopes):
-        if status == "active":
-            records.extend((yield from active(context, scope, wanted)))
+    for scope in context.readable(call.scopes):
+        if call.status == "active":
+            records.extend((yield from active(context, scope, call.kinds)))
             continue
         stream = yield from context.subject(scope).load_all()
         now = context.hooks.now()
         records.extend(
             one
             for one in Ledger(stream).records(scope, now)
-            if one.status == status and (wanted is None or one.kind in wanted)
+            if one.status == call.status and (call.kinds is None or one.kind in call.kinds)
         )
     return tuple(records)
 
 
-def active(context: Context, scope: str, kinds: frozenset[str] | None) -> Steps[list[Record]]:
+def active(context: Context, scope: str, kinds: Collection[str] | None) -> Steps[list[Record]]:
     """The active records of a scope, as they came."""
     return (yield from active_of(context, context.subject(scope), scope, kinds))
 
 
-def active_of(context: Context, subject: Subject, scope: str, kinds: frozenset[str] | None) -> Steps[list[Record]]:
+def active_of(context: Context, subject: Subject, scope: str, kinds: Collection[str] | None) -> Steps[list[Record]]:
     """The active records of a subject, which is a scope's."""
     yield from subject.refresh()
     now = context.hooks.now()
@@ -110,19 +100,17 @@ def active_of(context: Context, subject: Subject, scope: str, kinds: frozenset[s
     )
 
 
-def history(context: Context, key: str, *, kind: str | None, scope: str | None) -> Steps[tuple[Version, ...]]:
+def history(context: Context, call: History) -> Steps[tuple[Version, ...]]:
     """Every value that a key has had, the oldest first."""
-    if not isinstance(key, str):
-        raise InvalidArgument(f"key must be text, found {describe(key)}")
-    wanted = fold_key(key)
-    name = context.one(scope)
+    wanted = fold_key(call.key)
+    name = context.one(call.scope)
     stream = yield from context.subject(name).load_all()
     now = context.hooks.now()
     ledger = Ledger(stream)
     return tuple(
         Version(record, live.seq, *_end(closed, record))
         for (live, closed), record in zip(ledger.lives(), ledger.records(name, now), strict=True)
-        if wanted and fold_key(record.key) == wanted and kind in (None, record.kind)
+        if wanted and fold_key(record.key) == wanted and call.kind in (None, record.kind)
     )
 
 
@@ -133,29 +121,24 @@ def _end(closed: Closed | None, record: Record) -> tuple[datetime | None, str]:
     return (record.valid_until, record.status) if record.status == "expired" else (None, "")
 
 
-def as_of(
-    context: Context, time: datetime, *, kinds: Iterable[str] | None, scopes: Iterable[str] | None
-) -> Steps[tuple[Record, ...]]:
+def as_of(context: Context, call: AsOf) -> Steps[tuple[Record, ...]]:
     """What was active at a time, less what was forgotten since."""
-    if not isinstance(time, datetime) or time.utcoffset() is None:
-        raise InvalidArgument(f"time must be a timezone-aware datetime, found {describe(time)}")
-    wanted = names_of(kinds, "kinds")
+    time, kinds = call.time, call.kinds
     records: list[Record] = []
-    for scope in context.readable(scopes):
+    for scope in context.readable(call.scopes):
         stream = yield from context.subject(scope).load_all()
         ledger = Ledger(stream, until=time)
         records.extend(
             live.record(scope, time)
             for live in ledger.state.records.values()
-            if not live.is_expired(time) and (wanted is None or live.told.kind in wanted)
+            if not live.is_expired(time) and (kinds is None or live.told.kind in kinds)
         )
     return tuple(records)
 
 
-def explain(context: Context, record: str) -> Steps[Explanation | None]:
+def explain(context: Context, call: Explain) -> Steps[Explanation | None]:
     """The record, whatever its status, with its evidence as lines."""
-    if not isinstance(record, str):
-        raise InvalidArgument(f"id must be text, found {describe(record)}")
+    record = call.id
     for scope in context.readable(None):
         stream = yield from context.subject(scope).load_all()
         ledger = Ledger(stream)
@@ -168,7 +151,7 @@ def explain(context: Context, record: str) -> Steps[Explanation | None]:
     return None
 
 
-def stats(context: Context) -> Steps[Stats]:
+def stats(context: Context, _: CountRecords) -> Steps[Stats]:
     """Counts over all scopes that may be read."""
     active_kinds: Counter[str] = Counter()
     closed: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.context import Context
-from agent_memory_log.memory.index.asked import Asked
+from agent_memory_log.memory.operations import Search
 from agent_memory_log.memory.records.messages import MESSAGE, Message
 from agent_memory_log.memory.records.record import Record
 from agent_memory_log.memory.records.reports import Hit, Hits
@@ -29,22 +29,19 @@ if TYPE_CHECKING:
     from agent_memory_log.recall import Embedded, Embedder
     from agent_memory_log.recall import Hit as Found
 
-KINDS = ("preference", "fact", "episode", "message")
-"""What is searched where nothing is said."""
-
 _NO_MESSAGES = "no messages were searched: pip install 'agent-memory-log[recall]'"
 
 _ALIKE = 9
 """Digits behind the point to which scores are compared, as in an index."""
 
 
-def search(context: Context, asked: Asked, scopes: tuple[str, ...]) -> Steps[Hits]:
+def search(context: Context, call: Search) -> Steps[Hits]:
     """The best hits of several scopes. Their scores are compared as they are: each is a share of the whole question."""
-    (hits,) = yield from search_each(context, [asked], scopes)
+    (hits,) = yield from search_each(context, [call], context.readable(call.scopes))
     return hits
 
 
-def search_each(context: Context, several: Sequence[Asked], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
+def search_each(context: Context, several: Sequence[Search], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
     """The hits of several searches for one query: what is new is read once, and the query embedded once."""
     make = _index_type()
     embedder = context.hooks.embedder
@@ -68,7 +65,7 @@ def search_each(context: Context, several: Sequence[Asked], scopes: tuple[str, .
 
 
 def _search_index(
-    index: WarmIndex, asked: Asked, scope: str, now: datetime, embedded: Embedded | None
+    index: WarmIndex, asked: Search, scope: str, now: datetime, embedded: Embedded | None
 ) -> Steps[list[Hit]]:
     while (found := (yield from work(lambda: index.search(asked, now, embedded)))) is None:
         yield from index.refresh(None)
@@ -123,7 +120,7 @@ def _embed_question(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]
     return embedded, Fixed(embedder, embedded.model)
 
 
-def _search_plainly(context: Context, several: Sequence[Asked], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
+def _search_plainly(context: Context, several: Sequence[Search], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
     records: list[Record] = []
     for scope in scopes:
         records += yield from active(context, scope, None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
-from agent_memory_log.memory.index.asked import Asked
-from agent_memory_log.memory.records.kinds import Preference, fold_key
+from agent_memory_log.memory.operations import Search
+from agent_memory_log.memory.records.kinds import Preference, fold_key, fold_keys
 from agent_memory_log.memory.records.record import Record
 from agent_memory_log.memory.records.reports import Hit
 
@@ -17,18 +17,18 @@ PREFERENCE = 0.5
 _words = re.compile(r"\w+").findall
 
 
-def hit_of(record: Record, asked: Asked) -> Hit | None:
+def hit_of(record: Record, call: Search) -> Hit | None:
     """The record as a hit, by the share of the question's words that it has; None if it is none."""
-    if asked.kinds is not None and record.kind not in asked.kinds:
+    if call.kinds is not None and record.kind not in call.kinds:
         return None
     time = record.valid_from or record.created
-    if record.stars < asked.min_importance or not _is_within(time, asked.since, asked.until):
+    if record.stars < call.min_importance or not _is_within(time, call.since, call.until):
         return None
-    words = set(_words(asked.query.casefold()))
+    words = set(_words(call.query.casefold()))
     text = " ".join((record.text, record.key.replace("_", " "), *record.tags, *record.entities))
     shared = len(words.intersection(_words(text.casefold())))
     parts: dict[str, float] = {}
-    if record.kind == Preference.kind and fold_key(record.key) in asked.boosted:
+    if record.kind == Preference.kind and fold_key(record.key) in fold_keys(call.boost_preferences):
         parts["preference"] = PREFERENCE
     if shared:
         parts[SHARED_WORDS] = shared / len(words)

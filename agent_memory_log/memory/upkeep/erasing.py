@@ -14,6 +14,7 @@ import msgspec
 from agent_memory_log.errors import MemoryStopped, VersionConflict
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.operations import SWEEP_LIMIT
 from agent_memory_log.memory.records.kinds import read_kind
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.records.record import Evidence
@@ -35,9 +36,6 @@ from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import Steps, work
 
 _ATTEMPTS = 500
-
-SWEEP_LIMIT = 100
-"""How many events of linked runs a sweep redacts at most unless said."""
 
 
 class Reach(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ off or changed is refused; one that is written by hand leaves both out.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
@@ -18,6 +18,7 @@ from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.deciding import SUPERSEDES
 from agent_memory_log.memory.learning.writing import write
+from agent_memory_log.memory.operations import ExportJsonl, ImportJsonl
 from agent_memory_log.memory.records.candidates import Candidate, checked
 from agent_memory_log.memory.records.kinds import read_kind
 from agent_memory_log.memory.records.principals import STREAM_RUN
@@ -54,10 +55,10 @@ class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
     valid_until: datetime | None = None
 
 
-def export_jsonl(context: Context, *, scopes: Iterable[str] | None) -> Steps[bytes]:
+def export_jsonl(context: Context, call: ExportJsonl) -> Steps[bytes]:
     """The active records of each scope, as they came."""
     lines: list[bytes] = []
-    for scope in context.readable(scopes):
+    for scope in context.readable(call.scopes):
         subject = context.subject(scope)
         yield from subject.refresh()
         now = context.hooks.now()
@@ -92,9 +93,9 @@ def _line(record: Record, place: Evidence) -> _Line:
     )
 
 
-def import_jsonl(context: Context, data: bytes) -> Steps[WriteReport]:
+def import_jsonl(context: Context, call: ImportJsonl) -> Steps[WriteReport]:
     """Write the records of an export. Raises ``DecodeError`` naming the line, before anything is written."""
-    report = yield from write(context, read_jsonl(data), origin="import", phase="import")
+    report = yield from write(context, read_jsonl(call.data), origin="import", phase="import")
     return report
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
-from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.merging import MERGES
-from agent_memory_log.memory.policy.rules import check_limit
+from agent_memory_log.memory.operations import Forget, ForgetAll
 from agent_memory_log.memory.records.kinds import fold_key, fold_text, read_kind
 from agent_memory_log.memory.records.reports import ForgetReport
 from agent_memory_log.memory.stream.history import Ledger
@@ -20,22 +19,12 @@ from agent_memory_log.memory.upkeep.erasing import Reach, Target, erase
 from agent_memory_log.steps import Steps, load
 
 
-def forget(
-    context: Context,
-    *,
-    record: str | None,
-    key: str | None,
-    kind: str | None,
-    scope: str | None,
-    reach: Reach,
-) -> Steps[ForgetReport]:
+def forget(context: Context, call: Forget) -> Steps[ForgetReport]:
     """Forget what a key has ever held, or a record and whatever else of its key says the same."""
-    if (record is None) == (key is None):
+    key, kind, scope = call.key, call.kind, call.scope
+    if (call.id is None) == (key is None):
         raise InvalidArgument("say what to forget: either id or key")
-    check_limit(reach.sweep_limit, "sweep_limit")
-    for name, value in (("id", record), ("key", key), ("kind", kind)):
-        if value is not None and not isinstance(value, str):
-            raise InvalidArgument(f"{name} must be text, found {describe(value)}")
+    reach = Reach(call.evidence, call.sweep, call.sweep_limit, call.dry_run)
     if key is not None:
         wanted = fold_key(key)
 
@@ -47,24 +36,22 @@ def forget(
 
         return (yield from erase(context, context.one(scope), Target(lambda _: has_key, is_about), reach))
     total = ForgetReport()
-    target = Target(lambda ledger: _same_as(ledger, record or ""), lambda _: False)
+    target = Target(lambda ledger: _same_as(ledger, call.id or ""), lambda _: False)
     for name in context.readable(None if scope is None else [scope]):
         total = _sum(total, (yield from erase(context, name, target, reach)))
     return total
 
 
-def forget_all(
-    context: Context, *, scopes: Iterable[str] | None, runs: Sequence[tuple[str, str]], evidence: bool
-) -> Steps[ForgetReport]:
+def forget_all(context: Context, call: ForgetAll) -> Steps[ForgetReport]:
     """Forget everything of each scope, and what was said so far in every run that is known or named."""
     total = ForgetReport()
     named: dict[tuple[str, str], int] = {}
-    for agent, run in runs:
+    for agent, run in call.runs:
         there = yield from load(agent, run, limit=1)
         named[agent, run] = there.version
-    for scope in context.readable(scopes):
+    for scope in context.readable(call.scopes):
         named |= yield from _linked(context.subject(scope))
-        reach = Reach(evidence=evidence, runs=dict(named))
+        reach = Reach(evidence=call.evidence, runs=dict(named))
         target = Target(lambda _: _every, lambda _: True, everything=True)
         total = _sum(total, (yield from erase(context, scope, target, reach)))
     return total

@@ -8,6 +8,7 @@ from agent_memory_log.events.event import moved
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.deciding import Draft
 from agent_memory_log.memory.learning.writing import decided
+from agent_memory_log.memory.operations import Cleanup, Rebuild
 from agent_memory_log.memory.records.candidates import within
 from agent_memory_log.memory.records.kinds import Episode, read_kind
 from agent_memory_log.memory.records.record import Record, stars_of
@@ -19,10 +20,10 @@ from agent_memory_log.steps import Steps
 _MAX_DAYS = 36_500
 
 
-def cleanup(context: Context, *, older_than_days: float, below_stars: float) -> Steps[CleanupReport]:
+def cleanup(context: Context, call: Cleanup) -> Steps[CleanupReport]:
     """Archive episodes that are older than so many days and have fewer stars, and note what has expired."""
-    days = within(older_than_days, "older_than_days", 0, _MAX_DAYS)
-    stars = within(below_stars, "below_stars", 1, 6)
+    days = within(call.older_than_days, "older_than_days", 0, _MAX_DAYS)
+    stars = within(call.below_stars, "below_stars", 1, 6)
     archived: list[Record] = []
     expired: list[Record] = []
     for scope in context.readable(None):
@@ -62,7 +63,7 @@ def _is_old(live: Live, before: datetime, stars: float) -> bool:
     return (occurred or live.created) < before
 
 
-def rebuild(context: Context) -> Steps[RebuildReport]:
+def rebuild(context: Context, _: Rebuild) -> Steps[RebuildReport]:
     """Fold every stream again from its first event, and hold that; unfinished erasures are finished first."""
     records = events = 0
     equal = True

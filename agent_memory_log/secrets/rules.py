@@ -1,0 +1,120 @@
+"""What the rows of the tables become: rules that find a hint in a text, and names of secrets.
+
+A pattern is compiled when its hint first stands in a text, since most hints never do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache, cached_property
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from agent_memory_log.secrets.parts import compiled
+from agent_memory_log.secrets.values import STRENGTHS
+from agent_memory_log.tables import read_table
+
+_TOKEN_ENDS = "(?![A-Za-z0-9])"  # noqa: S105 (a pattern)
+_NAME_ENDS = "(?:_?[0-9]{1,2}|_base)?(?![a-z0-9_-])"
+_NEEDED = {"assigned": "word", "stated": "made_up", "beside": "made_up"}
+
+
+class Rule(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
+    """Where ``hint`` stands in a text, ``after`` follows and ``before`` ends there, a secret of ``kind`` stands.
+
+    ``value`` says how the value is judged. None of the characters ``not_after`` stands before the hint.
+    """
+
+    kind: str
+    hint: str
+    after: str = ""
+    not_after: str = ""
+    before: str = ""
+    value: Literal["any", "word", "made_up", "random", "mixed", "url", "list", "cookies", "manifest", "seed"] = "any"
+
+    reach: ClassVar[int] = 90
+    """How many characters ``before`` may match."""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """The hint and what follows it."""
+        start = f"(?<![{self.not_after}])" if self.not_after else ""
+        return compiled(start + re.escape(self.hint) + self.after)
+
+    @cached_property
+    def lead(self) -> re.Pattern[str] | None:
+        """What ends where the hint begins, if anything must."""
+        return compiled(rf"(?:{self.before})\Z") if self.before else None
+
+    def matches(self, text: str) -> Iterator[tuple[re.Match[str] | None, re.Match[str]]]:
+        """Where the rule fits ``text``: what stands before, if anything must, and the hint with what follows."""
+        if not self.hint:
+            yield from ((None, match) for match in self.pattern.finditer(text))
+            return
+        done = 0
+        place = text.find(self.hint)
+        while place >= 0:
+            match = self.pattern.match(text, place)
+            before = None
+            if match is not None and self.lead is not None:
+                before = self.lead.search(text, max(done, place - self.reach), place)
+                match = match if before is not None else None
+            if match is not None:
+                done = match.end()
+                yield before, match
+            place = text.find(self.hint, max(done, place + len(self.hint)))
+
+
+class Name(Rule, frozen=True, dict=True, kw_only=True):
+    """A name of a secret, and how much its value must look like one: behind "=", behind "is", and behind a space."""
+
+    assigned: int
+    stated: int
+    beside: int
+
+    reach: ClassVar[int] = 20
+
+    def end_in(self, text: str, place: int) -> int | None:
+        """Where the name ends that begins at ``place``; None if it does not stand there."""
+        match = self.pattern.match(text, place)
+        if match is None or (self.lead and not self.lead.search(text, max(0, place - self.reach), place)):
+            return None
+        return match.end()
+
+
+@cache
+def token_rules() -> tuple[Rule, ...]:
+    """The forms of tokens, which are compared exactly."""
+    table = read_table(__name__, "tokens")
+    prefixes = [
+        {**row, "not_after": "A-Za-z0-9", "after": row["after"] + _TOKEN_ENDS} for row in _each_hint(table["prefix"])
+    ]
+    return tuple(msgspec.convert([*_each_hint(table["form"]), *prefixes], list[Rule]))
+
+
+@cache
+def phrase_rules() -> tuple[Rule, ...]:
+    """The phrases, commands, headers and calls with a secret in them, which are looked for in lower case."""
+    rows = (
+        row for name in ("codes", "passwords", "commands") for row in _each_hint(read_table(__name__, name)["rule"])
+    )
+    return tuple(msgspec.convert(list(rows), list[Rule]))
+
+
+@cache
+def names() -> dict[str, list[Name]]:
+    """The names of secrets by hint, in lower case; the first that fits counts."""
+    by_hint: dict[str, list[Name]] = {}
+    for row in _each_hint(read_table(__name__, "names")["name"]):
+        needed = {place: STRENGTHS[row.get(place, usual)] for place, usual in _NEEDED.items()}
+        after = f"(?:{row.get('after', '')}){_NAME_ENDS}"
+        by_hint.setdefault(row["hint"], []).append(msgspec.convert({**row, **needed, "after": after}, Name))
+    return by_hint
+
+
+def _each_hint(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        for hint in row.pop("hints"):
+            yield {**row, "hint": hint}

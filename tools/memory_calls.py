@@ -1,0 +1,138 @@
+"""Makes ``Memory`` from the table of operations: ``python -m tools.memory_calls``; ``--check`` only compares.
+
+It reads the table and does not import it, as what it makes may be out of date. A method has the types and defaults of
+the struct's fields as source text, so that a hover shows what the table says.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+import textwrap
+
+from tools.generated import ROOT, formatted, write_or_check
+
+SOURCE = ROOT / "agent_memory_log/memory/operations.py"
+TARGET = ROOT / "agent_memory_log/memory/calls.py"
+
+_HEAD = '''"""Made from ``operations.py`` by ``python -m tools.memory_calls``: the calls on one principal's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+{imports}
+from agent_memory_log.memory import operations as table
+from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.execution import execute
+from agent_memory_log.memory.records.arguments import several
+from agent_memory_log.memory.records.principals import Principal
+from agent_memory_log.steps import run_async
+from agent_memory_log.store import Store
+
+_Result = TypeVar("_Result")
+
+
+class Memory:
+    """The memory that one principal may reach.
+
+    Calls that name a key, and ``remember``, mean the principal's home scope unless said; others mean every scope that
+    execution allows. All raise what the store raises; ``InvalidArgument`` naming an argument that cannot be; and those
+    that read ``MemoryStopped`` for a scope that is not the principal's or is denied (``scope_denied:<scope>``).
+    """
+
+    def __init__(self, store: Store, context: Context) -> None:
+        """Made by ``MemoryClient.of``."""
+        self._store = store
+        self._context = context
+
+    @property
+    def principal(self) -> Principal:
+        """Whose memory this is."""
+        return self._context.principal
+
+    async def execute(self, operation: table.Operation[_Result]) -> _Result:
+        """Carry out an operation of the table, as the method of its name does."""
+        return await run_async(execute(operation, self._context), self._store)
+'''
+
+
+def made() -> str:
+    """The module as the table says."""
+    tree = ast.parse(SOURCE.read_text())
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    assigned = _assigned(tree.body)
+    methods = next(
+        node.value for node in tree.body if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "METHODS"
+    )
+    assert isinstance(methods, ast.Dict)
+    body = "".join(
+        _method(ast.literal_eval(name), classes[ast.unparse(cls)], assigned)
+        for name, cls in zip(methods.keys, methods.values, strict=True)
+        if name is not None
+    )
+    imports = "\n".join(
+        ast.unparse(node)
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module not in ("__future__", "collections.abc", "msgspec")
+    )
+    constants = [name for name in ("KINDS", "SWEEP_LIMIT") if name in body]
+    imports += f"\nfrom agent_memory_log.memory.operations import {', '.join(constants)}"
+    return formatted(_HEAD.format(imports=imports) + body, TARGET)
+
+
+def _assigned(body: list[ast.stmt]) -> dict[str, ast.expr]:
+    return {
+        node.targets[0].id: node.value
+        for node in body
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+    }
+
+
+def _method(name: str, node: ast.ClassDef, aliases: dict[str, ast.expr]) -> str:
+    base = node.bases[0]
+    assert isinstance(base, ast.Subscript)
+    parameters = ["self"]
+    arguments: list[str] = []
+    notes: list[str] = []
+    marks = _assigned(node.body)
+    positional = ast.literal_eval(marks["positional"]) if "positional" in marks else 0
+    fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
+    for place, field in enumerate(fields):
+        assert isinstance(field.target, ast.Name)
+        argument = field.target.id
+        hint, description = _hint(field.annotation, aliases)
+        if place == positional:
+            parameters.append("*")
+        default = "" if field.value is None else f" = {ast.unparse(field.value)}"
+        parameters.append(f"{argument}: {hint.replace('tuple[', 'Iterable[', 1).replace(', ...]', ']', 1)}{default}")
+        if description:
+            notes.append(textwrap.fill(f"- ``{argument}``: {description}", 112, subsequent_indent="  "))
+        value = argument
+        if hint.startswith("tuple["):
+            value = f'several({argument}, "{argument}")'
+            value = f"None if {argument} is None else {value}" if hint.endswith("| None") else value
+        arguments.append(value if place < positional else f"{argument}={value}")
+    paragraphs = [textwrap.fill(part, 108) for part in (ast.get_docstring(node) or "").split("\n\n")]
+    doc = "\n\n".join([*paragraphs, "\n".join(notes)] if notes else paragraphs)
+    doc = textwrap.indent(f'"""{doc}' + ('\n"""' if "\n" in doc else '"""'), " " * 8)
+    call = f"table.{node.name}({', '.join(arguments)})"
+    result = ast.unparse(base.slice)
+    run = f"await self.execute({call})" if result == "None" else f"return await self.execute({call})"
+    return f"\n    async def {name}({', '.join(parameters)}) -> {result}:\n{doc}\n        {run}\n"
+
+
+def _hint(annotation: ast.expr, aliases: dict[str, ast.expr]) -> tuple[str, str]:
+    """The type of a field as source text, and its description."""
+    if isinstance(annotation, ast.Name) and annotation.id in aliases:
+        annotation = aliases[annotation.id]
+    if not (isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated"):
+        return ast.unparse(annotation), ""
+    assert isinstance(annotation.slice, ast.Tuple)
+    hint, meta = annotation.slice.elts
+    found = [each.value for each in getattr(meta, "keywords", []) if each.arg == "description"]
+    return ast.unparse(hint), str(ast.literal_eval(found[0])) if found else ""
+
+
+if __name__ == "__main__":
+    sys.exit(write_or_check({TARGET: made()}))

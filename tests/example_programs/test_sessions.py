@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 
 from agent_memory_log.errors import InvalidArgument
 from examples.capture_and_apply import __main__ as program
-from examples.capture_and_apply.sessions import SESSIONS, play_all
+from examples.capture_and_apply.sessions import SESSIONS, PlayedSession, play_all
 from tests.amlog import Amlog, environment
 from tests.processes import PATIENCE, ROOT
 
@@ -55,7 +56,11 @@ def test_a_check_that_fails_is_a_status(tmp_path: Path, monkeypatch: pytest.Monk
     assert [session.name for session in sessions] == list(SESSIONS)
     checks = program.check({session.name: session for session in sessions})
     assert [one.ok for one in checks] == [True, True, False, True]
-    monkeypatch.setattr(program, "play_all", lambda _url: iter(sessions))
+
+    def play_all_in_one_process(_url: str) -> Iterator[PlayedSession]:
+        return iter(sessions)
+
+    monkeypatch.setattr(program, "play_all", play_all_in_one_process)
     assert program.main(["--store", "sqlite:///unused.db"]) == 1
 
 

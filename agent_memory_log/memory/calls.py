@@ -285,7 +285,7 @@ class Memory:
         - ``top_k``: At most so many.
         - ``kinds``: Registered kinds and ``message``; None: all there are.
         - ``scopes``: The scopes; every one that execution allows unless said.
-        - ``since``: Only what was said then or later.
+        - ``since``: Only what was said then or later, such as 2026-11-21T09:30:00Z.
         - ``until``: Only what was said before then.
         - ``min_importance``: In stars, which no message has.
         - ``boost_preferences``: Keys of preferences that gain, and need not share a word.
@@ -354,6 +354,7 @@ class Memory:
     ) -> tuple[Record, ...]:
         """What was active at a time, less what was forgotten since.
 
+        - ``time``: What was active then, less what was forgotten since.
         - ``kinds``: Only these kinds; all unless said.
         - ``scopes``: The scopes; every one that execution allows unless said.
         """
@@ -393,7 +394,11 @@ class Memory:
         return await self.execute(table.Rebuild())
 
     async def cleanup(self, *, older_than_days: float = 90, below_stars: float = 3) -> CleanupReport:
-        """Archive episodes that are older and have fewer stars, and note what has expired."""
+        """Archive episodes that are older and have fewer stars, and note what has expired.
+
+        - ``older_than_days``: Only episodes older than that, in days.
+        - ``below_stars``: Only episodes with fewer stars.
+        """
         return await self.execute(table.Cleanup(older_than_days=older_than_days, below_stars=below_stars))
 
     async def stats(self) -> Stats:

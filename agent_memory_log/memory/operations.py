@@ -233,7 +233,9 @@ class Search(Operation[Hits], frozen=True):
         tuple[str, ...] | None, Meta(description="Registered kinds and ``message``; None: all there are.")
     ] = KINDS
     scopes: _Scopes = None
-    since: Annotated[datetime | None, Meta(description="Only what was said then or later.")] = None
+    since: Annotated[
+        datetime | None, Meta(description="Only what was said then or later, such as 2026-11-21T09:30:00Z.")
+    ] = None
     until: Annotated[datetime | None, Meta(description="Only what was said before then.")] = None
     min_importance: Annotated[float, Meta(description="In stars, which no message has.")] = 0
     boost_preferences: Annotated[
@@ -299,7 +301,7 @@ class AsOf(Operation[tuple[Record, ...]], frozen=True):
 
     positional = 1
 
-    time: datetime
+    time: Annotated[datetime, Meta(description="What was active then, less what was forgotten since.")]
     kinds: _Kinds = None
     scopes: _Scopes = None
 
@@ -352,8 +354,8 @@ class Cleanup(Operation[CleanupReport], frozen=True):
     writes = True
     right = "write"
 
-    older_than_days: float = 90
-    below_stars: float = 3
+    older_than_days: Annotated[float, Meta(ge=0, le=36_500, description="Only episodes older than that, in days.")] = 90
+    below_stars: Annotated[float, Meta(ge=1, le=6, description="Only episodes with fewer stars.")] = 3
 
 
 class CountRecords(Operation[Stats], frozen=True):

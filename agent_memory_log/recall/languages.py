@@ -15,13 +15,26 @@ from importlib import import_module
 from itertools import repeat
 from typing import Final, Protocol, cast
 
-from agent_memory_log.recall import english
 from agent_memory_log.recall.words import LONGEST_WORD, fold, plain_number, without_accents, words
 from agent_memory_log.tables import read_table
 
 ENGLISH: Final = "en"
 
 _TABLE: Final = read_table(__name__, "languages")
+
+_ENGLISH: Final = read_table(__name__, "english")
+
+
+def _english_rows(name: str) -> list[list[str]]:
+    return [row.split() for row in _ENGLISH[name].split(",")]
+
+
+_IRREGULAR_ENGLISH: Final = (
+    {form: row[0] for row in _english_rows("forms") for form in row[1:]}
+    | {form + plural: row[0] for row in _english_rows("nouns") for form in row[1:] for plural in ("", "s")}
+    | {row[0]: row[1] for row in _english_rows("numbers")}
+)
+"""Word form -> base form, and number word -> digits; what is not in it is left to the stemmer."""
 
 STEMMERS: Final[dict[str, str]] = _TABLE["stemmers"]
 """Language (ISO 639-1) -> its Snowball stemmer; "" for those with known function words alone."""
@@ -70,7 +83,7 @@ class Stems(dict[str, str]):
     def __init__(self, language: str) -> None:
         super().__init__()
         self._stop_words = stop_words(language)
-        self._irregular = english.IRREGULAR if language == ENGLISH else {}
+        self._irregular = _IRREGULAR_ENGLISH if language == ENGLISH else {}
         algorithm = STEMMERS[language]
         self._stemmer = _snowball.Stemmer(algorithm) if algorithm else None
 
@@ -103,7 +116,7 @@ def stems(language: str) -> Stems:
 def stop_words(language: str) -> frozenset[str]:
     """The function words of a language, folded and cut as ``words`` cuts them."""
     if language == ENGLISH:
-        return english.STOP_WORDS
+        return frozenset(_ENGLISH["function_words"].split())
     cut = (words(fold(entry)) for entry in _listed.get_stop_words(language))
     # An entry of several words is an idiom of content words, unless it is one that an apostrophe cuts.
     return frozenset(word for entry in cut if len(entry) == 1 for word in entry)

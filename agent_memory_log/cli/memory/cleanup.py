@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from agent_memory_log.cli.memory.options import Scopes, Tenant, User, open_memory, principal_of
+from agent_memory_log.cli.memory.table import default, option
 from agent_memory_log.cli.memory.views import memories, record_map, write_records
 from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
 from agent_memory_log.cli.output import GOOD, Output
 from agent_memory_log.memory import CleanupReport, Principal
+from agent_memory_log.memory.operations import Cleanup
 
 
 def cleanup(
@@ -19,12 +19,12 @@ def cleanup(
     user: User = None,
     scopes: Scopes = None,
     store: StoreUrl = None,
-    older_than: Annotated[
-        int, typer.Option("--older-than", min=0, metavar="DAYS", help="Only episodes older than that.")
-    ] = 90,
-    below: Annotated[
-        int, typer.Option("--below", min=1, max=6, metavar="STARS", help="Only episodes with fewer stars.")
-    ] = 3,
+    older_than: Annotated[float, option(Cleanup, "older_than_days", "--older-than", metavar="DAYS")] = default(
+        Cleanup, "older_than_days"
+    ),
+    below: Annotated[float, option(Cleanup, "below_stars", "--below", metavar="STARS")] = default(
+        Cleanup, "below_stars"
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Archive old episodes of little importance, and note what has expired.
@@ -49,6 +49,6 @@ def cleanup(
             write_records(output, records)
 
 
-async def _cleanup(url: str | None, principal: Principal, older_than: int, below: int) -> CleanupReport:
+async def _cleanup(url: str | None, principal: Principal, older_than: float, below: float) -> CleanupReport:
     async with open_memory(url, principal) as memory:
         return await memory.cleanup(older_than_days=older_than, below_stars=below)

@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from agent_memory_log.cli.memory.options import Scopes, Tenant, User, open_memory, principal_of
+from agent_memory_log.cli.memory.table import default, option
 from agent_memory_log.cli.memory.views import evidence_map
 from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
 from agent_memory_log.cli.output import Output, note
 from agent_memory_log.memory import MemoryContext, Principal
+from agent_memory_log.memory.operations import BuildContext
 
 
 def context(
@@ -20,9 +22,9 @@ def context(
     user: User = None,
     scopes: Scopes = None,
     store: StoreUrl = None,
-    max_tokens: Annotated[
-        int, typer.Option("--max-tokens", min=1, metavar="N", help="At most so many tokens.")
-    ] = 1_000,
+    max_tokens: Annotated[int, option(BuildContext, "max_tokens", "--max-tokens", metavar="N")] = default(
+        BuildContext, "max_tokens"
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Print what to put in front of a model, as background to a question.

@@ -18,11 +18,12 @@ from agent_memory_log.cli.memory.options import (
     principal_of,
     whose,
 )
+from agent_memory_log.cli.memory.table import default, option
 from agent_memory_log.cli.memory.views import evidence_map, evidence_name, memories, name_of
 from agent_memory_log.cli.options import AsJson, StoreUrl, Yes, confirmed, run_async
 from agent_memory_log.cli.output import GOOD, Output
 from agent_memory_log.memory import ForgetReport, Memory, Principal
-from agent_memory_log.memory.operations import SWEEP_LIMIT
+from agent_memory_log.memory.operations import Forget
 from agent_memory_log.memory.upkeep.erasing import Reach
 from agent_memory_log.wording import counted
 
@@ -39,20 +40,10 @@ def forget(
     store: StoreUrl = None,
     kind: Kind = None,
     everything: Annotated[bool, typer.Option("--all", help="Everything, of every scope that is given.")] = False,
-    evidence: Annotated[
-        bool,
-        typer.Option(
-            "--evidence",
-            help="Redact the events it came from as well, and what repeats the value in the same exchange.",
-        ),
-    ] = False,
-    sweep: Annotated[
-        bool, typer.Option("--sweep", help="Redact every event of a linked run that holds the value, as whole words.")
-    ] = False,
-    sweep_limit: Annotated[
-        int, typer.Option("--sweep-limit", min=1, help="Refuse a sweep that would redact more events than this.")
-    ] = SWEEP_LIMIT,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say how much would go.")] = False,
+    evidence: Annotated[bool, option(Forget, "evidence", "--evidence")] = False,
+    sweep: Annotated[bool, option(Forget, "sweep", "--sweep")] = False,
+    sweep_limit: Annotated[int, option(Forget, "sweep_limit", "--sweep-limit")] = default(Forget, "sweep_limit"),
+    dry_run: Annotated[bool, option(Forget, "dry_run", "--dry-run")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, get_args
 
-import typer
-
 from agent_memory_log.cli.errors import UsageProblem
 from agent_memory_log.cli.memory.options import Kinds, Scopes, Tenant, User, not_empty, open_memory, principal_of, whose
+from agent_memory_log.cli.memory.table import default, option
 from agent_memory_log.cli.memory.views import record_map, write_records
 from agent_memory_log.cli.options import AsJson, StoreUrl, instant, run_async
 from agent_memory_log.cli.output import Output, note
 from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.memory import Principal, Record
+from agent_memory_log.memory.operations import AsOf, ListRecords
 from agent_memory_log.memory.records.record import Status
 
 _STATUSES: dict[str, Status] = {name: name for name in get_args(Status)}
@@ -27,18 +27,10 @@ def list_records(
     scopes: Scopes = None,
     store: StoreUrl = None,
     kinds: Kinds = None,
-    status: Annotated[
-        str, typer.Option("--status", metavar="STATUS", help="active (the default), superseded, archived or expired.")
-    ] = "active",
-    as_of: Annotated[
-        str | None,
-        typer.Option(
-            "--as-of",
-            metavar="TIME",
-            help="What was active then, such as 2026-11-21T09:30:00Z, less what was forgotten since.",
-            show_default=False,
-        ),
-    ] = None,
+    status: Annotated[str, option(ListRecords, "status", "--status", metavar="STATUS")] = default(
+        ListRecords, "status"
+    ),
+    as_of: Annotated[str | None, option(AsOf, "time", "--as-of", metavar="TIME")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List what is remembered.

@@ -8,11 +8,13 @@ import typer
 
 from agent_memory_log.cli.errors import UsageProblem
 from agent_memory_log.cli.memory.options import Kinds, Scopes, Tenant, User, not_empty, open_memory, principal_of
+from agent_memory_log.cli.memory.table import default, option
 from agent_memory_log.cli.memory.views import evidence_map, evidence_name, record_map, source_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, instant, run_async
 from agent_memory_log.cli.output import DIM, GOOD, Column, Output, note
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.memory import Hit
+from agent_memory_log.memory.operations import Search
 
 _COLUMNS = (Column("score", number=True), Column("kind"), Column("memory"), Column("from"))
 """Of the table off a terminal, which has no styles."""
@@ -26,28 +28,10 @@ def search(
     scopes: Scopes = None,
     store: StoreUrl = None,
     kinds: Kinds = None,
-    top: Annotated[int, typer.Option("--top", "-k", min=1, max=10_000, metavar="N", help="At most so many.")] = 4,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME",
-            help="Only what was said from then on, such as 2026-11-21T09:30:00Z.",
-            show_default=False,
-        ),
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Only what was said before then.", show_default=False)
-    ] = None,
-    boost: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--boost",
-            metavar="KEY",
-            help="A preference that gains, and need not share a word; repeatable.",
-            show_default=False,
-        ),
-    ] = None,
+    top: Annotated[int, option(Search, "top_k", "--top", "-k", metavar="N")] = default(Search, "top_k"),
+    since: Annotated[str | None, option(Search, "since", "--since", metavar="TIME")] = None,
+    until: Annotated[str | None, option(Search, "until", "--until", metavar="TIME")] = None,
+    boost: Annotated[list[str] | None, option(Search, "boost_preferences", "--boost", metavar="KEY")] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say what each part contributes to a score.")] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -57,8 +57,8 @@ def _check_for(hint: object, meta: msgspec.Meta | None = None) -> _Check | None:
         return _check_literal(arguments)
     if origin is tuple:
         return _check_pair if arguments == (str, str) else _check_several(arguments[0])
-    if hint is int:
-        return _check_int(meta)
+    if hint in (int, float):
+        return _check_number(hint, meta or msgspec.Meta())
     if hint in _CHECKS:
         return _CHECKS[hint]
     return _check_instance(hint) if isinstance(hint, type) and issubclass(hint, msgspec.Struct) else None
@@ -93,15 +93,17 @@ def _check_several(hint: object) -> _Check:
     return check
 
 
-def _check_int(meta: msgspec.Meta | None) -> _Check:
-    least = -math.inf if meta is None or meta.ge is None else meta.ge
-    most = math.inf if meta is None or meta.le is None else meta.le
-    bounds = f" from {least:,}" if least > -math.inf else ""
-    bounds += f" to {most:,}" if most < math.inf else ""
+def _check_number(hint: object, meta: msgspec.Meta) -> _Check:
+    least = -math.inf if meta.ge is None else meta.ge
+    most = math.inf if meta.le is None else meta.le
+    types = (int,) if hint is int else (int, float)
+    expected = "an integer" if hint is int else "a number"
+    expected += "" if meta.ge is None else f" from {meta.ge:,}"
+    expected += "" if meta.le is None else f" to {meta.le:,}"
 
     def check(value: object, name: str) -> None:
-        if type(value) is not int or not least <= value <= most:
-            raise InvalidArgument(f"{name} must be an integer{bounds}, found {describe(value)}")
+        if type(value) not in types or not (least <= value <= most and value not in _INFINITE):  # type: ignore[operator]  # a number
+            raise InvalidArgument(f"{name} must be {expected}, found {describe(value)}")
 
     return check
 
@@ -129,11 +131,6 @@ def _check_bool(value: object, name: str) -> None:
         raise InvalidArgument(f"{name} must be True or False, found {describe(value)}")
 
 
-def _check_float(value: object, name: str) -> None:
-    if type(value) not in (int, float) or not -math.inf < value < math.inf:  # type: ignore[operator]  # a number
-        raise InvalidArgument(f"{name} must be a number, found {describe(value)}")
-
-
 def _check_datetime(value: object, name: str) -> None:
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise InvalidArgument(f"{name} must be a timezone-aware datetime, found {describe(value)}")
@@ -152,10 +149,11 @@ def _check_pair(value: object, name: str) -> None:
             raise InvalidArgument(f"{name} must be a pair (agent, run), found {describe(value)}")
 
 
+_INFINITE = (math.inf, -math.inf)
+
 _CHECKS: dict[object, _Check] = {
     str: _check_str,
     bool: _check_bool,
-    float: _check_float,
     datetime: _check_datetime,
     bytes: _check_bytes,
 }

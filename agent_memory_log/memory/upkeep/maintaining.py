@@ -9,7 +9,6 @@ from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.deciding import Draft
 from agent_memory_log.memory.learning.writing import decided
 from agent_memory_log.memory.operations import Cleanup, Rebuild
-from agent_memory_log.memory.records.candidates import within
 from agent_memory_log.memory.records.kinds import Episode, read_kind
 from agent_memory_log.memory.records.record import Record, stars_of
 from agent_memory_log.memory.records.reports import CleanupReport, RebuildReport
@@ -17,19 +16,15 @@ from agent_memory_log.memory.stream.state import Live, State, record_of
 from agent_memory_log.memory.stream.subjects import folded
 from agent_memory_log.steps import Steps
 
-_MAX_DAYS = 36_500
-
 
 def cleanup(context: Context, call: Cleanup) -> Steps[CleanupReport]:
     """Archive episodes that are older than so many days and have fewer stars, and note what has expired."""
-    days = within(call.older_than_days, "older_than_days", 0, _MAX_DAYS)
-    stars = within(call.below_stars, "below_stars", 1, 6)
     archived: list[Record] = []
     expired: list[Record] = []
     for scope in context.readable(None):
 
         def decide(state: State, now: datetime) -> _Cleaning:
-            return _Cleaning(state, scope, now, timedelta(days=days), stars)  # noqa: B023  # decided at once
+            return _Cleaning(state, scope, now, timedelta(days=call.older_than_days), call.below_stars)  # noqa: B023  # decided at once
 
         cleaning = yield from decided(context, scope, decide)
         archived.extend(record_of(live, scope, "archived") for live in cleaning.old)

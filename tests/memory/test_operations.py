@@ -1,0 +1,116 @@
+"""The table of operations: what it says, every surface does."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from agent_memory_log import open_store, open_sync_store
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.memory import Memory, MemoryClient, Principal, SyncMemory, SyncMemoryClient
+from agent_memory_log.memory.execution import execute
+from agent_memory_log.memory.operations import METHODS, Operation
+from agent_memory_log.memory.records.arguments import check_arguments
+from agent_memory_log.steps import run_sync
+
+WHO = Principal("acme", {"user": "1"})
+
+VALID: dict[str, dict[str, Any]] = {
+    "write": {"candidates": ()},
+    "note_stop": {"reason": "why", "phase": "capture"},
+    "get": {"key": "language"},
+    "update": {"id": "unknown"},
+    "forget": {"key": "language"},
+    "remember": {"key": "language", "value": "english"},
+    "search": {"query": "language"},
+    "context": {"query": "language"},
+    "link_run": {"agent": "a", "run": "r"},
+    "link_runs": {"runs": (("a", "r"),)},
+    "history": {"key": "language"},
+    "as_of": {"time": datetime.fromisoformat("2026-01-01T00:00:00Z")},
+    "explain": {"id": "unknown"},
+    "derive": {"agent": "a", "run": "r"},
+    "import_jsonl": {"data": b'{"format":"agent-memory-log-records/1"}\n'},
+}
+"""What each operation needs to be made."""
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_takes_the_fields_of_its_operation(name: str) -> None:
+    operation = METHODS[name]
+    for surface in (Memory, SyncMemory):
+        signature = inspect.signature(getattr(surface, name))
+        parameters = list(signature.parameters.values())[1:]
+        assert [parameter.name for parameter in parameters] == list(operation.__struct_fields__)
+        by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        assert by_position == list(operation.__struct_fields__[: operation.positional])
+        for parameter, field in zip(parameters, msgspec.structs.fields(operation), strict=True):
+            assert (parameter.default is parameter.empty) == (field.default is msgspec.NODEFAULT)
+            assert parameter.default in (parameter.empty, field.default)
+        assert inspect.iscoroutinefunction(getattr(surface, name)) == (surface is Memory)
+
+
+@pytest.mark.parametrize("name", METHODS)
+async def test_every_surface_gives_the_same_result(name: str) -> None:
+    """A method of either class, and the operation itself, on stores that hold the same."""
+    arguments = VALID.get(name, {})
+    operation = METHODS[name](**arguments)
+    async with open_store("memory:") as store:
+        results = [await _outcome_async(getattr(MemoryClient(store).of(WHO), name), arguments)]
+    with open_sync_store("memory:") as store:
+        results.append(_outcome(lambda: getattr(SyncMemoryClient(store).of(WHO), name)(**arguments)))
+    with open_sync_store("memory:") as store:
+        context = SyncMemoryClient(store).of(WHO)._context
+        results.append(_outcome(lambda: run_sync(execute(operation, context), store)))
+    assert results[0] == results[1] == results[2]
+
+
+async def _outcome_async(method: Any, arguments: dict[str, Any]) -> str:
+    try:
+        return _without_ids(await method(**arguments))
+    except InvalidArgument as error:
+        return str(error)
+
+
+def _outcome(call: Any) -> str:
+    try:
+        return _without_ids(call())
+    except InvalidArgument as error:
+        return str(error)
+
+
+def _without_ids(result: Any) -> str:
+    """What a result says, but for ids and times, which are new each time."""
+    if isinstance(result, (tuple, list)):
+        return repr([_without_ids(item) for item in result])
+    if isinstance(result, msgspec.Struct):
+        fields = {name: getattr(result, name) for name in result.__struct_fields__}
+        return repr(
+            {name: _without_ids(value) for name, value in fields.items() if name not in _NEW and value is not None}
+        )
+    return repr(result)
+
+
+_NEW = {"id", "created", "updated", "valid_from", "valid_until"}
+
+
+FIELDS = [(name, field) for name, cls in METHODS.items() for field in cls.__struct_fields__ if field != "extractor"]
+
+
+@pytest.mark.parametrize(("name", "field"), FIELDS)
+def test_a_wrong_value_is_refused_and_its_field_named(name: str, field: str) -> None:
+    operation: type[Operation[Any]] = METHODS[name]
+    check_arguments(operation(**VALID.get(name, {})))
+    with pytest.raises(InvalidArgument, match=rf"^{field}\b"):
+        check_arguments(operation(**{**VALID.get(name, {}), field: object()}))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_marks_say_what_a_caller_must_be_allowed(name: str) -> None:
+    operation = METHODS[name]
+    assert operation.writes == (operation.right != "read")
+    assert operation.__doc__

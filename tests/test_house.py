@@ -39,7 +39,7 @@ MEMORY = (
     ("learning",),
     ("upkeep",),
     ("execution",),
-    ("calls", "sync_calls"),
+    ("calls",),
     ("client", "sync"),
 )
 """The same for what is inside of memory."""
@@ -110,7 +110,8 @@ def test_no_module_is_in_a_circle() -> None:
 
 
 def test_no_module_is_too_long() -> None:
-    lines = {name_of(path): len(path.read_text().splitlines()) for path in modules()}
+    texts = {name_of(path): path.read_text() for path in modules()}
+    lines = {name: len(text.splitlines()) for name, text in texts.items() if not text.startswith('"""Made from ')}
     assert {name: count for name, count in lines.items() if count > MOST_LINES} == {}
 
 

@@ -43,8 +43,7 @@ from agent_memory_log.memory.records.reports import (
     Version,
     WriteReport,
 )
-from agent_memory_log.memory.sync import SyncMemoryClient
-from agent_memory_log.memory.sync_calls import SyncMemory
+from agent_memory_log.memory.sync import SyncMemory, SyncMemoryClient
 
 __all__ = [
     "Candidate",

@@ -160,7 +160,7 @@ class Memory:
         """The records of a status, home's first, then as they came.
 
         - ``kinds``: Only these kinds; all unless said.
-        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``scopes``: The scopes; all that execution allows unless said.
         - ``status``: active, superseded, archived or expired.
         """
         return await self.execute(
@@ -227,10 +227,10 @@ class Memory:
         - ``id``: The id of a record, in any scope unless said.
         - ``kind``: Which is meant, where several kinds have the key.
         - ``scope``: The scope; the principal's home unless said.
-        - ``evidence``: Redact also, in the runs that are linked to the scope: the events it came from, what repeats the
-          value in the same exchange, and every ``injected_context`` that names it.
+        - ``evidence``: Redact also the events it came from, what repeats the value in the same exchange, and every
+          ``injected_context`` that names it, in the runs that are linked to the scope.
         - ``sweep``: As ``evidence``, and every event of a linked run that holds the value, as whole words.
-        - ``sweep_limit``: Refuse a sweep that would redact more events than this.
+        - ``sweep_limit``: Refuse a sweep of more events than this.
         - ``dry_run``: Only report what would go.
         """
         return await self.execute(
@@ -251,10 +251,10 @@ class Memory:
     ) -> ForgetReport:
         """Erase everything; nothing that was said so far in a run that was derived from is learnt again.
 
-        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``scopes``: The scopes; all that execution allows unless said.
         - ``runs``: More runs to learn nothing from, as (agent, run): conversations that are going on.
-        - ``evidence``: Redact also, in the runs that are linked to the scope: the events it came from, what repeats the
-          value in the same exchange, and every ``injected_context`` that names it.
+        - ``evidence``: Redact also the events it came from, what repeats the value in the same exchange, and every
+          ``injected_context`` that names it, in the runs that are linked to the scope.
         """
         return await self.execute(
             table.ForgetAll(
@@ -284,8 +284,8 @@ class Memory:
 
         - ``top_k``: At most so many.
         - ``kinds``: Registered kinds and ``message``; None: all there are.
-        - ``scopes``: The scopes; every one that execution allows unless said.
-        - ``since``: Only what was said then or later, such as 2026-11-21T09:30:00Z.
+        - ``scopes``: The scopes; all that execution allows unless said.
+        - ``since``: Only what was said then, 2026-11-21T09:30:00Z, or later.
         - ``until``: Only what was said before then.
         - ``min_importance``: In stars, which no message has.
         - ``boost_preferences``: Keys of preferences that gain, and need not share a word.
@@ -315,7 +315,7 @@ class Memory:
         the answer.
 
         - ``max_tokens``: At most so many.
-        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``scopes``: The scopes; all that execution allows unless said.
         """
         return await self.execute(
             table.BuildContext(
@@ -356,7 +356,7 @@ class Memory:
 
         - ``time``: What was active then, less what was forgotten since.
         - ``kinds``: Only these kinds; all unless said.
-        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``scopes``: The scopes; all that execution allows unless said.
         """
         return await self.execute(
             table.AsOf(
@@ -408,7 +408,7 @@ class Memory:
     async def export_jsonl(self, *, scopes: Iterable[str] | None = None) -> bytes:
         """The active records as JSONL: a header, then a record a line.
 
-        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``scopes``: The scopes; all that execution allows unless said.
         """
         return await self.execute(table.ExportJsonl(scopes=None if scopes is None else several(scopes, "scopes")))
 

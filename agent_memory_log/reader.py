@@ -15,6 +15,7 @@ import msgspec
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import EventType, Redacted, ToolCall, ToolResult
+from agent_memory_log.pairing import Pairing
 from agent_memory_log.snapshot import EventList, Snapshot
 
 _Answer = TypeVar("_Answer")
@@ -34,8 +35,8 @@ class Turn(msgspec.Struct, frozen=True):
 class Reader:
     """Questions about ``snapshot``. Events are returned whole; ``decode_event`` gives their payload typed.
 
-    A tool result answers the latest call before it, in append order, that has its ``tool_call_id`` and is still open:
-    providers use an id more than once in a run.
+    A tool result answers the latest call before it, in append order, that has its ``tool_call_id`` and is still open
+    (``Pairing``).
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -64,7 +65,7 @@ class Reader:
 
     def open_tool_calls(self) -> tuple[Event, ...]:
         """The tool calls that no result has answered yet, in append order."""
-        return self._at(self._ask(lambda index: list(index.open)))
+        return self._at(self._ask(lambda index: index.pairing.open_calls()))
 
     def result_for(self, call: str | Event) -> Event | None:
         """The result that answered a call, None while it is open or unknown.
@@ -145,12 +146,11 @@ class _Index:
 
     def __init__(self) -> None:
         self.latest: dict[str, Event] = {}
+        self.pairing: Pairing[int] = Pairing()
         self.calls: dict[str, list[int]] = {}
         self.children: dict[str, list[int]] = {}
         self.answers: dict[int, int | None] = {}
         self.questions: dict[int, int] = {}
-        self.open: dict[int, None] = {}
-        self.waiting: dict[str, list[int]] = {}
         self.user_messages: list[int] = []
 
     def add(self, place: int, event: Event) -> None:
@@ -159,17 +159,14 @@ class _Index:
             self.latest[event.type] = event
         data = event.data
         if isinstance(data, ToolCall):
+            self.pairing.add_call(data, place)
             self.calls.setdefault(data.tool_call_id, []).append(place)
             if data.parent_tool_call_id:
                 self.children.setdefault(data.parent_tool_call_id, []).append(place)
             self.answers[place] = None
-            self.open[place] = None
-            self.waiting.setdefault(data.tool_call_id, []).append(place)
         elif isinstance(data, ToolResult):
-            waiting = self.waiting.get(data.tool_call_id)
-            if waiting:
-                call = waiting.pop()
-                del self.open[call]
+            call = self.pairing.add_result(data)
+            if call is not None:
                 self.answers[call] = place
                 self.questions[event.seq] = call
         elif event.type == EventType.USER_MESSAGE or (

@@ -48,7 +48,14 @@ class Each(msgspec.Struct, frozen=True):
     operations: tuple[Steps[Any], ...]
 
 
-Request = Ask | Work | Each
+class On(msgspec.Struct, frozen=True):
+    """Carry out an operation on another store, one of the same kind; answered with its result."""
+
+    store: Store | SyncStore
+    operation: Steps[Any]
+
+
+Request = Ask | Work | Each | On
 Steps = Generator[Request, Any, _T]
 """An operation: yields requests, is sent their answers, returns a ``_T``."""
 
@@ -86,22 +93,16 @@ def redact(agent: str, run: str, seqs: Iterable[int], reason: str) -> Steps[Appe
     return cast("AppendResult", (yield Ask("redact_events", (agent, run, seqs), {"reason": reason})))
 
 
-def all_runs(
-    agent: str | None = None, *, reserved: bool = False, wanted: Callable[[RunInfo], bool] = lambda _info: True
-) -> Steps[list[RunInfo]]:
-    """Read every page of ``Store.list_runs``: the ``wanted`` runs of an agent or of all, newest-created first.
-
-    ``reserved``: with the runs of the library's own agents.
-    """
+def all_runs(agent: str | None = None, *, include_reserved: bool = False) -> Steps[list[RunInfo]]:
+    """All runs, or all of ``agent``, the one created last first. Holds them in memory. See ``Store.list_runs``."""
     runs: list[RunInfo] = []
-    cursor: str | None = None
+    options: dict[str, Any] = {"limit": _PAGE, "include_reserved": include_reserved}
     while True:
-        options = {"limit": _PAGE, "cursor": cursor, "include_reserved": reserved}
         page = cast("RunPage", (yield Ask("list_runs", (agent,), options)))
-        runs += filter(wanted, page.runs)
-        cursor = page.cursor
-        if cursor is None:
+        runs += page.runs
+        if page.cursor is None:
             return runs
+        options = {**options, "cursor": page.cursor}
 
 
 def work(do: Callable[[], _T]) -> Steps[_T]:
@@ -112,6 +113,11 @@ def work(do: Callable[[], _T]) -> Steps[_T]:
 def each(operations: Iterable[Steps[_T]]) -> Steps[list[_T]]:
     """Carry out several operations. What one of them raises ends the others."""
     return cast("list[_T]", (yield Each(tuple(operations))))
+
+
+def on(store: Store | SyncStore, operation: Steps[_T]) -> Steps[_T]:
+    """Carry out an operation on another store, one of the same kind. Raises what the operation raises."""
+    return cast("_T", (yield On(store, operation)))
 
 
 async def run_async(steps: Steps[_T], store: Store) -> _T:
@@ -127,8 +133,10 @@ async def run_async(steps: Steps[_T], store: Store) -> _T:
                 answer = await getattr(store, request.method)(*request.arguments, **request.options)
             elif isinstance(request, Work):
                 answer = await asyncio.to_thread(request.do)
-            else:
+            elif isinstance(request, Each):
                 answer = await _run_each(request.operations, store)
+            else:
+                answer = await run_async(request.operation, cast("Store", request.store))
         except Exception as error:  # noqa: BLE001  # the operation decides what becomes of it
             resume = partial(steps.throw, error)
         else:
@@ -149,8 +157,10 @@ def run_sync(steps: Steps[_T], store: SyncStore) -> _T:
                 answer = getattr(store, request.method)(*request.arguments, **request.options)
             elif isinstance(request, Work):
                 answer = request.do()
-            else:
+            elif isinstance(request, Each):
                 answer = [run_sync(operation, store) for operation in request.operations]
+            else:
+                answer = run_sync(request.operation, cast("SyncStore", request.store))
         except Exception as error:  # noqa: BLE001  # the operation decides what becomes of it
             resume = partial(steps.throw, error)
         else:

@@ -414,6 +414,16 @@ def record_calls(ids: Callable[[int], str], count: int) -> None:
                 call.result(1)
 
 
+def resume_calls(count: int) -> None:
+    """Make so many calls that a run was left with, which have one id, from the last to the first."""
+    calls = [ToolCall("call", "tool", payload_json=f'{{"at":{at}}}') for at in range(count)]
+    with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
+        store.append_events("agent", "run", *map(new_event, calls))
+        for data in reversed(calls):
+            with recorder.tool_call("tool", data.payload_json, tool_call_id="call") as call:
+                call.result(1)
+
+
 def chat_stream(count: int) -> list[Message]:
     """A stream of OpenAI's with so many calls at once, whose arguments come turn and turn about."""
     deltas: list[Message] = [

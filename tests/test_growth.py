@@ -14,7 +14,7 @@ from agent_memory_log.interchange.atif import from_atif
 from agent_memory_log.memory.extraction.rules import RuleExtractor
 from agent_memory_log.memory.extraction.statements import read_statements
 from agent_memory_log.recording.streams import joined
-from agent_memory_log.replay.plan import read_plan
+from agent_memory_log.replay.expectations import read_expectations
 from agent_memory_log.transcript import provider_names
 from examples.capture_and_apply.verifiers import is_concise
 from tests.growth import (
@@ -28,6 +28,7 @@ from tests.growth import (
     index_of,
     messages,
     record_calls,
+    resume_calls,
     run,
     slice_of,
     slow_calls,
@@ -55,12 +56,20 @@ def test_a_foreign_step_of_many_calls() -> None:
 
 @pytest.mark.parametrize("provider", provider_names())
 def test_plans_of_answers_that_make_one_message(provider: str) -> None:
-    assert growth(partial(read_plan, answers(150), provider), partial(read_plan, answers(600), provider), MOST) <= MOST
+    small, large = (
+        partial(read_expectations, answers(150), provider),
+        partial(read_expectations, answers(600), provider),
+    )
+    assert growth(small, large, MOST) <= MOST
 
 
 @pytest.mark.parametrize("ids", ["{}".format, "call".format], ids=["own ids", "one id"])
 def test_recording(ids: Callable[[int], str]) -> None:
     assert growth(partial(record_calls, ids, 1000), partial(record_calls, ids, 4000), MOST) <= MOST
+
+
+def test_resuming_open_calls_with_one_id() -> None:
+    assert growth(partial(resume_calls, 400), partial(resume_calls, 1600), MOST) <= MOST
 
 
 def test_streams() -> None:

@@ -13,9 +13,9 @@ from agent_memory_log.cli.run_names import load_existing, run_name
 from agent_memory_log.cli.timeline import Row
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.replay.differences import Difference, told_all
-from agent_memory_log.replay.parting import RunDiff
-from agent_memory_log.replay.parting import diff as find_parting
+from agent_memory_log.replay.differences import Difference, describe_all
+from agent_memory_log.replay.run_diff import RunDiff
+from agent_memory_log.replay.run_diff import diff as find_parting
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import Store
 from agent_memory_log.wording import counted
@@ -82,7 +82,7 @@ def _write(output: Output, parting: RunDiff, left: str, right: str) -> None:
     output.line((left, BOLD), " and ", (right, BOLD), f" part after {equal}")
     for sign, name, style, event in (("-", left, _LEFT, parting.left_event), ("+", right, _RIGHT, parting.right_event)):
         output.hanging([(f"{sign} ", style), (f"{name}  ", NAME)], _event_text(event))
-    for line in told_all(parting.differences, "-", "+"):
+    for line in describe_all(parting.differences, "-", "+"):
         output.hanging([("  ", DIM)], line)
 
 

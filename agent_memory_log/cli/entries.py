@@ -112,7 +112,7 @@ def _thinking(data: Thinking, _row: Row, _look: Look) -> Entry:
 
 def _tool_call(data: ToolCall, row: Row, look: Look) -> Entry:
     entry = Entry("call", NAME, [(data.tool_name or "(unnamed)", "bold cyan")], data.payload_json, lines=1)
-    if look.whole and not row.answered:
+    if look.whole and row.result is None:
         entry.notes.append([("open: no result yet", WARN)])
     details = {"id": data.tool_call_id, "parent": data.parent_tool_call_id, "queue": data.queue}
     if data.expected_children_total:

@@ -21,7 +21,8 @@ from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.interchange.atif import AtifRun, from_atif, import_atif
 from agent_memory_log.transcript import ChatLine, import_transcript, read_chat_lines
 from agent_memory_log.transfer.importing import decode_document
-from agent_memory_log.transfer.jsonl import ImportedRun, check_jsonl, import_jsonl
+from agent_memory_log.transfer.jsonl import check_jsonl, import_jsonl
+from agent_memory_log.transfer.run_lines import ImportedRun
 from agent_memory_log.wording import counted
 
 _OPENAI_CHAT = "openai-chat"

@@ -54,7 +54,7 @@ def parse_name(name: str) -> tuple[str | None, str]:
 
 async def runs_of(store: Store, agent: str | None = None, *, reserved: bool = False) -> list[RunInfo]:
     """Every run of an agent, or of all; with the library's own where ``reserved``."""
-    return await steps.run_async(steps.all_runs(agent, reserved=reserved), store)
+    return await steps.run_async(steps.all_runs(agent, include_reserved=reserved), store)
 
 
 async def resolve(store: Store, name: str) -> tuple[str, str]:
@@ -62,7 +62,7 @@ async def resolve(store: Store, name: str) -> tuple[str, str]:
     agent, run = parse_name(name)
     if agent is not None:
         return agent, run
-    infos = await steps.run_async(steps.all_runs(wanted=lambda info: info.run == run), store)
+    infos = [info for info in await runs_of(store) if info.run == run]
     if len(infos) == 1:
         return infos[0].agent, run
     if not infos:

@@ -11,6 +11,7 @@ from agent_memory_log.cli.terminal_text import size
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.events.payloads import ToolCall, ToolResult
+from agent_memory_log.pairing import Pairing
 from agent_memory_log.store import RunInfo, Store
 
 _PAGE = 500
@@ -94,31 +95,30 @@ async def _count(store: Store, agent: str | None, *, reserved: bool) -> dict[str
 
 async def _count_run(store: Store, info: RunInfo) -> Totals:
     totals = Totals(runs=1)
-    waiting: dict[str, int] = {}
+    pairing: Pairing[Event] = Pairing()
     after = 0
     while True:
         page = await store.load_run(info.agent, info.run, after=after, limit=_PAGE)
         for event in page.log:
-            _count_event(totals, waiting, event)
+            _count_event(totals, pairing, event)
         after = page.last_seq
         if after >= page.version:
             break
-    totals.open_calls = sum(waiting.values())
+    totals.open_calls = pairing.open_count
     return totals
 
 
-def _count_event(totals: Totals, waiting: dict[str, int], event: Event) -> None:
+def _count_event(totals: Totals, pairing: Pairing[Event], event: Event) -> None:
     data = event.data
     totals.events += 1
     totals.bytes += len(encode_json(event.to_map())) + 1
     totals.types[event.type] = totals.types.get(event.type, 0) + 1
     if isinstance(data, ToolCall):
         totals.tool_calls += 1
-        waiting[data.tool_call_id] = waiting.get(data.tool_call_id, 0) + 1
+        pairing.add_call(data, event)
     elif isinstance(data, ToolResult):
         totals.tool_errors += bool(data.error_message)
-        if waiting.get(data.tool_call_id):
-            waiting[data.tool_call_id] -= 1
+        pairing.add_result(data)
 
 
 def _row(name: str, totals: Totals) -> list[str]:

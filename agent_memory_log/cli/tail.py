@@ -13,7 +13,7 @@ from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, open_existin
 from agent_memory_log.cli.output import Output
 from agent_memory_log.cli.run_names import resolve
 from agent_memory_log.cli.show import After
-from agent_memory_log.cli.timeline import Pairing
+from agent_memory_log.cli.timeline import Timeline
 from agent_memory_log.cli.timeline_view import TimelineWriter
 from agent_memory_log.store import Store
 
@@ -44,14 +44,14 @@ async def _tail(url: str | None, name: str, after: int, *, as_json: bool) -> Non
 
 async def _follow(store: Store, agent: str, run: str, after: int, *, as_json: bool) -> None:
     output = Output()
-    pairing = Pairing()
+    timeline = Timeline()
     writer = TimelineWriter(output)
     async with aclosing(store.follow(agent, run, after=after)) as events:
         async for event in events:
             if as_json:
                 output.json_line(event.to_map())
             else:
-                writer.write([pairing.add(event)])
+                writer.write([timeline.add(event)])
             output.flush()
 
 

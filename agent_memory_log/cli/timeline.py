@@ -1,7 +1,6 @@
 """Which event belongs where in a timeline: nested calls under their parent, a result beside its call.
 
-Pure: no text, no terminal. The pairing rule is ``Reader``'s (a result answers the latest open call with its id), kept
-here event by event because a live tail has no snapshot.
+No text and no terminal here. A live tail adds event after event; ``arrange`` orders the events of a whole run.
 """
 
 from __future__ import annotations
@@ -12,86 +11,64 @@ import msgspec
 
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import ToolCall, ToolResult
+from agent_memory_log.pairing import Pairing
 
 
 class Row(msgspec.Struct):
-    """An event's place in a timeline.
+    """A row of a timeline.
 
-    - ``depth``: how many calls it is inside of.
-    - ``call``: for a result, the call it answers (None: none of those seen).
-    - ``answered``: for a call, whether a result was seen.
+    - ``depth``: how many calls the event is inside of.
+    - ``call``: for a result, the row of the call it answers; None if no such call was added.
+    - ``parent``: for a call, the row of the call it is made inside of.
+    - ``result``, ``inside``: for a call, the rows of its result and of the calls made inside it.
     - ``adjacent``: for a result, whether it stands right below its call.
     """
 
     event: Event
     depth: int = 0
-    call: Event | None = None
-    answered: bool = False
+    call: Row | None = None
+    parent: Row | None = None
+    result: Row | None = None
+    inside: list[Row] = []
     adjacent: bool = False
 
 
-class Pairing:
-    """Places events that arrive one after the other, in append order."""
+class Timeline:
+    """Makes rows of events that arrive one after the other, in append order."""
 
     def __init__(self) -> None:
-        self._latest: dict[str, Row] = {}
-        self._open: dict[str, list[Row]] = {}
-        self._parents: dict[int, Row] = {}
-        self._calls: dict[int, Row] = {}
+        self._pairing: Pairing[Row] = Pairing()
 
     def add(self, event: Event) -> Row:
-        """The next event's row."""
+        """The row of the next event."""
         row = Row(event)
         data = event.data
         if isinstance(data, ToolCall):
-            parent = self._latest.get(data.parent_tool_call_id) if data.parent_tool_call_id else None
-            if parent is not None:
-                row.depth = parent.depth + 1
-                self._parents[id(row)] = parent
-            self._latest[data.tool_call_id] = row
-            self._open.setdefault(data.tool_call_id, []).append(row)
-        elif isinstance(data, ToolResult) and (waiting := self._open.get(data.tool_call_id)):
-            call = waiting.pop()
-            call.answered = True
-            row.call = call.event
+            row.parent = self._pairing.parent_of(data)
+            if row.parent is not None:
+                row.depth = row.parent.depth + 1
+                row.parent.inside.append(row)
+            self._pairing.add_call(data, row)
+        elif isinstance(data, ToolResult) and (call := self._pairing.add_result(data)) is not None:
             row.depth = call.depth
-            self._calls[id(row)] = call
+            row.call = call
+            call.result = row
         return row
-
-    def parent_of(self, row: Row) -> Row | None:
-        """The row of the call inside which a call was made."""
-        return self._parents.get(id(row))
-
-    def call_of(self, row: Row) -> Row | None:
-        """The row of the call that a result answered."""
-        return self._calls.get(id(row))
 
 
 def arrange(log: Iterable[Event]) -> list[Row]:
     """The rows of a timeline of ``log``, which is in append order: as there, but each call followed by the calls made
     inside it and then by its result.
     """
-    pairing = Pairing()
-    roots: list[Row] = []
-    inside: dict[int, list[Row]] = {}
-    results: dict[int, Row] = {}
-    for event in log:
-        row = pairing.add(event)
-        parent, call = pairing.parent_of(row), pairing.call_of(row)
-        if parent is not None:
-            inside.setdefault(id(parent), []).append(row)
-        elif call is not None:
-            results[id(call)] = row
-        else:
-            roots.append(row)
+    timeline = Timeline()
+    arrived = [timeline.add(event) for event in log]
     rows: list[Row] = []
-    waiting = roots[::-1]
+    waiting = [row for row in reversed(arrived) if row.parent is None and row.call is None]
     while waiting:
         row = waiting.pop()
         rows.append(row)
-        result = results.get(id(row))
-        if result is not None:
-            result.adjacent = id(row) not in inside
-            waiting.append(result)
-        waiting.extend(reversed(inside.get(id(row), ())))
+        if row.result is not None:
+            row.result.adjacent = not row.inside
+            waiting.append(row.result)
+        waiting.extend(reversed(row.inside))
     return rows

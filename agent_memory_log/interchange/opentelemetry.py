@@ -1,8 +1,10 @@
-"""A run as OpenTelemetry spans, by the semantic conventions for generative AI; one way, through the OpenTelemetry SDK.
+"""A run as OpenTelemetry spans, by the semantic conventions for generative AI; one way, for any exporter of its SDK.
 
 Needs the extra ``otel``. The run is an ``invoke_agent`` span, which holds a ``chat`` span for each turn of a model that
 is known and an ``execute_tool`` span for each call, a nested call inside the one that made it. The same run gives the
 same trace and span ids each time. What was said stands in no span unless asked for.
+
+No tracer makes the spans: it would cut, sample or drop them as its environment says, and give them the time of now.
 """
 
 from __future__ import annotations
@@ -12,13 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import cast
 
-from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
-from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.sdk.trace.sampling import ALWAYS_ON
-from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.events.event import Event, to_microseconds
@@ -82,34 +82,6 @@ def export_spans(snapshot: Snapshot, exporter: SpanExporter, *, content: bool = 
     return len(found)
 
 
-class _Ids(IdGenerator):
-    """Ids that stand for an event's place in its run."""
-
-    def __init__(self, agent: str, run: str) -> None:
-        self._name = encode_json([agent, run])
-        self.place = b""
-
-    def generate_trace_id(self) -> int:
-        return self._number(b"trace", 16)
-
-    def generate_span_id(self) -> int:
-        return self._number(self.place, 8)
-
-    def _number(self, what: bytes, size: int) -> int:
-        digest = hashlib.blake2b(what + b" of " + self._name, digest_size=size).digest()
-        return int.from_bytes(digest, "big") or 1  # 0 is no id
-
-
-class _Collected(SpanProcessor):
-    """Keeps what was ended."""
-
-    def __init__(self) -> None:
-        self.spans: list[ReadableSpan] = []
-
-    def on_end(self, span: ReadableSpan) -> None:
-        self.spans.append(span)
-
-
 class _Trace:
     """The spans of one run."""
 
@@ -117,57 +89,67 @@ class _Trace:
         self._snapshot = snapshot
         self._content = content
         self._steps = Steps(snapshot.log).steps
-        self._ids = _Ids(snapshot.agent, snapshot.run)
-        self._collected = _Collected()
-        unlimited = SpanLimits(max_span_attributes=SpanLimits.UNSET, max_span_attribute_length=SpanLimits.UNSET)
-        provider = TracerProvider(
-            sampler=ALWAYS_ON,
-            resource=Resource({"service.name": snapshot.agent}),
-            shutdown_on_exit=False,
-            id_generator=self._ids,
-            span_limits=unlimited,
-        )
-        provider.add_span_processor(self._collected)
-        self._tracer = provider.get_tracer(_SCOPE, version("agent-memory-log"))
+        self._resource = Resource({"service.name": snapshot.agent})
+        self._scope = InstrumentationScope(_SCOPE, version("agent-memory-log"))
         self._common: _Attributes = {
             "gen_ai.agent.name": snapshot.agent,
             "gen_ai.conversation.id": snapshot.run,
         }
-        self._calls: dict[int, Context] = {}
+        self._trace_id = self._id_of("trace", 16)
+        self._spans: list[ReadableSpan] = []
+        self._calls: dict[int, SpanContext] = {}
 
     def spans(self) -> list[ReadableSpan]:
-        """All of them; where the SDK was disabled by its environment, none."""
-        log = self._snapshot.log
-        times = [_time(event) for event in log]
-        begins = [*times, *(_began(answer) for step in self._steps for answer in step.answers)]
-        root = self._start(
-            f"invoke_agent {self._snapshot.agent}", None, min(begins), "invoke_agent", self._about_run(), 0
-        )
-        inside = set_span_in_context(root, Context())
+        """All of them."""
+        agent = self._snapshot.agent
+        times = [_time(event) for event in self._snapshot.log]
+        start = min([*times, *(_began(answer) for step in self._steps for answer in step.answers)])
+        root = self._add(f"invoke_agent {agent}", None, start, max(times), "invoke_agent", self._about_run(), 0)
         for step in self._steps:
             if step.source == "agent" and step.parent is None and step.made:
-                self._turn(step, inside)
+                self._add_turn(step, root)
             answered = {answer.call.seq: answer for answer in step.answers if answer.call is not None}
-            outer = inside if step.parent is None else self._calls.get(step.parent.seq, inside)
+            outer = root if step.parent is None else self._calls.get(step.parent.seq, root)
             for call in step.calls:
-                self._call(call, answered.get(call.seq), outer)
+                self._add_call(call, answered.get(call.seq), outer)
             for answer in step.answers:
                 if answer.call is None:
-                    self._call(None, answer, inside)
-        root.end(max(times))
-        return sorted(self._collected.spans, key=_order)
+                    self._add_call(None, answer, root)
+        return sorted(self._spans, key=_order)
 
-    def _start(
-        self, name: str, outer: Context | None, start: int, operation: str, attributes: _Attributes, place: int
-    ) -> Span:
-        self._ids.place = f"{operation} {place}".encode()
-        return self._tracer.start_span(
+    def _add(
+        self,
+        name: str,
+        outer: SpanContext | None,
+        start: int,
+        end: int,
+        operation: str,
+        attributes: _Attributes,
+        place: int,
+        status: Status | None = None,
+    ) -> SpanContext:
+        """Add a span. ``place`` is that of its event in the run, and makes its id the same each time."""
+        span_id = self._id_of(f"{operation} {place}", 8)
+        context = SpanContext(self._trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+        span = ReadableSpan(
             name,
-            context=Context() if outer is None else outer,
+            context,
+            outer,
+            self._resource,
+            {_OPERATION: operation, **self._common, **attributes},
             kind=SpanKind.CLIENT if operation == "chat" else SpanKind.INTERNAL,
-            attributes={_OPERATION: operation, **self._common, **attributes},
+            status=status or Status(),
             start_time=start,
+            end_time=end,
+            instrumentation_scope=self._scope,
         )
+        self._spans.append(span)
+        return context
+
+    def _id_of(self, what: str, size: int) -> int:
+        name = encode_json([self._snapshot.agent, self._snapshot.run])
+        digest = hashlib.blake2b(f"{what} of ".encode() + name, digest_size=size).digest()
+        return int.from_bytes(digest, "big") or 1  # 0 is no id
 
     def _about_run(self) -> _Attributes:
         requests: list[ModelRequest] = []
@@ -195,7 +177,7 @@ class _Trace:
                 )
         return about
 
-    def _turn(self, step: Step, outer: Context) -> None:
+    def _add_turn(self, step: Step, outer: SpanContext) -> None:
         """A model's turn; it began, as far as the log knows, when what came before it was there."""
         made = step.made
         labels: dict[str, str] = {}
@@ -223,9 +205,9 @@ class _Trace:
             about["gen_ai.output.messages"] = _json([{**message, "finish_reason": reason or "stop"}])
         end = max(_time(event) for event in made)
         start = end if step.before is None else min(_time(step.before), end)
-        self._start(f"chat {model}".rstrip(), outer, start, "chat", about, made[0].seq).end(end)
+        self._add(f"chat {model}".rstrip(), outer, start, end, "chat", about, made[0].seq)
 
-    def _call(self, call: Event | None, answer: Answer | None, outer: Context) -> None:
+    def _add_call(self, call: Event | None, answer: Answer | None, outer: SpanContext) -> None:
         """A tool call: it ended when its result was appended, and began as long before as that says it took."""
         event = call if call is not None else cast("Answer", answer).event
         data = cast("ToolCall | ToolResult", event.data)
@@ -245,15 +227,15 @@ class _Trace:
                 about["gen_ai.tool.call.result"] = result.result_json
         start = _time(event) if answer is None else _began(answer)
         end = start if answer is None else max(start, _time(answer.event))
-        span = self._start(f"execute_tool {data.tool_name}".rstrip(), outer, start, "execute_tool", about, event.seq)
+        status: Status | None = None
         if result is not None and result.error_message:
             hint = result.retry_hint.reason if result.retry_hint is not None else ""
-            kind = cast("Answer", answer).event.labels.get("error_type") or hint or _OTHER_ERROR
-            span.set_attribute("error.type", kind)
-            span.set_status(Status(StatusCode.ERROR, result.error_message if self._content else None))
-        span.end(end)
+            about["error.type"] = cast("Answer", answer).event.labels.get("error_type") or hint or _OTHER_ERROR
+            status = Status(StatusCode.ERROR, result.error_message if self._content else None)
+        name = f"execute_tool {data.tool_name}".rstrip()
+        context = self._add(name, outer, start, end, "execute_tool", about, event.seq, status)
         if call is not None:
-            self._calls[call.seq] = set_span_in_context(span, Context())
+            self._calls[call.seq] = context
 
 
 def _order(span: ReadableSpan) -> tuple[bool, int, bool]:

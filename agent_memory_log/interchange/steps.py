@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import (
     AssistantMessage,
@@ -18,6 +20,7 @@ from agent_memory_log.events.payloads import (
     ToolResult,
     UserMessage,
 )
+from agent_memory_log.pairing import Pairing
 
 STEP_LABEL = "atif_step"
 """Which step of an imported trajectory an event comes from: those of one are not torn apart."""
@@ -34,32 +37,30 @@ class Answer(NamedTuple):
     call: Event | None
 
 
-class Step:
+class Step(msgspec.Struct):
     """One step, as far as it is known.
 
-    - ``source``: who made it; ``parent``: the call inside which it was made (None: the model or a person made it).
-    - ``thinking``, ``messages``, ``calls``, ``answers``: its parts, in append order; the answers may come much later.
-    - ``others``: what a step has no place for, as a planner's notes.
+    - ``source``: who made it; ``label``: the ``STEP_LABEL`` of its events.
+    - ``parent``: the call inside which it was made (None: the model or a person made it).
     - ``request``: what the model had been asked with; None where that was not recorded.
     - ``before``: the event that was appended before it.
+    - ``response``: the ``response_id`` of its events; ``closed``: whether the model was asked again since.
+    - ``thinking``, ``messages``, ``calls``, ``answers``: its parts, in append order; the answers may come much later.
+    - ``others``: what a step has no place for, as a planner's notes.
     """
 
-    def __init__(
-        self, source: Source, label: str = "", *, parent: Event | None = None, request: ModelRequest | None = None
-    ) -> None:
-        """An empty step; ``label`` is the ``STEP_LABEL`` of its events."""
-        self.source: Source = source
-        self.label = label
-        self.parent = parent
-        self.request = request
-        self.before: Event | None = None
-        self.response = ""
-        self.closed = False
-        self.thinking: list[Event] = []
-        self.messages: list[Event] = []
-        self.calls: list[Event] = []
-        self.answers: list[Answer] = []
-        self.others: list[Event] = []
+    source: Source
+    label: str = ""
+    parent: Event | None = None
+    request: ModelRequest | None = None
+    before: Event | None = None
+    response: str = ""
+    closed: bool = False
+    thinking: list[Event] = []
+    messages: list[Event] = []
+    calls: list[Event] = []
+    answers: list[Answer] = []
+    others: list[Event] = []
 
     @property
     def made(self) -> list[Event]:
@@ -101,8 +102,7 @@ class Steps:
         self.steps: list[Step] = []
         self.before: list[Event] = []
         self._current: Step | None = None
-        self._open: dict[str, list[tuple[Step, Event]]] = {}
-        self._known: dict[str, Event] = {}
+        self._pairing: Pairing[tuple[Step, Event]] = Pairing()
         self._request: ModelRequest | None = None
         self._previous: Event | None = None
         for event in log:
@@ -130,26 +130,24 @@ class Steps:
 
     def _call(self, event: Event, data: ToolCall) -> None:
         # In the log of an inner agent the parent is a call of another run, and the model made this one.
-        parent = self._known.get(data.parent_tool_call_id) if data.parent_tool_call_id else None
-        step = self._step_for(event, "agent") if parent is None else self._begin(Step("agent", parent=parent))
+        parent = self._pairing.parent_of(data)
+        step = self._step_for(event, "agent") if parent is None else self._begin(Step("agent", parent=parent[1]))
         step.add(event)
-        self._open.setdefault(data.tool_call_id, []).append((step, event))
-        self._known[data.tool_call_id] = event
+        self._pairing.add_call(data, (step, event))
 
     def _result(self, event: Event, data: ToolResult) -> None:
-        waiting = self._open.get(data.tool_call_id)
         label = event.labels.get(STEP_LABEL, "")
         current = self._current
-        if label and current is not None and current.label == label:
-            call = waiting.pop()[1] if waiting and waiting[-1][0] is current else None
-            current.answers.append(Answer(event, call))
-        elif waiting:
-            step, call = waiting.pop()
+        is_of_current = current is not None and label != "" and current.label == label
+        answered = self._pairing.next_answered(data.tool_call_id)
+        if answered is not None and (answered[0] is current or not is_of_current):
+            self._pairing.add_result(data)
+            step, call = answered
             step.answers.append(Answer(event, call))
-        else:
-            if current is None:
-                current = self._current = self._begin(Step("system", label))
-            current.answers.append(Answer(event, None))
+            return
+        if current is None:
+            current = self._current = self._begin(Step("system", label))
+        current.answers.append(Answer(event, None))
 
     def _step_for(self, event: Event, source: Source) -> Step:
         if self._current is None or not self._current.takes(event, source):

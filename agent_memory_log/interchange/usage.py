@@ -6,13 +6,13 @@ own for the same few numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import cast
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from agent_memory_log.events.event import Event
-from agent_memory_log.events.jsonvalue import decode_json
+from agent_memory_log.events.jsonvalue import json_or_text
+from agent_memory_log.transcript.kinds import is_map
 
 USAGE_LABEL = "usage"
 MODEL_LABEL = "model"
@@ -33,74 +33,67 @@ class Usage(msgspec.Struct, frozen=True):
 
     def plus(self, other: Usage) -> Usage:
         """The sum; what neither reported stays None."""
-        return Usage(
-            _sum(self.input_tokens, other.input_tokens),
-            _sum(self.output_tokens, other.output_tokens),
-            _sum(self.cache_read, other.cache_read),
-            _sum(self.cache_write, other.cache_write),
-            _sum(self.reasoning, other.reasoning),
-            None if self.cost_usd is None and other.cost_usd is None else (self.cost_usd or 0) + (other.cost_usd or 0),
-        )
+        both = zip(self.__struct_fields__, msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        sums = {field: one if two is None else two + (one or 0) for field, one, two in both}
+        return Usage(**sums)
 
 
 NO_USAGE = Usage()
+
+_CACHE_READ = ("cache_read_input_tokens", "cacheReadInputTokens")
+_CACHE_WRITE = ("cache_creation_input_tokens", "cacheWriteInputTokens")
+_BESIDE_THE_PROMPT = (_CACHE_READ, _CACHE_WRITE)
+_WORDS: Mapping[str, Sequence[str]] = {
+    "input_tokens": ("prompt_tokens", "input_tokens", "inputTokens"),
+    "output_tokens": ("completion_tokens", "output_tokens", "outputTokens"),
+    "cache_read": (
+        *_CACHE_READ,
+        "cached_tokens",
+        "prompt_tokens_details.cached_tokens",
+        "input_tokens_details.cached_tokens",
+    ),
+    "cache_write": _CACHE_WRITE,
+    "reasoning": (
+        "completion_tokens_details.reasoning_tokens",
+        "output_tokens_details.reasoning_tokens",
+        "output_tokens_details.thinking_tokens",
+    ),
+}
+"""Where reports say each number: the first path that holds one counts."""
 
 
 def usage_of(event: Event) -> Usage:
     """What the answer that begins with ``event`` used; nothing where its label ``usage`` says nothing of the kind."""
     text = event.labels.get(USAGE_LABEL)
-    if not text:
-        return NO_USAGE
-    try:
-        report: object = decode_json(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return NO_USAGE
-    return _read(cast("Mapping[str, object]", report)) if isinstance(report, Mapping) else NO_USAGE
+    report = json_or_text(text) if text else None
+    return read_usage(report) if is_map(report) else NO_USAGE
 
 
 def usage_in(events: Iterable[Event]) -> Usage:
     """What all answers among ``events`` used; each says it once, on its first event."""
     total = NO_USAGE
     for event in events:
-        total = total.plus(usage_of(event))
+        if USAGE_LABEL in event.labels:
+            total = total.plus(usage_of(event))
     return total
 
 
-def _read(report: Mapping[str, object]) -> Usage:
+def read_usage(report: Mapping[str, object]) -> Usage:
+    """What a report says was used, in the words of any provider, or in ours."""
+    counts = {field: _first_count(report, paths) for field, paths in _WORDS.items()}
+    prompt = counts["input_tokens"]
+    if prompt is not None:  # Anthropic and Bedrock count what is cached beside the rest
+        prompt += sum(_first_count(report, paths) or 0 for paths in _BESIDE_THE_PROMPT)
     cost = report.get("cost_usd")
-    read = _count(report, "cache_read_input_tokens", "cacheReadInputTokens")
-    written = _count(report, "cache_creation_input_tokens", "cacheWriteInputTokens")
-    prompt = _count(report, "prompt_tokens", "input_tokens", "inputTokens")
-    if prompt is not None:
-        prompt += (read or 0) + (written or 0)  # Anthropic and Bedrock count what is cached beside the rest
-    if read is None:
-        read = _count(report, "cached_tokens")
-    for details in ("prompt_tokens_details", "input_tokens_details"):
-        if read is None:
-            read = _count(report.get(details), "cached_tokens")
-    reasoning = _count(report.get("completion_tokens_details"), "reasoning_tokens")
-    if reasoning is None:
-        reasoning = _count(report.get("output_tokens_details"), "reasoning_tokens", "thinking_tokens")
-    return Usage(
-        prompt,
-        _count(report, "completion_tokens", "output_tokens", "outputTokens"),
-        read,
-        written,
-        reasoning,
-        cost if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None,
-    )
+    cost = cost if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None
+    return Usage(**{**counts, "input_tokens": prompt}, cost_usd=cost)
 
 
-def _count(report: object, *names: str) -> int | None:
-    if not isinstance(report, Mapping):
-        return None
-    found = cast("Mapping[str, object]", report)
-    for name in names:
-        value = found.get(name)
+def _first_count(report: Mapping[str, object], paths: Sequence[str]) -> int | None:
+    for path in paths:
+        value: object = report
+        for key in path.split("."):
+            value = value.get(key) if is_map(value) else None
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None and other is None else (one or 0) + (other or 0)

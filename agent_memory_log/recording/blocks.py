@@ -14,7 +14,7 @@ class ToolCallBlock:
 
     def __init__(
         self,
-        enclosing: Enclosing,
+        enclosing: Enclosing[RecordedCall],
         begin: Callable[[], Coroutine[Any, Any, RecordedCall]],
         end: Callable[[RecordedCall, BaseException | None], Coroutine[Any, Any, None]],
     ) -> None:
@@ -41,7 +41,7 @@ class SyncToolCallBlock:
 
     def __init__(
         self,
-        enclosing: Enclosing,
+        enclosing: Enclosing[RecordedCall],
         begin: Callable[[], RecordedCall],
         end: Callable[[RecordedCall, BaseException | None], None],
     ) -> None:

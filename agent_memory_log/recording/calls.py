@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from time import monotonic_ns
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -14,6 +15,8 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, own_json
 from agent_memory_log.events.payloads import Bounds, RetryHint, ToolCall, ToolResult, ToolTelemetry
+
+_Call = TypeVar("_Call")
 
 INTERRUPTED = "interrupted"
 """How the error message of a call begins whose code was cancelled or stopped."""
@@ -113,19 +116,19 @@ class RecordedCall:
         return msgspec.structs.replace(said, **changes), labels
 
 
-class Enclosing:
+class Enclosing(Generic[_Call]):
     """Inside which calls code runs: follows it into tasks, and into threads that run in a copy of its context."""
 
-    def __init__(self, recorder: object) -> None:
-        """For one block of one ``recorder``."""
-        self._recorder = recorder
-        self._entered: tuple[RecordedCall, Token[_Link | None]] | None = None
+    def __init__(self, owner: object) -> None:
+        """For one block of one ``owner``, a recorder or a replayer."""
+        self._owner = owner
+        self._entered: tuple[_Call, Token[_Link | None]] | None = None
 
-    def enter(self, call: RecordedCall) -> None:
+    def enter(self, call: _Call) -> None:
         """From now on the code of this context runs inside ``call``."""
-        self._entered = call, _innermost.set(_Link(self._recorder, call, _innermost.get()))
+        self._entered = call, _innermost.set(_Link(self._owner, call, _innermost.get()))
 
-    def leave(self) -> RecordedCall | None:
+    def leave(self) -> _Call | None:
         """The block of the call has ended; which call it was."""
         if self._entered is None:
             return None
@@ -136,21 +139,18 @@ class Enclosing:
         return call
 
     @staticmethod
-    def call_of(recorder: object) -> RecordedCall | None:
-        """The innermost call of ``recorder`` that this code runs inside of; those of other recorders do not count."""
+    def call_of(owner: object) -> object:
+        """The innermost call of ``owner`` that this code runs inside of, or None; those of others do not count."""
         link = _innermost.get()
-        while link is not None and link.recorder is not recorder:
+        while link is not None and link.owner is not owner:
             link = link.outer
         return None if link is None else link.call
 
 
-class _Link:
-    __slots__ = ("call", "outer", "recorder")
-
-    def __init__(self, recorder: object, call: RecordedCall, outer: _Link | None) -> None:
-        self.recorder = recorder
-        self.call = call
-        self.outer = outer
+class _Link(NamedTuple):
+    owner: object
+    call: object
+    outer: _Link | None
 
 
 _innermost: ContextVar[_Link | None] = ContextVar("agent_memory_log_call", default=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -87,6 +88,8 @@ class Operations:
         # Calls by their id, and then by the id of their event, as many may have one id.
         self._asked: dict[str, dict[str, Event]] = {}
         self._left_open: dict[str, dict[str, Event]] | None = None
+        # Those, and some made since, in append order, by each way to make them again.
+        self._left_open_as: dict[_Asked, deque[Event]] = {}
         self._fresh: set[str] = set()
 
     def record(self, payload: EventData, key: str | None, labels: Mapping[str, str] | None) -> Steps[Event]:
@@ -246,15 +249,18 @@ class Operations:
             snapshot = yield from self._context.refresh()
             self._left_open = {}
             for event in Reader(snapshot).open_tool_calls():
-                waiting = self._left_open.setdefault(decode_event(event, ToolCall).tool_call_id, {})
-                waiting[event.event_id] = event
-        open_calls = self._left_open.get(data.tool_call_id, {})
-        if open_calls:
-            data = decode_event(self._hooked(new_event(data)), ToolCall)  # as it would have been recorded
-        for event in open_calls.values():
-            if _is_same_call(data, decode_event(event, ToolCall)):
-                return event
-        return None
+                call = decode_event(event, ToolCall)
+                self._left_open.setdefault(call.tool_call_id, {})[event.event_id] = event
+                for asked in _ways_to_ask(call):
+                    self._left_open_as.setdefault(asked, deque()).append(event)
+        open_calls = self._left_open.get(data.tool_call_id)
+        if not open_calls:
+            return None
+        data = decode_event(self._hooked(new_event(data)), ToolCall)  # as it would have been recorded
+        candidates = self._left_open_as.get(_Asked(data.tool_call_id, data.tool_name, _arguments(data)), deque())
+        while candidates and candidates[0].event_id not in open_calls:
+            candidates.popleft()
+        return candidates[0] if candidates else None
 
     def _forget(self, event: Event, call_id: str) -> None:
         """The call is being made: another one with its id is another call."""
@@ -283,17 +289,32 @@ def _asks_the_same(one: ModelRequest, other: ModelRequest) -> bool:
     ) and encode_canonical(one.parameters) == encode_canonical(other.parameters)
 
 
-def _is_same_call(one: ToolCall, other: ToolCall) -> bool:
-    """Whether ``one`` is the open call ``other`` made again: ids alone are used more than once."""
-    if one.tool_name not in (other.tool_name, encode_name(other.tool_name)):
-        return False
-    if not one.payload_json or one.payload_json == other.payload_json:
-        return True
+class _Asked(NamedTuple):
+    """What is the same when an open call is made again: ids alone are used more than once."""
+
+    call_id: str
+    tool_name: str
+    arguments: bytes | str | None
+
+
+def _ways_to_ask(data: ToolCall) -> set[_Asked]:
+    """By our name of the tool or the provider's, and with the arguments or without any."""
+    return {
+        _Asked(data.tool_call_id, name, arguments)
+        for name in (data.tool_name, encode_name(data.tool_name))
+        for arguments in (_arguments(data), None)
+    }
+
+
+def _arguments(data: ToolCall) -> bytes | str | None:
+    """A call's arguments in a form that equal ones share; None where there are none."""
+    if not data.payload_json:
+        return None
     try:
         # Decoded by input(), a number would be written as text is: 1.5 like "1.5".
-        return encode_canonical(decode_json(one.payload_json)) == encode_canonical(decode_json(other.payload_json))
+        return encode_canonical(decode_json(data.payload_json))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
+        return data.payload_json
 
 
 def recorded_call(event: Event) -> ToolCall:

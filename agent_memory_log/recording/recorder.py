@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events.event import Event
@@ -241,7 +241,7 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
         if isinstance(tool, Event):
             return self._block(CallToMake(tool, recorded_call(tool), None, None))
         if parent_tool_call_id is None:
-            outer = Enclosing.call_of(self)
+            outer = cast("RecordedCall | None", Enclosing.call_of(self))
             parent_tool_call_id = "" if outer is None else outer.tool_call_id
         data = ToolCall(
             tool_call_id or "",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from typing import Literal, cast
 
 import msgspec
@@ -26,6 +27,9 @@ _SHOWN_DIFFERENCES = 20
 _DEEPEST = 200
 """How deeply what an agent gives may nest: more than a field may, as arguments are recorded as text."""
 
+_NOTHING = object()
+"""Stands where one side has nothing."""
+
 _PLAIN_KEY = re.compile(r"[^\W\d][\w-]*")
 
 
@@ -43,7 +47,7 @@ class Difference(msgspec.Struct, frozen=True):
     right: JsonValue = None
     only: Literal["", "left", "right"] = ""
 
-    def told(self, left: str, right: str) -> str:
+    def describe(self, left: str, right: str) -> str:
         """The difference on a line, its sides named by ``left`` and ``right``: ``id: recorded 7, called with 8``."""
         one, two = _shown_together(_json(self.left), _json(self.right))
         one = "nothing" if self.only == "right" else one
@@ -57,13 +61,14 @@ def differences(left: JsonValue, right: JsonValue) -> list[Difference]:
     Compared as JSON: the order of keys does not matter, and 1, 1.0 and true are three values.
     """
     found: list[Difference] = []
-    _compare(left, right, "", found)
+    if encode_canonical(left) != encode_canonical(right):
+        _compare(left, right, "", found)
     return found
 
 
-def told_all(found: Sequence[Difference], left: str, right: str) -> list[str]:
-    """A line for each of the differences, as ``told``; of very many, for the first and how many more there are."""
-    lines = [difference.told(left, right) for difference in found[:_SHOWN_DIFFERENCES]]
+def describe_all(found: Sequence[Difference], left: str, right: str) -> list[str]:
+    """A line for each of the differences; of very many, for the first ones, and how many more there are."""
+    lines = [difference.describe(left, right) for difference in found[:_SHOWN_DIFFERENCES]]
     more = len(found) - len(lines)
     return [*lines, f"and {more:,} more"] if more else lines
 
@@ -78,6 +83,11 @@ def json_in(text: str) -> JsonValue:
     return None if is_absent_text(text) else json_or_text(text)
 
 
+def arguments_in(text: str) -> JsonValue:
+    """The arguments of a call that are recorded as ``text``: none are an empty map."""
+    return {} if is_absent_text(text) else json_or_text(text)
+
+
 def shown(value: JsonValue) -> str:
     """A value as JSON on one line, cut where it is long."""
     text = _json(value)
@@ -90,25 +100,24 @@ def shown_name(name: str) -> str:
 
 
 def _compare(left: JsonValue, right: JsonValue, path: str, found: list[Difference]) -> None:
+    pairs: Iterable[tuple[str, object, object]]
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        for key, value in left.items():
-            place = _inside(path, key)
-            if key in right:
-                _compare(value, right[key], place, found)
-            else:
-                found.append(Difference(place, left=value, only="left"))
-        found += [
-            Difference(_inside(path, key), right=value, only="right") for key, value in right.items() if key not in left
-        ]
+        keys = dict.fromkeys([*left, *right])
+        pairs = ((_inside(path, key), left.get(key, _NOTHING), right.get(key, _NOTHING)) for key in keys)
     elif _is_list(left) and _is_list(right):
-        ours, theirs = cast("Sequence[JsonValue]", left), cast("Sequence[JsonValue]", right)
-        for index, (one, two) in enumerate(zip(ours, theirs, strict=False)):
-            _compare(one, two, f"{path}[{index}]", found)
-        both = min(len(ours), len(theirs))
-        found += [Difference(f"{path}[{at}]", left=ours[at], only="left") for at in range(both, len(ours))]
-        found += [Difference(f"{path}[{at}]", right=theirs[at], only="right") for at in range(both, len(theirs))]
-    elif encode_canonical(left) != encode_canonical(right):
-        found.append(Difference(path, left, right))
+        both = zip_longest(cast("Sequence[object]", left), cast("Sequence[object]", right), fillvalue=_NOTHING)
+        pairs = ((f"{path}[{index}]", *values) for index, values in enumerate(both))
+    else:
+        if encode_canonical(left) != encode_canonical(right):
+            found.append(Difference(path, left, right))
+        return
+    for place, one, two in pairs:
+        if two is _NOTHING:
+            found.append(Difference(place, left=cast("JsonValue", one), only="left"))
+        elif one is _NOTHING:
+            found.append(Difference(place, right=cast("JsonValue", two), only="right"))
+        else:
+            _compare(cast("JsonValue", one), cast("JsonValue", two), place, found)
 
 
 def _inside(path: str, key: str) -> str:

@@ -7,7 +7,7 @@ and text alone may stand in place of a list with one block of it, as the provide
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice, zip_longest
 from typing import TypeVar, cast
 
 import msgspec
@@ -41,14 +41,14 @@ class PromptCheck:
         """The same as JSON: Python takes 1, 1.0 and true for equal."""
 
     def compare(
-        self, given: Iterable[object], count: int, joined: JsonMap | None
+        self, messages: Iterable[object], count: int, joined: JsonMap | None
     ) -> tuple[int, list[Difference]] | None:
-        """The index of the first message of ``given`` that differs, and where it does; None if there is none.
+        """The index of the first of ``messages`` that differs, and where it does; None if there is none.
 
         ``count``: how many messages of the recording are expected; ``joined``: one more behind them. Raises
         ``DecodeError`` for what are no messages, naming the place.
         """
-        sent = _listed(given)
+        sent = _listed(messages)
         known = len(self._sent) if self._is_known(sent, count) else 0
         recorded = self._recorded[known:count]
         new = _owned(sent, known)
@@ -80,28 +80,27 @@ class PromptCheck:
         self._written = encode_json(sent)
 
 
-def _first_difference(ours: Sequence[JsonMap], theirs: Sequence[JsonMap]) -> tuple[int, list[Difference]] | None:
-    for index in range(max(len(ours), len(theirs))):
-        if index >= len(theirs):
-            return index, [Difference("", left=ours[index], only="left")]
-        if index >= len(ours):
-            return index, [Difference("", right=theirs[index], only="right")]
-        found = differences(ours[index], theirs[index])
+def _first_difference(recorded: Sequence[JsonMap], sent: Sequence[JsonMap]) -> tuple[int, list[Difference]] | None:
+    for index, (one, two) in enumerate(zip_longest(recorded, sent)):
+        if two is None:
+            return index, [Difference("", left=one, only="left")]
+        if one is None:
+            return index, [Difference("", right=two, only="right")]
+        found = differences(one, two)
         if found:
             return index, found
     return None
 
 
-def _listed(given: Iterable[object]) -> list[object]:
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise DecodeError(f"messages must be a list of maps, found {describe(cast('object', given))}")
-    return list(given)
+def _listed(messages: Iterable[object]) -> list[object]:
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+        raise DecodeError(f"messages must be a list of maps, found {describe(cast('object', messages))}")
+    return list(messages)
 
 
-def _owned(given: list[object], start: int) -> list[JsonMap]:
+def _owned(messages: list[object], start: int) -> list[JsonMap]:
     owned: list[JsonMap] = []
-    for index in range(start, len(given)):
-        message = given[index]
+    for index, message in enumerate(islice(messages, start, None), start):
         if not isinstance(message, Mapping):
             raise DecodeError(f"messages[{index}] must be a map, found {describe(message)}")
         try:

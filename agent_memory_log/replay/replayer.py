@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import Generic, TypeVar, cast
 
 import msgspec
 
@@ -21,9 +21,10 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson
 from agent_memory_log.events.payloads import ToolCall, ToolResult
-from agent_memory_log.replay.differences import json_in, own_value
-from agent_memory_log.replay.plan import ModelTurn, provider_of, read_plan
-from agent_memory_log.replay.progress import MATCHES, Asked, Match, Progress, no_null
+from agent_memory_log.recording.calls import Enclosing
+from agent_memory_log.replay.checking import MATCHES, MadeCall, Match, StepChecker
+from agent_memory_log.replay.differences import arguments_in, json_in, own_value
+from agent_memory_log.replay.expectations import ModelTurn, provider_of, read_expectations
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.model import Message
 from agent_memory_log.transcript.providers import find, request
@@ -40,24 +41,62 @@ class ReplayedCall(msgspec.Struct, frozen=True):
     recorded: ToolResult | None
 
 
-class _Inside(msgspec.Struct, frozen=True):
-    """Inside which call of which replayer code runs."""
+Arguments = str | Mapping[str, JsonValue] | None
+"""A call's arguments: JSON text or a map; None are no arguments."""
 
-    replayer: object
-    index: int
-    outer: _Inside | None
+_Entered = TypeVar("_Entered")
 
 
-_innermost: ContextVar[_Inside | None] = ContextVar("agent_memory_log_replayed_call", default=None)
+class _Block(ABC, Generic[_Entered]):
+    """Can be entered by ``with`` and by ``async with``, which do the same: nothing waits."""
+
+    @abstractmethod
+    def _enter(self) -> _Entered: ...
+
+    @abstractmethod
+    def _leave(self, error: BaseException | None) -> None: ...
+
+    def __enter__(self) -> _Entered:
+        return self._enter()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave(error)
+
+    async def __aenter__(self) -> _Entered:
+        return self._enter()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._leave(error)
 
 
-class Replayer:
+class ReplayedCallBlock(_Block[ReplayedCall]):
+    """The block of a call whose own code runs; see ``Replayer.tool_call``."""
+
+    def __init__(self, block: AbstractContextManager[ReplayedCall]) -> None:
+        """Made by ``tool_call``."""
+        self._block = block
+
+    def _enter(self) -> ReplayedCall:
+        return self._block.__enter__()
+
+    def _leave(self, error: BaseException | None) -> None:
+        if error is None:
+            self._block.__exit__(None, None, None)
+        else:
+            self._block.__exit__(type(error), error, error.__traceback__)
+
+
+class Replayer(_Block["Replayer"]):
     """Gives an agent's code the recorded model turns and tool results in place of the real ones.
 
         with Replayer(snapshot) as replayer:  # or async with
             turn = replayer.model_turn()
-            for asked in turn.tool_calls:
-                result = replayer.tool_result(asked)
+            for call in turn.tool_calls:
+                result = replayer.tool_result(call)
 
     Strict by default: the first time the agent does something else than was recorded, ``ReplayDivergence`` says what.
     Agents tend to catch what their tools raise, so from then on every method raises it again, and so does the end of
@@ -96,8 +135,8 @@ class Replayer:
             raise InvalidArgument(f"{name} does not say which provider it was recorded with: name one")
         self.snapshot = snapshot
         self.provider = named
-        self._plan = read_plan(snapshot, named)
-        self._progress = Progress(snapshot, self._plan, match)
+        self._expected = read_expectations(snapshot, named)
+        self._checker = StepChecker(snapshot, self._expected, match)
         self._strict = match == "strict"
         self._lock = threading.Lock()
         self._thread = threading.current_thread()
@@ -106,7 +145,7 @@ class Replayer:
     def model_turn(self) -> ModelTurn:
         """What the model answers next. Raises ``ReplayDivergence``."""
         with self._step():
-            return self._progress.next_turn().turn
+            return self._checker.next_turn().turn
 
     def expect_messages(self, messages: Iterable[Mapping[str, JsonValue]]) -> None:
         """Check that ``messages``, which the agent would ask the model with, are those of the recording so far.
@@ -117,20 +156,16 @@ class Replayer:
         ``DecodeError`` for what are no messages.
         """
         with self._step():
-            self._progress.check_messages(messages, self._leading, self.provider)
+            self._checker.check_messages(messages, self._leading, self.provider)
 
     @cached_property
     def _leading(self) -> list[Message]:
         """The system prompt as it stands before the transcript, where the provider has it there."""
         sent: list[Message] = request(self.snapshot, self.provider)[find(self.provider).MESSAGES]
-        return sent[: len(sent) - len(self._plan.transcript)]
+        return sent[: len(sent) - len(self._expected.transcript)]
 
     def tool_result(
-        self,
-        tool: str | Event,
-        arguments: str | Mapping[str, JsonValue] | None = None,
-        *,
-        tool_call_id: str | None = None,
+        self, tool: str | Event, arguments: Arguments = None, *, tool_call_id: str | None = None
     ) -> ToolResult:
         """What came of a call, as it was recorded: the value or the error, the retry hint, all of it.
 
@@ -142,19 +177,11 @@ class Replayer:
         arguments that are no JSON map or text, and for no id where calls are matched by it.
         """
         with self._step():
-            index = self._progress.take_call(self._asked(tool, arguments, tool_call_id), with_inside=True)
-            self._progress.check_result(index)
-            result = self._plan.calls[index].result
-        if result is None:
-            raise AssertionError("a call without a result was refused")
-        return result
+            index = self._checker.take_call(self._made_call(tool, arguments, tool_call_id), with_inside=True)
+            return self._checker.check_result(index)
 
     def tool_call(
-        self,
-        tool: str | Event,
-        arguments: str | Mapping[str, JsonValue] | None = None,
-        *,
-        tool_call_id: str | None = None,
+        self, tool: str | Event, arguments: Arguments = None, *, tool_call_id: str | None = None
     ) -> ReplayedCallBlock:
         """A block in which the call's own code runs, and calls inside it are replayed; its value is a ``ReplayedCall``.
 
@@ -165,30 +192,26 @@ class Replayer:
             with replayer.tool_call("orders.report", {"year": 2026}) as call:  # or async with
                 report = make_report(2026)
         """
-        return ReplayedCallBlock(self, tool, arguments, tool_call_id)
+        return ReplayedCallBlock(self._inside(tool, arguments, tool_call_id))
+
+    @contextmanager
+    def _inside(self, tool: str | Event, arguments: Arguments, tool_call_id: str | None) -> Generator[ReplayedCall]:
+        with self._step():
+            index = self._checker.take_call(self._made_call(tool, arguments, tool_call_id), with_inside=False)
+        expected = self._expected.calls[index]
+        enclosing: Enclosing[int] = Enclosing(self)
+        enclosing.enter(index)
+        try:
+            yield ReplayedCall(expected.event, expected.result)
+        finally:
+            enclosing.leave()
+        with self._step():
+            self._checker.check_inside(index)
 
     def finish(self) -> None:
         """Raise ``ReplayDivergence`` if there was one, or if something recorded was not used; a block does it too."""
         with self._step():
-            self._progress.check_end()
-
-    def begin(
-        self, tool: str | Event, arguments: str | Mapping[str, JsonValue] | None, tool_call_id: str | None
-    ) -> tuple[ReplayedCall, Token[_Inside | None]]:
-        """Begin the block of a call; for ``ReplayedCallBlock``."""
-        with self._step():
-            index = self._progress.take_call(self._asked(tool, arguments, tool_call_id), with_inside=False)
-        planned = self._plan.calls[index]
-        token = _innermost.set(_Inside(self, index, _innermost.get()))
-        return ReplayedCall(planned.event, planned.result), token
-
-    def end(self, token: Token[_Inside | None], error: BaseException | None) -> None:
-        """End the block of a call; for ``ReplayedCallBlock``."""
-        inside = _innermost.get()
-        _innermost.reset(token)
-        if error is None and inside is not None:
-            with self._step():
-                self._progress.check_inside(inside.index)
+            self._checker.check_end()
 
     @contextmanager
     def _step(self) -> Generator[None]:
@@ -203,9 +226,7 @@ class Replayer:
                     self._first = divergence
                 raise
 
-    def _asked(
-        self, tool: str | Event, arguments: str | Mapping[str, JsonValue] | None, tool_call_id: str | None
-    ) -> Asked:
+    def _made_call(self, tool: str | Event, arguments: Arguments, tool_call_id: str | None) -> MadeCall:
         if isinstance(tool, Event):
             if not isinstance(tool.data, ToolCall):
                 raise InvalidArgument(f"event {tool.seq} is a {tool.type}, not a tool_call")
@@ -214,14 +235,8 @@ class Replayer:
             name = tool
         else:
             raise InvalidArgument(f"a tool is named by text or by the event of its call, found {describe(tool)}")
-        return Asked(name, _arguments(arguments), tool_call_id, self._parent(), self._lane())
-
-    def _parent(self) -> int | None:
-        """The innermost call of this replayer that this code runs inside of; those of others do not count."""
-        inside = _innermost.get()
-        while inside is not None and inside.replayer is not self:
-            inside = inside.outer
-        return None if inside is None else inside.index
+        parent = cast("int | None", Enclosing.call_of(self))
+        return MadeCall(name, _arguments(arguments), tool_call_id, parent, self._lane())
 
     def _lane(self) -> object:
         """What does one thing after the other: a task, or the thread the replayer was made in.
@@ -236,59 +251,14 @@ class Replayer:
             return task
         return self._thread if threading.current_thread() is self._thread else object()
 
-    def __enter__(self) -> Self:
+    def _enter(self) -> Replayer:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def _leave(self, error: BaseException | None) -> None:
         if error is None:
             self.finish()
         elif self._first is not None and not isinstance(error, ReplayDivergence):
             error.add_note(str(self._first))  # what may have led to it
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.__exit__(kind, error, trace)
-
-
-class ReplayedCallBlock:
-    """The block of a call whose own code runs; see ``Replayer.tool_call``."""
-
-    def __init__(
-        self,
-        replayer: Replayer,
-        tool: str | Event,
-        arguments: str | Mapping[str, JsonValue] | None,
-        tool_call_id: str | None,
-    ) -> None:
-        """Made by ``tool_call``."""
-        self._replayer = replayer
-        self._call = (tool, arguments, tool_call_id)
-        self._token: Token[_Inside | None] | None = None
-
-    def __enter__(self) -> ReplayedCall:
-        call, self._token = self._replayer.begin(*self._call)
-        return call
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        token, self._token = self._token, None
-        if token is not None:
-            self._replayer.end(token, error)
-
-    async def __aenter__(self) -> ReplayedCall:
-        return self.__enter__()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.__exit__(kind, error, trace)
 
 
 def value_of(result: ToolResult) -> object:
@@ -301,14 +271,14 @@ def value_of(result: ToolResult) -> object:
     return json_in(result.result_json)
 
 
-def _arguments(given: object) -> JsonValue:
-    if given is None:
+def _arguments(arguments: object) -> JsonValue:
+    if arguments is None:
         return {}
-    if isinstance(given, str):
-        return no_null(json_in(given), given)
-    if not isinstance(given, Mapping):
-        raise InvalidArgument(f"a call's arguments must be a map or JSON text, found {describe(given)}")
+    if isinstance(arguments, str):
+        return arguments_in(arguments)
+    if not isinstance(arguments, Mapping):
+        raise InvalidArgument(f"a call's arguments must be a map or JSON text, found {describe(arguments)}")
     try:
-        return own_value(given)  # pyright: ignore[reportUnknownArgumentType]  # a map of anything is what is checked
+        return own_value(arguments)  # pyright: ignore[reportUnknownArgumentType]  # a map of anything is what is checked
     except NotJson as error:
         raise InvalidArgument(f"arguments{error.path} {error}") from error

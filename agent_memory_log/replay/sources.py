@@ -46,9 +46,9 @@ def load_recording(source: str | Path, *, agent: str | None = None, run: str | N
 async def _read_file(path: Path, agent: str | None, run: str | None) -> Snapshot:
     with path.open("rb") as lines:
         async with open_store("memory:") as store:
-            names = {(one.agent, one.run) for one in await import_jsonl(store, lines)}
-            found = sorted(name for name in names if agent in (None, name[0]) and run in (None, name[1]))
-            if len(found) != 1:
-                held = ", ".join(f"{one}/{two}" for one, two in sorted(names)) or "none"
+            names = {(imported.agent, imported.run) for imported in await import_jsonl(store, lines)}
+            matching = [name for name in names if agent in (None, name[0]) and run in (None, name[1])]
+            if len(matching) != 1:
+                held = ", ".join("/".join(name) for name in sorted(names)) or "none"
                 raise InvalidArgument(f"{path}: name one run of it with agent and run; it holds {held}")
-            return await store.load_run(*found[0])
+            return await store.load_run(*matching[0])

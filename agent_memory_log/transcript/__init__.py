@@ -6,7 +6,7 @@
 ``import_transcript`` takes messages into a run of a store, ``read_chat_lines`` reads files of them.
 """
 
-from agent_memory_log.transcript.files import ChatLine, import_transcript, read_chat_lines
+from agent_memory_log.transcript.files import ChatLine, import_transcript, import_transcript_sync, read_chat_lines
 from agent_memory_log.transcript.model import Change, Finding, Loss, Message, Path
 from agent_memory_log.transcript.names import decode_name, encode_name
 from agent_memory_log.transcript.providers import build, parse, provider_names, repair, request, validate, window
@@ -27,6 +27,7 @@ __all__ = [
     "decode_name",
     "encode_name",
     "import_transcript",
+    "import_transcript_sync",
     "model_request",
     "parse",
     "provider_names",

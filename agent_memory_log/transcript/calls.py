@@ -7,22 +7,22 @@ agree.
 from __future__ import annotations
 
 from agent_memory_log.events.payloads import ToolCall, ToolResult
+from agent_memory_log.pairing import Pairing
 from agent_memory_log.transcript.names import UnusedIds, WireRules
 
 
 class CallLedger:
     """The calls of one transcript, in append order.
 
-    A result answers the latest open call before it with its id, as for ``Reader``: providers use an id more than once.
-    Where a provider does not allow that, a later call with a known id gets another one on the wire, and so does its
-    result.
+    Where a provider does not allow that an id is used more than once, a later call with a known id gets another one on
+    the wire, and so does its result.
     """
 
-    __slots__ = ("_ids", "_known", "_open", "_rules")
+    __slots__ = ("_ids", "_known", "_pairing", "_rules")
 
     def __init__(self, rules: WireRules) -> None:
         self._rules = rules
-        self._open: dict[str, list[tuple[str | None, str]]] = {}
+        self._pairing: Pairing[tuple[str | None, str]] = Pairing()
         self._ids = UnusedIds(rules)
         self._known: dict[str, str] = {}
 
@@ -31,29 +31,22 @@ class CallLedger:
 
         The model did not make that one. In the log of an inner agent the parent is a call of another run.
         """
-        parent = data.parent_tool_call_id
-        call_id = data.tool_call_id
-        wire = None if parent and parent in self._open else self._wire_id(call_id)
-        asked = self._open.get(call_id)
-        if asked is None:
-            self._open[call_id] = [(wire, data.tool_name)]
-        else:
-            asked.append((wire, data.tool_name))
+        is_nested = bool(data.parent_tool_call_id) and self._pairing.parent_of(data) is not None
+        wire = None if is_nested else self._wire_id(data.tool_call_id)
+        self._pairing.add_call(data, (wire, data.tool_name))
         return wire
 
     def result(self, data: ToolResult) -> str | None:
         """Take in a result: the id on the wire of the call it answers; None where the model did not make that call."""
-        asked = self._open.get(data.tool_call_id)
-        if asked:
-            return asked.pop()[0]
-        if data.parent_tool_call_id and data.parent_tool_call_id in self._open:
-            return None
-        return self._rules.wire_id(data.tool_call_id)
+        call = self._pairing.add_result(data)
+        if call is not None:
+            return call[0]
+        return self._rules.wire_id(data.tool_call_id) if self._pairing.parent_of(data) is None else None
 
     def asked_name(self, call_id: str) -> str | None:
         """The name of the tool whose call the next result with ``call_id`` answers, None when there is none open."""
-        asked = self._open.get(call_id)
-        return asked[-1][1] if asked else None
+        call = self._pairing.next_answered(call_id)
+        return None if call is None else call[1]
 
     def _wire_id(self, call_id: str) -> str:
         wire = self._known.get(call_id)

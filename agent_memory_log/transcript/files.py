@@ -9,7 +9,8 @@ from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
-from agent_memory_log.store import AppendResult, Store
+from agent_memory_log.steps import Steps, append, run_async, run_sync
+from agent_memory_log.store import AppendResult, Store, SyncStore
 from agent_memory_log.transcript.providers import parse
 from agent_memory_log.transfer.importing import RunImport, decode_line
 
@@ -71,15 +72,40 @@ async def import_transcript(
 
     Raises what ``parse`` and ``append_events`` raise; ``EventConflict`` means the run holds another conversation.
     """
-    importing = RunImport(store, agent, run, meta=meta)
+    return await run_async(_import(agent, run, messages, provider, meta, before_append), store)
+
+
+def import_transcript_sync(
+    store: SyncStore,
+    agent: str,
+    run: str,
+    messages: Iterable[Mapping[str, JsonValue]],
+    provider: str,
+    *,
+    meta: Mapping[str, JsonValue] | None = None,
+    before_append: Callable[[Event], Event] | None = None,
+) -> AppendResult:
+    """``import_transcript`` without ``await``."""
+    return run_sync(_import(agent, run, messages, provider, meta, before_append), store)
+
+
+def _import(  # as import_transcript
+    agent: str,
+    run: str,
+    messages: Iterable[Mapping[str, JsonValue]],
+    provider: str,
+    meta: Mapping[str, JsonValue] | None,
+    before_append: Callable[[Event], Event] | None,
+) -> Steps[AppendResult]:
+    importing = RunImport(agent, run, meta=meta)
     stored: list[Event] = []
     for index, event in enumerate(parse(messages, provider, source=run), 1):
         if before_append is not None:
             event = before_append(event)  # noqa: PLW2901  # what is appended in its place
         importing.add(event, size=len(encode_json(event.data)), where=f"event {index} of the transcript")
         if importing.full:
-            stored += await importing.flush()
-    stored += await importing.flush()
+            stored += yield from importing.flush()
+    stored += yield from importing.flush()
     if not stored:
-        return await store.append_events(agent, run)
+        return (yield from append(agent, run, ()))
     return AppendResult(importing.version, importing.inserted, tuple(stored))

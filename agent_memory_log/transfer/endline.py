@@ -55,6 +55,11 @@ class LineDigest:
         self._lines += 1
         self._runs += format_number is not None
 
+    @property
+    def has_lines(self) -> bool:
+        """Whether there is a line since the beginning."""
+        return self._lines > 0
+
     def end_line(self) -> bytes:
         """The end line for the lines so far, with its newline."""
         return encode_json({"end": f"{FORMAT}/{FORMAT_NUMBER}", **self._counts(), "sha256": self._digest()}) + b"\n"

@@ -14,7 +14,8 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, decode_json
 from agent_memory_log.events.payloads import Redacted
-from agent_memory_log.store import AppendResult, Store
+from agent_memory_log.steps import Steps, append, load
+from agent_memory_log.store import AppendResult
 
 BATCH_EVENTS = 500
 """How many events an importer appends at once, at most."""
@@ -70,7 +71,7 @@ class _Item(msgspec.Struct, frozen=True):
 
 
 class RunImport:
-    """Appends events to one run of ``store``, in their order: ``add`` each, ``flush`` when ``full`` and at the end.
+    """Appends events to one run, in their order: ``add`` each, carry out ``flush`` when ``full`` and at the end.
 
     What cannot be stored is named by the ``where`` it was added with, as in ``line 7``; everything before it is stored
     then, and nothing from it on. Adding the same events again stores nothing, so an import that was interrupted goes on
@@ -79,7 +80,6 @@ class RunImport:
 
     def __init__(
         self,
-        store: Store,
         agent: str,
         run: str,
         *,
@@ -97,7 +97,6 @@ class RunImport:
         self.version = 0
         self.inserted = 0
         self.refused: Event | None = None
-        self._store = store
         self._meta = meta
         self._exact = exact
         self._reserved = reserved
@@ -115,17 +114,17 @@ class RunImport:
         """Whether there is enough for a batch."""
         return len(self._pending) >= BATCH_EVENTS or self._bytes >= BATCH_BYTES
 
-    async def flush(self) -> list[Event]:
+    def flush(self) -> Steps[list[Event]]:
         """Append what was added since the last flush; the events as they stand in the store, in the order added.
 
         Raises what ``append_events`` raises, with the place of the event in the message.
         """
         pending, self._pending, self._bytes = self._pending, [], 0
-        return await self._append(pending) if pending else []
+        return (yield from self._append(pending)) if pending else []
 
-    async def _append(self, items: Sequence[_Item]) -> list[Event]:
+    def _append(self, items: Sequence[_Item]) -> Steps[list[Event]]:
         try:
-            result = await self._append_once([item.event for item in items])
+            result = yield from self._append_once([item.event for item in items])
         except EventConflict as error:
             item = next(item for item in items if item.event.event_id == error.event_id)
             self.refused = item.event
@@ -137,20 +136,20 @@ class RunImport:
                 raise _placed(error, items[0].where) from error
             # The batch is refused whole, for one event or for its size: halves find the one, or fit.
             half = len(items) // 2
-            return await self._append(items[:half]) + await self._append(items[half:])
+            return (yield from self._append(items[:half])) + (yield from self._append(items[half:]))
         self.version = result.version
         self.inserted += result.inserted
         return list(result.events)
 
-    async def _append_once(self, events: Sequence[Event]) -> AppendResult:
+    def _append_once(self, events: Sequence[Event]) -> Steps[AppendResult]:
         for attempt in range(_ATTEMPTS):
-            first_seq = None if self._begun else await self._seq_to_keep(events[0].seq)
+            first_seq = None if self._begun else (yield from self._seq_to_keep(events[0].seq))
             expected = events[0].seq - 1 if self._exact and first_seq is None else None
             try:
-                result = await self._store.append_events(
+                result = yield from append(
                     self.agent,
                     self.run,
-                    *events,
+                    events,
                     expected_version=expected,
                     meta=self._meta,
                     first_seq=first_seq,
@@ -164,10 +163,10 @@ class RunImport:
             return result
         raise AssertionError("the last attempt returns or raises")
 
-    async def _seq_to_keep(self, seq: int) -> int | None:
+    def _seq_to_keep(self, seq: int) -> Steps[int | None]:
         if not seq:
             return None
-        there = await self._store.load_run(self.agent, self.run, limit=1)
+        there = yield from load(self.agent, self.run, limit=1)
         return None if there.log or seq <= there.version else seq
 
 

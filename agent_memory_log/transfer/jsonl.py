@@ -8,20 +8,15 @@ bytes are the same.
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping
-from typing import cast
-
-import msgspec
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from typing import Any
 
 from agent_memory_log.errors import DecodeError, InvalidArgument, InvalidEvent, RunDeleted, SchemaTooNew
-from agent_memory_log.events.event import Event
-from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
-from agent_memory_log.events.payloads import Redacted, Redaction
 from agent_memory_log.events.reserved import check_not_reserved
-from agent_memory_log.steps import all_runs, run_async
-from agent_memory_log.store import MAX_FIRST_SEQ, Store
+from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.steps import Steps, all_runs, load, run_async, run_sync
+from agent_memory_log.store import RunInfo, Store, SyncStore
 from agent_memory_log.transfer.endline import (
     FORMAT,
     FORMAT_NUMBER,
@@ -31,28 +26,10 @@ from agent_memory_log.transfer.endline import (
     format_of,
     is_end_line,
 )
-from agent_memory_log.transfer.importing import RunImport, decode_line, derived_event_id, line_bytes
-
-_MAX_SEQ = 2**53 - 1
-# The largest seq that is read: every store and every JSON reader can hold it.
-
-_FORMAT = re.compile(rf"{FORMAT}/(\d{{1,9}})", re.ASCII)
+from agent_memory_log.transfer.importing import RunImport, decode_line, line_bytes
+from agent_memory_log.transfer.run_lines import Header, ImportedRun, RunLines, read_header
 
 _PAGE_EVENTS = 500
-
-
-class ImportedRun(msgspec.Struct, frozen=True):
-    """What an import did to a run: of ``read`` events, ``inserted`` were new; ``version`` is the run's, after it.
-
-    ``verified``: an end line vouches for its lines.
-    """
-
-    agent: str
-    run: str
-    version: int
-    read: int
-    inserted: int
-    verified: bool = False
 
 
 async def export_run(store: Store, agent: str, run: str) -> AsyncGenerator[bytes]:
@@ -64,47 +41,13 @@ async def export_run(store: Store, agent: str, run: str) -> AsyncGenerator[bytes
         async for line in export_run(store, "support-agent", "run-42"):
             file.write(line)
     """
-    async for line in _ended(_lines_of_run(store, agent, run)):
+    async for line in _stream_async(_lines([(agent, run)]), store):
         yield line
 
 
-async def _ended(lines: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-    """The lines, and their end line if there are any."""
-    digest: LineDigest | None = None
-    async for line in lines:
-        digest = digest or LineDigest()
-        digest.add(line, format_of(line))
-        yield line
-    if digest is not None:
-        yield digest.end_line()
-
-
-async def _lines_of_run(store: Store, agent: str, run: str) -> AsyncGenerator[bytes]:
-    page = await store.load_run(agent, run, limit=_PAGE_EVENTS)
-    version = page.version
-    if not page.log:
-        return
-    yield _line(
-        {
-            "format": f"{FORMAT}/{FORMAT_NUMBER}",
-            "agent": agent,
-            "run": run,
-            "version": version,
-            "meta": page.meta,
-        }
-    )
-    seq = page.log[0].seq - 1
-    while True:
-        for event in page.log:
-            if event.seq != seq + 1:
-                raise _deleted(agent, run, seq)
-            yield _line(event.to_map())
-            seq = event.seq
-            if seq == version:
-                return
-        page = await store.load_run(agent, run, after=seq, limit=_PAGE_EVENTS)
-        if not page.log:
-            raise _deleted(agent, run, seq)
+def export_run_sync(store: SyncStore, agent: str, run: str) -> Generator[bytes]:
+    """``export_run`` without ``await``."""
+    return _stream_sync(_lines([(agent, run)]), store)
 
 
 async def export_store(
@@ -112,20 +55,88 @@ async def export_store(
 ) -> AsyncGenerator[bytes]:
     """The lines of every run, or of every run of ``agent``, ordered by agent and run, and one end line.
 
-    See ``export_run``.
-
     The library's own runs, of agents that begin with ``@``, are left out unless named or asked for with
-    ``include_reserved``.
+    ``include_reserved``. See ``export_run``.
     """
-    async for line in _ended(_lines_of_store(store, agent, include_reserved=include_reserved)):
+    async for line in _stream_async(_lines_of_store(agent, include_reserved=include_reserved), store):
         yield line
 
 
-async def _lines_of_store(store: Store, agent: str | None, *, include_reserved: bool) -> AsyncGenerator[bytes]:
-    runs = await run_async(all_runs(agent, reserved=include_reserved), store)
-    for name in sorted((info.agent, info.run) for info in runs):
-        async for line in _lines_of_run(store, *name):
+def export_store_sync(
+    store: SyncStore, *, agent: str | None = None, include_reserved: bool = False
+) -> Generator[bytes]:
+    """``export_store`` without ``await``."""
+    return _stream_sync(_lines_of_store(agent, include_reserved=include_reserved), store)
+
+
+_Lines = Generator[bytes | Steps[Any], Any, None]
+"""An export: yields lines, and operations on the store whose results it is sent."""
+
+
+async def _stream_async(lines: _Lines, store: Store) -> AsyncGenerator[bytes]:
+    item = next(lines, None)
+    while item is not None:
+        if isinstance(item, bytes):
+            yield item
+            item = next(lines, None)
+        else:
+            item = _sent(lines, await run_async(item, store))
+
+
+def _stream_sync(lines: _Lines, store: SyncStore) -> Generator[bytes]:
+    item = next(lines, None)
+    while item is not None:
+        if isinstance(item, bytes):
+            yield item
+            item = next(lines, None)
+        else:
+            item = _sent(lines, run_sync(item, store))
+
+
+def _sent(lines: _Lines, answer: object) -> bytes | Steps[Any] | None:
+    try:
+        return lines.send(answer)
+    except StopIteration:
+        return None
+
+
+def _lines_of_run(digest: LineDigest, agent: str, run: str) -> _Lines:
+    page: Snapshot = yield load(agent, run, limit=_PAGE_EVENTS)
+    version = page.version
+    if not page.log:
+        return
+    header = f"{FORMAT}/{FORMAT_NUMBER}"
+    line = _line({"format": header, "agent": agent, "run": run, "version": version, "meta": page.meta})
+    digest.add(line, FORMAT_NUMBER)
+    yield line
+    seq = page.log[0].seq - 1
+    while seq < version:
+        if not page.log:
+            raise _deleted(agent, run, seq)
+        for event in page.log:
+            if event.seq != seq + 1:
+                raise _deleted(agent, run, seq)
+            line = _line(event.to_map())
+            digest.add(line, None)
             yield line
+            seq = event.seq
+            if seq == version:
+                return
+        page = yield load(agent, run, seq, limit=_PAGE_EVENTS)
+
+
+def _lines_of_store(agent: str | None, *, include_reserved: bool) -> _Lines:
+    runs: list[RunInfo] = yield all_runs(agent, include_reserved=include_reserved)
+    yield from _lines(sorted((info.agent, info.run) for info in runs))
+
+
+def _lines(runs: Iterable[tuple[str, str]]) -> _Lines:
+    """The lines of runs, and their end line if there are any."""
+    digest = LineDigest()
+    for agent, run in runs:
+        yield from _lines_of_run(digest, agent, run)
+    if digest.has_lines:
+        yield digest.end_line()
 
 
 def check_jsonl(lines: Iterable[bytes | str]) -> None:
@@ -181,43 +192,60 @@ async def import_jsonl(
         with open("runs.jsonl", "rb") as file:
             results = await import_jsonl(store, file)
     """
-    reader = _Import(store, agent, run, reserved=reserved)
+    return await run_async(_import(lines, agent, run, reserved=reserved), store)
+
+
+def import_jsonl_sync(
+    store: SyncStore,
+    lines: Iterable[bytes | str],
+    *,
+    agent: str | None = None,
+    run: str | None = None,
+    reserved: bool = False,
+) -> list[ImportedRun]:
+    """``import_jsonl`` without ``await``."""
+    return run_sync(_import(lines, agent, run, reserved=reserved), store)
+
+
+def _import(
+    lines: Iterable[bytes | str], agent: str | None, run: str | None, *, reserved: bool
+) -> Steps[list[ImportedRun]]:
+    reader = _Import(agent, run, reserved=reserved)
     number = 0
     for number, text in enumerate(lines, 1):
         if not line_bytes(text):
             continue
         try:
-            await reader.add(text, number)
+            yield from reader.add(text, number)
         except (DecodeError, SchemaTooNew, InvalidArgument):
-            await reader.flush()
+            yield from reader.flush()
             raise
-    await reader.finish_file(number)
+    yield from reader.finish_file(number)
     return reader.results
 
 
 class _Import:
     """The state of one import: the run being read, and what was done to those before it."""
 
-    def __init__(self, store: Store, agent: str | None, run: str | None, *, reserved: bool) -> None:
+    def __init__(self, agent: str | None, run: str | None, *, reserved: bool) -> None:
         self.results: list[ImportedRun] = []
-        self._store = store
         self._agent = agent
         self._run = run
         self._reserved = reserved
-        self._current: _RunLines | None = None
+        self._current: RunLines | None = None
         self._digest = LineDigest()
         self._sources: dict[tuple[str, str], tuple[str, str]] = {}
 
-    async def add(self, text: bytes | str, number: int) -> None:
+    def add(self, text: bytes | str, number: int) -> Steps[None]:
         found = decode_line(text, number)
         if is_end_line(found):
-            await self.finish(f"the export ends at line {number}")
+            yield from self.finish(f"the export ends at line {number}")
             self._digest.check_end(found, number)
             return
         if "format" in found and not found.keys() & {"type", "Type"}:
-            header = _read_header(found, number)
+            header = read_header(found, number)
             self._digest.add(text, header.format_number)
-            await self._begin(header, number)
+            yield from self._begin(header, number)
             return
         self._digest.add(text, None)
         if self._current is None:
@@ -225,12 +253,12 @@ class _Import:
                 raise DecodeError(
                     f"line {number} is not the header of a run: events without one need both agent and run given"
                 )
-            importing = RunImport(self._store, self._agent, self._run, reserved=self._reserved)
-            self._current = _RunLines(importing, source=self._run, version=None, verified=False)
-        await self._current.add(found, len(text), number)
+            importing = RunImport(self._agent, self._run, reserved=self._reserved)
+            self._current = RunLines(importing, source=self._run, version=None, verified=False)
+        yield from self._current.add(found, len(text), number)
 
-    async def _begin(self, header: _Header, number: int) -> None:
-        await self.finish(f"line {number} begins another run")
+    def _begin(self, header: Header, number: int) -> Steps[None]:
+        yield from self.finish(f"line {number} begins another run")
         if self._run is not None and self.results:
             raise InvalidArgument(
                 f"line {number} begins another run, but all were to go to the run {self._run!r}: leave run out"
@@ -246,129 +274,26 @@ class _Import:
                 f"line {number} begins {header.agent}/{header.run}, but what was {'/'.join(source)} is {agent}/{run} "
                 "already: import the runs of each agent by themselves"
             )
-        importing = RunImport(self._store, agent, run, meta=header.meta, reserved=self._reserved)
-        self._current = _RunLines(
+        importing = RunImport(agent, run, meta=header.meta, reserved=self._reserved)
+        self._current = RunLines(
             importing,
             source=header.run,
             version=header.version,
             verified=header.format_number > OPEN_FORMAT_NUMBER,  # or else the file is refused at its end
         )
 
-    async def flush(self) -> None:
+    def flush(self) -> Steps[None]:
         if self._current is not None:
-            await self._current.flush()
+            yield from self._current.flush()
 
-    async def finish_file(self, number: int) -> None:
-        await self.finish(f"the file ends after line {number}")
+    def finish_file(self, number: int) -> Steps[None]:
+        yield from self.finish(f"the file ends after line {number}")
         self._digest.check_finished(number)
 
-    async def finish(self, where: str) -> None:
+    def finish(self, where: str) -> Steps[None]:
         current, self._current = self._current, None
         if current is not None:
-            self.results.append(await current.finish(where))
-
-
-class _RunLines:
-    """The events of one run of the file, on their way to the store."""
-
-    def __init__(self, importing: RunImport, *, source: str, version: int | None, verified: bool) -> None:
-        self._importing = importing
-        self._source = source
-        self._version = version
-        self._verified = verified
-        self._read = 0
-        self._first_seq = 0
-        self._unplaced: list[int] = []
-        self._moved = False
-        self._redacted: dict[int, int] = {}
-
-    async def add(self, found: Mapping[str, object], size: int, number: int) -> None:
-        try:
-            event = Event.from_map(found)
-        except DecodeError as error:
-            raise DecodeError(f"line {number}: {error}") from error
-        if not self._read:
-            self._first_seq = event.seq
-        seq = self._first_seq + self._read if self._first_seq else 0
-        if self._first_seq > MAX_FIRST_SEQ:
-            raise DecodeError(
-                f"line {number}: the run begins at seq {event.seq}; the largest it can begin with is {MAX_FIRST_SEQ}"
-            )
-        if event.seq != seq:
-            raise DecodeError(f"line {number}: the seq must be {seq or 'left out'}, found {event.seq or 'none'}")
-        if self._version is not None and seq > self._version:
-            raise DecodeError(f"line {number}: seq {seq} is beyond the version {self._version} of the run's header")
-        place = (self._first_seq or 1) + self._read
-        self._read += 1
-        if not event.event_id:
-            event_id = derived_event_id("jsonl", self._source, place)
-            event = msgspec.structs.replace(event, event_id=event_id)
-        if isinstance(event.data, Redaction):
-            await self.flush()
-            event = self._renamed(event, event.data)
-        self._importing.add(event, size=size, where=f"line {number}")
-        self._unplaced.append(place)
-        if self._importing.full:
-            await self.flush()
-
-    async def flush(self) -> None:
-        unplaced, self._unplaced = self._unplaced, []
-        for place, stored in zip(unplaced, await self._importing.flush(), strict=True):
-            self._moved = self._moved or stored.seq != place
-            if isinstance(stored.data, Redacted):
-                self._redacted[place] = stored.seq
-
-    async def finish(self, where: str) -> ImportedRun:
-        await self.flush()
-        importing = self._importing
-        is_whole = not self._first_seq or self._first_seq + self._read - 1 == self._version
-        if self._version is not None and not (self._read and is_whole):
-            raise DecodeError(
-                f"{where}, but {importing.agent}/{importing.run} has only {self._read} events and not all up to "
-                f"its header's version {self._version}; those are stored"
-            )
-        return ImportedRun(
-            importing.agent, importing.run, importing.version, self._read, importing.inserted, self._verified
-        )
-
-    def _renamed(self, event: Event, marker: Redaction) -> Event:
-        """The marker with the seqs its events have in this store; it would mask others with those it came with."""
-        if not self._moved:
-            return event
-        seqs = tuple(self._redacted[seq] for seq in marker.seqs if seq in self._redacted)
-        return msgspec.structs.replace(event, data=Redaction(seqs=seqs, reason=marker.reason))
-
-
-class _Header(msgspec.Struct, frozen=True):
-    format_number: int
-    agent: str
-    run: str
-    version: int
-    meta: Mapping[str, JsonValue]
-
-
-def _read_header(found: Mapping[str, object], number: int) -> _Header:
-    written = found["format"]
-    match = _FORMAT.fullmatch(written) if isinstance(written, str) else None
-    if match is None or not int(match[1]):
-        raise DecodeError(f"line {number}: format must be {FORMAT}/{FORMAT_NUMBER}, found {describe(written)}")
-    format_number = int(match[1])
-    if format_number > FORMAT_NUMBER:
-        raise SchemaTooNew(
-            f"line {number}: written as {written}; this release reads up to {FORMAT_NUMBER}: upgrade agent-memory-log",
-            found=format_number,
-            known=FORMAT_NUMBER,
-        )
-    agent, run, version = found.get("agent"), found.get("run"), found.get("version")
-    for name, value in (("agent", agent), ("run", run)):
-        if not isinstance(value, str) or not value:
-            raise DecodeError(f"line {number}: the header's {name} must be non-empty text, found {describe(value)}")
-    if type(version) is not int or not 1 <= version <= _MAX_SEQ:
-        raise DecodeError(f"line {number}: the header's version must be an integer from 1, found {describe(version)}")
-    meta = found.get("meta")
-    if not isinstance(meta, Mapping):
-        raise DecodeError(f"line {number}: the header's meta must be a map, found {describe(meta)}")
-    return _Header(format_number, cast("str", agent), cast("str", run), version, cast("Mapping[str, JsonValue]", meta))
+            self.results.append((yield from current.finish(where)))
 
 
 def _line(value: Mapping[str, JsonValue]) -> bytes:

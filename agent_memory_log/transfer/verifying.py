@@ -16,6 +16,7 @@ import msgspec
 from agent_memory_log.errors import AgentMemoryLogError, DecodeError, EventsMissing, RunExpired, StoreCorrupt
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import EventType, Redacted, Redaction, ToolCall, ToolResult
+from agent_memory_log.pairing import Pairing
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import all_runs, run_async
 from agent_memory_log.store import Checks, RunInfo, Store
@@ -107,7 +108,8 @@ async def verify(
     findings: list[Finding] = []
     infos: list[RunInfo] = []
     try:
-        infos = await run_async(all_runs(agent, reserved=True, wanted=lambda info: run in {None, info.run}), store)
+        listed = await run_async(all_runs(agent, include_reserved=True), store)
+        infos = [info for info in listed if run in {None, info.run}]
     except (StoreCorrupt, DecodeError) as error:
         findings.append(Finding(Severity.ERROR, None, None, 0, f"cannot list the runs: {error}", check=Check.DAMAGE))
     reports = [await check_run(store, info, seen) for info in infos]
@@ -134,20 +136,21 @@ async def check_run(store: Store, info: RunInfo, seen: Callable[[], object] = _u
     """
     checks = _RunChecks(info, info.version - info.event_count + 1)
     try:
-        bounds = await _bounds_of(store, info)
-        checks = _RunChecks(info, bounds.first)
-        async for event in _each_event(store, info, bounds):
+        first, last = await _bounds_of(store, info)
+        checks = _RunChecks(info, first)
+        async for event in _each_event(store, info, first, last):
             if isinstance(event, _Unreadable):
                 checks.unreadable(event)
             else:
                 checks.event(event)
             seen()
-        first, redacted_since = await _since(store, info, bounds)
+        first_now, redacted_since = await _since(store, info, last)
     except RunExpired:
         return RunReport(0, 0, [])
     except StoreCorrupt as error:
         return checks.stopped(error)
-    return checks.finish(bounds.last, redacted_since) if first == bounds.first else RunReport(0, 0, [])
+    is_same_run = first_now is None or first_now == first
+    return checks.finish(last, redacted_since) if is_same_run else RunReport(0, 0, [])
 
 
 class _RunChecks:
@@ -158,10 +161,10 @@ class _RunChecks:
         self._calls = 0
         self._findings: list[Finding] = []
         self._ids: dict[str, int] = {}
-        self._open: dict[str, list[int]] = {}
+        self._pairing: Pairing[int] = Pairing()
         self._content: set[int] = set()
         self._unread: set[int] = set()
-        self._redacted: dict[int, str] = {}
+        self._redacted: set[int] = set()
         self._has_redacted_call = False
         self._markers: list[tuple[int, tuple[int, ...]]] = []
 
@@ -193,13 +196,13 @@ class _RunChecks:
         self._check_identity(event)
         data = event.data
         if isinstance(data, Redacted):
-            self._redacted[event.seq] = data.original_type
+            self._redacted.add(event.seq)
             self._has_redacted_call = self._has_redacted_call or data.original_type == EventType.TOOL_CALL
             return
         self._content.add(event.seq)
         if isinstance(data, ToolCall):
             self._calls += 1
-            self._open.setdefault(data.tool_call_id, []).append(event.seq)
+            self._pairing.add_call(data, event.seq)
         elif isinstance(data, ToolResult):
             self._check_result(event.seq, data)
         elif isinstance(data, Redaction):
@@ -225,10 +228,9 @@ class _RunChecks:
             self._find(Severity.ERROR, Check.UNDECODABLE, event.seq, f"cannot be exported and read again: {error}")
 
     def _check_result(self, seq: int, data: ToolResult) -> None:
-        waiting = self._open.get(data.tool_call_id)
-        if waiting:
-            waiting.pop()
-        elif self._unread or self._has_redacted_call:
+        if self._pairing.add_result(data) is not None:
+            return
+        if self._unread or self._has_redacted_call:
             self._find(Severity.NOTE, Check.ORPHAN_RESULT, seq, "answers a call that is redacted or cannot be read")
         else:
             name = data.tool_name
@@ -245,7 +247,7 @@ class _RunChecks:
         if self._next <= last:
             self._missing(self._next, last)
         self._check_redactions(redacted_since)
-        waiting = sorted(seq for seqs in self._open.values() for seq in seqs)
+        waiting = sorted(self._pairing.open_calls())
         if waiting:
             what = f"{counted(len(waiting), 'call')} without a result: seq {ranges(waiting)}"
             self._find(Severity.NOTE, Check.OPEN_CALL, waiting[0], what)
@@ -263,13 +265,11 @@ class _RunChecks:
             if still_there:
                 message = f"says that seq {ranges(still_there)} was redacted, but its content is still there"
                 self._find(Severity.ERROR, Check.NOT_REDACTED, seq, message)
-            unknown = sorted(
-                {seq for seq in targets if not (seq in self._content or seq in self._redacted or seq in self._unread)}
-            )
+            unknown = sorted({*targets}.difference(self._content, self._redacted, self._unread))
             if unknown:
                 message = f"says that seq {ranges(unknown)} was redacted, which the run does not hold"
                 self._find(Severity.WARNING, Check.NO_MARKER, seq, message)
-        unmarked = sorted(self._redacted.keys() - named)
+        unmarked = sorted(self._redacted - named)
         if unmarked and not self._unread:
             message = f"seq {ranges(unmarked)} is redacted, but no marker says so: followers cannot know"
             self._find(Severity.WARNING, Check.NO_MARKER, unmarked[0], message)
@@ -282,37 +282,33 @@ class _Unreadable(msgspec.Struct, frozen=True):
     reason: str
 
 
-class _Bounds(msgspec.Struct, frozen=True):
-    """The seqs a run should hold: ``first`` to ``last``."""
-
-    first: int
-    last: int
-
-
-async def _bounds_of(store: Store, info: RunInfo) -> _Bounds:
-    """What the run should hold now; from its row alone when reading it fails."""
+async def _bounds_of(store: Store, info: RunInfo) -> tuple[int, int]:
+    """The first and the last seq that the run should hold now; from its row alone when reading it fails."""
     try:
         # Asking for no type reads no event, and so cannot fail on one.
         snapshot = await store.load_run(info.agent, info.run, types=())
     except DecodeError:
-        return _Bounds(info.version - info.event_count + 1, info.version)
-    return _Bounds(snapshot.first_seq, snapshot.version)
+        return info.version - info.event_count + 1, info.version
+    return snapshot.first_seq, snapshot.version
 
 
-async def _since(store: Store, info: RunInfo, bounds: _Bounds) -> tuple[int, set[int]]:
-    """The run's first seq now, which a deletion changes, and the seqs that were redacted since ``bounds`` were read."""
+async def _since(store: Store, info: RunInfo, last: int) -> tuple[int | None, set[int]]:
+    """The run's first seq now, which a deletion changes, and the seqs that markers behind ``last`` redacted.
+
+    The first seq is None when the run cannot be read.
+    """
     try:
-        snapshot = await store.load_run(info.agent, info.run, after=bounds.last, types=(EventType.REDACTION,))
+        snapshot = await store.load_run(info.agent, info.run, after=last, types=(EventType.REDACTION,))
     except DecodeError:
-        return bounds.first, set()
+        return None, set()
     return snapshot.first_seq, {seq for event in snapshot.log for seq in cast("Redaction", event.data).seqs}
 
 
-async def _each_event(store: Store, info: RunInfo, bounds: _Bounds) -> AsyncIterator[Event | _Unreadable]:
-    """The run's events within ``bounds``, in append order; an ``_Unreadable`` in place of each that cannot be read."""
-    after, limit = bounds.first - 1, _PAGE
+async def _each_event(store: Store, info: RunInfo, first: int, last: int) -> AsyncIterator[Event | _Unreadable]:
+    """The run's events from ``first`` to ``last``, in append order; ``_Unreadable`` in place of one it cannot read."""
+    after, limit = first - 1, _PAGE
     failed: _Unreadable | None = None
-    while after < bounds.last:
+    while after < last:
         after, page = await _load(store, info, after, limit)
         if isinstance(page, DecodeError):
             if limit > 1:
@@ -329,7 +325,7 @@ async def _each_event(store: Store, info: RunInfo, bounds: _Bounds) -> AsyncIter
             failed = None
         limit = min(_PAGE, limit * 2)
         for event in page.log:
-            if event.seq > bounds.last:
+            if event.seq > last:
                 return
             yield event
         after = page.last_seq

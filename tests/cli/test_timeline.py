@@ -84,7 +84,7 @@ class TestArrange:
         reader = Reader(Snapshot("a", "r", log, version=len(log)))
         for row in rows:
             if isinstance(row.event.data, ToolResult):
-                assert row.call == reader.call_for(row.event)
+                assert (None if row.call is None else row.call.event) == reader.call_for(row.event)
 
 
 class TestDescribe:

@@ -458,7 +458,7 @@ class TestMalformed:
             (
                 ["steps", 0, "extra", "agent_memory_log", "events", 0, "at"],
                 "tool_calls[0]",
-                ".events[0]: the step has no tool_calls[0]",
+                ".events[0]: at must name a field of the step, found str 'tool_calls[0]'",
             ),
         ],
     )

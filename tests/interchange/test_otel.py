@@ -271,6 +271,7 @@ class TestExport:
         for name in ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"):
             monkeypatch.setenv(name, "2")
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
+        monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
         assert len(about(spans_of(RUN)[1])) > 2
         assert spans_of(RUN)[1].name == "chat claude-x"
         assert about(spans_of(RUN)[1])["gen_ai.provider.name"] == "anthropic"

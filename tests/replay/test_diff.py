@@ -128,7 +128,7 @@ def test_where_runs_part_can_be_read() -> None:
 def test_long_texts_are_cut_so_that_the_difference_is_seen() -> None:
     before = "same " * 1000
     (found,) = differences({"text": f"{before}left{before}"}, {"text": f"{before}right{before}"})
-    told = found.told("a", "b")
+    told = found.describe("a", "b")
     assert "left" in told
     assert "right" in told
     assert len(told) < 400
@@ -164,4 +164,4 @@ def test_there_are_differences_where_json_differs(left: JsonValue, right: JsonVa
     back = differences(right, left)
     assert {difference.path for difference in back} == {difference.path for difference in found}
     for difference in found:
-        assert difference.told("a", "b").startswith(difference.path or "all of it")
+        assert difference.describe("a", "b").startswith(difference.path or "all of it")

@@ -1034,8 +1034,8 @@ def test_notes_are_no_steps() -> None:
 def test_any_run_is_replayed_by_whoever_goes_through_its_log(payloads: list[EventData], provider: str) -> None:
     snapshot = run_of(PlannerNote("first"), *payloads)
     replayed = replayer(snapshot, provider)
-    turns = {planned.place: planned.turn for planned in replayed._plan.turns}
-    calls = {planned.begin: planned for planned in replayed._plan.calls}
+    turns = {expected.place: expected.turn for expected in replayed._expected.turns}
+    calls = {expected.begin: expected for expected in replayed._expected.calls}
     seen: list[Event] = []
     for place in range(len(snapshot.log)):
         if place in turns:

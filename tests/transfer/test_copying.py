@@ -34,7 +34,7 @@ from agent_memory_log import (
     steps,
 )
 from agent_memory_log.samples import sample_lines
-from agent_memory_log.transfer import copying, importing
+from agent_memory_log.transfer import comparing, importing
 from agent_memory_log.transfer.copying import CopiedRun, copy_run, copy_store, runs_by_age
 from agent_memory_log.transfer.jsonl import import_jsonl
 from agent_memory_log.transfer.verifying import check_run
@@ -185,7 +185,7 @@ class TestWholeStores:
 
     async def test_more_runs_and_events_than_a_page(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(steps, "_PAGE", 2)
-        monkeypatch.setattr(copying, "BATCH_EVENTS", 2)
+        monkeypatch.setattr(comparing, "BATCH_EVENTS", 2)
         monkeypatch.setattr(importing, "BATCH_EVENTS", 3)
         async with open_store("memory:") as one, open_store("memory:") as two:
             for run in range(1, 8):
@@ -194,8 +194,8 @@ class TestWholeStores:
             assert await contents(two) == await contents(one)
 
     async def test_pages_are_as_large_as_a_batch(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(copying, "_FIRST_PAGE_EVENTS", 2)
-        monkeypatch.setattr(copying, "BATCH_BYTES", 20_000)
+        monkeypatch.setattr(comparing, "_FIRST_PAGE_EVENTS", 2)
+        monkeypatch.setattr(comparing, "BATCH_BYTES", 20_000)
         pages: list[int] = []
 
         class Counting:
@@ -307,7 +307,7 @@ class TestGoingOn:
     async def test_from_a_death_at_any_write(
         self, source_url: str, target_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, done: bool
     ) -> None:
-        monkeypatch.setattr(copying, "BATCH_EVENTS", 3)
+        monkeypatch.setattr(comparing, "BATCH_EVENTS", 3)
         monkeypatch.setattr(importing, "BATCH_EVENTS", 3)
         async with open_store(source_url.format(tmp_path)) as one:
             await one.append_events("a", "r", *notes(*range(1, 9)), meta={"k": 1})
@@ -368,7 +368,7 @@ class TestGoingOn:
             assert await contents(two) == await contents(one)
 
     async def test_two_copies_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(copying, "BATCH_EVENTS", 7)
+        monkeypatch.setattr(comparing, "BATCH_EVENTS", 7)
         async with open_store("memory:") as one, open_store("memory:") as two:
             for run in "rst":
                 await one.append_events("a", run, *notes(*range(50)))
@@ -586,7 +586,7 @@ class TestWhatIsInTheWay:
                 assert problem.startswith("the target holds an")
 
     async def test_an_event_that_the_target_refuses(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(copying, "_FIRST_PAGE_EVENTS", 3)
+        monkeypatch.setattr(comparing, "_FIRST_PAGE_EVENTS", 3)
         async with open_store("memory:") as one, open_store("memory:?max_event_bytes=30") as two:
             await one.append_events("a", "r", *notes(*range(1, 8)), new_event(PlannerNote("long " * 20)), *notes(9, 10))
             await one.append_events("a", "s", *notes(1))
@@ -757,7 +757,7 @@ class TestRedactions:
 class TestGone:
     @pytest.mark.parametrize("written_again", [False, True])
     async def test_deleted_while_it_is_copied(self, monkeypatch: pytest.MonkeyPatch, *, written_again: bool) -> None:
-        monkeypatch.setattr(copying, "BATCH_EVENTS", 2)
+        monkeypatch.setattr(comparing, "BATCH_EVENTS", 2)
         async with open_store("memory:") as one, open_store("memory:") as two:
 
             async def delete() -> None:

@@ -39,7 +39,8 @@ from agent_memory_log import (
 )
 from agent_memory_log.samples import SAMPLE_NAMES, sample_lines
 from agent_memory_log.transfer import importing, jsonl
-from agent_memory_log.transfer.jsonl import ImportedRun, check_jsonl, export_run, export_store, import_jsonl
+from agent_memory_log.transfer.jsonl import check_jsonl, export_run, export_store, import_jsonl
+from agent_memory_log.transfer.run_lines import ImportedRun
 from tests.strategies import events, json_maps
 from tools.make_demo import AGENT, RUN, demo_lines
 

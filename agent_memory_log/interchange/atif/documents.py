@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import Literal, cast
 
 import msgspec
@@ -66,7 +65,7 @@ class Observation(msgspec.Struct, frozen=True):
     results: list[Result]
 
 
-class AtifStep(msgspec.Struct, frozen=True, dict=True):
+class AtifStep(msgspec.Struct, frozen=True):
     """A step."""
 
     step_id: int
@@ -79,11 +78,6 @@ class AtifStep(msgspec.Struct, frozen=True, dict=True):
     observation: Observation | None = None
     metrics: dict[str, object] | None = None
     extra: dict[str, object] | None = None
-
-    @cached_property
-    def tool_names(self) -> dict[str, str]:
-        """The tools called, by the calls' ids; of calls with one id, that of the first."""
-        return {call.tool_call_id: call.function_name for call in reversed(self.tool_calls or ())}
 
 
 class AtifAgent(msgspec.Struct, frozen=True):
@@ -102,35 +96,34 @@ class Trajectory(msgspec.Struct, frozen=True):
     session_id: str | None = None
     trajectory_id: str | None = None
     extra: dict[str, object] | None = None
-    subagent_trajectories: list[Trajectory] | None = None
+    subagent_trajectories: list[dict[str, object]] | None = None
 
 
-class Document(msgspec.Struct, frozen=True):
-    """A document that was checked: ``raw`` as it was written, an own copy, and ``read``, the same as structs."""
-
-    raw: JsonMap
-    read: Trajectory
-
-
-def check_document(document: object) -> Document:
-    """Check what should be an ATIF document. Raises ``DecodeError`` naming the place, ``SchemaTooNew``."""
+def own_document(document: object) -> JsonMap:
+    """An own copy of what should be an ATIF document. Raises ``DecodeError`` naming the place."""
     if not isinstance(document, Mapping):
         raise DecodeError(f"a trajectory must be a map, found {describe(document)}")
     try:
-        raw = cast("JsonMap", own_json(cast("object", document), -_SLACK))
+        return cast("JsonMap", own_json(cast("object", document), -_SLACK))
     except NotJson as error:
         raise DecodeError(f"trajectory{error.path} {error}") from error
+
+
+def read_document(document: JsonMap, where: str) -> Trajectory:
+    """The document as structs; the trajectories embedded in it stay maps. Raises ``DecodeError`` naming the place."""
     try:
-        read = msgspec.convert(raw, Trajectory)
+        trajectory = msgspec.convert(document, Trajectory)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
-        raise DecodeError(f"trajectory{place.removesuffix('`')}: {message[:1].lower()}{message[1:]}") from error
-    _check_version(read.schema_version)
-    _check_rules(read, "trajectory")
-    return Document(raw, read)
+        raise DecodeError(f"{where}{place.removesuffix('`')}: {message[:1].lower()}{message[1:]}") from error
+    for index, step in enumerate(trajectory.steps):
+        if step.step_id != index + 1:
+            raise DecodeError(f"{where}.steps[{index}].step_id must be {index + 1}, found {step.step_id}")
+    return trajectory
 
 
-def _check_version(written: str) -> None:
+def check_version(written: str) -> None:
+    """Raise ``DecodeError`` for what is no version of ATIF, ``SchemaTooNew`` for one that is too new."""
     match = _VERSION.fullmatch(written)
     if match is None:
         raise DecodeError(f"trajectory.schema_version must be as {SCHEMA_VERSION}, found {describe(written)}")
@@ -140,23 +133,6 @@ def _check_version(written: str) -> None:
             found=int(match[1]),
             known=_MAJOR,
         )
-
-
-def _check_rules(trajectory: Trajectory, where: str) -> None:
-    for index, step in enumerate(trajectory.steps):
-        if step.step_id != index + 1:
-            raise DecodeError(f"{where}.steps[{index}].step_id must be {index + 1}, found {step.step_id}")
-        if step.timestamp is not None:
-            read_time(step.timestamp, f"{where}.steps[{index}].timestamp")
-    seen: set[str] = set()
-    for index, inner in enumerate(trajectory.subagent_trajectories or ()):
-        place = f"{where}.subagent_trajectories[{index}]"
-        if not inner.trajectory_id:
-            raise DecodeError(f"{place}.trajectory_id is missing: an embedded trajectory needs one")
-        if inner.trajectory_id in seen:
-            raise DecodeError(f"{place}.trajectory_id {describe(inner.trajectory_id)} is that of another one before it")
-        seen.add(inner.trajectory_id)
-        _check_rules(inner, place)
 
 
 def read_time(text: str, where: str) -> datetime:

@@ -17,20 +17,21 @@ from agent_memory_log.errors import DecodeError, InvalidArgument
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.events.payloads import Redaction
+from agent_memory_log.events.payloads import EventData, Redaction
 from agent_memory_log.interchange.atif.documents import (
     OURS,
-    AtifStep,
-    Document,
     JsonMap,
     Trajectory,
-    check_document,
+    check_version,
+    own_document,
+    read_document,
     read_time,
 )
-from agent_memory_log.interchange.atif.drafts import draft_of
-from agent_memory_log.interchange.atif.foreign import foreign_events
+from agent_memory_log.interchange.atif.foreign_steps import events_of
 from agent_memory_log.interchange.atif.images import ATIF
+from agent_memory_log.interchange.atif.payloads import payload_at, payloads_of
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.transcript.kinds import is_list, is_map
 from agent_memory_log.transfer.importing import derived_event_id
 
 DOCUMENT = "document"
@@ -102,7 +103,7 @@ def read_trajectory(
     trajectory: object, agent: str | None, run: str | None, timestamp: datetime, *, bound: bool
 ) -> AtifRun:
     """``from_atif``; where it is not ``bound``, sub-agents keep their own names whatever the ``agent``."""
-    found = _read_run(check_document(trajectory), agent, run, timestamp, "trajectory", bound=bound)
+    found = _Reader(timestamp, bound=bound).read(own_document(trajectory), "trajectory", agent, run, None)
     names: set[tuple[str, str]] = set()
     for one in found:
         if (one.agent, one.run) in names:
@@ -111,80 +112,90 @@ def read_trajectory(
     return found
 
 
-def _read_run(
-    document: Document, agent: str | None, run: str | None, default_time: datetime, where: str, *, bound: bool
-) -> AtifRun:
-    read = document.read
-    ours = _ours(document.raw, where)
-    agent = agent or _named(ours, "agent", where) or read.agent.name
-    run = run or _named(ours, "run", where) or read.session_id or read.trajectory_id
-    if not agent:
-        raise DecodeError(f"{where}.agent.name is empty: give the agent's name")
-    if not run:
-        raise DecodeError(f"{where} has neither session_id nor trajectory_id: give the run's name")
-    events = _Events(document, run, default_time, where).read()
-    inner = tuple(
-        _read_inner(Document(raw, found), agent, run, default_time, f"{where}.{_EMBEDDED}[{index}]", bound=bound)
-        for index, (raw, found) in enumerate(_embedded(document))
-    )
-    if ours is not None:
-        meta = ours.get("meta", {})
+class _Outer(msgspec.Struct, frozen=True):
+    """The run that a trajectory is embedded in; ``callers``: which of its calls began which trajectory."""
+
+    agent: str
+    run: str
+    is_ours: bool
+    callers: dict[str, str]
+
+
+class _Reader:
+    """Reads the trajectories of one document."""
+
+    def __init__(self, default_time: datetime, *, bound: bool) -> None:
+        self._default_time = default_time
+        self._bound = bound
+
+    def read(self, document: JsonMap, where: str, agent: str | None, run: str | None, outer: _Outer | None) -> AtifRun:
+        """The run of a trajectory, named ``agent`` and ``run`` if those are given."""
+        trajectory = read_document(document, where)
+        ours = _ours(document, where)
+        own_agent = _own_name(ours, "agent", where) or trajectory.agent.name
+        own_run = _own_name(ours, "run", where)
+        if outer is None:
+            check_version(trajectory.schema_version)
+            agent = agent or own_agent
+            run = run or own_run or trajectory.session_id or trajectory.trajectory_id
+        else:
+            is_renamed = self._bound and own_agent != outer.agent
+            agent = outer.agent if self._bound else own_agent
+            inner_run = own_run or trajectory.trajectory_id
+            run = f"{outer.run}:{own_agent}:{inner_run}" if is_renamed else own_run or f"{outer.run}:{inner_run}"
+        if not agent:
+            raise DecodeError(f"{where}.agent.name is empty: give the agent's name")
+        if not run:
+            raise DecodeError(f"{where} has neither session_id nor trajectory_id: give the run's name")
+        events = _read_events(document, trajectory, run, self._default_time, where)
+        inner = self._read_inner(document, where, _Outer(agent, run, ours is not None, _callers(trajectory)))
+        meta = _foreign_meta(document, inner) if ours is None else ours.get("meta", {})
         if not isinstance(meta, Mapping):
             raise DecodeError(f"{where}.extra.{OURS}.meta must be a map, found {describe(meta)}")
-        return AtifRun(agent, run, events, _bound_meta(meta, agent, inner) if bound else meta, inner)
+        if ours is None and outer is not None and not outer.is_ours:
+            caller = outer.callers.get(trajectory.trajectory_id or "")
+            parent: JsonMap = {"agent": outer.agent, "run": outer.run}
+            meta = {**meta, PARENT: {**parent, "tool_call_id": caller} if caller else parent}
+        elif self._bound:
+            meta = _bound_meta(meta, agent, outer, inner)
+        return AtifRun(agent, run, events, meta, inner)
+
+    def _read_inner(self, document: JsonMap, where: str, outer: _Outer) -> tuple[AtifRun, ...]:
+        runs: list[AtifRun] = []
+        trajectory_ids: set[object] = set()
+        for index, embedded in enumerate(cast("list[JsonMap]", document.get(_EMBEDDED) or ())):
+            place = f"{where}.{_EMBEDDED}[{index}]"
+            trajectory_id = embedded.get("trajectory_id")
+            if not trajectory_id:
+                raise DecodeError(f"{place}.trajectory_id is missing: an embedded trajectory needs one")
+            found = self.read(embedded, place, None, None, outer)
+            if trajectory_id in trajectory_ids:
+                raise DecodeError(f"{place}.trajectory_id {describe(trajectory_id)} is that of another one before it")
+            trajectory_ids.add(trajectory_id)
+            runs.append(found)
+        return tuple(runs)
+
+
+def _foreign_meta(document: JsonMap, inner: Sequence[AtifRun]) -> JsonMap:
+    """What is kept of the document of another tool, less what becomes events and runs."""
     dropped = ("steps", _EMBEDDED) if inner else ("steps",)
-    kept_document: JsonMap = {DOCUMENT: {key: value for key, value in document.raw.items() if key not in dropped}}
+    kept_document: JsonMap = {DOCUMENT: {key: value for key, value in document.items() if key not in dropped}}
     if inner:
         kept_document[SUBAGENTS] = [[one.agent, one.run] for one in inner]
-        callers = _callers(read)
-        inner = tuple(
-            # The meta of a run of ours says whose it is.
-            one if _is_ours(raw) else _with_parent(one, agent, run, callers.get(found.trajectory_id or ""))
-            for one, (raw, found) in zip(inner, _embedded(document), strict=True)
-        )
-    return AtifRun(agent, run, events, {ATIF: kept_document}, inner)
+    return {ATIF: kept_document}
 
 
-def _read_inner(
-    document: Document, agent: str, run: str, default_time: datetime, where: str, *, bound: bool
-) -> AtifRun:
-    """The run of a trajectory embedded in ``agent``/``run``."""
-    ours = _ours(document.raw, where)
-    inner_agent = _named(ours, "agent", where) or document.read.agent.name
-    inner_run = _named(ours, "run", where)
-    name = inner_run or f"{run}:{document.read.trajectory_id}"
-    if not bound:
-        return _read_run(document, None, name, default_time, where, bound=False)
-    if inner_agent != agent:
-        name = f"{run}:{inner_agent}:{inner_run or document.read.trajectory_id}"
-    found = _read_run(document, agent, name, default_time, where, bound=True)
-    parent = found.meta.get(PARENT)
-    if not isinstance(parent, Mapping):
-        return found
-    return msgspec.structs.replace(found, meta={**found.meta, PARENT: {**parent, "agent": agent, "run": run}})
-
-
-def _bound_meta(meta: Mapping[str, JsonValue], agent: str, inner: tuple[AtifRun, ...]) -> Mapping[str, JsonValue]:
-    """The meta of a run of ours, naming no runs but those of ``agent``."""
+def _bound_meta(
+    meta: Mapping[str, JsonValue], agent: str, outer: _Outer | None, inner: Sequence[AtifRun]
+) -> Mapping[str, JsonValue]:
+    """The meta of a run, naming no runs but those of ``agent``."""
     changed = dict(meta)
     parent, kept_document = meta.get(PARENT), meta.get(ATIF)
     if isinstance(parent, Mapping):
-        changed[PARENT] = {**parent, "agent": agent}
+        changed[PARENT] = {**parent, "agent": agent} if outer is None else {**parent, "agent": agent, "run": outer.run}
     if isinstance(kept_document, Mapping) and SUBAGENTS in kept_document:
         changed[ATIF] = {**kept_document, SUBAGENTS: [[one.agent, one.run] for one in inner]}
     return changed
-
-
-def _embedded(document: Document) -> list[tuple[JsonMap, Trajectory]]:
-    raw = cast("list[JsonMap]", document.raw.get(_EMBEDDED) or [])
-    return list(zip(raw, document.read.subagent_trajectories or (), strict=True))
-
-
-def _with_parent(inner: AtifRun, agent: str, run: str, call_id: str | None) -> AtifRun:
-    parent: JsonMap = {"agent": agent, "run": run}
-    if call_id:
-        parent["tool_call_id"] = call_id
-    return msgspec.structs.replace(inner, meta={**inner.meta, PARENT: parent})
 
 
 def _callers(trajectory: Trajectory) -> dict[str, str]:
@@ -199,57 +210,37 @@ def _callers(trajectory: Trajectory) -> dict[str, str]:
     }
 
 
-class _Events:
-    """The events of one document."""
-
-    def __init__(self, document: Document, run: str, default_time: datetime, where: str) -> None:
-        self._document = document
-        self._run = run
-        self._where = where
-        # Another tool may have put a step between ours: its events must not get the ids that ours have.
-        self._kind = "atif-added" if _ours(document.raw, where) is not None else "atif"
-        times = [
-            read_time(step.timestamp, f"{where}.steps[{index}].timestamp")
-            for index, step in enumerate(document.read.steps)
-            if step.timestamp is not None
-        ]
-        self._time = times[0] if times else default_time
-        self._found: list[tuple[int, Event]] = []
-        self._last_seq = 0
-
-    def read(self) -> tuple[Event, ...]:
-        """All of them, in append order."""
-        steps = cast("list[JsonMap]", self._document.raw["steps"])
-        for entry, place in _entries(self._document.raw, self._where):
-            self._take(_whole(entry, place))
-        is_mixed = False
-        for index, (raw, step) in enumerate(zip(steps, self._document.read.steps, strict=True)):
-            place = f"{self._where}.steps[{index}]"
-            if step.timestamp is not None:
-                self._time = read_time(step.timestamp, f"{place}.timestamp")
-            if _is_ours(raw):
-                for entry, entry_place in _entries(raw, place):
-                    self._take(_restored(entry, step, self._time, entry_place))
-            else:
-                is_mixed = True
-                for event in foreign_events(raw, step, self._time):
-                    self._add(event, step)
-        ordered = [event for _, event in sorted(self._found, key=_place_of)]
-        return _renumbered(ordered) if is_mixed else tuple(ordered)
-
-    def _take(self, event: Event) -> None:
-        self._last_seq = max(self._last_seq, event.seq)
-        self._found.append((event.seq, event))
-
-    def _add(self, event: Event, step: AtifStep) -> None:
-        """An event of another tool's step: behind what stands before it in the document."""
-        event_id = derived_event_id(self._kind, self._run, step.step_id, len(self._found))
-        self._found.append((self._last_seq, msgspec.structs.replace(event, event_id=event_id)))
-
-
-def _place_of(found: tuple[int, Event]) -> tuple[int, int]:
-    place, event = found
-    return place, 0 if event.seq else 1
+def _read_events(
+    document: JsonMap, trajectory: Trajectory, run: str, default_time: datetime, where: str
+) -> tuple[Event, ...]:
+    """The events of a document, in append order."""
+    times = [
+        None if step.timestamp is None else read_time(step.timestamp, f"{where}.steps[{index}].timestamp")
+        for index, step in enumerate(trajectory.steps)
+    ]
+    step_time = next((time for time in times if time is not None), default_time)
+    # Another tool may have put a step between ours: its events must not get the ids that ours have.
+    kind = "atif-added" if _ours(document, where) is not None else "atif"
+    found = [(event.seq, event) for event in (_whole(*entry) for entry in _entries(document, where))]
+    last_seq = max((seq for seq, _ in found), default=0)
+    is_mixed = False
+    for index, (raw, step) in enumerate(zip(cast("list[JsonMap]", document["steps"]), trajectory.steps, strict=True)):
+        place = f"{where}.steps[{index}]"
+        step_time = times[index] or step_time
+        if _ours(raw, place) is None:
+            is_mixed = True
+            for event in events_of(raw, step, step_time):  # behind what stands before them in the document
+                event_id = derived_event_id(kind, run, step.step_id, len(found))
+                found.append((last_seq, msgspec.structs.replace(event, event_id=event_id)))
+            continue
+        payloads = payloads_of(step)
+        for entry, entry_place in _entries(raw, place):
+            event = _restored(entry, payloads, step_time, entry_place)
+            last_seq = max(last_seq, event.seq)
+            found.append((event.seq, event))
+    # Foreign events have no seq yet, and stand behind the one they follow.
+    ordered = [event for _, event in sorted(found, key=lambda placed: (placed[0], not placed[1].seq))]
+    return _renumbered(ordered) if is_mixed else tuple(ordered)
 
 
 def _renumbered(events: list[Event]) -> tuple[Event, ...]:
@@ -278,12 +269,7 @@ def _ours(holder: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonValue
     return found
 
 
-def _is_ours(holder: JsonValue) -> bool:
-    extra = holder.get("extra") if isinstance(holder, Mapping) else None
-    return isinstance(extra, Mapping) and OURS in extra
-
-
-def _named(ours: Mapping[str, JsonValue] | None, name: str, where: str) -> str | None:
+def _own_name(ours: Mapping[str, JsonValue] | None, name: str, where: str) -> str | None:
     if ours is None:
         return None
     found = ours.get(name)
@@ -314,22 +300,14 @@ def _whole(entry: JsonMap, where: str) -> Event:
     return event
 
 
-def _restored(entry: JsonMap, step: AtifStep, step_time: datetime, where: str) -> Event:
+def _restored(entry: JsonMap, payloads: Mapping[str, EventData], step_time: datetime, where: str) -> Event:
     """The event of an entry: what the step says of it, less and plus what the entry does."""
     if "at" not in entry:
         return _whole(entry, where)
-    draft = draft_of(entry, step, where)
-    data = draft.to_map()
+    payload = payload_at(entry, payloads, where)
     changes, without = entry.get("data", {}), entry.get("without", [])
-    if not isinstance(changes, Mapping):
-        raise DecodeError(f"{where}: data must be a map, found {describe(changes)}")
-    if (
-        isinstance(without, str)
-        or not isinstance(without, Sequence)
-        or not all(isinstance(key, str) for key in without)
-    ):
-        raise DecodeError(f"{where}: without must be a list of keys, found {describe(without)}")
-    for key in without:
-        data.pop(cast("str", key), None)
-    found = {"timestamp": step_time, **entry, "type": draft.event_type, "data": {**data, **changes}}
-    return _whole(cast("JsonMap", found), where)
+    if not is_map(changes) or not is_list(without) or not all(isinstance(key, str) for key in without):
+        raise DecodeError(f"{where}: data must be a map, and without must be a list of keys")
+    data = {key: value for key, value in payload.to_map().items() if key not in without} | changes
+    whole = {"timestamp": step_time, **entry, "type": payload.event_type, "data": data}
+    return _whole(cast("JsonMap", whole), where)

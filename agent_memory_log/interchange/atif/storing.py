@@ -10,7 +10,8 @@ from agent_memory_log.events.reserved import check_not_reserved
 from agent_memory_log.interchange.atif.reading import AtifRun
 from agent_memory_log.store import Store
 from agent_memory_log.transfer.endline import FORMAT, OPEN_FORMAT_NUMBER
-from agent_memory_log.transfer.jsonl import ImportedRun, import_jsonl
+from agent_memory_log.transfer.jsonl import import_jsonl
+from agent_memory_log.transfer.run_lines import ImportedRun
 
 
 async def import_atif(store: Store, found: AtifRun, *, reserved: bool = False) -> list[ImportedRun]:

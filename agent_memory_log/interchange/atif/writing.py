@@ -7,7 +7,7 @@ what stands there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any, cast
@@ -16,26 +16,19 @@ import msgspec
 
 from agent_memory_log.errors import DecodeError, InvalidArgument
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json, own_json
-from agent_memory_log.events.payloads import ModelRequest, ToolResult
+from agent_memory_log.events.payloads import EventData, ModelRequest, ToolResult
 from agent_memory_log.interchange.atif.documents import OURS, SCHEMA_VERSION, AtifStep, JsonMap
-from agent_memory_log.interchange.atif.drafts import draft_of
 from agent_memory_log.interchange.atif.images import ATIF
+from agent_memory_log.interchange.atif.payloads import payload_at, payloads_of
 from agent_memory_log.interchange.atif.reading import DOCUMENT, PARENT, SUBAGENTS, AtifRun, from_atif, read_trajectory
-from agent_memory_log.interchange.atif.rendering import Place, metrics_of, render_step
+from agent_memory_log.interchange.atif.rendering import Positions, metrics_of, render_step
 from agent_memory_log.interchange.steps import Steps
 from agent_memory_log.interchange.usage import NO_USAGE, usage_in
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.requests import recorded_request
-from agent_memory_log.transcript.residual import same_json
+from agent_memory_log.transcript.residual import difference, same_json
 
 _UNKNOWN_VERSION = "unknown"
-
-
-class _Node(msgspec.Struct, frozen=True):
-    """A run and those of its sub-agents."""
-
-    snapshot: Snapshot
-    inner: tuple[_Node, ...]
 
 
 def to_atif(snapshot: Snapshot, *, subagents: Iterable[Snapshot] = (), server_data: bool = True) -> dict[str, Any]:
@@ -51,121 +44,85 @@ def to_atif(snapshot: Snapshot, *, subagents: Iterable[Snapshot] = (), server_da
 
         json.dump(to_atif(store.load_run("support-agent", "run-42")), file)
     """
-    node = _tree(snapshot, list(subagents))
+    run = _tree(snapshot, list(subagents))
     if ATIF in snapshot.meta:
-        document = _came_from(node)
-        if document is not None:
+        document = _document(run, exact=True, with_extra=False, server_data=server_data)
+        if _came_from(document, run):
             return document
-        document = _written(node, exact=True, server_data=server_data)
-        if _reads(document):
+        document = _document(run, exact=True, with_extra=True, server_data=server_data)
+        if _can_be_read(document):
             return document
-    return _written(node, exact=False, server_data=server_data)
+    return _document(run, exact=False, with_extra=True, server_data=server_data)
 
 
-def _tree(snapshot: Snapshot, others: list[Snapshot]) -> _Node:
+def _tree(snapshot: Snapshot, others: list[Snapshot]) -> AtifRun:
+    """The run with those of its sub-agents in it."""
     outermost = (snapshot.agent, snapshot.run)
     names = {outermost}
-    for one in others:
-        if (one.agent, one.run) in names:
-            raise InvalidArgument(f"the run {one.agent}/{one.run} is given twice")
-        names.add((one.agent, one.run))
-    inner: dict[tuple[str, str], list[Snapshot]] = {}
-    for one in others:
-        parent = _parent(one)
-        agent, run = parent.get("agent"), parent.get("run")
-        named = (agent, run) if isinstance(agent, str) and isinstance(run, str) else outermost
+    for other in others:
+        if _name_of(other) in names:
+            raise InvalidArgument(f"the run {other.agent}/{other.run} is given twice")
+        names.add(_name_of(other))
+    inner: dict[tuple[JsonValue, JsonValue], list[Snapshot]] = {}
+    for other in others:
+        parent = _map_in(other.meta, PARENT)
+        named = (parent.get("agent"), parent.get("run"))
         # One that names no run given here, or itself, is embedded in the outermost.
-        is_inner = named in names and named != (one.agent, one.run)
-        inner.setdefault(named if is_inner else outermost, []).append(one)
-    placed: set[tuple[str, str]] = set()
-    node = _node(snapshot, inner, placed)
-    left = [one for one in others if (one.agent, one.run) not in placed]
-    if left:
-        raise InvalidArgument(f"the sub-agents' runs name each other as parent, as {left[0].agent}/{left[0].run} does")
-    return node
+        is_inner = all(isinstance(name, str) for name in named) and named in names and named != _name_of(other)
+        inner.setdefault(named if is_inner else outermost, []).append(other)
+
+    def with_inner(outer: Snapshot) -> AtifRun:
+        listed = _map_in(outer.meta, ATIF).get(SUBAGENTS)
+        order = {encode_json(name): at for at, name in enumerate(listed)} if isinstance(listed, list) else {}
+        children = inner.pop(_name_of(outer), [])
+        children.sort(key=lambda child: order.get(encode_json(_name_of(child)), len(order)))
+        return AtifRun(outer.agent, outer.run, tuple(outer.log), outer.meta, tuple(map(with_inner, children)))
+
+    run = with_inner(snapshot)
+    if inner:
+        left = next(iter(inner.values()))[0]
+        raise InvalidArgument(f"the sub-agents' runs name each other as parent, as {left.agent}/{left.run} does")
+    return run
 
 
-def _node(snapshot: Snapshot, inner: Mapping[tuple[str, str], list[Snapshot]], placed: set[tuple[str, str]]) -> _Node:
-    listed = [encode_json(one) for one in _lists(_imported(snapshot).get(SUBAGENTS))]
-    order = {name: at for at, name in reversed([*enumerate(listed)])}
-    children = sorted(
-        inner.get((snapshot.agent, snapshot.run), ()),
-        key=lambda one: order.get(encode_json([one.agent, one.run]), len(listed)),
-    )
-    placed.update((one.agent, one.run) for one in children)
-    return _Node(snapshot, tuple(_node(one, inner, placed) for one in children))
+def _name_of(snapshot: Snapshot) -> tuple[str, str]:
+    return snapshot.agent, snapshot.run
 
 
-def _lists(value: JsonValue) -> list[Sequence[JsonValue]]:
-    if not isinstance(value, Sequence):
-        return []
-    return [one for one in value if isinstance(one, Sequence)]
+def _map_in(meta: Mapping[str, JsonValue], key: str) -> Mapping[str, JsonValue]:
+    held = meta.get(key)
+    return held if isinstance(held, Mapping) else {}
 
 
-def _parent(snapshot: Snapshot) -> Mapping[str, JsonValue]:
-    parent = snapshot.meta.get(PARENT)
-    return parent if isinstance(parent, Mapping) else {}
+# Whether it can be the document that the run was imported from.
 
 
-def _imported(snapshot: Snapshot) -> Mapping[str, JsonValue]:
-    kept = snapshot.meta.get(ATIF)
-    return kept if isinstance(kept, Mapping) else {}
-
-
-# A run that was imported.
-
-
-def _came_from(node: _Node) -> JsonMap | None:
-    """The document that the run was imported from; None if it has changed since, or was not imported."""
-    document = _plain(node)
-    if document is None:
-        return None
+def _came_from(document: JsonMap, run: AtifRun) -> bool:
+    """Whether reading the document gives the run as it is."""
     # Events of a document without times have the time of the import, which only they know.
-    times = [*dict.fromkeys(_begins(node)), datetime.now(UTC)]
-    for time, bound in product(times, (False, True) if node.inner else (False,)):
+    times = [*dict.fromkeys(one.events[0].timestamp for one in run if one.events), datetime.now(UTC)]
+    for time, bound in product(times, (False, True) if run.subagents else (False,)):
         try:
-            found = read_trajectory(document, node.snapshot.agent, node.snapshot.run, time, bound=bound)
+            found = read_trajectory(document, run.agent, run.run, time, bound=bound)
         except DecodeError:
             continue
-        if _is_same(found, node):
-            return document
-    return None
+        if _is_same(found, run):
+            return True
+    return False
 
 
-def _begins(node: _Node) -> Iterator[datetime]:
-    """When each of the runs began that has events."""
-    if node.snapshot.log:
-        yield node.snapshot.log[0].timestamp
-    for inner in node.inner:
-        yield from _begins(inner)
-
-
-def _plain(node: _Node) -> JsonMap | None:
-    root = _imported(node.snapshot).get(DOCUMENT)
-    steps = Steps(node.snapshot.log)
-    inner = [_plain(one) for one in node.inner]
-    if not isinstance(root, Mapping) or steps.before or any(one is None for one in inner):
-        return None
-    document = cast("JsonMap", own_json(root))
-    document["steps"] = [render_step(step, at, exact=True).step for at, step in enumerate(steps.steps, 1)]
-    if inner:
-        document["subagent_trajectories"] = inner
-    return document
-
-
-def _is_same(found: AtifRun, node: _Node) -> bool:
-    snapshot = node.snapshot
+def _is_same(one: AtifRun, other: AtifRun) -> bool:
     return (
-        (found.agent, found.run) == (snapshot.agent, snapshot.run)
-        and len(found.events) == len(snapshot.log)
-        and all(same_json(one.to_map(), other.to_map()) for one, other in zip(found.events, snapshot.log, strict=True))
-        and same_json(found.meta, snapshot.meta)
-        and len(found.subagents) == len(node.inner)
-        and all(_is_same(one, other) for one, other in zip(found.subagents, node.inner, strict=True))
+        (one.agent, one.run) == (other.agent, other.run)
+        and len(one.events) == len(other.events)
+        and all(same_json(*(event.to_map() for event in pair)) for pair in zip(one.events, other.events, strict=True))
+        and same_json(one.meta, other.meta)
+        and len(one.subagents) == len(other.subagents)
+        and all(map(_is_same, one.subagents, other.subagents))
     )
 
 
-def _reads(document: JsonMap) -> bool:
+def _can_be_read(document: JsonMap) -> bool:
     try:
         from_atif(document)
     except DecodeError:
@@ -173,49 +130,50 @@ def _reads(document: JsonMap) -> bool:
     return True
 
 
-# Any other run.
+# Documents.
 
 
-def _written(node: _Node, *, exact: bool, server_data: bool) -> JsonMap:
-    snapshot = node.snapshot
-    steps = Steps(snapshot.log)
+def _document(run: AtifRun, *, exact: bool, with_extra: bool, server_data: bool) -> JsonMap:
+    """The document of a run: ``exact`` with what an imported one had beside its events, ``with_extra`` with ours."""
+    split = Steps(run.events)
+    steps: list[JsonMap] = []
     total = NO_USAGE
-    written: list[JsonValue] = []
-    for number, step in enumerate(steps.steps, 1):
-        rendered = render_step(step, number, exact=exact)
+    for number, step in enumerate(split.steps, 1):
+        rendered, positions = render_step(step, number, exact=exact)
         total = total.plus(usage_in(step.made))
-        _hold(rendered.step, {"events": _entries(rendered.step, rendered.places, server_data=server_data)})
-        written.append(rendered.step)
-    document = _root(snapshot, exact=exact)
-    document["steps"] = written
-    if not exact or "final_metrics" not in document:
+        if with_extra:
+            _hold(rendered, {"events": _entries(rendered, positions, server_data=server_data)})
+        steps.append(rendered)
+    kept = _map_in(run.meta, ATIF).get(DOCUMENT)
+    document = cast("JsonMap", own_json(kept)) if exact and isinstance(kept, Mapping) else _new_document(run)
+    document["steps"] = cast("list[JsonValue]", steps)
+    inner = [_document(one, exact=exact, with_extra=with_extra, server_data=server_data) for one in run.subagents]
+    if inner:
+        document["subagent_trajectories"] = cast("list[JsonValue]", inner)
+    if not with_extra:
+        return document
+    document["trajectory_id"] = document.get("trajectory_id") or f"{run.agent}/{run.run}"
+    if "final_metrics" not in document:
         sums = {f"total_{key}": value for key, value in metrics_of(total).items()}
-        document["final_metrics"] = {**sums, "total_steps": len(written)}
-    ours: JsonMap = {"agent": snapshot.agent, "run": snapshot.run, "meta": own_json(snapshot.meta)}
-    if steps.before:
-        ours["events"] = [event.to_map() for event in steps.before]
+        document["final_metrics"] = {**sums, "total_steps": len(steps)}
+    ours: JsonMap = {"agent": run.agent, "run": run.run, "meta": own_json(run.meta)}
+    if split.before:
+        ours["events"] = [event.to_map() for event in split.before]
     _hold(document, ours)
-    if node.inner:
-        inner = [_written(one, exact=exact, server_data=server_data) for one in node.inner]
-        document["subagent_trajectories"] = inner
-        _refer(written, node, inner)
+    _refer(steps, run.subagents, inner)
     return document
 
 
-def _root(snapshot: Snapshot, *, exact: bool) -> JsonMap:
-    root = _imported(snapshot).get(DOCUMENT)
-    if exact and isinstance(root, Mapping):
-        kept = cast("JsonMap", own_json(root))
-        return {**kept, "trajectory_id": kept.get("trajectory_id") or f"{snapshot.agent}/{snapshot.run}"}
-    version = snapshot.meta.get("agent_version")
+def _new_document(run: AtifRun) -> JsonMap:
+    version, session = run.meta.get("agent_version"), run.meta.get("session_id")
     agent: JsonMap = {
-        "name": snapshot.agent,
+        "name": run.agent,
         "version": version if isinstance(version, str) and version else _UNKNOWN_VERSION,
     }
-    requests = [event.data for event in snapshot.log if isinstance(event.data, ModelRequest)]
+    requests = [event.data for event in run.events if isinstance(event.data, ModelRequest)]
     if requests:
         agent["model_name"] = requests[-1].model
-        definitions = recorded_request(snapshot, requests[-1].provider, ()).definitions
+        definitions = recorded_request(run.snapshot(), requests[-1].provider, ()).definitions
         if definitions:
             agent["tool_definitions"] = [
                 {
@@ -224,68 +182,57 @@ def _root(snapshot: Snapshot, *, exact: bool) -> JsonMap:
                 }
                 for one in definitions
             ]
-    session = snapshot.meta.get("session_id")
     return {
         "schema_version": SCHEMA_VERSION,
-        "session_id": session if isinstance(session, str) and session else snapshot.run,
-        "trajectory_id": f"{snapshot.agent}/{snapshot.run}",
+        "session_id": session if isinstance(session, str) and session else run.run,
         "agent": agent,
     }
 
 
 def _hold(holder: JsonMap, ours: JsonMap) -> None:
-    extra = holder.get("extra")
-    holder["extra"] = {**(extra if isinstance(extra, Mapping) else {}), OURS: ours}
+    holder["extra"] = {**_map_in(holder, "extra"), OURS: ours}
 
 
-def _entries(step: JsonMap, places: Iterable[Place], *, server_data: bool) -> list[JsonValue]:
+def _entries(step: JsonMap, positions: Positions, *, server_data: bool) -> list[JsonValue]:
     try:
-        read = msgspec.convert(step, AtifStep)
+        payloads = payloads_of(msgspec.convert(step, AtifStep))
     except msgspec.ValidationError:
-        read = None  # what was put back makes no step; the document is then written without it
+        payloads = {}  # what was put back makes no step; the document is then written without it
     entries: list[JsonValue] = []
-    for place in sorted(places, key=lambda one: one.event.seq):
-        whole = place.event.to_map()
-        if not server_data and isinstance(place.event.data, ToolResult):
+    for event, position in sorted(positions, key=lambda placed: placed[0].seq):
+        whole = event.to_map()
+        if not server_data and isinstance(event.data, ToolResult):
             cast("JsonMap", whole["data"]).pop("server_data", None)
-        entries.append(whole if read is None or not place.at else _entry(place, whole, step, read))
+        entries.append(_entry(position, whole, step, payloads) if payloads and position else whole)
     return entries
 
 
-def _entry(place: Place, whole: JsonMap, step: JsonMap, read: AtifStep) -> JsonMap:
+def _entry(position: JsonMap, whole: JsonMap, step: JsonMap, payloads: Mapping[str, EventData]) -> JsonMap:
     """What of the event ``whole`` the step does not say."""
-    entry: JsonMap = {"at": place.at}
-    if place.span is not None:
-        entry["span"] = list(place.span)
-    if place.is_error:
-        entry["is_error"] = True
-    draft = draft_of(entry, read, place.at)
-    if draft.event_type != whole["type"]:
+    payload = payload_at(position, payloads, "step")
+    if payload.event_type != whole["type"]:
         return whole
-    said = draft.to_map()
-    data = cast("JsonMap", whole["data"])
-    changes = {key: value for key, value in data.items() if key not in said or not same_json(said[key], value)}
-    without: list[JsonValue] = [key for key in said if key not in data]
+    entry = dict(position)
     entry.update((key, whole[key]) for key in ("labels", "event_id", "seq") if key in whole)
     if whole["timestamp"] != step.get("timestamp"):
         entry["timestamp"] = whole["timestamp"]
-    if changes:
-        entry["data"] = changes
-    if without:
-        entry["without"] = without
+    residual = difference(payload.to_map(), cast("JsonMap", whole["data"]))
+    if "fields" in residual:
+        entry["data"] = residual["fields"]
+    if "without" in residual:
+        entry["without"] = residual["without"]
     return entry
 
 
-def _refer(steps: list[JsonValue], node: _Node, inner: list[JsonMap]) -> None:
+def _refer(steps: list[JsonMap], inner: Sequence[AtifRun], documents: Sequence[JsonMap]) -> None:
     """Have the results of the calls that began sub-agents refer to their trajectories."""
     began: dict[str, list[JsonValue]] = {}
-    for one, document in zip(node.inner, inner, strict=True):
-        call_id = _parent(one.snapshot).get("tool_call_id")
+    for run, document in zip(inner, documents, strict=True):
+        call_id = _map_in(run.meta, PARENT).get("tool_call_id")
         if isinstance(call_id, str):
             began.setdefault(call_id, []).append({"trajectory_id": document["trajectory_id"]})
-    for step in cast("list[JsonMap]", steps):
-        observation = cast("JsonMap", step.get("observation") or {})
-        for result in cast("list[JsonMap]", observation.get("results") or []):
+    for step in steps:
+        for result in cast("list[JsonMap]", _map_in(step, "observation").get("results") or []):
             call_id = result.get("source_call_id")
             if isinstance(call_id, str) and call_id in began and "subagent_trajectory_ref" not in result:
                 result["subagent_trajectory_ref"] = began[call_id]

@@ -31,6 +31,7 @@ from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Episode, RecordData
 from agent_memory_log.memory.records.protocols import Extraction, RunSlice
 from agent_memory_log.memory.records.record import Evidence, Source
+from agent_memory_log.pairing import Pairing
 
 _NAME = "rules"
 _PATIENCE = 3
@@ -92,7 +93,7 @@ class _Reading:
         self.position = new.after
         self._agent, self._run = new.agent, new.run
         self._items: dict[int, int] = {}
-        self._calls: dict[str, list[ToolCall]] = {}
+        self._pairing: Pairing[ToolCall] = Pairing()
         self._failures: list[_Failure] = []
         self._fixes: list[Candidate] = []
         self._done: list[_Done] = []
@@ -101,7 +102,7 @@ class _Reading:
     def add(self, event: Event) -> None:
         data = event.data
         if isinstance(data, ToolCall):
-            self._calls.setdefault(data.tool_call_id, []).append(data)
+            self._pairing.add_call(data, data)
         elif isinstance(data, ToolResult):
             self._add_result(event, data)
         elif isinstance(data, AssistantMessage):
@@ -112,12 +113,9 @@ class _Reading:
             self._add_user(event, "")
 
     def _add_result(self, event: Event, result: ToolResult) -> None:
-        waiting = self._calls.get(result.tool_call_id)
-        if not waiting:
+        call = self._pairing.add_result(result)
+        if call is None:
             return
-        call = waiting.pop()
-        if not waiting:
-            del self._calls[result.tool_call_id]
         self._answered = False
         reason = failure_of(result)
         if reason:
@@ -129,7 +127,7 @@ class _Reading:
         if fixed:
             self._failures = [one for one in self._failures if one not in fixed]
             self._fixes.append(self._fix(fixed, call, event))
-        if self._fixes and not self._failures and not self._calls:
+        if self._fixes and not self._failures and not self._pairing.open_count:
             self._close(event)
 
     def _add_user(self, event: Event, text: str) -> None:
@@ -144,7 +142,7 @@ class _Reading:
             if work:
                 words = describe_work([one.call for one in work])
                 said.append(self._episode("task_result", words, [event, *(one.result for one in work)]))
-        self._calls.clear()
+        self._pairing = Pairing()
         if self._failures:
             waiting = [] if said else self._failures
             self._failures = [

@@ -178,6 +178,6 @@ def by_run(events: Iterable[tuple[str, str, int]]) -> tuple[RunEvents, ...]:
 
 def list_subjects(tenant: str | None) -> Steps[tuple[SubjectId, ...]]:
     """The subjects whose streams hold events, sorted."""
-    streams = yield from all_runs(reserved=True, wanted=lambda info: subject_of(info.agent) is not None)
-    subjects = {subject for info in streams if (subject := subject_of(info.agent)) is not None}
+    runs = yield from all_runs(include_reserved=True)
+    subjects = {subject for run in runs if (subject := subject_of(run.agent)) is not None}
     return tuple(sorted(subject for subject in subjects if tenant in (None, subject.tenant)))

@@ -15,7 +15,8 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventData, ToolCall, ToolResult
-from agent_memory_log.replay.differences import Difference, differences, json_in, shown, told_all
+from agent_memory_log.pairing import Pairing
+from agent_memory_log.replay.differences import Difference, describe_all, differences, json_in, shown
 from agent_memory_log.snapshot import Snapshot
 
 _JSON_TEXTS = ("payload", "result_json", "server_data")
@@ -49,10 +50,10 @@ class RunDiff(msgspec.Struct, frozen=True):
             return f"{self.left} and {self.right} hold the same {self.common} events"
         lines = [f"{self.left} and {self.right} part after {self.common} equal events"]
         lines += [
-            f"  {name}: {'ends here' if event is None else told(event)}"
+            f"  {name}: {'ends here' if event is None else _described(event)}"
             for name, event in ((self.left, self.left_event), (self.right, self.right_event))
         ]
-        lines += [f"  {line}" for line in told_all(self.differences, "left", "right")]
+        lines += [f"  {line}" for line in describe_all(self.differences, "left", "right")]
         return "\n".join(lines)
 
 
@@ -65,62 +66,50 @@ def diff(left: Snapshot, right: Snapshot) -> RunDiff:
         found = diff(recorded, await store.load_run("support-agent", "run-43"))
         assert found.same, str(found)
     """
-    names = [f"{snapshot.agent}/{snapshot.run}" for snapshot in (left, right)]
+    names = f"{left.agent}/{left.run}", f"{right.agent}/{right.run}"
     for name, snapshot in zip(names, (left, right), strict=True):
         if snapshot.types is not None:
             raise InvalidArgument(f"runs are compared whole: load {name} without types")
-    calls = _Calls(), _Calls()
-    common = 0
-    for one, two in zip_longest(left.log, right.log):
-        maps = [
-            {} if event is None else _comparable(event.data, known)
-            for event, known in zip((one, two), calls, strict=True)
-        ]
+    left_calls, right_calls = _CallNumbers(), _CallNumbers()
+    for common, (one, two) in enumerate(zip_longest(left.log, right.log)):
         if one is None or two is None:
-            return RunDiff(names[0], names[1], common, one, two)
+            return RunDiff(*names, common, one, two)
         if one.type != two.type:
-            return RunDiff(names[0], names[1], common, one, two, (Difference("type", one.type, two.type),))
+            return RunDiff(*names, common, one, two, (Difference("type", one.type, two.type),))
+        maps = [_comparable(one.data, left_calls), _comparable(two.data, right_calls)]
         _tell_text_from_json(maps, (one.data, two.data))
         found = differences(*maps)
         if found:
-            return RunDiff(names[0], names[1], common, one, two, tuple(found))
-        common += 1
-    return RunDiff(names[0], names[1], common)
+            return RunDiff(*names, common, one, two, tuple(found))
+    return RunDiff(*names, len(left.log))
 
 
-def told(event: Event) -> str:
+def _described(event: Event) -> str:
     """An event on a line, in short: ``event 7, tool_call {"tool_name": …}``."""
     data = {key: value for key, value in event.data.to_map().items() if key not in _CALL_IDS}
     return f"event {event.seq}, {event.type} {shown(data)}"
 
 
-class _Calls:
-    """Which call of a run an id means: ids are used more than once, and differ from run to run."""
+class _CallNumbers:
+    """Which call of a run an id means, as a number: ids are used more than once, and differ from run to run."""
 
     def __init__(self) -> None:
         self._count = 0
-        self._latest: dict[str, int] = {}
-        self._waiting: dict[str, list[int]] = {}
+        self._pairing: Pairing[str] = Pairing()
 
-    def numbers(self, data: EventData) -> dict[str, JsonValue]:
+    def ids_of(self, data: EventData) -> dict[str, JsonValue]:
         """What stands for the call ids of a payload."""
-        if isinstance(data, ToolCall):
-            parent = self._number_of(data.parent_tool_call_id)
-            self._count += 1
-            self._latest[data.tool_call_id] = self._count
-            self._waiting.setdefault(data.tool_call_id, []).append(self._count)
-            return {"tool_call_id": f"call {self._count}", **parent}
-        if isinstance(data, ToolResult):
-            waiting = self._waiting.get(data.tool_call_id)
-            answered = f"call {waiting.pop()}" if waiting else "no open call"
-            return {"tool_call_id": answered, **self._number_of(data.parent_tool_call_id)}
-        return {}
-
-    def _number_of(self, parent: str) -> dict[str, JsonValue]:
-        if not parent:
+        if not isinstance(data, (ToolCall, ToolResult)):
             return {}
-        number = self._latest.get(parent)
-        return {"parent_tool_call_id": "call of another run" if number is None else f"call {number}"}
+        parent: dict[str, JsonValue] = {}
+        if data.parent_tool_call_id:
+            parent["parent_tool_call_id"] = self._pairing.parent_of(data) or "call of another run"
+        if isinstance(data, ToolResult):
+            return {"tool_call_id": self._pairing.add_result(data) or "no open call", **parent}
+        self._count += 1
+        number = f"call {self._count}"
+        self._pairing.add_call(data, number)
+        return {"tool_call_id": number, **parent}
 
 
 def _tell_text_from_json(maps: list[dict[str, JsonValue]], payloads: tuple[EventData, EventData]) -> None:
@@ -132,8 +121,8 @@ def _tell_text_from_json(maps: list[dict[str, JsonValue]], payloads: tuple[Event
                 maps[0][key], maps[1][key] = written
 
 
-def _comparable(data: EventData, calls: _Calls) -> dict[str, JsonValue]:
-    compared = data.to_map() | calls.numbers(data)
+def _comparable(data: EventData, calls: _CallNumbers) -> dict[str, JsonValue]:
+    compared = data.to_map() | calls.ids_of(data)
     if not isinstance(data, (ToolCall, ToolResult)):
         return compared
     compared.pop("duration", None)

@@ -7,10 +7,10 @@ The promises behind these methods are proved by ``agent_memory_log.conformance``
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, overload, runtime_checkable
 
 import msgspec
 
@@ -60,6 +60,41 @@ class RunPage(msgspec.Struct, frozen=True):
     cursor: str | None
 
 
+class RunHead(msgspec.Struct, frozen=True, gc=False):
+    """Where a run stands: what a ``Snapshot`` of it would have as its ``version`` and its ``first_seq``.
+
+    While these two are the same nothing has changed in the run: an append and a redaction raise the version, a deletion
+    raises ``first_seq``, and what begins a deleted run anew raises both. A run that holds no events has a ``first_seq``
+    above its version; one that never was is at version 0.
+    """
+
+    version: int
+    first_seq: int
+
+
+class ExpireResult(msgspec.Struct, frozen=True):
+    """What ``expire_runs`` removed, or would remove: ``runs``, and the ``events`` that they held."""
+
+    runs: int
+    events: int
+
+
+class Flaw(msgspec.Struct, frozen=True):
+    """Something that ``check`` says about what is stored.
+
+    - ``agent_id``, ``run_id``: the run; both None for the store as a whole.
+    - ``seq``: the event; None for the run, or the store, as a whole.
+    - ``message``: what is wrong, without the names of agent and run, and what to do where there is something to do.
+    - ``is_damage``: False for what is only worth knowing, such as how many events have no checksum.
+    """
+
+    agent_id: str | None
+    run_id: str | None
+    seq: int | None
+    message: str
+    is_damage: bool = True
+
+
 class Store(Protocol):
     """A log of runs. One handle may be used by any number of tasks of the event loop it was opened on.
 
@@ -91,7 +126,7 @@ class Store(Protocol):
 
         ``meta["expires_at"]``, RFC 3339 text with any offset, is the run's end: from that instant appends, loads,
         redactions and followers of the run raise ``RunExpired``, and ``list_runs`` leaves it out. Without it a run
-        never expires. ``delete_run``, or ``expire_runs`` where the store ``Expires``, removes it.
+        never expires. ``delete_run`` and ``expire_runs`` remove it.
 
         Raises ``InvalidEvent``, ``EventTooLarge``, ``EventConflict``, ``VersionConflict``, ``RunExpired``.
         """
@@ -137,6 +172,15 @@ class Store(Protocol):
         """
         ...
 
+    async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """Where each of ``runs``, pairs of agent and run, stands; None for one that has expired.
+
+        One answer for each pair, in their order; a pair may stand there twice. Costs a few round trips for thousands,
+        and sees every append, redaction and deletion acknowledged before the call. Raises ``InvalidArgument`` for what
+        is no pair.
+        """
+        ...
+
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         """Put a ``Redacted`` in place of each event of ``seqs`` and append one ``Redaction`` that names them.
 
@@ -151,6 +195,26 @@ class Store(Protocol):
         """Remove the run's events, ids and meta. Its version stays, and its next event goes on from there.
 
         An expired run goes like any other. Does nothing when the run holds no events.
+        """
+        ...
+
+    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        """Remove, as ``delete_run`` does, every run whose ``expires_at`` is at or before ``before``, by default now.
+
+        The library's own runs are among them. A ``dry_run`` counts them and changes nothing. What was removed before an
+        error stays so: call again for the rest. Raises ``InvalidArgument`` for a ``before`` in the future, as those
+        runs have not expired, and for one without a time zone.
+        """
+        ...
+
+    def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncIterator[Flaw]:
+        """Compare what is stored with its checksums, indexes and lists; every flaw, nothing for a store that is whole.
+
+        Checks a run, an agent's runs, or by default the whole store, whose expired runs count. Finds what ``load_run``
+        alone cannot know: contents that differ from their checksum, rows that an index or a list lacks or has too many
+        of, a damaged file. A store in memory has no flaws. It need not decode events: ``verifying.verify`` does both.
+        Reads everything that it checks and changes nothing; others may append meanwhile. Damage is a flaw and never an
+        error, even where it prevents going on. Raises ``InvalidArgument`` for a ``run_id`` without an ``agent_id``.
         """
         ...
 
@@ -211,12 +275,24 @@ class SyncStore(Protocol):
         """See ``Store.list_runs``."""
         ...
 
+    def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """See ``Store.peek_runs``."""
+        ...
+
     def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         """See ``Store.redact_events``."""
         ...
 
     def delete_run(self, agent: str, run: str) -> None:
         """See ``Store.delete_run``."""
+        ...
+
+    def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
+        """See ``Store.expire_runs``."""
+        ...
+
+    def check(self, agent_id: str | None = None, run_id: str | None = None) -> Iterator[Flaw]:
+        """See ``Store.check``."""
         ...
 
     def close(self) -> None:
@@ -239,23 +315,17 @@ class CompactResult(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Compacts(Protocol):
-    """A ``Store`` that can give space back. Found with ``isinstance``."""
+    """A ``Store`` or a ``SyncStore`` that can give space back. Found with ``isinstance``.
 
-    async def compact(self) -> CompactResult:
-        """Give unused space back, and erase for good what was redacted or deleted before the call.
+    ``compact`` gives unused space back, and erases for good what was redacted or deleted before the call. It raises
+    ``StoreUnavailable`` when another handle prevents it, as an open reader does; nothing is lost, try again.
+    """
 
-        Raises ``StoreUnavailable`` when another handle prevents it, as an open reader does; nothing is lost, try again.
-        """
-        ...
+    @overload
+    def compact(self: Store) -> Coroutine[Any, Any, CompactResult]: ...
 
-
-@runtime_checkable
-class CompactsSync(Protocol):
-    """A ``SyncStore`` that can give space back."""
-
-    def compact(self) -> CompactResult:
-        """See ``Compacts.compact``."""
-        ...
+    @overload
+    def compact(self: SyncStore) -> CompactResult: ...
 
 
 class BackupResult(msgspec.Struct, frozen=True):
@@ -268,127 +338,16 @@ class BackupResult(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class BacksUp(Protocol):
-    """A ``Store`` that can be copied to a file while it is written to. Found with ``isinstance``."""
+    """A ``Store`` or a ``SyncStore`` that can be copied to a file while it is written to. Found with ``isinstance``.
 
-    async def backup(self, target: str | os.PathLike[str]) -> BackupResult:
-        """Copy the store, as it is at one instant of the call, to the file ``target``.
-
-        What was redacted or deleted is left out for good. The copy is opened and checked before it gets its name, so
-        that a file at ``target`` is a whole backup. Raises ``InvalidArgument`` when ``target`` is there already, or is
-        the store itself; ``StoreCorrupt`` when the copy is not whole, as of a damaged store.
-        """
-        ...
-
-
-@runtime_checkable
-class BacksUpSync(Protocol):
-    """A ``SyncStore`` that can be copied to a file while it is written to."""
-
-    def backup(self, target: str | os.PathLike[str]) -> BackupResult:
-        """See ``BacksUp.backup``."""
-        ...
-
-
-class ExpireResult(msgspec.Struct, frozen=True):
-    """What ``expire_runs`` removed, or would remove: ``runs``, and the ``events`` that they held."""
-
-    runs: int
-    events: int
-
-
-@runtime_checkable
-class Expires(Protocol):
-    """A ``Store`` that can find the runs that have expired, and remove them. Found with ``isinstance``."""
-
-    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        """Remove, as ``delete_run`` does, every run whose ``expires_at`` is at or before ``before``, by default now.
-
-        The library's own runs are among them. A ``dry_run`` counts them and changes nothing. What was removed before an
-        error stays so: call again for the rest. Raises ``InvalidArgument`` for a ``before`` in the future, as those
-        runs have not expired, and for one without a time zone.
-        """
-        ...
-
-
-@runtime_checkable
-class ExpiresSync(Protocol):
-    """A ``SyncStore`` that can find the runs that have expired, and remove them."""
-
-    def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        """See ``Expires.expire_runs``."""
-        ...
-
-
-class RunHead(msgspec.Struct, frozen=True, gc=False):
-    """Where a run stands: what a ``Snapshot`` of it would have as its ``version`` and its ``first_seq``.
-
-    While these two are the same nothing has changed in the run: an append and a redaction raise the version, a deletion
-    raises ``first_seq``, and what begins a deleted run anew raises both. A run that holds no events has a ``first_seq``
-    above its version; one that never was is at version 0.
+    ``backup`` copies the store, as it is at one instant of the call, to the file ``target``. What was redacted or
+    deleted is left out for good. The copy is opened and checked before it gets its name, so that a file at ``target``
+    is a whole backup. It raises ``InvalidArgument`` when ``target`` is there already, or is the store itself;
+    ``StoreCorrupt`` when the copy is not whole, as of a damaged store.
     """
 
-    version: int
-    first_seq: int
+    @overload
+    def backup(self: Store, target: str | os.PathLike[str]) -> Coroutine[Any, Any, BackupResult]: ...
 
-
-@runtime_checkable
-class Peeks(Protocol):
-    """A ``Store`` that can tell where many runs stand without reading them. Found with ``isinstance``."""
-
-    async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-        """Where each of ``runs``, pairs of agent and run, stands; None for one that has expired.
-
-        One answer for each pair, in their order; a pair may stand there twice. Costs a few round trips for thousands,
-        and sees every append, redaction and deletion acknowledged before the call. Raises ``InvalidArgument`` for what
-        is no pair.
-        """
-        ...
-
-
-@runtime_checkable
-class PeeksSync(Protocol):
-    """A ``SyncStore`` that can tell where many runs stand without reading them."""
-
-    def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-        """See ``Peeks.peek_runs``."""
-        ...
-
-
-class Flaw(msgspec.Struct, frozen=True):
-    """Something that ``check`` says about what is stored.
-
-    - ``agent_id``, ``run_id``: the run; both None for the store as a whole.
-    - ``seq``: the event; None for the run, or the store, as a whole.
-    - ``message``: what is wrong, without the names of agent and run, and what to do where there is something to do.
-    - ``is_damage``: False for what is only worth knowing, such as how many events have no checksum.
-    """
-
-    agent_id: str | None
-    run_id: str | None
-    seq: int | None
-    message: str
-    is_damage: bool = True
-
-
-@runtime_checkable
-class Checks(Protocol):
-    """A ``Store`` that can compare what it holds with its checksums, indexes and lists. Found with ``isinstance``."""
-
-    def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncIterator[Flaw]:
-        """Every flaw of a run, of an agent's runs, or by default of the whole store; nothing for one that is whole.
-
-        Finds what ``load_run`` alone cannot know: contents that differ from their checksum, rows that an index or a
-        list lacks or has too many of, a damaged file. It need not decode events: ``verifying.verify`` does both. Reads
-        everything that it checks and changes nothing; others may append meanwhile. Damage is a flaw and never an
-        error, even where it prevents going on. Raises ``InvalidArgument`` for a ``run_id`` without an ``agent_id``.
-        """
-        ...
-
-
-@runtime_checkable
-class ChecksSync(Protocol):
-    """A ``SyncStore`` that can compare what it holds with checksums, indexes and lists."""
-
-    def check(self, agent_id: str | None = None, run_id: str | None = None) -> Iterator[Flaw]:
-        """See ``Checks.check``."""
-        ...
+    @overload
+    def backup(self: SyncStore, target: str | os.PathLike[str]) -> BackupResult: ...

@@ -19,7 +19,6 @@ from agent_memory_log import (
     AgentMemoryLogError,
     AssistantMessage,
     EventData,
-    Peeks,
     PlannerNote,
     ToolCall,
     ToolResult,
@@ -200,7 +199,6 @@ def _read(path: Path, options: str) -> Truth:
     """Everything that a reader can ask."""
     said: Truth = {}
     with open_sync_store(f"sqlite:///{path}?mode=ro{options}") as store:
-        assert isinstance(store, Peeks)
         said["runs"] = store.list_runs(limit=100, include_reserved=True).runs
         said["support"] = store.list_runs("support", limit=100).runs
         names = [*_RUNS, ("no", "such")]

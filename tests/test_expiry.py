@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from agent_memory_log import (
-    Expires,
     InvalidArgument,
     InvalidEvent,
     JsonValue,
@@ -30,7 +29,7 @@ from agent_memory_log.backend_kit import (
     seconds_left,
 )
 from agent_memory_log.conformance.ends import until_expired, with_an_end
-from agent_memory_log.conformance.threaded import ThreadedStore, threaded
+from agent_memory_log.conformance.threaded import threaded
 from agent_memory_log.events.event import to_microseconds
 
 SECOND = 1_000_000
@@ -131,7 +130,6 @@ async def test_a_follower_is_told_of_the_end_though_the_run_is_removed(
 ) -> None:
     url = f"{backend}:{tmp_path}/runs.db"
     store: Store = await open_store(url) if surface == "async" else threaded(open_sync_store(url))
-    assert isinstance(store, Expires)
 
     async def fill(meta: dict[str, JsonValue]) -> None:
         await store.append_events("agent", "run", new_event(PlannerNote(note="n")), meta=meta)
@@ -145,5 +143,3 @@ async def test_a_follower_is_told_of_the_end_though_the_run_is_removed(
 
     await with_an_end(store, fill)
     await store.aclose()
-    if isinstance(store, ThreadedStore):
-        store.end()

@@ -15,9 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from agent_memory_log import (
     AgentMemoryLogError,
     AppendResult,
-    CompactsSync,
+    Compacts,
     Event,
-    PeeksSync,
     PlannerNote,
     RunHead,
     RunPage,
@@ -55,7 +54,6 @@ def _comparable(event: Event) -> object:
 
 def _peek(store: SyncStore, runs: list[str]) -> object:
     """Where runs stand, which is where they are loaded."""
-    assert isinstance(store, PeeksSync)
     heads = store.peek_runs([("agent", run) for run in runs])
     loaded = [store.load_run("agent", run, limit=1) for run in runs]
     assert heads == tuple(RunHead(snapshot.version, snapshot.first_seq) for snapshot in loaded)
@@ -169,7 +167,7 @@ class StoresAgree(RuleBasedStateMachine):
 
     @rule()
     def compact(self) -> None:
-        assert isinstance(self.sqlite, CompactsSync)
+        assert isinstance(self.sqlite, Compacts)
         self.sqlite.compact()
 
     @rule(run=st.sampled_from(RUNS), types=TYPES, limit=st.none() | st.integers(1, 20))

@@ -13,20 +13,15 @@ from typing import assert_type
 from agent_memory_log import (
     AppendResult,
     BacksUp,
-    BacksUpSync,
     BackupResult,
     CompactResult,
     Compacts,
-    CompactsSync,
     Event,
     EventData,
     ExpireResult,
-    Expires,
-    ExpiresSync,
+    Flaw,
     InvalidEvent,
     JsonValue,
-    Peeks,
-    PeeksSync,
     Reader,
     RunHead,
     RunInfo,
@@ -113,10 +108,10 @@ async def stores() -> None:
             assert_type(await store.compact(), CompactResult)
         if isinstance(store, BacksUp):
             assert_type(await store.backup("backup.db"), BackupResult)
-        if isinstance(store, Expires):
-            assert_type(await store.expire_runs(before=event.timestamp, dry_run=True), ExpireResult)
-        if isinstance(store, Peeks):
-            assert_type(await store.peek_runs([("a", "r")]), tuple[RunHead | None, ...])
+        assert_type(await store.expire_runs(before=event.timestamp, dry_run=True), ExpireResult)
+        assert_type(await store.peek_runs([("a", "r")]), tuple[RunHead | None, ...])
+        async for flaw in store.check("a", "r"):
+            assert_type(flaw, Flaw)
     assert_type(await open_store("memory:"), Store)
 
 
@@ -127,25 +122,20 @@ def sync_stores() -> None:
         assert_type(store.load_run("a", "r"), Snapshot)
         assert_type(store.follow("a", "r"), Generator[Event])
         assert_type(store.list_runs(), RunPage)
-        if isinstance(store, CompactsSync):
+        if isinstance(store, Compacts):
             assert_type(store.compact(), CompactResult)
-        if isinstance(store, BacksUpSync):
+        if isinstance(store, BacksUp):
             assert_type(store.backup(Path("backup.db")), BackupResult)
-        if isinstance(store, ExpiresSync):
-            assert_type(store.expire_runs().runs, int)
-        if isinstance(store, PeeksSync):
-            assert_type([head.first_seq for head in store.peek_runs(iter([("a", "r")])) if head is not None], list[int])
+        assert_type(store.expire_runs().runs, int)
+        assert_type([head.first_seq for head in store.peek_runs(iter([("a", "r")])) if head is not None], list[int])
+        assert_type(list(store.check()), list[Flaw])
 
 
 def protocols() -> None:
     """The reference store has the protocols' shape, down to its context managers."""
     store: Store = MemoryStore()
     sync_store: SyncStore = SyncMemoryStore()
-    expiring: Expires = MemoryStore()
-    expiring_sync: ExpiresSync = SyncMemoryStore()
-    peeking: Peeks = MemoryStore()
-    peeking_sync: PeeksSync = SyncMemoryStore()
-    del store, sync_store, expiring, expiring_sync, peeking, peeking_sync
+    del store, sync_store
 
 
 def reading(snapshot: Snapshot, event: Event) -> None:

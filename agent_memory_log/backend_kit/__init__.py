@@ -1,4 +1,4 @@
-"""What a backend's author builds with: argument checks, runs' ends, handle life, wake-ups for followers, URL options.
+"""What a backend's author builds with: a store's public methods, handle life, wake-ups for followers, URL options.
 
 A backend is a package with a ``Store`` and a ``SyncStore``, and an object with ``open_store`` and ``open_sync_store``
 (the ``Backend`` protocol) that an entry point in the group ``agent_memory_log.backends`` names after its URL scheme.
@@ -17,6 +17,7 @@ from agent_memory_log.backend_kit.checks import (
     check_limit,
     check_listing,
     check_meta,
+    check_reached,
     check_runs,
     check_scope,
     check_seqs,
@@ -25,23 +26,38 @@ from agent_memory_log.backend_kit.checks import (
     prepare_batch,
 )
 from agent_memory_log.backend_kit.expiry import check_before, check_expiry, expiry_of, now_microseconds, seconds_left
-from agent_memory_log.backend_kit.handles import AsyncHandle, SyncHandle
+from agent_memory_log.backend_kit.handles import AsyncHandle, Handle, SyncHandle
 from agent_memory_log.backend_kit.paging import decode_cursor, encode_cursor
 from agent_memory_log.backend_kit.signals import ChangeSignal
+from agent_memory_log.backend_kit.surfaces import (
+    DEFAULT_MAX_EVENT_BYTES,
+    Append,
+    AsyncSurface,
+    Reads,
+    SyncSurface,
+    Writes,
+)
 from agent_memory_log.backend_kit.urls import Backend, KeepsFiles, StoreUrl
 from agent_memory_log.events.reserved import check_not_reserved, is_reserved
 
 __all__ = [
+    "DEFAULT_MAX_EVENT_BYTES",
     "MAX_ID_LENGTH",
     "MAX_LABELS",
     "MAX_LABEL_KEY_LENGTH",
+    "Append",
     "AsyncHandle",
+    "AsyncSurface",
     "Backend",
     "ChangeSignal",
+    "Handle",
     "KeepsFiles",
     "Prepared",
+    "Reads",
     "StoreUrl",
     "SyncHandle",
+    "SyncSurface",
+    "Writes",
     "check_after",
     "check_append",
     "check_before",
@@ -52,6 +68,7 @@ __all__ = [
     "check_markers",
     "check_meta",
     "check_not_reserved",
+    "check_reached",
     "check_runs",
     "check_scope",
     "check_seqs",

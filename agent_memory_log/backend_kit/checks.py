@@ -228,6 +228,12 @@ def check_after(after: int) -> None:
         raise InvalidArgument(f"after must be a seq from 0, found {describe(after)}")
 
 
+def check_reached(agent: str, run: str, after: int, version: int) -> None:
+    """Check that a run at ``version`` can be read after seq ``after``. Raises ``CursorOutOfRange``."""
+    if after > version:
+        raise CursorOutOfRange(f"{agent}/{run} is at version {version}; there is nothing after seq {after} yet")
+
+
 def check_limit(limit: int | None) -> None:
     """Check a limit on how many events to return, None for all. Raises ``InvalidArgument``."""
     if limit is not None and (type(limit) is not int or limit < 1):

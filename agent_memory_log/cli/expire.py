@@ -7,10 +7,9 @@ from typing import Annotated
 
 import typer
 
-from agent_memory_log.cli.errors import CommandFailed
-from agent_memory_log.cli.options import AsJson, StoreUrl, Yes, confirmed, instant, open_existing, run_async, store_url
+from agent_memory_log.cli.options import AsJson, StoreUrl, Yes, confirmed, instant, open_existing, run_async
 from agent_memory_log.cli.output import Output
-from agent_memory_log.store import ExpireResult, Expires
+from agent_memory_log.store import ExpireResult
 from agent_memory_log.wording import counted
 
 
@@ -45,8 +44,6 @@ def expire(
 
 async def _expire(url: str | None, before: datetime, *, dry_run: bool, yes: bool) -> ExpireResult:
     async with open_existing(url) as store:
-        if not isinstance(store, Expires):
-            raise CommandFailed(f"{store_url(url).split(':', 1)[0]}: stores cannot delete what has expired")
         counted_first = await store.expire_runs(before=before, dry_run=True)
         if dry_run or not counted_first.runs:
             return counted_first

@@ -27,49 +27,18 @@ A test's name begins with the number of the promise it proves:
 5. ``expected_version``; 6. order, selection and ``Snapshot.extend``; 7. isolated from what callers change; 8. fresh
 reads; 9. ``follow``; 10. any content, and refusals that name the field; 11. ids and labels; 12. redaction and deletion;
 13. unknown and registered event types; 14. handles; 15. ``list_runs`` and a run's meta; 16. a run's end, and
-``expire_runs`` where the store ``Expires``; 17. ``peek_runs`` where the store ``Peeks``; 18. what is the
-library's own.
+``expire_runs``; 17. ``peek_runs``; 18. what is the library's own; 19. ``check`` of a store that is whole.
 
 What cannot be proved through the ``Store`` protocol is for a backend's own tests: what survives a killed process or a
 full disk, several processes, size limits, newer schemas, and that erased text is gone from the disk.
 """
 
+import pkgutil
+
 import pytest
 
 # A failing assert shows its values only in modules that pytest was told of before they are imported.
-pytest.register_assert_rewrite(
-    *(
-        f"{__name__}.{module}"
-        for module in (
-            "appends",
-            "checks",
-            "concurrency",
-            "content",
-            "deleting",
-            "durability",
-            "ends",
-            "evolution",
-            "expiring",
-            "expiring_runs",
-            "extending",
-            "following",
-            "following_changes",
-            "handles",
-            "idempotency",
-            "ids",
-            "isolation",
-            "listing",
-            "loading",
-            "meta",
-            "peeking",
-            "redacting",
-            "refusals",
-            "reserving",
-            "sequence",
-            "versions",
-        )
-    )
-)
+pytest.register_assert_rewrite(*(module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")))
 
 from agent_memory_log.conformance.harness import OpenHandle  # noqa: E402  # after the registration above
 from agent_memory_log.conformance.suite import StoreConformance  # noqa: E402  # after the registration above

@@ -17,25 +17,21 @@ _TASKS = 8
 _APPENDS = 5
 
 
+@contract
 class Concurrency(Suite):
     """Tests with many writers at once."""
 
-    @contract
-    async def test_3_many_tasks_on_one_handle_leave_no_gap(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_3_many_tasks_on_one_handle_leave_no_gap(self, store: Store) -> None:
         results = await asyncio.gather(*(_write(store, number) for number in range(_TASKS)))
         _check(await _log(store), results)
 
-    @contract
     async def test_3_many_tasks_on_many_handles_leave_no_gap(self, open_handle: Handles) -> None:
         handles = [await open_handle() for _ in range(_HANDLES)]
         results = await asyncio.gather(*(_write(handles[number % _HANDLES], number) for number in range(_TASKS)))
         for handle in handles:
             _check(await _log(handle), results)
 
-    @contract
-    async def test_3_many_threads_leave_no_gap(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_3_many_threads_leave_no_gap(self, store: Store, open_handle: Handles) -> None:
 
         async def work(handle: Store, thread: int) -> list[list[AppendResult]]:
             return await asyncio.gather(*(_write(handle, thread * 2 + task) for task in range(2)))
@@ -43,7 +39,6 @@ class Concurrency(Suite):
         results = [one for thread in await open_handle.on_threads(_HANDLES, work) for one in thread]
         _check(await _log(store), results)
 
-    @contract
     async def test_3_many_runs_at_once_keep_their_own_seqs(self, open_handle: Handles) -> None:
         handles = [await open_handle() for _ in range(_HANDLES)]
         runs = [f"run-{number}" for number in range(_TASKS)]
@@ -51,7 +46,6 @@ class Concurrency(Suite):
         for run in runs:
             assert seqs_of(await _log(handles[0], run)) == list(range(1, 4 * _APPENDS + 1))
 
-    @contract
     async def test_4_the_same_event_from_many_writers_is_stored_once(self, open_handle: Handles) -> None:
         handles = [await open_handle() for _ in range(_HANDLES)]
         for number in range(_APPENDS):
@@ -65,7 +59,6 @@ class Concurrency(Suite):
         assert seqs_of(log) == list(range(1, _APPENDS * (_TASKS + 1) + 1))
         assert len({event.event_id for event in log}) == len(log)
 
-    @contract
     async def test_5_of_many_writers_at_one_version_exactly_one_wins(self, open_handle: Handles) -> None:
         handles = [await open_handle() for _ in range(_HANDLES)]
 

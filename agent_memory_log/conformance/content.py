@@ -32,6 +32,7 @@ from agent_memory_log.events.payloads import (
     UnknownPayload,
     UserMessage,
 )
+from agent_memory_log.store import Store
 
 _JSON_TEXTS = (
     '{ "b":1,\n\t"a" : 1.0 ,"c":"\\u00e9\\/" }',
@@ -45,14 +46,13 @@ _JSON_TEXTS = (
 )
 
 
+@contract
 class Content(Suite):
     """Tests of what can be stored."""
 
-    @contract
     async def test_10_every_payload_comes_back_unchanged(self, open_handle: Handles) -> None:
         await _round_trip(open_handle, [*every_payload(), rich_event(), unknown_event()])
 
-    @contract
     async def test_10_any_text_comes_back_unchanged(self, open_handle: Handles) -> None:
         events: list[Event] = []
         for text in TEXTS.values():
@@ -65,7 +65,6 @@ class Content(Suite):
             ]
         await _round_trip(open_handle, events)
 
-    @contract
     async def test_10_any_json_value_comes_back_unchanged(self, open_handle: Handles) -> None:
         events: list[Event] = []
         for value in VALUES.values():
@@ -80,9 +79,7 @@ class Content(Suite):
             ]
         await _round_trip(open_handle, events)
 
-    @contract
-    async def test_10_json_text_is_kept_byte_for_byte(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_10_json_text_is_kept_byte_for_byte(self, store: Store) -> None:
         given: list[Event] = []
         for text in _JSON_TEXTS:
             given += [
@@ -97,34 +94,28 @@ class Content(Suite):
             assert isinstance(result, ToolResult)
             assert (call.payload_json, result.result_json, result.server_data) == (text, text, text)
 
-    @contract
     async def test_10_large_content_comes_back_unchanged(self, open_handle: Handles) -> None:
         text = "1 MB: \x00\u00e9\U0001f9ff" * 75_000
         pairs: JsonValue = {f"key {number}": [number, str(number)] for number in range(20_000)}
         call = ToolCall(tool_call_id="1", tool_name="t", payload_json='{"a": "' + "x" * 1_000_000 + '"}')
         await _round_trip(open_handle, [said(text), said("", structured=pairs), new_event(call)])
 
-    @contract
     async def test_10_nesting_as_deep_as_stated_comes_back_unchanged(self, open_handle: Handles) -> None:
         hint = RetryHint(example_input={"a": nested(MAX_DEPTH - 2)})
         await _round_trip(open_handle, [said("", structured=nested(MAX_DEPTH)), new_event(hint)])
 
-    @contract
     async def test_10_any_bytes_come_back_unchanged(self, open_handle: Handles) -> None:
         blocks = [b"", b"\x00", b"\xff\xfe", bytes(range(256)) * 3, b"text"]
         await _round_trip(open_handle, [new_event(Thinking(redacted=block, content_index=9)) for block in blocks])
 
-    @contract
     async def test_10_times_are_kept_to_the_microsecond_in_utc(self, open_handle: Handles) -> None:
         await _round_trip(open_handle, [said(name, timestamp=time) for name, time in TIMES.items()])
 
-    @contract
     async def test_10_a_time_with_another_offset_is_stored_in_utc(self, open_handle: Handles) -> None:
         payload = UserMessage(message="made without new_event")
         east = NOON.astimezone(timezone(timedelta(hours=5, minutes=30)))
         await _round_trip(open_handle, [Event(payload.event_type, east, payload, {}, "east")])
 
-    @contract
     async def test_10_any_labels_come_back_unchanged(self, open_handle: Handles) -> None:
         events = [said("", labels={text[:MAX_LABEL_KEY_LENGTH]: text}) for text in TEXTS.values()]
         events += [
@@ -135,9 +126,7 @@ class Content(Suite):
         ]
         await _round_trip(open_handle, events)
 
-    @contract
-    async def test_10_any_reason_of_a_redaction_comes_back_unchanged(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_10_any_reason_of_a_redaction_comes_back_unchanged(self, store: Store) -> None:
         for number, (name, text) in enumerate(TEXTS.items()):
             run = f"run {number}"
             await store.append_events(AGENT, run, said("one"))

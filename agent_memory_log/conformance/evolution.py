@@ -8,12 +8,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from agent_memory_log.conformance.checks import check_run, seqs_of
-from agent_memory_log.conformance.harness import Handles, Suite, contract
+from agent_memory_log.conformance.harness import Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, VALUES, later, said, unknown_event
 from agent_memory_log.events.event import decode_event, new_event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventData, UnknownPayload
 from agent_memory_log.events.registry import register_payload
+from agent_memory_log.store import Store
 
 
 @register_payload
@@ -29,12 +30,11 @@ class ConformanceHandoff(EventData, frozen=True):
     context: dict[str, JsonValue] = {}  # noqa: RUF012  # as above
 
 
+@contract
 class Evolution(Suite):
     """Tests of event types that are not built in."""
 
-    @contract
-    async def test_13_an_unknown_type_comes_back_unchanged(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_13_an_unknown_type_comes_back_unchanged(self, store: Store, other: Store) -> None:
         maps: list[dict[str, JsonValue]] = [
             {},
             {"message": "like a known one", "payload": "{}", "type": "x", "data": None, "seq": 9},
@@ -49,18 +49,14 @@ class Evolution(Suite):
         check_run(await other.load_run(AGENT, RUN), given)
         assert (await other.append_events(AGENT, RUN, *given)).inserted == 0
 
-    @contract
-    async def test_13_an_unknown_type_can_be_selected_and_redacted(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_13_an_unknown_type_can_be_selected_and_redacted(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, said("one"), unknown_event(), said("three"))
         assert seqs_of((await store.load_run(AGENT, RUN, types=["conformance.newer"])).log) == [2]
         await store.redact_events(AGENT, RUN, [2])
         masked = (await store.load_run(AGENT, RUN)).log[1]
         assert masked.data.to_map()["original_type"] == "conformance.newer"
 
-    @contract
-    async def test_13_a_registered_payload_comes_back_typed(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_13_a_registered_payload_comes_back_typed(self, store: Store, other: Store) -> None:
         payload = ConformanceHandoff(
             to_agent="billing \x00",
             due=datetime(2026, 1, 1, 1, 2, 3, 4, tzinfo=UTC),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent_memory_log.conformance.checks import check_same
-from agent_memory_log.conformance.harness import Handles, Suite, contract
+from agent_memory_log.conformance.harness import Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, later, noted, rich_event, said
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
 from agent_memory_log.snapshot import Snapshot
@@ -14,12 +14,11 @@ from agent_memory_log.store import Store
 _FILTERS: tuple[tuple[str, ...] | None, ...] = (None, ("user_message",), ("user_message", "redaction"), ("none",))
 
 
+@contract
 class Extending(Suite):
     """Tests of ``Snapshot.extend`` with what the store returns."""
 
-    @contract
-    async def test_6_extended_by_what_is_new_equals_a_new_read(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_6_extended_by_what_is_new_equals_a_new_read(self, store: Store, other: Store) -> None:
         warm = await _read(store)
         minutes = iter((5, 3, 9, 1, 4, 4, 8, 2, 2))
         for size in (2, 1, 0, 3):
@@ -29,9 +28,7 @@ class Extending(Suite):
                 await other.append_events(AGENT, RUN, event, meta={"a": 1})
             warm = await _extended(store, warm)
 
-    @contract
-    async def test_6_extended_after_a_redaction_masks_what_is_named(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_extended_after_a_redaction_masks_what_is_named(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, said("one"), noted("two"), rich_event(), said("four"))
         warm = await _read(store)
         await store.redact_events(AGENT, RUN, [1, 3], reason="asked")
@@ -42,9 +39,7 @@ class Extending(Suite):
         await store.redact_events(AGENT, RUN, [5], reason="asked")
         await _extended(store, warm)
 
-    @contract
-    async def test_6_extended_over_a_redacted_redaction_masks_what_it_named(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_extended_over_a_redacted_redaction_masks_what_it_named(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, said("one"), said("two"))
         warm = await _read(store)
         await store.redact_events(AGENT, RUN, [1], reason="first")
@@ -53,9 +48,7 @@ class Extending(Suite):
         await _extended(store, warm)
         await _extended(store, halfway)
 
-    @contract
-    async def test_6_extended_after_a_deletion_forgets_what_was_before(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_6_extended_after_a_deletion_forgets_what_was_before(self, store: Store, other: Store) -> None:
         await store.append_events(AGENT, RUN, said("one"), noted("two"), said("three"), meta={"a": 1})
         warm = await _read(store)
         await other.delete_run(AGENT, RUN)
@@ -64,9 +57,7 @@ class Extending(Suite):
         await _extended(store, emptied)
         await _extended(store, warm)
 
-    @contract
-    async def test_6_pages_put_together_equal_one_read(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_pages_put_together_equal_one_read(self, store: Store) -> None:
         for place in range(9):
             event = noted(str(place)) if place % 3 else said(str(place), timestamp=later(-place))
             await store.append_events(AGENT, RUN, event)
@@ -77,9 +68,7 @@ class Extending(Suite):
                 grown = await _to_the_end(store, grown, limit)
                 check_same(grown, await store.load_run(AGENT, RUN, types=types))
 
-    @contract
-    async def test_6_a_redaction_between_two_pages_masks_the_first(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_a_redaction_between_two_pages_masks_the_first(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, *(said(str(place)) for place in range(6)))
         for seq, types in ((1, None), (2, ("user_message",))):
             grown = await store.load_run(AGENT, RUN, types=types, limit=3)
@@ -87,9 +76,7 @@ class Extending(Suite):
             grown = await _to_the_end(store, grown, 2)
             check_same(grown, await store.load_run(AGENT, RUN, types=types))
 
-    @contract
-    async def test_6_extending_leaves_the_snapshot_itself_alone(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_extending_leaves_the_snapshot_itself_alone(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, said("one", timestamp=later(5)), said("two", timestamp=later(6)))
         warm = await store.load_run(AGENT, RUN)
         log, events = list(warm.log), list(warm.events)
@@ -99,9 +86,7 @@ class Extending(Suite):
             warm.extend(await store.load_run(AGENT, RUN, after=warm.last_seq))
             assert (list(warm.log), list(warm.events), warm.version) == (log, events, 2)
 
-    @contract
-    async def test_6_extend_refuses_a_gap_another_filter_and_another_run(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_extend_refuses_a_gap_another_filter_and_another_run(self, store: Store) -> None:
         for run in (RUN, "other"):
             await store.append_events(AGENT, run, said("one"), noted("two"), said("three"))
         warm = await store.load_run(AGENT, RUN, limit=1)

@@ -1,4 +1,4 @@
-"""Promise 9, first half: a follower gets every event once, in seq order, and wakes for new ones."""
+"""Promise 9: a follower gets every event once, in seq order, and ends with its run or its handle."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from contextlib import aclosing, suppress
 import pytest
 
 from agent_memory_log.conformance.checks import check_stored, seqs_of, take
-from agent_memory_log.conformance.harness import Handles, Suite, contract, settle
+from agent_memory_log.conformance.harness import Handles, Suite, contract, settle, waiting_next
 from agent_memory_log.conformance.samples import AGENT, RUN, later, rich_event, said, unknown_event
-from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, InvalidEvent
+from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, InvalidEvent, RunDeleted, StoreClosed
+from agent_memory_log.events.payloads import Redaction
+from agent_memory_log.store import Store
 
 _WRITERS = 4
 _APPENDS = 10
 
 
+@contract
 class Following(Suite):
-    """Tests of ``follow`` on a run that only grows."""
+    """Tests of ``follow``."""
 
-    @contract
-    async def test_9_follow_delivers_what_is_there_then_what_comes(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_9_follow_delivers_what_is_there_then_what_comes(self, store: Store) -> None:
         given = [rich_event(), unknown_event(), said("late", timestamp=later(-5)), said("four"), said("five")]
         await store.append_events(AGENT, RUN, *given[:2])
         async with aclosing(store.follow(AGENT, RUN)) as events:
@@ -33,29 +34,13 @@ class Following(Suite):
         for seq, (event, expected) in enumerate(zip(received, given, strict=True), 1):
             check_stored(event, expected, seq)
 
-    @contract
-    async def test_9_a_waiting_follower_wakes_for_its_own_handle(self, open_handle: Handles) -> None:
-        store = await open_handle()
-        async with aclosing(store.follow(AGENT, RUN)) as events:
-            for seq in range(1, 4):
-                waiting = asyncio.create_task(anext(events))
-                await settle()
-                await store.append_events(AGENT, RUN, said(str(seq)))
-                assert (await waiting).seq == seq
+    async def test_9_a_waiting_follower_wakes_for_its_own_handle(self, store: Store) -> None:
+        await _check_wakes(store, store)
 
-    @contract
-    async def test_9_a_waiting_follower_wakes_for_another_handle(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
-        async with aclosing(store.follow(AGENT, RUN)) as events:
-            for seq in range(1, 4):
-                waiting = asyncio.create_task(anext(events))
-                await settle()
-                await other.append_events(AGENT, RUN, said(str(seq)))
-                assert (await waiting).seq == seq
+    async def test_9_a_waiting_follower_wakes_for_another_handle(self, store: Store, other: Store) -> None:
+        await _check_wakes(store, other)
 
-    @contract
-    async def test_9_follow_begins_after_the_seq_given(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_9_follow_begins_after_the_seq_given(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, *(said(str(place)) for place in range(5)))
         for after in range(6):
             version = 5 + after
@@ -65,9 +50,7 @@ class Following(Suite):
                 received += await take(events, 1)
             assert seqs_of(received) == list(range(after + 1, version + 2))
 
-    @contract
-    async def test_9_a_slow_follower_misses_nothing(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_9_a_slow_follower_misses_nothing(self, store: Store, other: Store) -> None:
         await store.append_events(AGENT, RUN, said("first"))
         async with aclosing(store.follow(AGENT, RUN)) as events:
             received = await take(events, 1)
@@ -78,9 +61,7 @@ class Following(Suite):
             received += await take(events, 201)
         assert seqs_of(received) == list(range(1, 206))
 
-    @contract
-    async def test_9_a_cancelled_follower_goes_and_disturbs_nobody(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_9_a_cancelled_follower_goes_and_disturbs_nobody(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, said("one"))
         events, others = store.follow(AGENT, RUN), store.follow(AGENT, RUN)
         await take(events, 1)
@@ -99,9 +80,7 @@ class Following(Suite):
         async with aclosing(store.follow(AGENT, RUN, after=1)) as again:
             assert seqs_of(await take(again, 1)) == [2]
 
-    @contract
-    async def test_9_a_restarted_follower_goes_on_from_its_last_seq(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_9_a_restarted_follower_goes_on_from_its_last_seq(self, store: Store, other: Store) -> None:
         seqs: list[int] = []
         for round_ in range(4):
             await store.append_events(AGENT, RUN, *(said(f"{round_}/{place}") for place in range(3)))
@@ -109,19 +88,15 @@ class Following(Suite):
                 seqs += seqs_of(await take(events, 2))
         assert seqs == list(range(1, 9))
 
-    @contract
-    async def test_9_a_run_need_not_exist_to_be_followed(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_9_a_run_need_not_exist_to_be_followed(self, store: Store, other: Store) -> None:
         async with aclosing(store.follow(AGENT, RUN)) as events:
-            waiting = asyncio.create_task(anext(events))
-            await settle()
+            waiting = await waiting_next(events)
             await other.append_events("other", RUN, said("not this run"))
             await other.append_events(AGENT, "other", said("nor this"))
             given = said("this one")
             await other.append_events(AGENT, RUN, given)
             check_stored(await waiting, given, 1)
 
-    @contract
     async def test_9_followers_of_a_run_each_get_every_event(self, open_handle: Handles) -> None:
         handles = [await open_handle() for _ in range(2)]
         followers = [handles[number % 2].follow(AGENT, RUN) for number in range(4)]
@@ -134,7 +109,6 @@ class Following(Suite):
         for events in followers:
             await events.aclose()
 
-    @contract
     async def test_9_a_follower_keeps_the_order_of_many_writers(self, open_handle: Handles) -> None:
         handles = [await open_handle() for _ in range(2)]
         total = _WRITERS * _APPENDS
@@ -151,9 +125,7 @@ class Following(Suite):
         assert seqs_of(received) == list(range(1, total + 1))
         assert received == list((await handles[1].load_run(AGENT, RUN)).log)
 
-    @contract
-    async def test_9_a_repeated_append_wakes_nobody_twice(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_9_a_repeated_append_wakes_nobody_twice(self, store: Store) -> None:
         one, two = said("one"), said("two")
         async with aclosing(store.follow(AGENT, RUN)) as events:
             for batch in ((one,), (one,), (one, two), (two, one)):
@@ -164,20 +136,123 @@ class Following(Suite):
             received += await take(events, 1)
         assert [event.event_id for event in received] == [one.event_id, two.event_id, last.event_id]
 
-    @contract
-    async def test_9_following_beyond_the_version_is_an_error(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_9_following_beyond_the_version_is_an_error(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, said("one"))
         for run, after in ((RUN, 2), ("unknown", 1)):
             with pytest.raises(CursorOutOfRange):
                 await anext(store.follow(AGENT, run, after=after))
 
-    @contract
-    async def test_9_following_needs_ids_and_a_seq(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_9_following_needs_ids_and_a_seq(self, store: Store) -> None:
         for agent, run in (("", RUN), (AGENT, ""), (AGENT, "a" * 513), ("\ud800", RUN)):
             with pytest.raises(InvalidEvent):
                 await anext(store.follow(agent, run))
         for after in (-1, True, "0"):
             with pytest.raises(InvalidArgument):
                 await anext(store.follow(AGENT, RUN, after=after))  # type: ignore[arg-type]  # that is the point
+
+    async def test_9_a_waiting_follower_learns_of_a_redaction(self, store: Store, other: Store) -> None:
+        await store.append_events(AGENT, RUN, said("one"), said("two"))
+        for handle in (store, other):
+            snapshot = await store.load_run(AGENT, RUN)
+            async with aclosing(store.follow(AGENT, RUN, after=snapshot.version)) as events:
+                waiting = await waiting_next(events)
+                await handle.redact_events(AGENT, RUN, [snapshot.version], reason="asked")
+                marker = await waiting
+            assert (marker.seq, marker.data) == (
+                snapshot.version + 1,
+                Redaction(seqs=_named(snapshot.version), reason="asked"),
+            )
+
+    async def test_9_a_follower_behind_a_redaction_sees_the_mask(self, store: Store, other: Store) -> None:
+        await store.append_events(AGENT, RUN, *(said(f"secret {place}") for place in range(4)))
+        async with aclosing(store.follow(AGENT, RUN)) as events:
+            await take(events, 1)
+            await other.redact_events(AGENT, RUN, [1, 2, 4], reason="asked")
+            received = await take(events, 4)
+        assert seqs_of(received) == [2, 3, 4, 5]
+        assert [event.type for event in received] == ["redacted", "user_message", "redacted", "redaction"]
+
+    async def test_9_a_waiting_follower_ends_when_the_run_is_deleted(self, store: Store, other: Store) -> None:
+        for handle in (store, other):
+            version = (await store.append_events(AGENT, RUN, said("one"))).version
+            async with aclosing(store.follow(AGENT, RUN, after=version - 1)) as events:
+                await take(events, 1)  # it has seen the run, and so can tell that it was deleted
+                waiting = await waiting_next(events)
+                await handle.delete_run(AGENT, RUN)
+                with pytest.raises(RunDeleted):
+                    await waiting
+
+    async def test_9_a_follower_behind_a_deletion_gets_nothing_more(self, store: Store, other: Store) -> None:
+        await store.append_events(AGENT, RUN, said("one"), said("two"), said("three"))
+        async with aclosing(store.follow(AGENT, RUN)) as events:
+            await take(events, 1)
+            await other.delete_run(AGENT, RUN)
+            with pytest.raises(RunDeleted):
+                await anext(events)
+
+    async def test_9_a_follower_does_not_go_on_into_the_run_created_anew(self, store: Store, other: Store) -> None:
+        await store.append_events(AGENT, RUN, said("one"))
+        async with aclosing(store.follow(AGENT, RUN)) as events:
+            await take(events, 1)
+            await other.delete_run(AGENT, RUN)
+            await other.append_events(AGENT, RUN, said("new"))
+            with pytest.raises(RunDeleted):
+                await anext(events)
+
+    async def test_9_a_run_created_anew_can_be_followed_from_any_seq_it_had(self, store: Store) -> None:
+        await store.append_events(AGENT, RUN, said("one"), said("two"))
+        await store.delete_run(AGENT, RUN)
+        for after in (0, 1, 2):
+            async with aclosing(store.follow(AGENT, RUN, after=after)) as events:
+                waiting = await waiting_next(events)
+                version = (await store.append_events(AGENT, RUN, said("new"))).version
+                received = await waiting
+            assert received.seq == 3
+            assert version == 3 + after
+
+    async def test_9_deleting_what_holds_nothing_ends_no_follower(self, store: Store, other: Store) -> None:
+        await store.append_events(AGENT, "other", said("one"))
+        async with aclosing(store.follow(AGENT, RUN)) as events:
+            waiting = await waiting_next(events)
+            await other.delete_run(AGENT, RUN)
+            await other.delete_run(AGENT, "other")
+            await settle()
+            await other.append_events(AGENT, RUN, said("one"))
+            assert (await waiting).seq == 1
+
+    async def test_9_a_waiting_follower_ends_when_its_handle_is_closed(self, store: Store, other: Store) -> None:
+        await other.append_events(AGENT, RUN, said("one"))
+        events, others = store.follow(AGENT, RUN, after=1), other.follow(AGENT, RUN, after=1)
+        waiting, unconcerned = asyncio.create_task(anext(events)), asyncio.create_task(anext(others))
+        await settle()
+        await store.aclose()
+        with pytest.raises(StoreClosed):
+            await waiting
+        await other.append_events(AGENT, RUN, said("two"))
+        assert (await unconcerned).seq == 2
+        await others.aclose()
+
+    async def test_9_a_follower_between_two_events_ends_when_its_handle_is_closed(
+        self, store: Store, other: Store
+    ) -> None:
+        await other.append_events(AGENT, RUN, said("one"))
+        async with aclosing(store.follow(AGENT, RUN)) as events:
+            await take(events, 1)
+            await store.aclose()
+            await other.append_events(AGENT, RUN, said("two"))
+            with pytest.raises(StoreClosed):
+                await anext(events)
+
+
+def _named(seq: int) -> tuple[int, ...]:
+    """What the marker after ``seq`` names: a marker that is itself redacted passes on what it named."""
+    return (2,) if seq == 2 else (2, seq)
+
+
+async def _check_wakes(store: Store, writer: Store) -> None:
+    """A follower of ``store`` wakes for what ``writer`` appends."""
+    async with aclosing(store.follow(AGENT, RUN)) as events:
+        for seq in range(1, 4):
+            waiting = await waiting_next(events)
+            await writer.append_events(AGENT, RUN, said(str(seq)))
+            assert (await waiting).seq == seq

@@ -20,27 +20,24 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.store import Store
 
 
+@contract
 class HandleLife(Suite):
     """Tests of a handle's life."""
 
-    @contract
-    async def test_14_a_closed_handle_says_so(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_14_a_closed_handle_says_so(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, said("one"))
         await store.aclose()
         for call in _calls(store):
             with pytest.raises(StoreClosed):
                 await call()
 
-    @contract
-    async def test_14_closing_again_does_nothing(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_14_closing_again_does_nothing(self, store: Store) -> None:
         for _ in range(3):
             await store.aclose()
 
-    @contract
-    async def test_14_closing_a_handle_leaves_the_others_open(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_14_closing_a_handle_leaves_the_others_open(
+        self, store: Store, other: Store, open_handle: Handles
+    ) -> None:
         given = [said("one"), said("two")]
         await store.append_events(AGENT, RUN, given[0])
         await store.aclose()
@@ -48,9 +45,7 @@ class HandleLife(Suite):
         check_run(await other.load_run(AGENT, RUN), given)
         check_run(await (await open_handle()).load_run(AGENT, RUN), given)
 
-    @contract
-    async def test_14_leaving_the_async_with_block_closes_the_handle(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_14_leaving_the_async_with_block_closes_the_handle(self, store: Store) -> None:
         async with store as entered:
             await entered.append_events(AGENT, RUN, said("one"))
         with pytest.raises(StoreClosed):
@@ -59,10 +54,8 @@ class HandleLife(Suite):
             async with store:
                 pass
 
-    @contract
-    async def test_14_another_event_loop_is_told(self, open_handle: Handles) -> None:
+    async def test_14_another_event_loop_is_told(self, store: Store) -> None:
         """A synchronous handle belongs to no loop: it goes on working."""
-        store = await open_handle()
         given = said("one")
         await store.append_events(AGENT, RUN, given)
         for call in _calls(store):
@@ -78,10 +71,8 @@ class HandleLife(Suite):
         if not isinstance(store, ThreadedStore):
             check_run(await store.load_run(AGENT, RUN), [given])
 
-    @contract
-    async def test_14_closing_on_another_event_loop_is_told(self, open_handle: Handles) -> None:
+    async def test_14_closing_on_another_event_loop_is_told(self, store: Store, other: Store) -> None:
         """A synchronous handle belongs to no loop: it is closed."""
-        store, other = await open_handle(), await open_handle()
         given = said("one")
         await store.append_events(AGENT, RUN, given)
         if isinstance(store, ThreadedStore):
@@ -92,7 +83,6 @@ class HandleLife(Suite):
         await store.aclose()
         check_run(await other.load_run(AGENT, RUN), [given])
 
-    @contract
     async def test_14_a_handle_inherited_by_a_fork_is_told(self, open_handle: Handles) -> None:
         if not hasattr(os, "fork"):
             pytest.skip("this system has no fork")

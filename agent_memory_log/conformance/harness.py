@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import threading
-from collections.abc import Awaitable, Callable, Coroutine
+import inspect
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import ClassVar, TypeVar
 
 import pytest
 
-from agent_memory_log.conformance.threaded import ThreadedStore, threaded
+from agent_memory_log.conformance.threaded import Worker, threaded
+from agent_memory_log.events.event import Event
 from agent_memory_log.store import Store, SyncStore
 
 OpenHandle = Callable[[], Awaitable[Store] | Store | SyncStore]
@@ -49,8 +50,6 @@ class Handles:
         """Close every handle that was opened."""
         for store in reversed(self._opened):
             await store.aclose()
-            if isinstance(store, ThreadedStore):
-                store.end()
 
     async def on_threads(
         self, count: int, work: Callable[[Store, int], Coroutine[None, None, _Result]]
@@ -69,46 +68,39 @@ class Handles:
 
 async def on_another_loop(work: Callable[[], Coroutine[None, None, _Result]]) -> _Result:
     """Run ``work()`` on a new event loop in a new thread."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[_Result] = loop.create_future()
-
-    def settle(result: _Result | None, error: BaseException | None) -> None:
-        if done.done():
-            return
-        if error is None:
-            done.set_result(result)  # type: ignore[arg-type]  # None only beside an error, or where it is the result
-        else:
-            done.set_exception(error)
-
-    def run() -> None:
-        result, error = None, None
-        try:
-            result = asyncio.run(work())
-        except BaseException as raised:  # noqa: BLE001  # raised again where the work is awaited
-            error = raised
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(settle, result, error)
-
-    # A daemon, so that a store that never answers cannot keep the process from ending.
-    threading.Thread(target=run, daemon=True).start()
-    return await done
+    worker = Worker()
+    try:
+        return await worker.call(lambda: asyncio.run(work()))
+    finally:
+        worker.stop()
 
 
-_AnySuite = TypeVar("_AnySuite", bound=Suite)
+_AnySuite = TypeVar("_AnySuite", bound=type[Suite])
+_Test = Callable[..., Coroutine[None, None, None]]
 
 
-def contract(
-    test: Callable[[_AnySuite, Handles], Coroutine[None, None, None]],
-) -> Callable[[_AnySuite, OpenHandle], None]:
-    """Make an asynchronous test one that plain pytest runs, with ``open_handle`` still its fixture."""
+def contract(suite: _AnySuite) -> _AnySuite:
+    """Make the asynchronous tests of a suite's class ones that plain pytest runs, with the fixture ``open_handle``.
 
-    def run(suite: _AnySuite, open_handle: OpenHandle) -> None:
+    A test names the handles that it needs: its parameter ``open_handle`` is the test's ``Handles``, and each other one
+    is a new handle on the same data.
+    """
+    for name, test in list(vars(suite).items()):
+        if name.startswith("test_"):
+            setattr(suite, name, _runnable(test))
+    return suite
+
+
+def _runnable(test: _Test) -> Callable[[Suite, OpenHandle], None]:
+    parameters = list(inspect.signature(test).parameters)[1:]
+
+    def run(suite: Suite, open_handle: OpenHandle) -> None:
         async def within_patience() -> None:
             handles = Handles(open_handle)
             waiting = asyncio.timeout(suite.patience)
             try:
                 async with waiting:
-                    await test(suite, handles)
+                    await test(suite, *[handles if name == "open_handle" else await handles() for name in parameters])
             except TimeoutError:
                 if not waiting.expired():
                     raise
@@ -119,10 +111,19 @@ def contract(
 
         asyncio.run(within_patience())
 
-    functools.update_wrapper(run, test)  # pytest reads the fixtures' names from the test it wraps
+    own_signature = inspect.signature(run)
+    functools.update_wrapper(run, test)
+    run.__signature__ = own_signature  # type: ignore[attr-defined]  # where pytest reads the names of the fixtures
     return run
 
 
 async def settle() -> None:
     """Let a task that was just started reach its wait; there is no event that says it has."""
     await asyncio.sleep(0.01)
+
+
+async def waiting_next(events: AsyncGenerator[Event]) -> asyncio.Task[Event]:
+    """The next event of a follower, as a task that has reached its wait."""
+    waiting = asyncio.create_task(anext(events))
+    await settle()
+    return waiting

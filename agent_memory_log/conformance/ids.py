@@ -9,21 +9,21 @@ from typing import Any
 import pytest
 
 from agent_memory_log.conformance.checks import all_runs, check_run
-from agent_memory_log.conformance.harness import Handles, Suite, contract
+from agent_memory_log.conformance.harness import Suite, contract
 from agent_memory_log.conformance.samples import AGENT, IDS, RUN, said
 from agent_memory_log.errors import InvalidEvent
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import UserMessage
+from agent_memory_log.store import Store
 
 _WRONG: list[Any] = ["", "a" * 513, "\U0001f9ff" * 513, "lone \ud800", None, 1, b"bytes", ["a"]]
 
 
+@contract
 class Ids(Suite):
     """Tests of agent, run and event ids."""
 
-    @contract
-    async def test_11_run_ids_are_compared_exactly(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_11_run_ids_are_compared_exactly(self, store: Store, other: Store) -> None:
         given = {run: said(f"in {run!r}", event_id=run) for run in IDS}
         for run, event in given.items():
             assert (await store.append_events(AGENT, run, event)).version == 1
@@ -33,9 +33,7 @@ class Ids(Suite):
             assert snapshot.run == run
         assert [info.run for info in await all_runs(other)] == list(reversed(IDS))
 
-    @contract
-    async def test_11_agent_ids_are_compared_exactly(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_11_agent_ids_are_compared_exactly(self, store: Store, other: Store) -> None:
         given = {agent: said(f"of {agent!r}") for agent in IDS}
         for agent, event in given.items():
             assert (await store.append_events(agent, RUN, event)).version == 1
@@ -45,18 +43,14 @@ class Ids(Suite):
             assert snapshot.agent == agent
             assert [(info.agent, info.run) for info in await all_runs(other, agent)] == [(agent, RUN)]
 
-    @contract
-    async def test_11_event_ids_are_compared_exactly(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_11_event_ids_are_compared_exactly(self, store: Store) -> None:
         given = [said(f"event {event_id!r}", event_id=event_id) for event_id in IDS]
         for event in given:
             assert (await store.append_events(AGENT, RUN, event)).inserted == 1
         check_run(await store.load_run(AGENT, RUN), given)
         assert (await store.append_events(AGENT, RUN, *given)).inserted == 0
 
-    @contract
-    async def test_11_agent_and_run_do_not_run_together(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_11_agent_and_run_do_not_run_together(self, store: Store) -> None:
         names = [("a", "bc"), ("ab", "c"), ("a/b", "c"), ("a", "b/c"), ("a\x00b", "c"), ("a", "b\x00c"), ("c", "a/b")]
         for agent, run in names:
             assert (await store.append_events(agent, run, said(f"{agent}/{run}"))).version == 1
@@ -65,9 +59,7 @@ class Ids(Suite):
             name for name in names if name != ("a", "b/c")
         ]
 
-    @contract
-    async def test_11_erasing_one_run_touches_no_other_id(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_11_erasing_one_run_touches_no_other_id(self, store: Store) -> None:
         for run in IDS:
             await store.append_events(AGENT, run, said("x"))
         for run in ("%", "_", "*", "a", "$", "[]", "e\u0301"):
@@ -76,9 +68,7 @@ class Ids(Suite):
             assert (await store.load_run(AGENT, run)).events == []
         assert len(await all_runs(store)) == len(IDS) - 7
 
-    @contract
-    async def test_11_wrong_run_and_agent_ids_are_refused_everywhere(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_11_wrong_run_and_agent_ids_are_refused_everywhere(self, store: Store) -> None:
         names = [("agent", wrong, RUN) for wrong in _WRONG] + [("run", AGENT, wrong) for wrong in _WRONG]
         for field, agent, run in names:
             calls: list[Callable[[], Awaitable[object]]] = [
@@ -93,9 +83,7 @@ class Ids(Suite):
                 assert caught.value.field == field
         assert await all_runs(store) == []
 
-    @contract
-    async def test_11_wrong_agent_ids_are_refused_by_list_runs(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_11_wrong_agent_ids_are_refused_by_list_runs(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, said("x"))
         for agent in _WRONG:
             if agent is not None:
@@ -103,9 +91,7 @@ class Ids(Suite):
                     await store.list_runs(agent)
                 assert caught.value.field == "agent"
 
-    @contract
-    async def test_11_wrong_event_ids_are_refused(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_11_wrong_event_ids_are_refused(self, store: Store) -> None:
         message = UserMessage(message="x")
         for event_id in _WRONG[1:]:
             event = Event(message.event_type, said("").timestamp, message, {}, event_id)

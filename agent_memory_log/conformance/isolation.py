@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from agent_memory_log.conformance.checks import check_run, exact, scribble, take
-from agent_memory_log.conformance.harness import Handles, Suite, contract
+from agent_memory_log.conformance.harness import Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, rich_event, unknown_event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import Store
 
 
+@contract
 class Isolation(Suite):
     """Tests with careless callers."""
 
-    @contract
-    async def test_7_events_passed_in_can_be_changed(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_7_events_passed_in_can_be_changed(self, store: Store) -> None:
         given = [rich_event(), unknown_event()]
         result = await store.append_events(AGENT, RUN, *given, meta=_meta())
         scribble(given)
@@ -22,26 +21,20 @@ class Isolation(Suite):
         for stored, event in zip(result.events, (rich_event(), unknown_event()), strict=True):
             assert exact(stored.data.to_map()) == exact(event.data.to_map()), "the result shares what was passed in"
 
-    @contract
-    async def test_7_meta_passed_in_can_be_changed(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_7_meta_passed_in_can_be_changed(self, store: Store) -> None:
         meta = _meta()
         await store.append_events(AGENT, RUN, rich_event(), unknown_event(), meta=meta)
         scribble(meta)
         await _check(store)
 
-    @contract
-    async def test_7_what_append_returned_can_be_changed(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_7_what_append_returned_can_be_changed(self, store: Store) -> None:
         result = await store.append_events(AGENT, RUN, rich_event(), unknown_event(), meta=_meta())
         scribble(result)
         for event in result.events:
             scribble(event)
         await _check(store)
 
-    @contract
-    async def test_7_what_a_repeated_append_returned_can_be_changed(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_7_what_a_repeated_append_returned_can_be_changed(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, rich_event(), unknown_event(), meta=_meta())
         for _ in range(2):
             result = await store.append_events(AGENT, RUN, rich_event(), unknown_event())
@@ -50,9 +43,7 @@ class Isolation(Suite):
                 scribble(event)
         await _check(store)
 
-    @contract
-    async def test_7_what_load_returned_can_be_changed(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_7_what_load_returned_can_be_changed(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, rich_event(), unknown_event(), meta=_meta())
         snapshots = [await store.load_run(AGENT, RUN) for _ in range(2)]
         for event in snapshots[0].log:
@@ -61,17 +52,13 @@ class Isolation(Suite):
         check_run(snapshots[1], [rich_event(), unknown_event()])
         await _check(store)
 
-    @contract
-    async def test_7_what_list_runs_returned_can_be_changed(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_7_what_list_runs_returned_can_be_changed(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, rich_event(), unknown_event(), meta=_meta())
         for info in (await store.list_runs()).runs:
             scribble(info.meta)
         await _check(store)
 
-    @contract
-    async def test_7_what_follow_delivered_can_be_changed(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_7_what_follow_delivered_can_be_changed(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, rich_event(), unknown_event(), meta=_meta())
         events = store.follow(AGENT, RUN)
         for event in await take(events, 2):

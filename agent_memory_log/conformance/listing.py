@@ -1,4 +1,4 @@
-"""``list_runs``: which runs it lists, in what order, page by page."""
+"""Promise 15: the order and the pages of ``list_runs``, and the meta that a run keeps."""
 
 from __future__ import annotations
 
@@ -6,26 +6,24 @@ from datetime import timedelta
 
 import pytest
 
-from agent_memory_log.conformance.checks import all_runs
-from agent_memory_log.conformance.harness import Handles, Suite, contract
-from agent_memory_log.conformance.samples import AGENT, RUN, said
+from agent_memory_log.conformance.checks import all_runs, exact
+from agent_memory_log.conformance.harness import Suite, contract
+from agent_memory_log.conformance.samples import AGENT, RUN, VALUES, nested, said
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
+from agent_memory_log.events.jsonvalue import MAX_DEPTH, JsonValue
 from agent_memory_log.store import RunInfo, Store
 
 
+@contract
 class Listing(Suite):
-    """Tests of ``list_runs``."""
+    """Tests of ``list_runs`` and ``meta``."""
 
-    @contract
-    async def test_15_an_empty_store_lists_nothing(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_15_an_empty_store_lists_nothing(self, store: Store) -> None:
         await store.load_run(AGENT, RUN)
         page = await store.list_runs()
         assert (page.runs, page.cursor) == ((), None)
 
-    @contract
-    async def test_15_a_run_is_described(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_15_a_run_is_described(self, store: Store, other: Store) -> None:
         await store.append_events(AGENT, RUN, said("one"), said("two"), meta={"a": [1.0]})
         (info,) = (await other.list_runs()).runs
         assert (info.agent, info.run, info.version, info.event_count) == (AGENT, RUN, 2, 2)
@@ -36,18 +34,14 @@ class Listing(Suite):
         (later,) = (await other.list_runs()).runs
         assert (later.version, later.event_count, later.created, later.meta) == (4, 4, info.created, info.meta)
 
-    @contract
-    async def test_15_the_count_and_version_of_a_run_that_does_not_begin_at_1(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_15_the_count_and_version_of_a_run_that_does_not_begin_at_1(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, said("one"), said("two"))
         await store.delete_run(AGENT, RUN)
         await store.append_events(AGENT, RUN, said("three"))
         await store.append_events(AGENT, "imported", said("one"), said("two"), first_seq=8)
         assert [(info.version, info.event_count) for info in await all_runs(store)] == [(9, 2), (3, 1)]
 
-    @contract
-    async def test_15_runs_are_listed_newest_created_first(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_15_runs_are_listed_newest_created_first(self, store: Store, other: Store) -> None:
         runs = ["m", "b", "z", "a", "k"]
         for place, run in enumerate(runs):
             await (store, other)[place % 2].append_events(f"agent-{place % 3}", run, said(run))
@@ -55,9 +49,7 @@ class Listing(Suite):
         for handle in (store, other):
             assert _names(await all_runs(handle)) == list(reversed(runs))
 
-    @contract
-    async def test_15_a_run_deleted_and_created_anew_is_the_newest(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_15_a_run_deleted_and_created_anew_is_the_newest(self, store: Store) -> None:
         for run in ("a", "b", "c"):
             await store.append_events(AGENT, run, said(run))
         await store.delete_run(AGENT, "a")
@@ -65,9 +57,7 @@ class Listing(Suite):
         await store.append_events(AGENT, "a", said("again"))
         assert _names(await all_runs(store)) == ["a", "c", "b"]
 
-    @contract
-    async def test_15_pages_lose_and_repeat_nothing(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_15_pages_lose_and_repeat_nothing(self, store: Store) -> None:
         runs = [f"run-{number}" for number in range(10)]
         for run in runs:
             await store.append_events(AGENT, run, said(run))
@@ -77,9 +67,7 @@ class Listing(Suite):
             assert len(page.runs) == min(limit, 10)
             assert (page.cursor is None) == (limit >= 10)
 
-    @contract
-    async def test_15_pages_are_not_disturbed_by_what_happens_between(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_15_pages_are_not_disturbed_by_what_happens_between(self, store: Store, other: Store) -> None:
         for number in range(9):
             await store.append_events(AGENT, str(number), said("x"))
         names: list[str] = []
@@ -95,18 +83,14 @@ class Listing(Suite):
                 await other.delete_run(AGENT, "4")
         assert names == ["8", "7", "6", "5", "3", "2", "1", "0"]
 
-    @contract
-    async def test_15_the_runs_of_one_agent(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_15_the_runs_of_one_agent(self, store: Store) -> None:
         for number in range(8):
             await store.append_events(f"agent-{number % 2}", str(number), said("x"))
         for limit in (1, 2, 50):
             assert _names(await all_runs(store, "agent-1", limit=limit)) == ["7", "5", "3", "1"]
         assert await all_runs(store, "agent-2") == []
 
-    @contract
-    async def test_15_the_librarys_own_runs_are_left_out_unless_asked_for(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_15_the_librarys_own_runs_are_left_out_unless_asked_for(self, store: Store) -> None:
         for agent in ("a", "@b", "c@", "@d", "e"):
             await store.append_events(agent, agent, said("x"), reserved=True)
         for limit in (1, 2, 50):
@@ -114,21 +98,46 @@ class Listing(Suite):
             assert _names(await all_runs(store, limit=limit, include_reserved=True)) == ["e", "@d", "c@", "@b", "a"]
         assert _names(await all_runs(store, "@b")) == ["@b"]
 
-    @contract
-    async def test_15_a_cursor_that_is_none_is_refused(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_15_a_cursor_that_is_none_is_refused(self, store: Store) -> None:
         await _two_runs(store)
         for cursor in ("", "x", "nonsense", "0", "-1", "eyJ9", "\u00e9", "\ud800", "' OR 1=1 --"):
             with pytest.raises(CursorOutOfRange):
                 await store.list_runs(cursor=cursor)
 
-    @contract
-    async def test_15_a_limit_below_1_is_refused(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_15_a_limit_below_1_is_refused(self, store: Store) -> None:
         await _two_runs(store)
         for limit in (0, -1, True, 1.0, "1", None):
             with pytest.raises(InvalidArgument):
                 await store.list_runs(limit=limit)  # type: ignore[arg-type]  # that is the point
+
+    async def test_15_meta_is_kept_with_the_run(self, store: Store, other: Store) -> None:
+        meta: dict[str, JsonValue] = {"session_id": "s-1", "parent": None, "nested": {"a": [1, 1.0, True]}}
+        await store.append_events(AGENT, RUN, said("one"), said("two"), meta=meta)
+        await store.append_events(AGENT, "without", said("one"))
+        for handle in (store, other):
+            assert exact((await handle.load_run(AGENT, RUN)).meta) == exact(meta)
+            assert exact((await handle.load_run(AGENT, RUN, after=2)).meta) == exact(meta)
+            assert (await handle.load_run(AGENT, "without")).meta == {}
+            assert [exact(info.meta) for info in (await handle.list_runs()).runs] == [exact({}), exact(meta)]
+
+    async def test_15_meta_of_later_appends_changes_nothing(self, store: Store, other: Store) -> None:
+        await store.append_events(AGENT, RUN, said("one"), meta={"a": 1})
+        await store.append_events(AGENT, "without", said("one"))
+        for handle in (store, other):
+            for run in (RUN, "without"):
+                await handle.append_events(AGENT, run, said("more"), meta={"b": 2})
+        await store.redact_events(AGENT, RUN, [1])
+        assert (await store.load_run(AGENT, RUN)).meta == {"a": 1}
+        assert (await store.load_run(AGENT, "without")).meta == {}
+        assert [info.meta for info in (await other.list_runs()).runs] == [{}, {"a": 1}]
+
+    async def test_15_any_meta_comes_back_unchanged(self, store: Store, other: Store) -> None:
+        meta: dict[str, JsonValue] = {name: value for name, value in VALUES.items() if name != "as deep as it may be"}
+        meta.update({"": 1, "$a": 2, "b.c": 3, "\x00": 4, "_id": 5, "deep": nested(MAX_DEPTH - 1)})
+        await store.append_events(AGENT, RUN, said("one"), meta=meta)
+        assert exact((await other.load_run(AGENT, RUN)).meta) == exact(meta)
+        (info,) = (await other.list_runs()).runs
+        assert exact(info.meta) == exact(meta)
 
 
 async def _two_runs(store: Store) -> None:

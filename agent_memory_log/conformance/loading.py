@@ -19,20 +19,17 @@ _KINDS = "unnuuunnnu"
 """What the run of most tests holds: a user message for each u, a planner note for each n."""
 
 
+@contract
 class Loading(Suite):
     """Tests of ``load_run``."""
 
-    @contract
-    async def test_6_an_unknown_run_is_an_empty_snapshot(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_an_unknown_run_is_an_empty_snapshot(self, store: Store) -> None:
         await store.append_events(AGENT, "other", said("x"))
         snapshot = await store.load_run(AGENT, RUN)
         assert (snapshot.agent, snapshot.run, snapshot.version, snapshot.last_seq) == (AGENT, RUN, 0, 0)
         assert (list(snapshot.log), list(snapshot.events), snapshot.meta) == ([], [], {})
 
-    @contract
-    async def test_6_log_is_append_order_and_events_by_time_then_seq(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_log_is_append_order_and_events_by_time_then_seq(self, store: Store) -> None:
         minutes = (5, 3, 3, 9, -1, 5, 3)
         given = [said(str(place), timestamp=later(minute)) for place, minute in enumerate(minutes)]
         await store.append_events(AGENT, RUN, *given[:4])
@@ -42,27 +39,21 @@ class Loading(Suite):
         assert seqs_of(snapshot.events) == [5, 2, 3, 7, 1, 6, 4]
         assert [snapshot.log[event.seq - 1] for event in snapshot.events] == list(snapshot.events)
 
-    @contract
-    async def test_6_a_snapshot_says_what_was_read(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_a_snapshot_says_what_was_read(self, store: Store) -> None:
         await _fill(store)
         snapshot = await store.load_run(AGENT, RUN, after=2, types=["user_message"], limit=3)
         assert (snapshot.agent, snapshot.run, snapshot.after) == (AGENT, RUN, 2)
         assert snapshot.types == frozenset({"user_message"})
         assert (snapshot.version, snapshot.last_seq, snapshot.first_seq) == (10, 6, 1)
 
-    @contract
-    async def test_6_after_leaves_out_what_is_up_to_it(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_after_leaves_out_what_is_up_to_it(self, store: Store) -> None:
         given = await _fill(store)
         for after in range(11):
             snapshot = await store.load_run(AGENT, RUN, after=after)
             check_run(snapshot, given[after:], first_seq=after + 1)
             assert (snapshot.version, snapshot.last_seq) == (10, 10)
 
-    @contract
-    async def test_6_after_beyond_the_version_is_an_error(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_after_beyond_the_version_is_an_error(self, store: Store) -> None:
         await _fill(store)
         for agent, run, after in ((AGENT, RUN, 11), (AGENT, RUN, 2**70), (AGENT, "unknown", 1)):
             with pytest.raises(CursorOutOfRange):
@@ -70,9 +61,7 @@ class Loading(Suite):
             with pytest.raises(CursorOutOfRange):
                 await store.load_run(agent, run, after=after, types=["planner_note"], limit=1)
 
-    @contract
-    async def test_6_types_leave_out_the_others(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_types_leave_out_the_others(self, store: Store) -> None:
         given = await _fill(store)
         for types, kinds in (
             (["user_message"], "u"),
@@ -89,9 +78,7 @@ class Loading(Suite):
                 check_stored(event, given[event.seq - 1], event.seq)
             assert (snapshot.version, snapshot.last_seq) == (10, 10)
 
-    @contract
-    async def test_6_limit_stops_the_read(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_limit_stops_the_read(self, store: Store) -> None:
         given = await _fill(store)
         for limit in (1, 3, 9):
             snapshot = await store.load_run(AGENT, RUN, limit=limit)
@@ -102,35 +89,27 @@ class Loading(Suite):
             check_run(snapshot, given)
             assert (snapshot.version, snapshot.last_seq) == (10, 10)
 
-    @contract
-    async def test_6_limit_counts_in_append_order_whatever_the_times(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_limit_counts_in_append_order_whatever_the_times(self, store: Store) -> None:
         given = [said(str(place), timestamp=later(-place)) for place in range(6)]
         await store.append_events(AGENT, RUN, *given)
         snapshot = await store.load_run(AGENT, RUN, after=1, limit=2)
         assert seqs_of(snapshot.log) == [2, 3]
         assert seqs_of(snapshot.events) == [3, 2]
 
-    @contract
-    async def test_6_limit_counts_what_is_returned(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_limit_counts_what_is_returned(self, store: Store) -> None:
         await _fill(store)
         snapshot = await store.load_run(AGENT, RUN, after=1, types=["user_message"], limit=2)
         assert seqs_of(snapshot.log) == [4, 5]
         assert (snapshot.version, snapshot.last_seq) == (10, 5)
 
-    @contract
-    async def test_6_pages_cover_the_run_exactly_once(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_pages_cover_the_run_exactly_once(self, store: Store) -> None:
         await _fill(store)
         for types in (None, ["user_message"], ["planner_note"], ["user_message", "planner_note"], ["none"], []):
             whole = seqs_of((await store.load_run(AGENT, RUN, types=types)).log)
             for limit in (1, 2, 3, 4, 10, 11):
                 assert await _paged(store, types, limit) == whole
 
-    @contract
-    async def test_6_every_set_of_types_selects_what_a_filter_would(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_every_set_of_types_selects_what_a_filter_would(self, store: Store) -> None:
         payloads = (
             UserMessage(message="u"),
             ToolCall("c", "t"),
@@ -147,17 +126,13 @@ class Loading(Suite):
                     snapshot = await store.load_run(AGENT, RUN, types=types, limit=limit)
                     assert seqs_of(snapshot.log) == wanted[:limit], (types, limit)
 
-    @contract
-    async def test_6_a_selection_has_the_run_as_its_only_bounds(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_a_selection_has_the_run_as_its_only_bounds(self, store: Store) -> None:
         await _fill(store)
         await store.append_events(AGENT, "other", *(said("other") for _ in range(20)))
         await store.append_events("other", RUN, *(said("other") for _ in range(20)))
         assert seqs_of((await store.load_run(AGENT, RUN, after=8, types=["user_message"], limit=9)).log) == [10]
 
-    @contract
-    async def test_6_arguments_that_mean_nothing_are_refused(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_6_arguments_that_mean_nothing_are_refused(self, store: Store) -> None:
         await _fill(store)
         for limit in (0, -1, True, 1.0, "1"):
             with pytest.raises(InvalidArgument):
@@ -170,7 +145,6 @@ class Loading(Suite):
         with pytest.raises(InvalidArgument):
             await store.load_run(AGENT, RUN, types=[3])  # type: ignore[list-item]  # that is the point
 
-    @contract
     async def test_8_a_read_sees_every_append_acknowledged_before_it(self, open_handle: Handles) -> None:
         handles = [await open_handle() for _ in range(3)]
         for number in range(1, 13):

@@ -1,7 +1,4 @@
-"""Promise 17: ``peek_runs`` tells where runs stand, as ``load_run`` would at that moment.
-
-It is an optional capability: the tests are skipped where a store is not one that ``Peeks``.
-"""
+"""Promise 17: ``peek_runs`` tells where runs stand, as ``load_run`` would at that moment."""
 
 from __future__ import annotations
 
@@ -15,18 +12,19 @@ from agent_memory_log.conformance.harness import Handles, Suite, contract
 from agent_memory_log.conformance.samples import AGENT, RUN, said
 from agent_memory_log.errors import InvalidArgument, InvalidEvent, StoreClosed
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.store import Peeks, RunHead, Store
+from agent_memory_log.store import RunHead, Store
 
 _MANY = 2_100
 """More runs than a store can be expected to look at in one query."""
 
 
+@contract
 class Peeking(Suite):
     """Tests of ``peek_runs``."""
 
-    @contract
-    async def test_17_whatever_changes_a_run_is_seen_through_every_handle(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_17_whatever_changes_a_run_is_seen_through_every_handle(
+        self, store: Store, other: Store, open_handle: Handles
+    ) -> None:
         seen: list[RunHead | None] = [await self._check(store, other)]
         for handle, last in ((store, other), (other, store)):
             await handle.append_events(AGENT, RUN, said("one"))
@@ -42,17 +40,13 @@ class Peeking(Suite):
         assert seen[5:] == [RunHead(5, 5), RunHead(7, 5), RunHead(8, 5), RunHead(8, 9)]
         assert await self._check(await open_handle()) == RunHead(8, 9)
 
-    @contract
-    async def test_17_a_run_deleted_and_begun_anew_between_is_another(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_17_a_run_deleted_and_begun_anew_between_is_another(self, store: Store, other: Store) -> None:
         for begin in range(1, 4):
             await other.append_events(AGENT, RUN, said("an event at the same place"), meta={"memory": begin})
             assert await self._check(store) == RunHead(begin, begin)
             await other.delete_run(AGENT, RUN)
 
-    @contract
-    async def test_17_what_changes_nothing_leaves_the_head_as_it_was(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_17_what_changes_nothing_leaves_the_head_as_it_was(self, store: Store, other: Store) -> None:
         given = said("one")
         await store.append_events(AGENT, RUN, given, said("two"), meta={"a": 1})
         await store.redact_events(AGENT, RUN, [2])
@@ -63,34 +57,28 @@ class Peeking(Suite):
             await handle.delete_run("another", RUN)
             assert await self._check(other, store) == RunHead(3, 1)
 
-    @contract
-    async def test_17_a_run_that_does_not_begin_at_1(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_17_a_run_that_does_not_begin_at_1(self, store: Store, other: Store) -> None:
         await store.append_events(AGENT, RUN, said("one"), said("two"), first_seq=8)
         assert await self._check(store, other) == RunHead(9, 8)
         await other.delete_run(AGENT, RUN)
         await other.append_events(AGENT, RUN, said("three"), first_seq=20)
         assert await self._check(store, other) == RunHead(20, 20)
 
-    @contract
-    async def test_17_each_pair_is_answered_in_its_place(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_17_each_pair_is_answered_in_its_place(self, store: Store, other: Store) -> None:
         names = [("b", "1"), (AGENT, RUN), ("a", "2"), ("@own", RUN)]
         for count, (agent, run) in enumerate(names, 1):
             await other.append_events(agent, run, *(said(str(number)) for number in range(count)), reserved=True)
         asked = [*names, (AGENT, "unknown"), *reversed(names), names[1], ("unknown", RUN)]
         counts = [1, 2, 3, 4, 0, 4, 3, 2, 1, 2, 0]
         for handle in (store, other):
-            peek = _peeking(handle).peek_runs
+            peek = handle.peek_runs
             for runs in (asked, tuple(asked), iter(asked)):
                 assert await peek(runs) == tuple(RunHead(count, 1) for count in counts)
             assert await peek(()) == ()
             assert type(await peek(asked)) is tuple
         assert sorted((info.agent, info.run) for info in await all_runs(store, include_reserved=True)) == sorted(names)
 
-    @contract
-    async def test_17_ids_are_compared_exactly(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_17_ids_are_compared_exactly(self, store: Store) -> None:
         names = [
             "run",
             "Run",
@@ -113,49 +101,43 @@ class Peeking(Suite):
             await store.append_events(name, "x", *events)
             await store.append_events("x", name, *events)
         expected = tuple(RunHead(count, 1) for count in range(1, len(names) + 1))
-        assert await _peeking(store).peek_runs([(name, "x") for name in names]) == expected
-        assert await _peeking(store).peek_runs([("x", name) for name in names]) == expected
+        assert await store.peek_runs([(name, "x") for name in names]) == expected
+        assert await store.peek_runs([("x", name) for name in names]) == expected
         near = [("ru", "nx"), ("runx", "x"), ("x", "RUN"), ("x", "run  "), ("x", "r\0"), ("x", "*")]
-        assert await _peeking(store).peek_runs(near) == (RunHead(0, 1),) * len(near)
+        assert await store.peek_runs(near) == (RunHead(0, 1),) * len(near)
 
-    @contract
-    async def test_17_any_number_of_runs_may_be_asked_for(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_17_any_number_of_runs_may_be_asked_for(self, store: Store, other: Store) -> None:
         held = dict.fromkeys((0, 1, 498, 499, 500, 998, 999, 1000, 1001, 2000, _MANY - 1), RunHead(1, 1))
         for number in held:
             await store.append_events(AGENT, f"run-{number}", said("one"))
         runs = [(AGENT, f"run-{number}") for number in range(_MANY)]
-        found = await _peeking(other).peek_runs(runs)
+        found = await other.peek_runs(runs)
         assert len(found) == _MANY
         for number in held:
             assert found[number] == RunHead(1, 1), f"run {number} of {_MANY}"
         assert found.count(RunHead(0, 1)) == _MANY - len(held)
 
-    @contract
-    async def test_17_an_expired_run_stands_nowhere(self, open_handle: Handles) -> None:
-        store, other = await open_handle(), await open_handle()
+    async def test_17_an_expired_run_stands_nowhere(self, store: Store, other: Store, open_handle: Handles) -> None:
         for run, end in enumerate(FAR_ENDS):
             await store.append_events(AGENT, f"{run}", said("one"), meta={"expires_at": end})
         far = [(AGENT, f"{run}") for run in range(len(FAR_ENDS))]
 
         async def fill(meta: dict[str, JsonValue]) -> None:
             await store.append_events(AGENT, RUN, said("one"), meta=meta)
-            await _peeking(other).peek_runs([(AGENT, RUN)])
+            await other.peek_runs([(AGENT, RUN)])
 
         await with_an_end(store, fill)
         await until_expired(store)
         there = await expired_run(store, other, run="longer")
         for handle in (other, store, await open_handle()):
-            found = await _peeking(handle).peek_runs([(AGENT, "longer"), *far, (AGENT, RUN)])
+            found = await handle.peek_runs([(AGENT, "longer"), *far, (AGENT, RUN)])
             assert found == (None, *(RunHead(1, 1) for _ in far), None)
         await store.delete_run(AGENT, "longer")
         assert await self._check(store, other, run="longer") == RunHead(there.version, there.version + 1)
         await other.append_events(AGENT, "longer", said("anew"))
         assert await self._check(store, other, run="longer") == RunHead(there.version + 1, there.version + 1)
 
-    @contract
-    async def test_17_what_names_no_runs_is_refused(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_17_what_names_no_runs_is_refused(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, said("one"))
         there = (AGENT, RUN)
         wrong: list[Any] = [
@@ -164,38 +146,28 @@ class Peeking(Suite):
         ]
         for runs in wrong:
             with pytest.raises(InvalidArgument):
-                await _peeking(store).peek_runs(runs)
+                await store.peek_runs(runs)
         wrong = ["", None, 3, b"x", ["x"], "\ud800", "x" * 513]
         for one in wrong:
             for field, pair in (("agent", (one, RUN)), ("run", (AGENT, one))):
                 with pytest.raises(InvalidEvent) as caught:
-                    await _peeking(store).peek_runs([there, pair])
+                    await store.peek_runs([there, pair])
                 assert caught.value.field == field
 
-    @contract
-    async def test_17_peek_runs_of_a_closed_handle_says_so(self, open_handle: Handles) -> None:
-        store = await open_handle()
-        peeking = _peeking(store)
+    async def test_17_peek_runs_of_a_closed_handle_says_so(self, store: Store) -> None:
         await store.aclose()
         for runs in ([(AGENT, RUN)], []):
             with pytest.raises(StoreClosed):
-                await peeking.peek_runs(runs)
+                await store.peek_runs(runs)
 
     async def _check(self, *handles: Store, agent: str = AGENT, run: str = RUN) -> RunHead | None:
         """Where a run stands: what all of the handles say, and what they load."""
         found: set[tuple[int, int]] = set()
         for handle in handles:
-            (head,) = await _peeking(handle).peek_runs([(agent, run)])
+            (head,) = await handle.peek_runs([(agent, run)])
             assert head is not None
             snapshot = await handle.load_run(agent, run)
             assert (head.version, head.first_seq) == (snapshot.version, snapshot.first_seq)
             found.add((head.version, head.first_seq))
         assert len(found) == 1
         return RunHead(*found.pop())
-
-
-def _peeking(store: Store) -> Peeks:
-    """The store as one that ``Peeks``; skips the test where it is none."""
-    if not isinstance(store, Peeks):
-        pytest.skip("this store does not offer peek_runs")
-    return store

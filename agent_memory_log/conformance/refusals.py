@@ -1,4 +1,4 @@
-"""Promises 10 and 11, second half: what cannot be stored is refused, the field named and nothing written."""
+"""Promises 10, 11 and 18: what must not be stored is refused with the field named, and nothing is written."""
 
 from __future__ import annotations
 
@@ -29,14 +29,19 @@ from agent_memory_log.events.payloads import (
     UnknownPayload,
     UserMessage,
 )
+from agent_memory_log.events.reserved import TOMBSTONE_TYPE
+from agent_memory_log.store import Store
 
 _LONE = "lone \udc00 surrogate"
 
 
+_OWN = "@memory/acme/user/42"
+
+
+@contract
 class Refusals(Suite):
     """Tests of what must not be stored."""
 
-    @contract
     async def test_10_lone_surrogates_in_payloads_are_refused(self, open_handle: Handles) -> None:
         hint = RetryHint(message=_LONE)
         await _refused(
@@ -57,7 +62,6 @@ class Refusals(Suite):
             ("data", lambda: new_event(UnknownPayload(type="conformance.newer", data={_LONE: 1}))),
         )
 
-    @contract
     async def test_10_numbers_json_cannot_write_are_refused(self, open_handle: Handles) -> None:
         cases: list[tuple[str, Callable[[], Event]]] = []
         for number in (float("nan"), float("inf"), float("-inf")):
@@ -72,7 +76,6 @@ class Refusals(Suite):
         cases.append(("data.structured", lambda: said("", structured=10**MAX_INT_DIGITS)))
         await _refused(open_handle, *cases)
 
-    @contract
     async def test_10_nesting_deeper_than_stated_is_refused(self, open_handle: Handles) -> None:
         await _refused(
             open_handle,
@@ -82,7 +85,6 @@ class Refusals(Suite):
             ("data", lambda: new_event(UnknownPayload(type="conformance.newer", data={"a": nested(MAX_DEPTH)}))),
         )
 
-    @contract
     async def test_10_wrong_types_in_payload_fields_are_refused(self, open_handle: Handles) -> None:
         anything: list[Any] = [3, None, b"bytes", ["text"], 1.5, True]
         await _refused(
@@ -100,7 +102,6 @@ class Refusals(Suite):
             ("data.telemetry", lambda: _result(telemetry=ToolTelemetry(extra=[1]))),  # type: ignore[arg-type]  # that is the point
         )
 
-    @contract
     async def test_10_what_is_no_event_is_refused(self, open_handle: Handles) -> None:
         message: Any = UserMessage(message="x")
         no_payload: Any = {"message": "x"}
@@ -123,7 +124,6 @@ class Refusals(Suite):
             ("timestamp", lambda: Event("user_message", no_time, message)),
         )
 
-    @contract
     async def test_10_times_without_a_place_in_utc_are_refused(self, open_handle: Handles) -> None:
         message = UserMessage(message="x")
         first = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
@@ -134,7 +134,6 @@ class Refusals(Suite):
             *(("timestamp", partial(Event, "user_message", time, message)) for time in (naive, first, last)),
         )
 
-    @contract
     async def test_11_labels_are_text_to_text_within_limits(self, open_handle: Handles) -> None:
         wrong: list[Any] = [{"a": 1}, {"a": None}, {1: "a"}, {"a": b"b"}, [("a", "b")], "ab"]
         message = UserMessage(message="x")
@@ -147,9 +146,7 @@ class Refusals(Suite):
             ("labels", lambda: said("", labels={"k" * (MAX_LABEL_KEY_LENGTH + 1): ""})),
         )
 
-    @contract
-    async def test_10_a_meta_that_is_not_json_is_refused(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_10_a_meta_that_is_not_json_is_refused(self, store: Store) -> None:
         wrong: list[tuple[str, Any]] = [
             ("meta.a", {"a": _LONE}),
             ("meta", {_LONE: 1}),
@@ -165,9 +162,7 @@ class Refusals(Suite):
             assert caught.value.field.startswith(field)
         assert (await store.load_run(AGENT, RUN)).version == 0
 
-    @contract
-    async def test_10_a_reason_that_is_no_text_is_refused(self, open_handle: Handles) -> None:
-        store = await open_handle()
+    async def test_10_a_reason_that_is_no_text_is_refused(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, said("one"))
         wrong: list[Any] = [_LONE, 3, None, b"x"]
         for reason in wrong:
@@ -176,6 +171,44 @@ class Refusals(Suite):
             assert "reason" in caught.value.field
         snapshot = await store.load_run(AGENT, RUN)
         assert [event.type for event in snapshot.log] == ["user_message"]
+
+    async def test_18_reserved_agents_are_refused_unless_said(self, store: Store, other: Store) -> None:
+        for agent in ("@", "@own", _OWN):
+            for events in ((said("one"),), (said("one"), said("two")), ()):
+                with pytest.raises(InvalidEvent) as caught:
+                    await store.append_events(agent, RUN, *events)
+                assert caught.value.field == "agent"
+        assert await all_runs(other, include_reserved=True) == []
+        # Once it is there, an application still adds nothing to it.
+        await other.append_events(_OWN, RUN, said("one"), reserved=True)
+        with pytest.raises(InvalidEvent):
+            await other.append_events(_OWN, RUN, said("two"))
+        assert (await store.load_run(_OWN, RUN)).version == 1
+        assert (await store.append_events(f"a{_OWN}", RUN, said("one"))).version == 1
+
+    async def test_18_reserved_types_are_refused_unless_said(self, store: Store, other: Store) -> None:
+        await store.append_events(AGENT, RUN, said("one"))
+        for event_type in (TOMBSTONE_TYPE, "memory_of_a_newer_release", "memory_"):
+            own = _event(event_type)
+            for run in (RUN, "new"):
+                for events in ((own,), (said("two"), own)):
+                    with pytest.raises(InvalidEvent) as caught:
+                        await store.append_events(AGENT, run, *events)
+                    assert caught.value.field == "type"
+            await other.append_events(_OWN, RUN, own, reserved=True)
+        assert [(info.run, info.version) for info in await all_runs(store)] == [(RUN, 1)]
+        stored = await store.load_run(_OWN, RUN)
+        assert [event.type for event in stored.log] == [TOMBSTONE_TYPE, "memory_of_a_newer_release", "memory_"]
+        assert (await store.append_events(AGENT, RUN, _event("memory"))).version == 2
+
+    async def test_18_what_says_that_memory_forgot_is_never_redacted(self, store: Store, other: Store) -> None:
+        await store.append_events(_OWN, RUN, said("one"), _event(TOMBSTONE_TYPE), reserved=True)
+        for seqs in ([2], [1, 2]):
+            with pytest.raises(InvalidEvent) as caught:
+                await other.redact_events(_OWN, RUN, seqs)
+            assert caught.value.field == "seqs"
+        stored = await store.load_run(_OWN, RUN)
+        assert [event.type for event in stored.log] == ["user_message", TOMBSTONE_TYPE]
 
 
 async def _refused(open_handle: Handles, *cases: tuple[str, Callable[[], Event]]) -> None:
@@ -205,3 +238,7 @@ def _call(**fields: Any) -> Event:  # noqa: ANN401  # wrong types are the point
 
 def _thinking(**fields: Any) -> Event:  # noqa: ANN401  # wrong types are the point
     return new_event(Thinking(**fields))
+
+
+def _event(event_type: str) -> Event:
+    return Event.from_map({"type": event_type, "timestamp": NOON.isoformat(), "data": {}})

@@ -5,16 +5,14 @@ from __future__ import annotations
 import pytest
 
 from agent_memory_log.conformance.appends import Appends
+from agent_memory_log.conformance.checking import Checking
 from agent_memory_log.conformance.concurrency import Concurrency
 from agent_memory_log.conformance.content import Content
-from agent_memory_log.conformance.deleting import Deleting
-from agent_memory_log.conformance.durability import Durability
+from agent_memory_log.conformance.erasing import Erasing
 from agent_memory_log.conformance.evolution import Evolution
 from agent_memory_log.conformance.expiring import Expiring
-from agent_memory_log.conformance.expiring_runs import ExpiringRuns
 from agent_memory_log.conformance.extending import Extending
 from agent_memory_log.conformance.following import Following
-from agent_memory_log.conformance.following_changes import FollowingChanges
 from agent_memory_log.conformance.handles import HandleLife
 from agent_memory_log.conformance.harness import OpenHandle
 from agent_memory_log.conformance.idempotency import Idempotency
@@ -22,40 +20,30 @@ from agent_memory_log.conformance.ids import Ids
 from agent_memory_log.conformance.isolation import Isolation
 from agent_memory_log.conformance.listing import Listing
 from agent_memory_log.conformance.loading import Loading
-from agent_memory_log.conformance.meta import Meta
 from agent_memory_log.conformance.peeking import Peeking
-from agent_memory_log.conformance.redacting import Redacting
 from agent_memory_log.conformance.refusals import Refusals
-from agent_memory_log.conformance.reserving import Reserving
 from agent_memory_log.conformance.sequence import Sequence
-from agent_memory_log.conformance.versions import Versions
 
 
 class StoreConformance(
     Appends,
-    Durability,
     Sequence,
     Concurrency,
     Idempotency,
-    Versions,
     Loading,
     Extending,
     Isolation,
     Following,
-    FollowingChanges,
     Content,
     Refusals,
     Ids,
-    Redacting,
-    Deleting,
+    Erasing,
     Evolution,
     HandleLife,
     Listing,
-    Meta,
     Expiring,
-    ExpiringRuns,
     Peeking,
-    Reserving,
+    Checking,
 ):
     """All the tests; subclass it and give the fixture ``open_handle``, as the package's docstring shows.
 

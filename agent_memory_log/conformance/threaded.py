@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator
+from functools import partial
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from agent_memory_log.events.event import Event
-from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, ExpireResult, ExpiresSync, PeeksSync, RunHead, RunPage, SyncStore
+from agent_memory_log.store import Flaw, Store, SyncStore
 
 _Result = TypeVar("_Result")
+
+
+def threaded(raw: SyncStore) -> Store:
+    """``raw`` as a ``Store``, with the same optional capabilities."""
+    return cast("Store", ThreadedStore(raw))
 
 
 class ThreadedStore:
@@ -26,83 +29,24 @@ class ThreadedStore:
 
     def __init__(self, raw: SyncStore) -> None:
         self.raw = raw
-        self._idle: list[_Worker] = []
+        self._idle: list[Worker] = []
         self._ended = False
+        for name in dir(raw):
+            if not name.startswith("_") and not hasattr(self, name):
+                setattr(self, name, self._in_a_thread(getattr(raw, name)))
 
-    async def append_events(
-        self,
-        agent: str,
-        run: str,
-        *events: Event,
-        expected_version: int | None = None,
-        meta: Mapping[str, JsonValue] | None = None,
-        first_seq: int | None = None,
-        reserved: bool = False,
-    ) -> AppendResult:
-        """See ``Store.append_events``."""
-        return await self._call(
-            lambda: self.raw.append_events(
-                agent,
-                run,
-                *events,
-                expected_version=expected_version,
-                meta=meta,
-                first_seq=first_seq,
-                reserved=reserved,
-            )
-        )
-
-    async def load_run(
-        self,
-        agent: str,
-        run: str,
-        *,
-        after: int = 0,
-        types: Iterable[str] | None = None,
-        limit: int | None = None,
-    ) -> Snapshot:
-        """See ``Store.load_run``."""
-        return await self._call(lambda: self.raw.load_run(agent, run, after=after, types=types, limit=limit))
-
-    async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
+    def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """See ``Store.follow``; one thread runs the generator for its whole life."""
-        worker = self._worker()
-        events = self.raw.follow(agent, run, after=after)
-        try:
-            while True:
-                event = await worker.call(lambda: next(events, None))
-                if event is None:
-                    return
-                yield event
-        finally:
-            # When the wait was cancelled the thread is still in it, and the generator is closed once it comes back.
-            worker.post(events.close)
-            worker.post(lambda: self._release(worker))
+        return self._each(self.raw.follow(agent, run, after=after))
 
-    async def list_runs(
-        self,
-        agent: str | None = None,
-        *,
-        limit: int = 50,
-        cursor: str | None = None,
-        include_reserved: bool = False,
-    ) -> RunPage:
-        """See ``Store.list_runs``."""
-        return await self._call(
-            lambda: self.raw.list_runs(agent, limit=limit, cursor=cursor, include_reserved=include_reserved)
-        )
-
-    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        """See ``Store.redact_events``."""
-        return await self._call(lambda: self.raw.redact_events(agent, run, seqs, reason=reason))
-
-    async def delete_run(self, agent: str, run: str) -> None:
-        """See ``Store.delete_run``."""
-        await self._call(lambda: self.raw.delete_run(agent, run))
+    def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncGenerator[Flaw]:
+        """See ``Store.check``."""
+        return self._each(self.raw.check(agent_id, run_id))
 
     async def aclose(self) -> None:
-        """See ``Store.aclose``."""
+        """See ``Store.aclose``. Lets the threads go; those still in a call go when it returns."""
         await self._call(self.raw.close)
+        self._end()
 
     async def __aenter__(self) -> Self:
         await self._call(self.raw.__enter__)
@@ -111,13 +55,19 @@ class ThreadedStore:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        await self._call(lambda: self.raw.__exit__(kind, error, trace))
+        await self._call(partial(self.raw.__exit__, kind, error, trace))
+        self._end()
 
-    def end(self) -> None:
-        """Let the threads go; those still in a call go when it returns."""
+    def _end(self) -> None:
         self._ended = True
         while self._idle:
             self._idle.pop().stop()
+
+    def _in_a_thread(self, method: Callable[..., _Result]) -> Callable[..., Awaitable[_Result]]:
+        async def call(*arguments: Any, **options: Any) -> _Result:  # noqa: ANN401  # those of any method
+            return await self._call(partial(method, *arguments, **options))
+
+        return call
 
     async def _call(self, function: Callable[[], _Result]) -> _Result:
         worker = self._worker()
@@ -126,51 +76,32 @@ class ThreadedStore:
         finally:
             worker.post(lambda: self._release(worker))
 
-    def _worker(self) -> _Worker:
+    async def _each(self, iterator: Iterator[_Result]) -> AsyncGenerator[_Result]:
+        worker = self._worker()
+        end = object()
+        try:
+            while (item := await worker.call(lambda: next(iterator, end))) is not end:
+                yield cast("_Result", item)
+        finally:
+            # When the wait was cancelled the thread is still in it, and the generator is closed once it comes back.
+            if isinstance(iterator, Generator):
+                worker.post(iterator.close)
+            worker.post(lambda: self._release(worker))
+
+    def _worker(self) -> Worker:
         try:
             return self._idle.pop()
         except IndexError:
-            return _Worker()
+            return Worker()
 
-    def _release(self, worker: _Worker) -> None:
+    def _release(self, worker: Worker) -> None:
         if self._ended:
             worker.stop()
         else:
             self._idle.append(worker)
 
 
-class ThreadedExpiringStore(ThreadedStore):
-    """A ``ThreadedStore`` whose ``raw`` is an ``ExpiresSync`` as well, and so one that ``Expires``."""
-
-    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        """See ``Expires.expire_runs``."""
-        raw = self.raw
-        assert isinstance(raw, ExpiresSync)
-        return await self._call(lambda: raw.expire_runs(before=before, dry_run=dry_run))
-
-
-class ThreadedPeekingStore(ThreadedStore):
-    """A ``ThreadedStore`` whose ``raw`` is a ``PeeksSync`` as well, and so one that ``Peeks``."""
-
-    async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-        """See ``Peeks.peek_runs``."""
-        raw = self.raw
-        assert isinstance(raw, PeeksSync)
-        return await self._call(lambda: raw.peek_runs(runs))
-
-
-class ThreadedCapableStore(ThreadedExpiringStore, ThreadedPeekingStore):
-    """A ``ThreadedStore`` whose ``raw`` is both."""
-
-
-def threaded(raw: SyncStore) -> ThreadedStore:
-    """``raw`` as a ``Store``, with what it is capable of."""
-    if isinstance(raw, ExpiresSync):
-        return ThreadedCapableStore(raw) if isinstance(raw, PeeksSync) else ThreadedExpiringStore(raw)
-    return ThreadedPeekingStore(raw) if isinstance(raw, PeeksSync) else ThreadedStore(raw)
-
-
-class _Worker:
+class Worker:
     """A thread that makes calls in turn. A daemon, so that a call that never returns cannot keep the process alive.
 
     ``asyncio.to_thread`` would not do: its pool is joined at exit, and blocked followers use up its few threads.
@@ -202,16 +133,12 @@ class _Worker:
                 set_outcome()
 
         def run() -> None:
-            set_outcome: Callable[[], None]
             try:
-                result = function()
+                set_outcome = partial(done.set_result, function())
             except BaseException as error:  # noqa: BLE001  # raised again where the call is awaited
-                raised = error
-                set_outcome = lambda: done.set_exception(raised)  # noqa: E731  # one of two outcomes
-            else:
-                set_outcome = lambda: done.set_result(result)  # noqa: E731  # the other one
+                set_outcome = partial(done.set_exception, error)
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle, set_outcome)
 
-        self._calls.put(run)
+        self.post(run)
         return await done

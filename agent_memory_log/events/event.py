@@ -52,13 +52,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
         """
         if not isinstance(self.type, str):
             raise InvalidEvent(f"an event's type must be text, found {describe(self.type)}", field="type")
-        if not isinstance(self.timestamp, datetime) or self.timestamp.utcoffset() is None:
-            raise InvalidEvent(
-                f"{self.type}: timestamp must be a timezone-aware datetime, found {describe(self.timestamp)}",
-                field="timestamp",
-            )
-        if not isinstance(self.labels, Mapping):
-            raise InvalidEvent(f"{self.type}: labels must be a map, found {describe(self.labels)}", field="labels")
+        _check_timestamp(self.timestamp, self.type)
+        _check_labels(self.labels, self.type)
         built: dict[str, JsonValue] = {
             "type": str.__str__(self.type),
             "timestamp": format_timestamp(self.timestamp),
@@ -125,26 +120,17 @@ def new_event(
         raise InvalidEvent(f"a payload must be an EventData, found {describe(payload)}", field="data")
     if timestamp is None:
         timestamp = datetime.now(UTC)
-    elif not isinstance(timestamp, datetime) or timestamp.utcoffset() is None:
-        raise InvalidEvent(
-            f"{payload.event_type}: timestamp must be a timezone-aware datetime, found {describe(timestamp)}",
-            field="timestamp",
-        )
     else:
-        try:
-            timestamp = timestamp.astimezone(UTC)
-        except OverflowError as error:
-            raise InvalidEvent(
-                f"{payload.event_type}: timestamp is outside the years 1 to 9999 in UTC", field="timestamp"
-            ) from error
+        _check_timestamp(timestamp, payload.event_type)
+        timestamp = _to_utc(timestamp)
     if event_id is None:
         event_id = new_event_id()
     elif not isinstance(event_id, str) or not event_id:
         raise InvalidEvent(
             f"{payload.event_type}: event_id must be non-empty text, found {describe(event_id)}", field="event_id"
         )
-    if labels is not None and not isinstance(labels, Mapping):
-        raise InvalidEvent(f"{payload.event_type}: labels must be a map, found {describe(labels)}", field="labels")
+    if labels is not None:
+        _check_labels(labels, payload.event_type)
     return Event(payload.event_type, timestamp, payload, dict(labels) if labels else {}, event_id)
 
 
@@ -156,27 +142,27 @@ def decode_event(event: Event, payload_type: type[_Payload]) -> _Payload:
     data = event.data
     if isinstance(data, payload_type):
         return data
-    wanted: object = payload_type.event_type  # of UnknownPayload itself it is a property
-    if data.event_type == wanted and (
+    event_type: object = payload_type.event_type  # of UnknownPayload itself it is a property
+    if data.event_type == event_type and (
         isinstance(data, UnknownPayload) or type(data).__qualname__ == payload_type.__qualname__
     ):
         return payload_type.from_map(data.to_map())  # registered, or its module reloaded, after the event was read
-    known = f"a {wanted} " if wanted and isinstance(wanted, str) else ""
+    expected = f"a {event_type} " if event_type and isinstance(event_type, str) else ""
     raise DecodeError(
         f"event {event.seq or event.event_id} is a {event.type} ({type(data).__name__}), "
-        f"not {known}({payload_type.__name__})"
+        f"not {expected}({payload_type.__name__})"
     )
 
 
-def same_body(one: Event, other: Event) -> bool:
+def same_body(first: Event, second: Event) -> bool:
     """Whether two events have the same body: type, data and labels; the time is not part of it.
 
     Data is compared as JSON: key order does not matter, and 1, 1.0 and true are three values.
     """
     return (
-        one.type == other.type
-        and dict(one.labels) == dict(other.labels)
-        and encode_canonical(one.data.to_map()) == encode_canonical(other.data.to_map())
+        first.type == second.type
+        and dict(first.labels) == dict(second.labels)
+        and encode_canonical(first.data.to_map()) == encode_canonical(second.data.to_map())
     )
 
 
@@ -228,12 +214,29 @@ def format_timestamp(timestamp: datetime) -> str:
 
     Raises ``InvalidEvent`` for a time whose offset leads out of the years 1 to 9999.
     """
+    return _to_utc(timestamp).isoformat().removesuffix("+00:00") + "Z"
+
+
+def _to_utc(timestamp: datetime) -> datetime:
     try:
-        return timestamp.astimezone(UTC).isoformat().removesuffix("+00:00") + "Z"
+        return timestamp.astimezone(UTC)
     except OverflowError as error:
         raise InvalidEvent(
             f"the timestamp {timestamp.isoformat()} is outside the years 1 to 9999 in UTC", field="timestamp"
         ) from error
+
+
+def _check_timestamp(timestamp: object, event_type: str) -> None:
+    if not isinstance(timestamp, datetime) or timestamp.utcoffset() is None:
+        raise InvalidEvent(
+            f"{event_type}: timestamp must be a timezone-aware datetime, found {describe(timestamp)}",
+            field="timestamp",
+        )
+
+
+def _check_labels(labels: object, event_type: str) -> None:
+    if not isinstance(labels, Mapping):
+        raise InvalidEvent(f"{event_type}: labels must be a map, found {describe(labels)}", field="labels")
 
 
 def moved(timestamp: datetime, by: timedelta) -> datetime:

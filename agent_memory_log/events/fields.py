@@ -12,7 +12,7 @@ import binascii
 import types
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, ClassVar, TypeGuard, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeGuard, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -29,16 +29,6 @@ Int64 = Annotated[int, msgspec.Meta(ge=_INT64_MIN, le=_INT64_MAX)]
 
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 _Reader = Callable[[object, str], object]
-
-
-class LooseKeys(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A nested map whose keys others have written in several spellings; all of its fields are always written.
-
-    msgspec's own decoder must not take another spelling for a map without the field: it refuses unknown keys, and
-    ``read_struct`` then reads them.
-    """
-
-    __loose_keys__: ClassVar[bool] = True
 
 
 class _Field(msgspec.Struct, frozen=True):
@@ -79,9 +69,9 @@ def _find_loose(source: Mapping[object, object], field: _Field) -> object:
     value = source.get(field.key)
     if value is not None:
         return value
-    for wanted in (field.key.lower(), field.name):
+    for spelling in (field.key.lower(), field.name):
         for key, value in source.items():
-            if value is not None and isinstance(key, str) and key.lower() == wanted:
+            if value is not None and isinstance(key, str) and key.lower() == spelling:
                 return value
     return None
 
@@ -130,8 +120,8 @@ def without_none(hint: object) -> object:
 
 def _reader(hint: object) -> _Reader:
     hint = without_none(hint)
-    for known, read in _READERS:
-        if known == hint:
+    for annotation, read in _READERS:
+        if annotation == hint:
             return read
     if _has_loose_keys(hint):
         return lambda value, where: read_struct(hint, value, where)
@@ -175,10 +165,15 @@ def _read_int(value: object, where: str) -> int:
     raise DecodeError(f"{where} must be an integer, found {describe(value)}")
 
 
+def is_int64(number: int) -> bool:
+    """Whether an integer is within 64 bits."""
+    return _INT64_MIN <= number <= _INT64_MAX
+
+
 def read_int64(value: object, where: str) -> int:
     """An integer, or an integral float, within 64 bits; ``where`` begins the message of the ``DecodeError``."""
     number = _read_int(value, where)
-    if not _INT64_MIN <= number <= _INT64_MAX:
+    if not is_int64(number):
         raise DecodeError(f"{where} must be an integer within 64 bits, found {describe(value)}")
     return number
 

@@ -76,15 +76,6 @@ def own_json(value: object, depth: int = 1) -> JsonValue:
     Tuples become lists, subclasses of the plain types become the plain type. Raises ``NotJson`` for anything else.
     ``depth`` is the level that ``value`` itself stands at.
     """
-    return _own(value, depth)
-
-
-def own_map(value: Mapping[Any, object]) -> dict[str, JsonValue]:
-    """``own_json`` for what is known to be a map."""
-    return _own_map(value, 1)
-
-
-def _own(value: object, depth: int) -> JsonValue:
     if type(value) is str:
         if not value.isascii():
             check_text(value, "")
@@ -101,14 +92,14 @@ def _own(value: object, depth: int) -> JsonValue:
         if depth > MAX_DEPTH:
             raise NotJson(f"nests deeper than {MAX_DEPTH} levels", "")
         if isinstance(value, Mapping):
-            return _own_map(cast("Mapping[object, object]", value), depth)
+            return own_map(cast("Mapping[object, object]", value), depth)
         return _own_list(cast("Sequence[object]", value), depth)
     raise NotJson(f"is of type {type(value).__name__}, which is not JSON", "")
 
 
 def _own_number(value: float) -> float:
     if isinstance(value, int):
-        number = int.__int__(value)  # see _own
+        number = int.__int__(value)  # see own_json
         if not -_INT_LIMIT < number < _INT_LIMIT:
             raise NotJson(f"is an integer of more than {MAX_INT_DIGITS} digits", "")
         return number
@@ -125,14 +116,15 @@ def _own_list(value: Sequence[object], depth: int) -> list[JsonValue]:
     owned: list[JsonValue] = []
     try:
         for item in value:
-            owned.append(_own(item, depth + 1))  # noqa: PERF401  # its length says where an error is
+            owned.append(own_json(item, depth + 1))  # noqa: PERF401  # its length says where an error is
     except NotJson as error:
         error.path = f"[{len(owned)}]{error.path}"
         raise
     return owned
 
 
-def _own_map(value: Mapping[object, object], depth: int) -> dict[str, JsonValue]:
+def own_map(value: Mapping[Any, object], depth: int = 1) -> dict[str, JsonValue]:
+    """``own_json`` for what is known to be a map."""
     owned: dict[str, JsonValue] = {}
     for key, item in value.items():
         if not isinstance(key, str):
@@ -141,7 +133,7 @@ def _own_map(value: Mapping[object, object], depth: int) -> dict[str, JsonValue]
         if not text.isascii():
             _check_key(text)
         try:
-            owned[text] = _own(item, depth + 1)
+            owned[text] = own_json(item, depth + 1)
         except NotJson as error:
             error.path = f".{text}{error.path}"
             raise

@@ -4,7 +4,8 @@ The keys of a payload's map are the wire contract shared with the Go original: `
 ``payload``, ``duration_ns`` under ``duration``. A field is left out of the map when it is empty or zero, unless its
 docstring says *always*; the nested maps (``Bounds``, ``ToolTelemetry``, ``RetryHint``) write every field.
 
-To add a built-in payload: a struct here, its type in ``EventType``, its row in ``tests/events/test_payloads.py``.
+To add a built-in payload: a struct here, its type in ``EventType``, its place in ``BUILT_IN``, and its row in
+``tests/events/test_payloads.py``.
 """
 
 from __future__ import annotations
@@ -12,16 +13,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from decimal import Decimal
-from functools import cache
-from typing import ClassVar, Literal, Self, cast
+from typing import ClassVar, Self, cast
 
 import msgspec
-import msgspec.inspect
 
 from agent_memory_log.errors import DecodeError, InvalidEvent
-from agent_memory_log.events.encodable import check_struct
-from agent_memory_log.events.fields import Int64, JsonText, LooseKeys, describe, is_absent_text, read_struct
-from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, own_json, own_map, plain_form
+from agent_memory_log.events.fields import Int64, JsonText, describe, is_absent_text, read_struct
+from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_map
+from agent_memory_log.events.writing import struct_to_map
 
 
 class EventType(enum.StrEnum):
@@ -60,9 +59,10 @@ class EventData(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def to_map(self) -> dict[str, JsonValue]:
         """The payload as a new map with the keys of the wire contract, sharing nothing with the payload.
 
-        Raises ``InvalidEvent`` naming the field when a free-form value is not JSON.
+        JSON text of white space alone is absent. Raises ``InvalidEvent`` naming the field when a
+        free-form value is not JSON.
         """
-        return _to_map(self, self.event_type)
+        return struct_to_map(self, self.event_type)
 
     @classmethod
     def from_map(cls, data: Mapping[str, object]) -> Self:
@@ -123,10 +123,6 @@ class ToolCall(EventData, frozen=True):
     expected_children_total: Int64 = 0
     structured: JsonValue = None
 
-    def to_map(self) -> dict[str, JsonValue]:
-        """As for every payload; a ``payload_json`` of white space alone is absent."""
-        return _without_blank_text(super().to_map(), "payload")
-
     def input(self) -> object:
         """The arguments, decoded; None when there are none.
 
@@ -136,12 +132,34 @@ class ToolCall(EventData, frozen=True):
         return _decode_text(self.payload_json, "tool_call", "payload")
 
 
-class Bounds(LooseKeys, frozen=True, rename="pascal"):
+class _NestedMap(msgspec.Struct, frozen=True, rename="pascal", forbid_unknown_fields=True):
+    """A map inside a payload's map: it writes every field, and others have written its keys in several spellings.
+
+    msgspec's own decoder must not take another spelling for a map without the field: it refuses unknown keys, and
+    ``read_struct`` then reads them.
+    """
+
+    __loose_keys__: ClassVar[bool] = True
+    __map_name__: ClassVar[str]
+
+    def to_map(self) -> dict[str, JsonValue]:
+        """The fields as a new map, with their names in CamelCase."""
+        return struct_to_map(self, self.__map_name__)
+
+    @classmethod
+    def from_map(cls, data: Mapping[str, object]) -> Self:
+        """Read the map in CamelCase, any other case or snake_case. Raises ``DecodeError`` naming the field."""
+        return read_struct(cls, data, cls.__map_name__)
+
+
+class Bounds(_NestedMap, frozen=True):
     """How a tool's result was cut: a nested map that writes every field.
 
     ``returned`` items of ``total`` (None: not known; 0 is a number), ``truncated``, ``next_cursor`` to ask for more,
     and ``refinement_hint``, advice on asking for less.
     """
+
+    __map_name__ = "bounds"
 
     returned: Int64 = 0
     total: Int64 | None = None
@@ -149,35 +167,19 @@ class Bounds(LooseKeys, frozen=True, rename="pascal"):
     next_cursor: str | None = None
     refinement_hint: str = ""
 
-    def to_map(self) -> dict[str, JsonValue]:
-        """A new map with the keys Returned, Total, Truncated, NextCursor, RefinementHint."""
-        return _to_map(self, "bounds")
 
-    @classmethod
-    def from_map(cls, data: Mapping[str, object]) -> Self:
-        """Read the map in CamelCase, any other case or snake_case. Raises ``DecodeError`` naming the field."""
-        return read_struct(cls, data, "bounds")
-
-
-class ToolTelemetry(LooseKeys, frozen=True, rename="pascal"):
+class ToolTelemetry(_NestedMap, frozen=True):
     """What a tool's execution cost: a nested map that writes every field.
 
     ``duration_ms`` in milliseconds, ``tokens_used``, ``model``, and ``extra``, a map of anything else (None: no map).
     """
 
+    __map_name__ = "telemetry"
+
     duration_ms: Int64 = 0
     tokens_used: Int64 = 0
     model: str = ""
     extra: Mapping[str, JsonValue] | None = None
-
-    def to_map(self) -> dict[str, JsonValue]:
-        """A new map with the keys DurationMs, TokensUsed, Model, Extra."""
-        return _to_map(self, "telemetry")
-
-    @classmethod
-    def from_map(cls, data: Mapping[str, object]) -> Self:
-        """Read the map in CamelCase, any other case or snake_case. Raises ``DecodeError`` naming the field."""
-        return read_struct(cls, data, "telemetry")
 
 
 class RetryHint(EventData, frozen=True, omit_defaults=False, rename="pascal", forbid_unknown_fields=True):
@@ -234,10 +236,6 @@ class ToolResult(EventData, frozen=True):
     retry_hint: RetryHint | None = None
     error_message: str = ""
     structured: JsonValue = None
-
-    def to_map(self) -> dict[str, JsonValue]:
-        """As for every payload; a ``result_json`` or ``server_data`` of white space alone is absent."""
-        return _without_blank_text(super().to_map(), "result_json", "server_data")
 
     def result(self) -> object:
         """The result, decoded; None when there is none. Numbers are exact, as in ``ToolCall.input``.
@@ -367,6 +365,23 @@ class UnknownPayload(EventData, frozen=True):
             raise DecodeError(f"{event_type}: data{error.path} {error}") from error
 
 
+BUILT_IN: tuple[type[EventData], ...] = (
+    UserMessage,
+    AssistantMessage,
+    SystemMessage,
+    ToolCall,
+    ToolResult,
+    Thinking,
+    PlannerNote,
+    RetryHint,
+    ModelRequest,
+    Annotation,
+    Redacted,
+    Redaction,
+)
+"""The payloads that need not be registered."""
+
+
 _decode_exact = msgspec.json.Decoder(float_hook=Decimal).decode
 
 
@@ -378,70 +393,3 @@ def _decode_text(text: str, event_type: str, field: str) -> object:
     except (msgspec.DecodeError, UnicodeEncodeError, ArithmeticError, RecursionError) as error:
         raise DecodeError(f"{event_type} field {field!r} is not JSON: {error}; found {describe(text)}") from error
     return decoded
-
-
-def _to_map(struct: msgspec.Struct, name: str) -> dict[str, JsonValue]:
-    owned: dict[str, JsonValue] = {}
-    key = ""
-    order, defaults = _plan(type(struct))
-    try:
-        check_struct(struct, "data")
-        built: dict[str, object] = msgspec.to_builtins(struct, str_keys=True, enc_hook=plain_form, order=order)
-        for key, value in built.items():
-            owned[key] = own_json(value)
-    except NotJson as error:
-        names = {field.encode_name: field.name for field in msgspec.structs.fields(struct)}
-        place = error.path if error.path.startswith("data") else f"data.{names.get(key, key)}{error.path}"
-        raise InvalidEvent(f"{name}: {place} {error}", field=place) from error
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEvent(f"{name} cannot be written: {error}", field="data") from error
-    for key, default in defaults:
-        if key in owned and encode_json(owned[key]) == default:
-            del owned[key]
-    return owned
-
-
-@cache
-def _plan(cls: type[msgspec.Struct]) -> tuple[Literal["deterministic"] | None, tuple[tuple[str, bytes], ...]]:
-    return _order(cls), _large_defaults(cls)
-
-
-def _order(cls: type[msgspec.Struct]) -> Literal["deterministic"] | None:
-    """Sorted where a registered payload holds sets: those come in another order in every process."""
-    pending: list[object] = [msgspec.inspect.type_info(cls)]
-    seen: set[type] = set()
-    while pending:
-        node = pending.pop()
-        if isinstance(node, (msgspec.inspect.SetType, msgspec.inspect.FrozenSetType)):
-            return "deterministic"
-        if isinstance(node, tuple):
-            pending.extend(cast("tuple[object, ...]", node))
-        elif isinstance(node, (msgspec.inspect.Type, msgspec.inspect.Field)):
-            kind = getattr(node, "cls", type(None))
-            if kind not in seen:
-                pending.extend(getattr(node, name) for name in node.__struct_fields__)
-            if isinstance(node, msgspec.inspect.StructType):
-                seen.add(kind)
-    return None
-
-
-def _large_defaults(cls: type[msgspec.Struct]) -> tuple[tuple[str, bytes], ...]:
-    """The defaults that equal objects need not be identical to: msgspec leaves out a field by identity alone.
-
-    Equal payloads have equal maps, or a store would take one for another body of the same event.
-    """
-    if not cls.__struct_config__.omit_defaults:
-        return ()
-    return tuple(
-        (field.encode_name, encode_json(field.default))
-        for field in msgspec.structs.fields(cls)
-        if field.default is not msgspec.NODEFAULT and (field.default or isinstance(field.default, float))
-    )
-
-
-def _without_blank_text(built: dict[str, JsonValue], *keys: str) -> dict[str, JsonValue]:
-    for key in keys:
-        value = built.get(key)
-        if isinstance(value, str) and is_absent_text(value):
-            del built[key]
-    return built

@@ -44,18 +44,17 @@ def check_not_reserved(agent: str, events: Iterable[_Typed], *, reserved: bool) 
     """
     if reserved is True:
         return
-    if is_reserved(agent):
-        raise InvalidEvent(
-            f"agent must not begin with {RESERVED_AGENT_PREFIX}, found {describe(agent)}: such agents are the "
-            "library's own; choose another name; who restores an operator's export passes "
-            "reserved=True, or amlog import --reserved",
-            field="agent",
-        )
+    # Not is_reserved and is_reserved_type: two more calls for each append are a hundredth of what it costs.
+    if str.startswith(agent, RESERVED_AGENT_PREFIX):
+        raise _reserved("agent", agent, RESERVED_AGENT_PREFIX, "such agents are the library's own")
     for event in events:
-        if is_reserved_type(event.type):
-            raise InvalidEvent(
-                f"type must not begin with {RESERVED_TYPE_PREFIX}, found {describe(event.type)}: such events are "
-                "derived memory's own; choose another type; who restores an operator's export passes "
-                "reserved=True, or amlog import --reserved",
-                field="type",
-            )
+        if str.startswith(event.type, RESERVED_TYPE_PREFIX):
+            raise _reserved("type", event.type, RESERVED_TYPE_PREFIX, "such events are derived memory's own")
+
+
+def _reserved(field: str, value: str, prefix: str, reason: str) -> InvalidEvent:
+    return InvalidEvent(
+        f"{field} must not begin with {prefix}, found {describe(value)}: {reason}; choose another {field}; to restore "
+        "an operator's export, pass reserved=True, or amlog import --reserved",
+        field=field,
+    )

@@ -3,7 +3,7 @@
 ``OpenAIModel`` needs the extra ``memory`` and stands in ``model.openai_chat``, so that nothing else does.
 """
 
-from agent_memory_log.models.port import Completion, Message, ModelPort
+from agent_memory_log.models.port import Completion, ModelMessage, ModelPort
 from agent_memory_log.models.scripted import ScriptedModel
 
-__all__ = ["Completion", "Message", "ModelPort", "ScriptedModel"]
+__all__ = ["Completion", "ModelMessage", "ModelPort", "ScriptedModel"]

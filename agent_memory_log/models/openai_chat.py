@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from math import isfinite
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import msgspec
 
@@ -28,9 +28,9 @@ from agent_memory_log.errors import (
     ModelUnavailable,
 )
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, check_text, encode_json
-from agent_memory_log.memory.settings import MemorySettings, ModelSettings
 from agent_memory_log.models.deadline import Deadline
-from agent_memory_log.models.port import Completion, Message
+from agent_memory_log.models.port import Completion, ModelMessage
+from agent_memory_log.models.settings import ModelSettings
 
 if TYPE_CHECKING:
     from openai import APIStatusError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "gpt-4.1-mini"
 """What is asked where neither the call nor ``OPENAI_MODEL`` says which model."""
 
-_SAID = 200
+_SHOWN_CHARS = 200
 _PASSING = frozenset({408, 409, 425, 429})
 _SERVER_ERROR = 500
 
@@ -53,15 +53,15 @@ class _Passing(Exception):
         self.pause = pause
 
 
-class _Said(msgspec.Struct):
+class _AnswerMessage(msgspec.Struct):
     content: str | None = None
 
 
 class _Choice(msgspec.Struct):
-    message: _Said
+    message: _AnswerMessage
 
 
-class _Answer(msgspec.Struct):
+class _ChatCompletion(msgspec.Struct):
     choices: list[_Choice]
     usage: dict[str, object] | None = None
 
@@ -78,7 +78,7 @@ class OpenAIModel:
     """
 
     def __init__(self, settings: ModelSettings | None = None, *, api_key: str | None = None) -> None:
-        self._settings = settings or MemorySettings.from_environment().model
+        self._settings = settings or ModelSettings.from_environment()
         key = _checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
         try:
             import openai  # noqa: PLC0415  # only who asks a model needs it, and it is slow to import
@@ -103,7 +103,7 @@ class OpenAIModel:
 
     def complete(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[ModelMessage],
         *,
         schema: Mapping[str, JsonValue],
         max_tokens: int,
@@ -112,12 +112,12 @@ class OpenAIModel:
     ) -> Completion:
         """See ``ModelPort.complete``. A server that goes silent in the middle of its answer may cost twice the time."""
         deadline = Deadline(min(timeout, self._settings.timeout_seconds))
-        told = _told(messages, schema)
+        question = _with_contract(messages, schema)
         name = model or self._settings.name or DEFAULT_MODEL
         attempt = 1
         while True:
             try:
-                return _read(self._ask(told, name, max_tokens, deadline))
+                return _read(self._ask(question, name, max_tokens, deadline))
             except _Passing as passing:
                 pause = passing.pause
                 if pause is None:
@@ -174,25 +174,22 @@ def _checked_key(key: str) -> str:
     return key
 
 
-def _told(messages: Sequence[Message], schema: Mapping[str, JsonValue]) -> list[ChatCompletionMessageParam]:
+def _with_contract(
+    messages: Sequence[ModelMessage], schema: Mapping[str, JsonValue]
+) -> list[ChatCompletionMessageParam]:
     """The messages, with the schema as an instruction: providers want the word JSON said when they are to write it."""
-    wanted = encode_json(dict(schema)).decode()
-    contract = f"Answer with one JSON object, and nothing else, that fits this JSON schema:\n{wanted}"
-    told: list[ChatCompletionMessageParam] = []
+    schema_text = encode_json(dict(schema)).decode()
+    contract = f"Answer with one JSON object, and nothing else, that fits this JSON schema:\n{schema_text}"
+    request: list[ChatCompletionMessageParam] = []
     for place, message in enumerate(messages):
         try:
             check_text(message.content, "")
         except NotJson as error:
             raise InvalidArgument(f"messages[{place}].content {error}") from error
-        if message.role == "system":
-            told.append({"role": "system", "content": message.content})
-        elif message.role == "assistant":
-            told.append({"role": "assistant", "content": message.content})
-        else:
-            told.append({"role": "user", "content": message.content})
-    place = next((place + 1 for place, one in enumerate(messages) if one.role == "system"), 0)
-    told.insert(place, {"role": "system", "content": contract})
-    return told
+        request.append(cast("ChatCompletionMessageParam", {"role": message.role, "content": message.content}))
+    place = next((place + 1 for place, message in enumerate(messages) if message.role == "system"), 0)
+    request.insert(place, {"role": "system", "content": contract})
+    return request
 
 
 def _read(body: bytes) -> Completion:
@@ -201,7 +198,7 @@ def _read(body: bytes) -> Completion:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ModelInvalidJson(f"the model's server sent no JSON: {error}") from error
     try:
-        answer = msgspec.convert(decoded, _Answer)
+        answer = msgspec.convert(decoded, _ChatCompletion)
     except msgspec.ValidationError as error:
         raise ModelInvalidSchema(f"the model's server sent no chat completion: {error}") from error
     if not answer.choices:
@@ -213,14 +210,14 @@ def _read(body: bytes) -> Completion:
 
 
 def _refused(error: APIStatusError) -> ModelFailed | _Passing:
-    said = " ".join(error.message.split())[:_SAID]
-    found = ModelUnavailable(f"the model's server answered {error.status_code}: {said}")
+    reason = " ".join(error.message.split())[:_SHOWN_CHARS]
+    failure = ModelUnavailable(f"the model's server answered {error.status_code}: {reason}")
     headers = error.response.headers
     if error.status_code not in _PASSING and error.status_code < _SERVER_ERROR:
-        return found
+        return failure
     if headers.get("x-should-retry") == "false":
-        return found
-    return _Passing(found, _asked_pause(headers.get("retry-after")))
+        return failure
+    return _Passing(failure, _asked_pause(headers.get("retry-after")))
 
 
 def _asked_pause(header: str | None) -> float | None:

@@ -10,7 +10,7 @@ import msgspec
 from agent_memory_log.events.jsonvalue import JsonValue
 
 
-class Message(msgspec.Struct, frozen=True):
+class ModelMessage(msgspec.Struct, frozen=True):
     """A message to the model."""
 
     role: Literal["system", "user", "assistant"]
@@ -29,7 +29,7 @@ class ModelPort(Protocol):
 
     def complete(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[ModelMessage],
         *,
         schema: Mapping[str, JsonValue],
         max_tokens: int,

@@ -8,13 +8,13 @@ import msgspec
 
 from agent_memory_log.errors import ModelEmpty, ModelFailed, ModelUnavailable
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
-from agent_memory_log.models.port import Completion, Message
+from agent_memory_log.models.port import Completion, ModelMessage
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Question(msgspec.Struct, frozen=True):
     """A question that a scripted model was asked; the fields are those of ``ModelPort.complete``."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[ModelMessage, ...]
     schema: Mapping[str, JsonValue]
     max_tokens: int
     timeout: float
@@ -28,12 +28,12 @@ class ScriptedModel:
     """
 
     def __init__(self, answers: Iterable[str | Mapping[str, JsonValue] | ModelFailed] = ()) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[Question] = []
         self._answers = iter(answers)
 
     def complete(
         self,
-        messages: Sequence[Message],
+        messages: Sequence[ModelMessage],
         *,
         schema: Mapping[str, JsonValue],
         max_tokens: int,
@@ -41,7 +41,7 @@ class ScriptedModel:
         model: str = "",
     ) -> Completion:
         """See ``ModelPort.complete``; a blank text raises ``ModelEmpty``, as an adapter would."""
-        self.asked.append(Asked(tuple(messages), schema, max_tokens, timeout, model))
+        self.asked.append(Question(tuple(messages), schema, max_tokens, timeout, model))
         answer = next(self._answers, None)
         if answer is None:
             raise ModelUnavailable(f"the script has {len(self.asked) - 1} answers, and this was one question more")

@@ -40,8 +40,8 @@ def count_bytes(text: str) -> int:
     """
     if text.isascii():
         return len(text)
-    is_mark = [unicodedata.combining(one) != 0 for one in text] + [False]
-    return sum(_most_bytes(one, is_mark[at] or is_mark[at + 1]) for at, one in enumerate(text))
+    is_mark = [unicodedata.combining(character) != 0 for character in text] + [False]
+    return sum(_most_bytes(character, is_mark[at] or is_mark[at + 1]) for at, character in enumerate(text))
 
 
 @lru_cache(4_096)

@@ -14,10 +14,11 @@ the same without ``await``.
 What has been acknowledged survives a crash; to go on where a run was left, give steps a ``key`` (see ``Recorder``).
 """
 
-from agent_memory_log.recording.blocks import SyncToolCallBlock, ToolCallBlock
+from agent_memory_log.recording.async_recorder import RunRecorder, ToolCallBlock
 from agent_memory_log.recording.calls import RecordedCall
 from agent_memory_log.recording.operations import RecordedResponse
-from agent_memory_log.recording.recorder import Recorder, RunRecorder, SyncRunRecorder
+from agent_memory_log.recording.recorder import Recorder
+from agent_memory_log.recording.sync_recorder import SyncRunRecorder, SyncToolCallBlock
 
 __all__ = [
     "RecordedCall",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from time import monotonic_ns
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -40,7 +40,7 @@ class RecordedCall:
         self.tool_name = data.tool_name
         self.recorded = recorded
         self._parent = data.parent_tool_call_id
-        self._said = ToolResult(data.tool_call_id, data.tool_name)
+        self._outcome = ToolResult(data.tool_call_id, data.tool_name)
         self._begun = monotonic_ns()
 
     def result(
@@ -58,11 +58,9 @@ class RecordedCall:
         ``None`` the text ``null``. ``server_data`` (None: there is none) likewise; it is never sent to a model. The
         rest is as in ``ToolResult``. Raises ``InvalidEvent`` for a value that is not JSON.
         """
-        self._said = ToolResult(
-            self.tool_call_id,
-            self.tool_name,
+        self._set_outcome(
+            server_data,
             result_json=json_text(value, "result_json"),
-            server_data="" if server_data is None else json_text(server_data, "server_data"),
             preview=preview,
             bounds=bounds,
             telemetry=telemetry,
@@ -84,15 +82,13 @@ class RecordedCall:
         """
         if not isinstance(message, str) or not message.strip():
             raise InvalidArgument(f"a failed call needs a message that says why, found {describe(message)}")
-        self._said = ToolResult(
-            self.tool_call_id,
-            self.tool_name,
-            server_data="" if server_data is None else json_text(server_data, "server_data"),
-            preview=preview,
-            telemetry=telemetry,
-            retry_hint=retry_hint,
-            error_message=message,
+        self._set_outcome(
+            server_data, preview=preview, telemetry=telemetry, retry_hint=retry_hint, error_message=message
         )
+
+    def _set_outcome(self, server_data: JsonValue, **fields: Any) -> None:  # noqa: ANN401  # those of ToolResult
+        text = "" if server_data is None else json_text(server_data, "server_data")
+        self._outcome = ToolResult(self.tool_call_id, self.tool_name, server_data=text, **fields)
 
     def retry(self, hint: RetryHint) -> None:
         """Say that the tool failed and how to put it right; the model is sent the message, question or reason."""
@@ -100,20 +96,20 @@ class RecordedCall:
 
     def outcome(self, error: BaseException | None) -> tuple[ToolResult, dict[str, str]]:
         """The result as it is to be recorded, now that the block has ended, and its labels."""
-        said = self._said
+        outcome = self._outcome
         labels: dict[str, str] = {}
         if error is not None:
             labels["error_type"] = type(error).__name__
-            said = ToolResult(
+            outcome = ToolResult(
                 self.tool_call_id,
                 self.tool_name,
-                server_data=said.server_data,
-                telemetry=said.telemetry,
-                retry_hint=said.retry_hint,
+                server_data=outcome.server_data,
+                telemetry=outcome.telemetry,
+                retry_hint=outcome.retry_hint,
                 error_message=_message_of(error),
             )
         changes = {"parent_tool_call_id": self._parent, "duration_ns": monotonic_ns() - self._begun}
-        return msgspec.structs.replace(said, **changes), labels
+        return msgspec.structs.replace(outcome, **changes), labels
 
 
 class Enclosing(Generic[_Call]):
@@ -154,6 +150,25 @@ class _Link(NamedTuple):
 
 
 _innermost: ContextVar[_Link | None] = ContextVar("agent_memory_log_call", default=None)
+
+
+class CallBlock:
+    """What the blocks of both recorders have in common: code inside a block runs inside its call."""
+
+    def __init__(self, recorder: object, begin: Callable[[], Any], end: Callable[[RecordedCall, Any], Any]) -> None:
+        """Made by ``tool_call``; ``begin`` gives the recorded call, ``end`` records what came of it."""
+        self._enclosing = Enclosing[RecordedCall](recorder)
+        self._begin = begin
+        self._end = end
+
+    def _enter(self, call: RecordedCall) -> RecordedCall:
+        self._enclosing.enter(call)
+        return call
+
+    def _leave(self) -> RecordedCall | None:
+        """The block has ended; its call, if the result is still to be recorded."""
+        call = self._enclosing.leave()
+        return call if call is not None and call.recorded is None else None
 
 
 def json_text(value: object, field: str) -> str:

@@ -13,8 +13,8 @@ from typing import TypeVar
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import ModelRequest
-from agent_memory_log.recording.steps import Load, Steps, load
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.steps import Steps, load
 from agent_memory_log.transcript.model import Message
 from agent_memory_log.transcript.providers import find
 
@@ -34,7 +34,7 @@ class RunContext:
     def refresh(self) -> Steps[Snapshot]:
         """Read what is new. Raises what ``Store.load_run`` raises."""
         known = self._snapshot
-        newer = yield from load(Load(self._agent, self._run, 0 if known is None else known.last_seq))
+        newer = yield from load(self._agent, self._run, 0 if known is None else known.last_seq)
         self._snapshot = newer if known is None else known.extend(newer)
         return self._snapshot
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import uuid
+import secrets
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
@@ -24,4 +24,4 @@ def result_id(call_event_id: str) -> str:
 
 def new_call_id(event_id: str | None) -> str:
     """An id for a call that came without: 37 characters every provider takes; that of a step stands for its key."""
-    return f"call_{uuid.uuid4().hex if event_id is None else event_id}"
+    return f"call_{secrets.token_hex(16) if event_id is None else event_id}"

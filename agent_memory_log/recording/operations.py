@@ -27,7 +27,7 @@ from agent_memory_log.recording.calls import RecordedCall
 from agent_memory_log.recording.context import RunContext
 from agent_memory_log.recording.ids import new_call_id, result_id, step_id
 from agent_memory_log.recording.responses import Answer, answer_of
-from agent_memory_log.recording.steps import Append, Steps, append
+from agent_memory_log.steps import Steps, append
 from agent_memory_log.store import AppendResult
 from agent_memory_log.transcript.names import encode_name
 from agent_memory_log.transcript.requests import model_request
@@ -139,9 +139,9 @@ class Operations:
                     raise
                 continue
             self._context.confirm()
-            found = RecordedResponse(result.events)
-            self._ask(found.tool_calls, fresh=True)
-            return found
+            recorded = RecordedResponse(result.events)
+            self._ask(recorded.tool_calls, fresh=True)
+            return recorded
         raise AssertionError("the last attempt returns or raises")
 
     def recorded_response(self, key: str) -> Steps[RecordedResponse | None]:
@@ -149,18 +149,18 @@ class Operations:
         yield from self._context.refresh()
         return self._find_response(key)
 
-    def begin_call(self, wanted: CallToMake) -> Steps[RecordedCall]:
+    def begin_call(self, call: CallToMake) -> Steps[RecordedCall]:
         """Append the call, unless it is there; with its result, where that is there too."""
-        event = wanted.recorded
-        if event is None and wanted.data.tool_call_id:
-            event = yield from self._asked_before(wanted.data)
+        event = call.recorded
+        if event is None and call.data.tool_call_id:
+            event = yield from self._asked_before(call.data)
         is_fresh = False
-        data = wanted.data
+        data = call.data
         if event is None:
-            event_id = None if wanted.key is None else step_id(self._agent, self._run, wanted.key, "tool_call")
+            event_id = None if call.key is None else step_id(self._agent, self._run, call.key, "tool_call")
             if not data.tool_call_id:
                 data = msgspec.structs.replace(data, tool_call_id=new_call_id(event_id))
-            result = yield from self._append([self._event(data, wanted.labels, event_id)])
+            result = yield from self._append([self._event(data, call.labels, event_id)])
             event = result.events[0]
             is_fresh = result.inserted == 1
         elif event.event_id in self._fresh:
@@ -189,7 +189,7 @@ class Operations:
         return appended.events[0]
 
     def _append(self, events: list[Event], expected_version: int | None = None) -> Steps[AppendResult]:
-        result = yield from append(Append(self._agent, self._run, tuple(events), expected_version, self._meta))
+        result = yield from append(self._agent, self._run, events, expected_version=expected_version, meta=self._meta)
         self._meta = None  # the run is there
         return result
 
@@ -229,9 +229,9 @@ class Operations:
             events.append(event)
         if not events:
             return None
-        found = RecordedResponse(tuple(events), was_recorded=True)
-        self._ask(found.tool_calls, fresh=False)
-        return found
+        recorded = RecordedResponse(tuple(events), was_recorded=True)
+        self._ask(recorded.tool_calls, fresh=False)
+        return recorded
 
     def _ask(self, calls: Iterable[Event], *, fresh: bool) -> None:
         for event in calls:
@@ -280,13 +280,13 @@ class Operations:
         return decode_event(event, ToolResult)
 
 
-def _asks_the_same(one: ModelRequest, other: ModelRequest) -> bool:
-    return (one.provider, one.model, one.system_hash, one.tools_hash) == (
-        other.provider,
-        other.model,
-        other.system_hash,
-        other.tools_hash,
-    ) and encode_canonical(one.parameters) == encode_canonical(other.parameters)
+def _asks_the_same(request: ModelRequest, latest: ModelRequest) -> bool:
+    return (request.provider, request.model, request.system_hash, request.tools_hash) == (
+        latest.provider,
+        latest.model,
+        latest.system_hash,
+        latest.tools_hash,
+    ) and encode_canonical(request.parameters) == encode_canonical(latest.parameters)
 
 
 class _Asked(NamedTuple):

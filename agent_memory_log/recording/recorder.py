@@ -1,16 +1,11 @@
-"""The recorders. Every method is written once, for both: it makes steps, which the recorder's kind carries out."""
+"""What both recorders have in common. Every method is written once: it makes steps, which the kind carries out."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar, cast
 
-from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import (
@@ -24,15 +19,10 @@ from agent_memory_log.events.payloads import (
     ToolCall,
     UserMessage,
 )
-from agent_memory_log.recording.blocks import SyncToolCallBlock, ToolCallBlock
 from agent_memory_log.recording.calls import Enclosing, RecordedCall, payload_text
-from agent_memory_log.recording.lines import Line
-from agent_memory_log.recording.operations import CallToMake, Operations, RecordedResponse, recorded_call
-from agent_memory_log.recording.plain import collected, collected_async
-from agent_memory_log.recording.steps import Steps, run_async, run_sync
-from agent_memory_log.store import Store, SyncStore
+from agent_memory_log.recording.operations import CallToMake, Operations, recorded_call
+from agent_memory_log.steps import Steps
 
-_T = TypeVar("_T")
 _Stored = TypeVar("_Stored")
 _Changed = TypeVar("_Changed")
 _Answered = TypeVar("_Answered")
@@ -79,7 +69,7 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
         """Read a response to its end, then record it."""
 
     @abstractmethod
-    def _block(self, wanted: CallToMake) -> _Block:
+    def _block(self, call: CallToMake) -> _Block:
         """The context manager of a call."""
 
     def user(
@@ -254,155 +244,6 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
         return self._block(CallToMake(None, data, key, labels))
 
 
-class RunRecorder(
-    Recorder[
-        Coroutine[Any, Any, Event],
-        Coroutine[Any, Any, Event | None],
-        Coroutine[Any, Any, RecordedResponse],
-        Coroutine[Any, Any, RecordedResponse | None],
-        ToolCallBlock,
-    ]
-):
-    """Records one run of an agent, through a ``Store``; every method is to be awaited.
-
-        async with RunRecorder(store, "support-agent", "run-42") as recorder:
-            await recorder.user("Where is my order?")
-            async with recorder.tool_call("orders.find", {"id": 7}) as call:
-                call.result(await find_order(7))
-            await recorder.assistant("It is on its way.")
-
-    ``meta`` is kept with the run if the recorder creates it. Any number of tasks of the store's event loop may use one
-    recorder. When the block ends, what cancelled calls are still recording is waited for; the store stays open.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        agent: str,
-        run: str,
-        *,
-        meta: Mapping[str, JsonValue] | None = None,
-        before_append: Callable[[Event], Event] | None = None,
-    ) -> None:
-        """Does nothing to the store."""
-        super().__init__(agent, run, meta, before_append)
-        self._store = store
-        self._line = Line()
-        self._unfinished: set[asyncio.Task[Event]] = set()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._unfinished:
-            return
-        await asyncio.wait(self._unfinished)
-        for task in tuple(self._unfinished):
-            self._unfinished.discard(task)
-            failure = None if task.cancelled() else task.exception()
-            if failure is not None:
-                if error is None:
-                    raise failure
-                _note(error, failure)
-
-    async def _carry_out(self, steps: Steps[_T]) -> _T:
-        return await self._in_turn(self._line.join(), steps)
-
-    async def _in_turn(self, place: asyncio.Future[None], steps: Steps[_T]) -> _T:
-        try:
-            await place
-            return await run_async(steps, self._store)
-        finally:
-            self._line.leave(place)
-
-    async def _carry_out_with(self, response: object, provider: str | None, key: str | None, labels: Any) -> Any:  # noqa: ANN401  # see Recorder
-        response = await collected_async(response)
-        return await self._carry_out(self._operations.response(response, provider, key, labels))
-
-    def _block(self, wanted: CallToMake) -> ToolCallBlock:
-        return ToolCallBlock(Enclosing(self), partial(self._begin, wanted), self._end)
-
-    async def _begin(self, wanted: CallToMake) -> RecordedCall:
-        return await self._carry_out(self._operations.begin_call(wanted))
-
-    async def _end(self, call: RecordedCall, error: BaseException | None) -> None:
-        """Record what came of a call even if this task is cancelled meanwhile: the tool has run."""
-        steps = self._operations.end_call(call, error)
-        place = self._line.join()
-        task = asyncio.create_task(self._in_turn(place, steps))
-        task.add_done_callback(partial(self._settled, place))
-        try:
-            await asyncio.shield(task)
-        except AgentMemoryLogError as failure:
-            if error is None:
-                raise
-            _note(error, failure)
-        except asyncio.CancelledError:
-            self._unfinished.add(task)
-            raise
-
-    def _settled(self, place: asyncio.Future[None], task: asyncio.Task[Event]) -> None:
-        self._line.leave(place)  # if it was cancelled before it began
-        if not task.cancelled() and task.exception() is None:
-            self._unfinished.discard(task)
-
-
-class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedResponse | None, SyncToolCallBlock]):
-    """``RunRecorder`` without ``await``, through a ``SyncStore``; any number of threads may use one.
-
-    with SyncRunRecorder(store, "support-agent", "run-42") as recorder:
-        recorder.user("Where is my order?")
-    """
-
-    def __init__(
-        self,
-        store: SyncStore,
-        agent: str,
-        run: str,
-        *,
-        meta: Mapping[str, JsonValue] | None = None,
-        before_append: Callable[[Event], Event] | None = None,
-    ) -> None:
-        """Does nothing to the store."""
-        super().__init__(agent, run, meta, before_append)
-        self._store = store
-        # Reentrant: a generator that holds a call may be collected, and so ended, in the middle of another operation.
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is left to be done: every method has recorded when it returns."""
-
-    def _carry_out(self, steps: Steps[_T]) -> _T:
-        with self._lock:
-            return run_sync(steps, self._store)
-
-    def _carry_out_with(self, response: object, provider: str | None, key: str | None, labels: Any) -> Any:  # noqa: ANN401  # see Recorder
-        response = collected(response)
-        return self._carry_out(self._operations.response(response, provider, key, labels))
-
-    def _block(self, wanted: CallToMake) -> SyncToolCallBlock:
-        return SyncToolCallBlock(Enclosing(self), partial(self._begin, wanted), self._end)
-
-    def _begin(self, wanted: CallToMake) -> RecordedCall:
-        return self._carry_out(self._operations.begin_call(wanted))
-
-    def _end(self, call: RecordedCall, error: BaseException | None) -> None:
-        steps = self._operations.end_call(call, error)
-        try:
-            self._carry_out(steps)
-        except AgentMemoryLogError as failure:
-            if error is None:
-                raise
-            _note(error, failure)
-
-
-def _note(error: BaseException, failure: BaseException) -> None:
+def note_unrecorded(error: BaseException, failure: BaseException) -> None:
     """The exception that is on its way stays what it is; that it could not be recorded is said beside it."""
     error.add_note(f"this could not be recorded: {failure}")

@@ -14,7 +14,7 @@ import msgspec
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, own_json
-from agent_memory_log.recording.plain import Map, map_at, maps_in, plain, without_bytes
+from agent_memory_log.recording.sdk_objects import Map, map_at, maps_in, without_bytes, without_sdk_objects
 from agent_memory_log.recording.streams import joined, provider_of_stream
 from agent_memory_log.transcript.providers import find
 
@@ -38,6 +38,10 @@ class Answer(msgspec.Struct, frozen=True):
     usage: str = ""
 
 
+_AnswerParts = tuple[list[Map], object, object]
+"""What is found in an answer: the messages to be sent back, the answer's id, the reason it stopped for."""
+
+
 def answer_of(response: object, provider: str | None) -> Answer:
     """Read an answer: an SDK's object, a map, or a list of a stream's events.
 
@@ -46,28 +50,37 @@ def answer_of(response: object, provider: str | None) -> Answer:
     """
     if provider is not None:
         find(provider)
-    found = plain(response)
-    if isinstance(found, list):
-        events = maps_in(cast("object", found))
-        named = provider or provider_of_stream(events)
-        if named is None:
+    answer = without_sdk_objects(response)
+    if isinstance(answer, list):
+        events = maps_in(cast("object", answer))
+        provider = provider or provider_of_stream(events)
+        if provider is None:
             raise DecodeError(f"a stream of no known provider, of {len(events)} events: name the provider")
-        found = joined(events, named)
-    else:
-        named = provider or _provider_of(found)
-        if named is None:
-            raise DecodeError(
-                f"an answer of no known provider: {describe(found)}; give what the SDK returned, or name the provider"
-            )
-    if not isinstance(found, dict):
-        raise DecodeError(f"an answer of {named} must be a map, found {describe(found)}")
-    return _READERS[named](cast("Map", without_bytes(cast("object", found))))
+        answer = joined(events, provider)
+    provider = provider or _provider_of(answer)
+    if provider is None:
+        raise DecodeError(
+            f"an answer of no known provider: {describe(answer)}; give what the SDK returned, or name the provider"
+        )
+    if not isinstance(answer, dict):
+        raise DecodeError(f"an answer of {provider} must be a map, found {describe(answer)}")
+    fields = cast("Map", without_bytes(cast("object", answer)))
+    messages, response_id, stop_reason = _READERS[provider](fields)
+    labels = {
+        "provider": provider,
+        "model": fields.get("model"),
+        "response_id": response_id,
+        "stop_reason": stop_reason,
+    }
+    known = {key: value for key, value in labels.items() if isinstance(value, str) and value}
+    usage: Any = fields.get("usage")
+    return Answer(provider, messages, known, _json(usage) if usage else "")
 
 
-def _provider_of(found: object) -> str | None:
-    if not isinstance(found, Mapping):
+def _provider_of(response: object) -> str | None:
+    if not isinstance(response, Mapping):
         return None
-    answer = cast("Mapping[str, object]", found)
+    answer = cast("Mapping[str, object]", response)
     if isinstance(answer.get("choices"), list):
         return CHAT
     output = answer.get("output")
@@ -80,22 +93,17 @@ def _provider_of(found: object) -> str | None:
     return None
 
 
-def _anthropic(answer: Map) -> Answer:
+def _anthropic(answer: Map) -> _AnswerParts:
     content = answer.get("content")
     if answer.get("role") != "assistant" or not isinstance(content, (list, str)):
         raise _wrong(ANTHROPIC, answer, "a Message, with content")
     for block in maps_in(cast("object", content)):
         block.pop("parsed_output", None)
-    return _answer(
-        ANTHROPIC,
-        [{"role": "assistant", "content": content}] if content else [],
-        answer,
-        answer.get("id"),
-        answer.get("stop_reason"),
-    )
+    messages: list[Map] = [{"role": "assistant", "content": content}] if content else []
+    return messages, answer.get("id"), answer.get("stop_reason")
 
 
-def _chat(answer: Map) -> Answer:
+def _chat(answer: Map) -> _AnswerParts:
     choices = maps_in(answer.get("choices"))
     if not choices and answer.get("role") == "assistant" and "type" not in answer:
         choices = [{"message": answer}]
@@ -110,10 +118,10 @@ def _chat(answer: Map) -> Answer:
     audio = map_at(message, "audio")
     if "id" in audio:
         message["audio"] = {"id": audio["id"]}  # all that may be sent back
-    return _answer(CHAT, [message], answer, answer.get("id"), choice.get("finish_reason"))
+    return [message], answer.get("id"), choice.get("finish_reason")
 
 
-def _responses(answer: Map) -> Answer:
+def _responses(answer: Map) -> _AnswerParts:
     output = answer.get("output")
     if not isinstance(output, list):
         raise _wrong(RESPONSES, answer, "a Response, with output")
@@ -123,41 +131,24 @@ def _responses(answer: Map) -> Answer:
         for part in maps_in(item.get("content")):
             part.pop("parsed", None)
     reason = map_at(answer, "incomplete_details").get("reason") or map_at(answer, "error").get("code")
-    return _answer(RESPONSES, items, answer, answer.get("id"), reason or answer.get("status"))
+    return items, answer.get("id"), reason or answer.get("status")
 
 
-def _bedrock(answer: Map) -> Answer:
+def _bedrock(answer: Map) -> _AnswerParts:
     message = map_at(answer, "output", "message") or answer
     content = message.get("content")
     if message.get("role") != "assistant" or not isinstance(content, list) or "type" in message:
         raise _wrong(BEDROCK, answer, "what Converse returned, with output.message")
-    return _answer(
-        BEDROCK,
-        [message] if content else [],
-        answer,
-        map_at(answer, "ResponseMetadata").get("RequestId"),
-        answer.get("stopReason"),
-    )
+    request_id = map_at(answer, "ResponseMetadata").get("RequestId")
+    return [message] if content else [], request_id, answer.get("stopReason")
 
 
-_READERS: dict[str, Callable[[Map], Answer]] = {
+_READERS: dict[str, Callable[[Map], _AnswerParts]] = {
     ANTHROPIC: _anthropic,
     BEDROCK: _bedrock,
     CHAT: _chat,
     RESPONSES: _responses,
 }
-
-
-def _answer(provider: str, messages: list[Map], answer: Map, response_id: object, stop_reason: object) -> Answer:
-    named = {
-        "provider": provider,
-        "model": answer.get("model"),
-        "response_id": response_id,
-        "stop_reason": stop_reason,
-    }
-    labels = {key: value for key, value in named.items() if isinstance(value, str) and value}
-    usage: Any = answer.get("usage")
-    return Answer(provider, messages, labels, _json(usage) if usage else "")
 
 
 def _json(usage: JsonValue) -> str:

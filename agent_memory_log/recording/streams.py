@@ -14,7 +14,7 @@ import msgspec
 from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import decode_json
-from agent_memory_log.recording.plain import Map, map_at, maps_in
+from agent_memory_log.recording.sdk_objects import Map, map_at, maps_in
 
 _ADVICE = "record the final answer that the SDK puts together instead"
 
@@ -59,31 +59,31 @@ class _Items(list[object]):
         self.by_index: dict[str, Map] = {}
 
 
-def _add(known: Map, key: str, text: str) -> None:
+def _add(grown: Map, key: str, text: str) -> None:
     """Let the text at ``key`` go on with ``text``."""
-    pieces = known.get(key)
+    pieces = grown.get(key)
     if not isinstance(pieces, _Pieces):
-        known[key] = pieces = _Pieces(pieces or "")
+        grown[key] = pieces = _Pieces(pieces or "")
     pieces.texts.append(text)
 
 
-def _items_at(known: Map, key: str) -> _Items:
+def _items_at(grown: Map, key: str) -> _Items:
     """The list at ``key``, to go on with."""
-    items = known.get(key)
+    items = grown.get(key)
     if not isinstance(items, _Items):
-        known[key] = items = _Items(cast("list[object]", items) if isinstance(items, list) else ())
+        grown[key] = items = _Items(cast("list[object]", items) if isinstance(items, list) else ())
     return items
 
 
-def _put_together(known: Map) -> None:
+def _put_together(grown: Map) -> None:
     """Make text of all that came in pieces, in ``known`` and inside it."""
-    for key, value in known.items():
+    for key, value in grown.items():
         if isinstance(value, _Pieces):
-            known[key] = "".join(value.texts)
+            grown[key] = "".join(value.texts)
         elif isinstance(value, dict):
             _put_together(cast("Map", value))
         elif isinstance(value, list):
-            known[key] = [*cast("list[object]", value)]
+            grown[key] = [*cast("list[object]", value)]
             for inner in maps_in(cast("object", value)):
                 _put_together(inner)
 
@@ -196,35 +196,35 @@ _WHOLE = frozenset({"index", "type", "role", "id"})
 """The keys of a delta that come whole, once or in every chunk."""
 
 
-def _grow(known: Map, delta: Map) -> None:
+def _grow(grown: Map, delta: Map) -> None:
     for key, value in delta.items():
-        old = known.get(key)
+        old = grown.get(key)
         if value is None:
-            known.setdefault(key, None)
+            grown.setdefault(key, None)
         elif isinstance(value, list):
-            items = _items_at(known, key)
+            items = _items_at(grown, key)
             for item in cast("list[object]", value):
                 _grow_items(items, item)
         elif isinstance(value, dict):
-            known[key] = inner = cast("Map", old if isinstance(old, dict) else {})
+            grown[key] = inner = cast("Map", old if isinstance(old, dict) else {})
             _grow(inner, cast("Map", value))
         elif isinstance(value, str) and isinstance(old, (str, _Pieces)) and key not in _WHOLE:
-            _add(known, key, value)
+            _add(grown, key, value)
         elif not (value == "" and old):
-            known[key] = value
+            grown[key] = value
 
 
-def _grow_items(known: _Items, item: object) -> None:
+def _grow_items(items: _Items, item: object) -> None:
     delta = map_at(item)
     index = delta.get("index")
     if index is None:
-        known.append(item)
+        items.append(item)
         return
     begun: Map = {}
-    grown = known.by_index.setdefault(str(index), begun)
-    if grown is begun:
-        known.append(begun)
-    _grow(grown, delta)
+    item_grown = items.by_index.setdefault(str(index), begun)
+    if item_grown is begun:
+        items.append(begun)
+    _grow(item_grown, delta)
 
 
 def _responses(events: Sequence[Map]) -> Map:
@@ -261,9 +261,9 @@ def _bedrock(events: Sequence[Map]) -> Map:
                 raise DecodeError(f"a stream of bedrock has a block of {', '.join(opened) or 'nothing'}: use Converse")
             blocks.begin(_index(start, "contentBlockIndex"), {"toolUse": {**map_at(opened, "toolUse"), "input": {}}})
         elif "contentBlockDelta" in event:
-            found = map_at(event, "contentBlockDelta")
-            index = _index(found, "contentBlockIndex")
-            delta = map_at(found, "delta")
+            block_delta = map_at(event, "contentBlockDelta")
+            index = _index(block_delta, "contentBlockIndex")
+            delta = map_at(block_delta, "delta")
             if "toolUse" in delta:
                 blocks.add_arguments(index, _text(map_at(delta, "toolUse"), "input"))
             else:
@@ -296,8 +296,8 @@ def _bedrock_delta(block: Map, delta: Map) -> None:
                 _add(text, key, _text(part, key))
     elif "citation" in delta:
         if "citationsContent" not in block:
-            said = block.pop("text", None)
-            content = [] if said is None else [{"text": said}]
+            begun_text = block.pop("text", None)
+            content = [] if begun_text is None else [{"text": begun_text}]
             block["citationsContent"] = {"content": content, "citations": []}
         block["citationsContent"]["citations"].append(delta["citation"])
     else:
@@ -315,10 +315,10 @@ _JOINERS: dict[str, Callable[[Sequence[Map]], Map]] = {
 def _arguments(text: str) -> object:
     """A call's arguments; what is no JSON object, as where an answer was cut short, in the form Anthropic advises."""
     try:
-        found: object = decode_json(text)
+        arguments: object = decode_json(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return {"INVALID_JSON": text}
-    return found if isinstance(found, dict) else {"INVALID_JSON": text}  # pyright: ignore[reportUnknownVariableType]  # any JSON object
+    return arguments if isinstance(arguments, dict) else {"INVALID_JSON": text}  # pyright: ignore[reportUnknownVariableType]  # any JSON object
 
 
 def _index(event: Map, key: str) -> int:

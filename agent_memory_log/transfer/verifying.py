@@ -1,6 +1,6 @@
 """Verifying a store: whether it holds what it promises, and oddities of its runs that are worth knowing.
 
-``verify`` reads every event and, where the store ``Checks`` itself, asks it to. Errors are broken promises; warnings
+``verify`` reads every event and asks the store to check itself. Errors are broken promises; warnings
 may have a good reason; notes are what a run may simply be. To add a check: a kind in ``Check``, and where
 ``_RunChecks`` finds it.
 """
@@ -19,7 +19,7 @@ from agent_memory_log.events.payloads import EventType, Redacted, Redaction, Too
 from agent_memory_log.pairing import Pairing
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import all_runs, run_async
-from agent_memory_log.store import Checks, RunInfo, Store
+from agent_memory_log.store import RunInfo, Store
 from agent_memory_log.wording import counted, ranges
 
 _PAGE = 500
@@ -102,7 +102,7 @@ async def verify(
 ) -> Verdict:
     """Read a run, an agent's runs, or by default the whole store with the library's own runs, and check it.
 
-    Every event is decoded. A store that ``Checks`` is asked for its own flaws too, among them those of runs that have
+    Every event is decoded. The store is asked for its own flaws too, among them those of runs that have
     expired, which cannot be read. ``seen`` is called for each event. Damage is a finding and never an error.
     """
     findings: list[Finding] = []
@@ -114,15 +114,12 @@ async def verify(
         findings.append(Finding(Severity.ERROR, None, None, 0, f"cannot list the runs: {error}", check=Check.DAMAGE))
     reports = [await check_run(store, info, seen) for info in infos]
     findings += [finding for report in reports for finding in report.findings]
-    if isinstance(store, Checks):
-        places = {
-            (one.agent, one.run, one.seq) for one in findings if one.check in _SAID_ALREADY and one.agent is not None
-        }
-        async for flaw in store.check(agent, run):
-            seq = flaw.seq or 0
-            severity, check = (Severity.ERROR, Check.DAMAGE) if flaw.is_damage else (Severity.NOTE, Check.UNCHECKED)
-            if not flaw.is_damage or (flaw.agent_id, flaw.run_id, seq) not in places:
-                findings.append(Finding(severity, flaw.agent_id, flaw.run_id, seq, flaw.message, check=check))
+    places = {(one.agent, one.run, one.seq) for one in findings if one.check in _SAID_ALREADY and one.agent is not None}
+    async for flaw in store.check(agent, run):
+        seq = flaw.seq or 0
+        severity, check = (Severity.ERROR, Check.DAMAGE) if flaw.is_damage else (Severity.NOTE, Check.UNCHECKED)
+        if not flaw.is_damage or (flaw.agent_id, flaw.run_id, seq) not in places:
+            findings.append(Finding(severity, flaw.agent_id, flaw.run_id, seq, flaw.message, check=check))
     findings.sort(key=lambda finding: (finding.agent or "", finding.run or "", finding.seq))
     errors, warnings, notes = (sum(one.severity is severity for one in findings) for severity in Severity)
     events, calls = sum(report.events for report in reports), sum(report.calls for report in reports)

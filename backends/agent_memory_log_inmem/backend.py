@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent_memory_log.backend_kit import StoreUrl
-from agent_memory_log_inmem.data import DEFAULT_MAX_EVENT_BYTES, MemoryData
+from agent_memory_log.backend_kit import DEFAULT_MAX_EVENT_BYTES, StoreUrl
+from agent_memory_log_inmem.data import MemoryData
 from agent_memory_log_inmem.store import MemoryStore, SyncMemoryStore
 
 _named: dict[str, MemoryData] = {}

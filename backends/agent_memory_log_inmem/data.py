@@ -6,16 +6,18 @@ The operations run to the end under one lock and never wait, so the asynchronous
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 
 import msgspec
 
 from agent_memory_log.backend_kit import (
+    Append,
     ChangeSignal,
     Prepared,
     check_expiry,
     check_markers,
+    check_reached,
     check_version,
     decode_cursor,
     encode_cursor,
@@ -33,9 +35,7 @@ from agent_memory_log.events.jsonvalue import JsonValue, decode_json, encode_jso
 from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.events.registry import decode_parts
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, ExpireResult, RunHead, RunInfo, RunPage
-
-DEFAULT_MAX_EVENT_BYTES = 64 * 1024 * 1024
+from agent_memory_log.store import AppendResult, ExpireResult, Flaw, RunHead, RunInfo, RunPage
 
 
 class _Run:
@@ -116,21 +116,14 @@ class MemoryData:
             self._resets += 1
         self.changed.notify()
 
-    def append(
-        self,
-        agent: str,
-        run: str,
-        batch: Sequence[Prepared],
-        expected_version: int | None,
-        meta: Mapping[str, JsonValue] | None,
-        first_seq: int | None,
-    ) -> AppendResult:
+    def append(self, append: Append) -> AppendResult:
         """See ``Store.append_events``."""
+        agent, run, batch = append.agent, append.run, append.batch
         with self._lock:
             kept = self._runs.get((agent, run)) or _Run()
             if kept.expires_at is not None and batch:
                 check_expiry(agent, run, kept.expires_at)
-            if len(batch) == 1 and expected_version is None and first_seq is None and kept.events:
+            if len(batch) == 1 and append.expected_version is None and append.first_seq is None and kept.events:
                 event = batch[0]
                 if event.event_id not in kept.seqs and type(event.data) is not Redaction:
                     # The common case, which would cost twice as much by the general way below.
@@ -141,15 +134,16 @@ class MemoryData:
             if not batch:
                 return AppendResult(kept.version, 0, ())
             if not kept.events:
-                check_expiry(agent, run, expiry_of(meta))
+                check_expiry(agent, run, expiry_of(append.meta))
             stored = self._known(kept, batch)
             new = new_in_batch(batch, stored) if stored or len(batch) > 1 else batch
             if new:
-                check_version(f"{agent}/{run}", kept.version, len(kept.events), expected_version, first_seq)
+                first_seq = append.first_seq
+                check_version(f"{agent}/{run}", kept.version, len(kept.events), append.expected_version, first_seq)
                 start = kept.version if kept.events or first_seq is None else first_seq - 1
                 check_markers(new, start, kept.find)
                 if not kept.events:
-                    self._create(kept, agent, run, meta, start)
+                    self._create(kept, append, start)
                 kept.append(new)
             else:
                 start = kept.version
@@ -161,23 +155,20 @@ class MemoryData:
     def _known(self, kept: _Run, batch: Sequence[Prepared]) -> dict[str, Event]:
         return {event.event_id: kept.event(kept.seqs[event.event_id]) for event in batch if event.event_id in kept.seqs}
 
-    def _create(self, kept: _Run, agent: str, run: str, meta: Mapping[str, JsonValue] | None, base: int) -> None:
-        self._runs[agent, run] = kept
+    def _create(self, kept: _Run, append: Append, base: int) -> None:
+        self._runs[append.agent, append.run] = kept
         self._created += 1
         kept.order = self._created
         kept.created = datetime.now(UTC)
-        kept.meta = encode_json(meta or {})
-        kept.expires_at = expiry_of(meta)
+        kept.meta = encode_json(append.meta or {})
+        kept.expires_at = expiry_of(append.meta)
         kept.base = base
 
     def load(self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
         """See ``Store.load_run``."""
         with self._lock:
             kept = self._unexpired(agent, run)
-            if after > kept.version:
-                raise CursorOutOfRange(
-                    f"{agent}/{run} is at version {kept.version}; there is nothing after seq {after} yet"
-                )
+            check_reached(agent, run, after, kept.version)
             log: list[Event] = []
             redactions: dict[int, str] = {}
             last_seq = kept.version
@@ -204,7 +195,7 @@ class MemoryData:
             )
 
     def peek(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-        """See ``Peeks.peek_runs``."""
+        """See ``Store.peek_runs``."""
         now = now_microseconds()
         never = _Run()
         with self._lock:
@@ -228,8 +219,8 @@ class MemoryData:
             if follower.deletions is not None and deletions != follower.deletions:
                 raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {follower.after}")
             check_expiry(agent, run, kept.expires_at)
-            if follower.deletions is None and follower.after > kept.version:
-                raise CursorOutOfRange(f"{agent}/{run} is at version {kept.version}; seq {follower.after} is beyond it")
+            if follower.deletions is None:
+                check_reached(agent, run, follower.after, kept.version)
             follower.deletions, follower.expires_at = deletions, kept.expires_at
             seq = max(follower.after, kept.base) + 1
             if seq > kept.version:
@@ -237,7 +228,7 @@ class MemoryData:
             follower.after = seq
             return kept.event(seq)
 
-    def list(self, agent: str | None, limit: int, cursor: str | None, include_reserved: bool) -> RunPage:
+    def list_runs(self, agent: str | None, limit: int, cursor: str | None, *, include_reserved: bool) -> RunPage:
         """See ``Store.list_runs``."""
         before = decode_cursor(cursor)[1] if cursor is not None else None
         now = now_microseconds()
@@ -293,25 +284,39 @@ class MemoryData:
             kept.clear()
         self.changed.notify()
 
-    def expire(self, before: int, *, dry_run: bool) -> ExpireResult:
-        """See ``Expires.expire_runs``; ``before`` in microseconds."""
+    def count_expired(self, before: int) -> ExpireResult:
+        """What ``expire_runs`` would remove; ``before`` in microseconds."""
         with self._lock:
-            expired = [
-                kept for kept in self._runs.values() if kept.expires_at is not None and kept.expires_at <= before
-            ]
-            result = ExpireResult(len(expired), sum(len(kept.events) for kept in expired))
-            if dry_run or not expired:
-                return result
+            return _sum_of(self._expired(before))
+
+    def expire_some(self, before: int) -> ExpireResult:
+        """See ``Writes.expire_some``; removes all of them at once."""
+        with self._lock:
+            expired = self._expired(before)
+            removed = _sum_of(expired)
             for kept in expired:
                 kept.clear()
-        self.changed.notify()
-        return result
+        if expired:
+            self.changed.notify()
+        return removed
+
+    def _expired(self, before: int) -> list[_Run]:
+        return [kept for kept in self._runs.values() if kept.expires_at is not None and kept.expires_at <= before]
+
+    def flaws(self, agent: str | None, run: str | None) -> Iterator[Flaw | None]:
+        """See ``Store.check``. Memory has neither checksums nor indexes that could differ from what is stored."""
+        del agent, run
+        return iter(())
 
     def _unexpired(self, agent: str, run: str) -> _Run:
         """A run to read, empty when there is none. Raises ``RunExpired``."""
         kept = self._runs.get((agent, run)) or _Run()
         check_expiry(agent, run, kept.expires_at)
         return kept
+
+
+def _sum_of(runs: list[_Run]) -> ExpireResult:
+    return ExpireResult(len(runs), sum(len(kept.events) for kept in runs))
 
 
 def _meta(kept: _Run) -> dict[str, JsonValue]:

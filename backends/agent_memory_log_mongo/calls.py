@@ -89,12 +89,12 @@ def list_runs(
 
 
 def peek_runs(place: Place, runs: Iterable[tuple[str, str]]) -> Steps[tuple[RunHead | None, ...]]:
-    """See ``Peeks.peek_runs``."""
+    """See ``Store.peek_runs``."""
     return listing.peek_runs(place, [Run.of(*one) for one in check_runs(runs)])
 
 
 def check(place: Place, agent: str | None, run: str | None) -> Steps[None]:
-    """See ``Checks.check``."""
+    """See ``Store.check``."""
     if run is not None and agent is None:
         raise InvalidArgument(f"a run is checked by its agent and its own id, found no agent for the run {run!r}")
     check_ids(agent if agent is not None else "any", run if run is not None else "any")

@@ -29,7 +29,7 @@ _SAME = ("meta", "meta_json", "end", "expires_at")
 
 
 def check(place: Place, agent: str | None, run: Run | None) -> Steps[None]:
-    """See ``Checks.check``: the flaws are among the requests, for whoever runs this to hand out."""
+    """See ``Store.check``: the flaws are among the requests, for whoever runs this to hand out."""
     if run is not None:
         yield from _report(place, run.key, run)
         return

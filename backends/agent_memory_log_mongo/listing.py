@@ -153,7 +153,7 @@ def list_runs(
 
 
 def peek_runs(place: Place, runs: Sequence[Run]) -> Steps[tuple[RunHead | None, ...]]:
-    """See ``Peeks.peek_runs``."""
+    """See ``Store.peek_runs``."""
     keys = sorted({run.key for run in runs})
     heads: dict[bytes, RunHead | None] = {}
     for begin in range(0, len(keys), _PEEKED_AT_ONCE):

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator
 from typing import Any, Self, TypeVar, cast
 
 from pymongo import MongoClient
 
-from agent_memory_log.backend_kit import AsyncHandle, ChangeSignal, SyncHandle
+from agent_memory_log.backend_kit import AsyncHandle, ChangeSignal, SyncHandle, check_runs, check_scope
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.event import Event
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, RunPage
+from agent_memory_log.store import AppendResult, ExpireResult, Flaw, RunHead, RunPage
 from agent_memory_log_mongo import original_reads as reads
 from agent_memory_log_mongo.replies import AsyncBytes, SyncBytes
 from agent_memory_log_mongo.run import (
@@ -162,6 +162,22 @@ class OriginalStore(AsyncHandle):
         del agent, run
         raise _read_only()
 
+    async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """See ``Store.peek_runs``. Reads the run of each pair."""
+        snapshots = [await self.load_run(*pair, limit=1) for pair in check_runs(runs)]
+        return tuple([RunHead(snapshot.version, snapshot.first_seq) for snapshot in snapshots])
+
+    async def expire_runs(self, **_options: object) -> ExpireResult:
+        """Refuse. Raises ``InvalidArgument``."""
+        raise _read_only()
+
+    async def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncIterator[Flaw]:
+        """See ``Store.check``. The original stores no checksums: there is nothing to compare."""
+        self._check_open()
+        check_scope(agent_id, run_id)
+        for flaw in tuple[Flaw, ...]():
+            yield flaw
+
     async def aclose(self) -> None:
         """See ``Store.aclose``. On another event loop, marks the handle closed and raises ``StoreClosed``."""
         if self._closing is None:
@@ -275,6 +291,21 @@ class SyncOriginalStore(SyncHandle):
         """Refuse. Raises ``InvalidArgument``."""
         del agent, run
         raise _read_only()
+
+    def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
+        """See ``Store.peek_runs``. Reads the run of each pair."""
+        snapshots = [self.load_run(*pair, limit=1) for pair in check_runs(runs)]
+        return tuple([RunHead(snapshot.version, snapshot.first_seq) for snapshot in snapshots])
+
+    def expire_runs(self, **_options: object) -> ExpireResult:
+        """Refuse. Raises ``InvalidArgument``."""
+        raise _read_only()
+
+    def check(self, agent_id: str | None = None, run_id: str | None = None) -> Iterator[Flaw]:
+        """See ``Store.check``. The original stores no checksums: there is nothing to compare."""
+        self._check_open()
+        check_scope(agent_id, run_id)
+        yield from ()
 
     def close(self) -> None:
         """See ``Store.aclose``."""

@@ -203,7 +203,7 @@ def empty_deleted(place: Place, run: Run, head: Head) -> Steps[None]:
 
 
 def expire(place: Place, before: int, dry_run: bool) -> Steps[ExpireResult]:
-    """See ``Expires.expire_runs``. There may be many runs: each deletion, and each look for some, has a call's time."""
+    """See ``Store.expire_runs``. There may be many runs: each deletion, and each look for some, has a call's time."""
     runs = events = 0
     low: Document = {"end": {"$lte": before}}
     while True:

@@ -150,18 +150,18 @@ class SyncMongoStore(SyncHandle):
         self._signals.notify(key)
 
     def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        """See ``Expires.expire_runs``. The timeout is that of each run's removal, and of each look for more."""
+        """See ``Store.expire_runs``. The timeout is that of each run's removal, and of each look for more."""
         instant = check_before(before)
         result = self._run(calls.expire(self._place, instant, dry_run))
         self._signals.notify_all()
         return result
 
     def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-        """See ``Peeks.peek_runs``. One query for each thousand runs."""
+        """See ``Store.peek_runs``. One query for each thousand runs."""
         return self._run(calls.peek_runs(self._place, runs))
 
     def check(self, agent_id: str | None = None, run_id: str | None = None) -> Generator[Flaw]:
-        """See ``Checks.check``. Newest commits that were removed by hand leave no trace; of an agent, listed runs."""
+        """See ``Store.check``. Newest commits that were removed by hand leave no trace; of an agent, listed runs."""
         self._check_open()
         steps = calls.check(self._place, agent_id, run_id)
         database, clock = SyncBytes(self._database), self._clock()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent_memory_log.backend_kit import StoreUrl
+from agent_memory_log.backend_kit import DEFAULT_MAX_EVENT_BYTES, StoreUrl
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log_sqlite.schema import DEFAULT_BUSY_TIMEOUT_MS, DEFAULT_MAX_EVENT_BYTES, Settings
+from agent_memory_log_sqlite.schema import DEFAULT_BUSY_TIMEOUT_MS, Settings
 from agent_memory_log_sqlite.store import SqliteStore
 from agent_memory_log_sqlite.sync import SyncSqliteStore
 

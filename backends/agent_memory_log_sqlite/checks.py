@@ -10,15 +10,22 @@ from typing import Any, cast
 
 import msgspec
 
+from agent_memory_log.errors import StoreCorrupt
 from agent_memory_log.store import Flaw
 from agent_memory_log_sqlite.failures import FAILURES, is_damage
-from agent_memory_log_sqlite.reads import OneView, lost_runs
-from agent_memory_log_sqlite.rows import COLUMNS, MAX_SEQ, RUN_COLUMNS, SEQ_BITS, RunRow, SummedRow, row_flaw
-from agent_memory_log_sqlite.schema import schema_of, schema_of_this_release
-from agent_memory_log_sqlite.sums import name_sum
-
-END = object()
-"""What ``next`` gives when there are no more flaws."""
+from agent_memory_log_sqlite.row_format import (
+    COLUMNS,
+    MAX_SEQ,
+    RUN_COLUMNS,
+    SEQ_BITS,
+    WHAT_TO_DO,
+    RunRow,
+    SummedRow,
+    find_run,
+    name_sum,
+    row_flaw,
+)
+from agent_memory_log_sqlite.schema import OneView, schema_of, schema_of_this_release
 
 _ROWS = 2_000
 # So many are looked at before others who wait for the connection get it.
@@ -32,6 +39,9 @@ _INDEXED = (
 )
 _RUN_IDS = "SELECT id FROM runs NOT INDEXED WHERE id > 0 AND id < 1 << 31 ORDER BY id"
 _STRAY = "SELECT count(*) FROM events WHERE id >= ? AND id < ?"
+_UNINDEXED_RUN = "SELECT id FROM runs NOT INDEXED WHERE agent = ? AND run = ?"
+_RUN_NUMBERS = "SELECT count(*), coalesce(max(id), 0) FROM runs NOT INDEXED"
+_NEWEST_RUN_OF_EVENTS = f"SELECT coalesce(max(id), 0) >> {SEQ_BITS} FROM events"  # noqa: S608  # of constants
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
@@ -78,7 +88,7 @@ def _numbers(connection: sqlite3.Connection) -> Iterator[Flaw]:
 
 
 def _lost(connection: sqlite3.Connection) -> Iterator[Flaw]:
-    flaw = lost_runs(connection)
+    flaw = _lost_runs(connection)
     if flaw is not None:
         yield Flaw(None, None, None, flaw)
     ids = [0, *(number for (number,) in connection.execute(_RUN_IDS)), 1 << 31]
@@ -88,6 +98,32 @@ def _lost(connection: sqlite3.Connection) -> Iterator[Flaw]:
             (count,) = connection.execute(_STRAY, bounds).fetchone()
             if count:
                 yield Flaw(None, None, None, f"{count:,} events belong to no run")
+
+
+def find_verified_run(connection: sqlite3.Connection, agent: str, run: str) -> RunRow:
+    """``find_run``, which also looks where no index leads when it finds none. Raises ``StoreCorrupt``."""
+    found = find_run(connection, agent, run)
+    if not found.id:
+        if connection.execute(_UNINDEXED_RUN, (agent, run)).fetchone():
+            raise StoreCorrupt(f"{agent}/{run} is in the table of runs, but not in its index: {WHAT_TO_DO}")
+        check_runs_table(connection)
+    return found
+
+
+def _lost_runs(connection: sqlite3.Connection) -> str | None:
+    """Whether runs are missing from their table: what is wrong, None when nothing is."""
+    count, newest = connection.execute(_RUN_NUMBERS).fetchone()
+    (of_events,) = connection.execute(_NEWEST_RUN_OF_EVENTS).fetchone()
+    if count != newest:  # ids are given in order, and no row is ever removed
+        return f"the table of runs holds {count} of {newest} rows"
+    return f"events lie beyond the last of {newest} runs" if of_events > newest else None
+
+
+def check_runs_table(connection: sqlite3.Connection) -> None:
+    """Raise ``StoreCorrupt`` where the table of runs has lost rows."""
+    flaw = _lost_runs(connection)
+    if flaw is not None:
+        raise StoreCorrupt(f"{flaw}: {WHAT_TO_DO}")
 
 
 class _Runs:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -16,14 +17,16 @@ from urllib.parse import quote
 
 import msgspec
 
+from agent_memory_log.backend_kit import DEFAULT_MAX_EVENT_BYTES
 from agent_memory_log.errors import SchemaTooNew, StoreCorrupt, StoreUnavailable
-from agent_memory_log_sqlite.failures import FAILURES, is_busy, translated
+from agent_memory_log_sqlite.failures import FAILURES, Failure, is_busy, translated
 
 APPLICATION_ID = 0x414D4C47
 """``AMLG``, in the file's header: how this library, and ``file``, know its files."""
 
 DEFAULT_BUSY_TIMEOUT_MS = 30_000
-DEFAULT_MAX_EVENT_BYTES = 64 * 1024 * 1024
+
+_PAUSE_SECONDS = 0.005
 
 _SMALLEST_FILE = 512
 # SQLite takes a file of a single byte for an empty one, and would write a new database over what is left of yours.
@@ -67,33 +70,53 @@ def connect(settings: Settings) -> sqlite3.Connection:
         _look_at(settings.path)
     except OSError as error:
         raise StoreUnavailable(f"{settings.path}: {error.strerror}") from error
-    deadline = time.monotonic() + settings.busy_timeout_ms / 1000
-    while True:
+    failure: Failure | None = None
+    # Creating a file and switching it to write-ahead logging do not wait for each other's locks by themselves.
+    for _ in attempts(settings.busy_timeout_ms):
         try:
             return _connect(settings)
         except FAILURES as error:
-            # Creating a file and switching it to write-ahead logging do not wait for each other's locks by themselves.
-            if not is_busy(error) or time.monotonic() > deadline:
-                raise translated(error, settings.path) from error
-        time.sleep(0.005)
+            failure = error
+            if not is_busy(error):
+                break
+    assert failure is not None  # noqa: S101  # there is always a first attempt
+    raise translated(failure, settings.path) from failure
 
 
-def connect_all(settings: Settings, count: int) -> list[sqlite3.Connection]:
-    """Open ``count`` connections, or none. Raises as ``connect`` does."""
-    connections: list[sqlite3.Connection] = []
-    try:
-        while len(connections) < count:
-            connections.append(connect(settings))
-    except BaseException:
-        close_all(connections)
-        raise
-    return connections
+def attempts(milliseconds: int) -> Iterator[None]:
+    """One attempt, and more, with pauses, until ``milliseconds`` have passed.
+
+    They are a handle's ``busy_timeout_ms``: for so long SQLite itself waits where it waits for a lock.
+    """
+    deadline = time.monotonic() + milliseconds / 1000
+    yield
+    while time.monotonic() < deadline:
+        time.sleep(_PAUSE_SECONDS)
+        yield
 
 
-def close_all(connections: list[sqlite3.Connection]) -> None:
+def close_all(connections: Iterable[sqlite3.Connection]) -> None:
     """Close connections."""
     for connection in connections:
         connection.close()
+
+
+class OneView:
+    """A read transaction: several queries see the file at one instant."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")  # a signal's exception came before the last one could be ended
+        self._connection.execute("BEGIN")
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("COMMIT")
 
 
 def _look_at(name: str) -> None:

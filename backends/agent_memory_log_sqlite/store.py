@@ -5,78 +5,70 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
-from datetime import datetime
-from typing import Self, TypeVar
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, Self, TypeVar, cast
 
 from agent_memory_log.backend_kit import (
-    AsyncHandle,
+    Append,
+    AsyncSurface,
     ChangeSignal,
     check_after,
-    check_before,
     check_expiry,
     check_ids,
-    check_limit,
-    check_listing,
-    check_meta,
-    check_scope,
-    check_seqs,
-    check_types,
     seconds_left,
 )
 from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events.event import Event
-from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.store import AppendResult, BackupResult, CompactResult, ExpireResult, Flaw, RunHead, RunPage
-from agent_memory_log_sqlite import checks, reads
-from agent_memory_log_sqlite.backup import back_up
+from agent_memory_log.store import AppendResult, BackupResult, CompactResult
 from agent_memory_log_sqlite.failures import FAILURES, translated, translating
-from agent_memory_log_sqlite.file import OpenFile, open_all
-from agent_memory_log_sqlite.heads import Heads
-from agent_memory_log_sqlite.rows import RunRow
+from agent_memory_log_sqlite.maintenance import back_up
+from agent_memory_log_sqlite.open_file import HoldsFile, OpenFile, open_all
+from agent_memory_log_sqlite.reads import Reader
+from agent_memory_log_sqlite.row_format import RunRow
 from agent_memory_log_sqlite.schema import Settings, close_all
-from agent_memory_log_sqlite.sync import POLL_SECONDS, checked_batch, hold
-from agent_memory_log_sqlite.worker import Worker, call_each
-from agent_memory_log_sqlite.writes import Append, Writer
+from agent_memory_log_sqlite.watching import POLL_SECONDS, Watch
+from agent_memory_log_sqlite.writes import Writer
 
 _T = TypeVar("_T")
+_Job = TypeVar("_Job")
+
+_Outcomes = list[tuple[asyncio.Future[Any], object]]
 
 _MOST_APPENDS_A_COMMIT = 256
 
 
-class SqliteStore(AsyncHandle):
-    """A ``Store`` on an SQLite file. Use ``open_store("sqlite:///…")``, or ``SqliteStore.open(settings)``."""
+class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
+    """A ``Store`` on an SQLite file. Use ``open_store("sqlite:///…")``, or ``SqliteStore.open(settings)``.
 
-    def __init__(
-        self,
-        settings: Settings,
-        written: OpenFile,
-        read: OpenFile,
-        watched: OpenFile,
-    ) -> None:
+    Appends that wait together, of any runs, share an fsync. A cancelled append may or may not have stored its events;
+    append them again to know. Reads take turns: a backup and an integrity check keep the others waiting.
+    """
+
+    def __init__(self, settings: Settings, written: OpenFile, read: OpenFile, watched: OpenFile) -> None:
         """Take over three connections, which ``open`` makes: one for each thread, and one for the event loop's."""
         super().__init__()
         self._settings = settings
-        self._verify = settings.verify
+        self._max_event_bytes = settings.max_event_bytes
         self._changed = ChangeSignal()
         self._waiting: dict[object, int] = {}
         self._poller: asyncio.Task[None] | None = None
         self._closing: asyncio.Future[None] | None = None
-        self._held: list[threading.Lock] = []
         self._watching = threading.Lock()
         self._write_connection = written.connection
         self._read_connection = read.connection
         self._watch_connection = watched.connection
         self._read_file = read
         self._watched_file = watched
-        self._watch = reads.Watch(watched.connection)
-        self._heads = Heads(read, verify=settings.verify)
+        self._watch = Watch(watched.connection)
+        self._reader = Reader(read, verify=settings.verify)
         self._writer = Writer(written)
-        self._writes: Worker[Append | Callable[[], object]] = Worker(
+        self._writes: _Worker[Append | Callable[[], object]] = _Worker(
             "amlog-sqlite-write", self._carry_out, _MOST_APPENDS_A_COMMIT, written.connection.close
         )
-        self._reads: Worker[Callable[[], object]] = Worker("amlog-sqlite-read", call_each, 1, read.connection.close)
+        self._reads: _Worker[Callable[[], object]] = _Worker("amlog-sqlite-read", _call_each, 1, read.connection.close)
+        self._locks = (self._writes.working, self._reads.working, self._watching)
+        self._connections = (self._watch_connection, self._read_connection, self._write_connection)
 
     @classmethod
     async def open(cls, settings: Settings) -> Self:
@@ -91,45 +83,11 @@ class SqliteStore(AsyncHandle):
         watched.connection.execute("PRAGMA busy_timeout = 0")
         return cls(settings, written, read, watched)
 
-    async def append_events(
-        self,
-        agent: str,
-        run: str,
-        *events: Event,
-        expected_version: int | None = None,
-        meta: Mapping[str, JsonValue] | None = None,
-        first_seq: int | None = None,
-        reserved: bool = False,
-    ) -> AppendResult:
-        """See ``Store.append_events``. Appends that wait together, of any runs, share an fsync.
-
-        A cancelled call may or may not have stored its events; append them again to know.
-        """
-        self._check_open()
-        batch = checked_batch(self._settings, agent, run, events, expected_version, first_seq, reserved=reserved)
-        owned_meta = None if meta is None else check_meta(meta)
-        result: AppendResult = await self._writes.do(Append(agent, run, batch, expected_version, owned_meta, first_seq))
+    async def _append(self, append: Append) -> AppendResult:
+        result: AppendResult = await self._writes.do(append)
         if result.inserted:
             self._changed.notify()
         return result
-
-    async def load_run(
-        self,
-        agent: str,
-        run: str,
-        *,
-        after: int = 0,
-        types: Iterable[str] | None = None,
-        limit: int | None = None,
-    ) -> Snapshot:
-        """See ``Store.load_run``. Where ``types`` names one of the commonest, it walks the run from ``after`` on."""
-        check_ids(agent, run)
-        check_after(after)
-        check_limit(limit)
-        wanted = check_types(types)
-        return await self._read(
-            lambda: reads.load(self._read_connection, agent, run, after, wanted, limit, verify=self._verify)
-        )
 
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         """See ``Store.follow``."""
@@ -139,9 +97,7 @@ class SqliteStore(AsyncHandle):
         while True:
             seen = self._changed.count
             version = self._version()
-            events, found = await self._read(
-                lambda: reads.follow_on(self._read_connection, agent, run, after, last, verify=self._verify)  # noqa: B023  # called at once
-            )
+            events, found = await self._read(lambda: self._reader.follow_on(agent, run, after, last))  # noqa: B023  # called at once
             last = found
             for event in events:
                 now = self._version()
@@ -191,63 +147,13 @@ class SqliteStore(AsyncHandle):
             self._poller = None
             self._changed.notify()
 
-    async def list_runs(
-        self,
-        agent: str | None = None,
-        *,
-        limit: int = 50,
-        cursor: str | None = None,
-        include_reserved: bool = False,
-    ) -> RunPage:
-        """See ``Store.list_runs``."""
-        check_listing(agent, limit)
-        return await self._read(
-            lambda: reads.list_runs(
-                self._read_connection, agent, limit, cursor, include_reserved=include_reserved, verify=self._verify
-            )
-        )
-
-    async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        """See ``Store.redact_events``."""
-        check_ids(agent, run)
-        wanted = check_seqs(seqs)
-        return await self._write(lambda: self._writer.redact(agent, run, wanted, reason))
-
-    async def delete_run(self, agent: str, run: str) -> None:
-        """See ``Store.delete_run``."""
-        check_ids(agent, run)
-        await self._write(lambda: self._writer.delete(agent, run))
-
-    async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        """See ``Expires.expire_runs``. Removes in several transactions, between which others write."""
-        until = check_before(before)
-        if dry_run:
-            return await self._read(lambda: reads.count_expired(self._read_connection, until))
-        runs = events = 0
-        while (removed := await self._write(lambda: self._writer.expire_some(until))).runs:
-            runs, events = runs + removed.runs, events + removed.events
-        return ExpireResult(runs, events)
-
-    async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-        """See ``Peeks.peek_runs``."""
-        wanted = self._heads.checked(runs)
-        return await self._read(lambda: self._heads.peek(wanted))
-
     async def backup(self, target: str | os.PathLike[str]) -> BackupResult:
-        """See ``BacksUp.backup``. Other reads of this handle wait for it; a cancelled call makes it all the same."""
+        """See ``BacksUp``. Other reads of this handle wait for it; a cancelled call makes it all the same."""
         return await self._read(lambda: back_up(self._read_file, target))
 
     async def compact(self) -> CompactResult:
-        """See ``Compacts.compact``."""
+        """See ``Compacts``."""
         return await self._write(self._writer.compact)
-
-    async def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncIterator[Flaw]:
-        """See ``Checks.check``. Other reads of this handle wait while SQLite's integrity check runs."""
-        check_scope(agent_id, run_id)
-        found = checks.flaws(self._read_connection, agent_id, run_id)
-        while (flaw := await self._read(lambda: next(found, checks.END))) is not checks.END:
-            if isinstance(flaw, Flaw):
-                yield flaw
 
     async def aclose(self) -> None:
         """See ``Store.aclose``. Appends already waiting are carried out first; a cancelled wait does not stop it.
@@ -277,22 +183,8 @@ class SqliteStore(AsyncHandle):
             worker.end()
             await worker.ended()
 
-    def hold_still(self) -> None:
-        """See ``Handle.hold_still``."""
-        self._held = hold((self._writes.working, self._reads.working, self._watching))
-
-    def go_on(self) -> None:
-        """See ``Handle.go_on``."""
-        for lock in self._held:
-            lock.release()
-
-    def disown(self) -> None:
-        """See ``Handle.disown``."""
-        was_open = self._unusable is None
-        super().disown()
-        if was_open and len(self._held) == 3:  # noqa: PLR2004  # all of them
-            close_all([self._watch_connection, self._read_connection, self._write_connection])
-        self.go_on()
+    def _checked_runs(self, runs: Iterable[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+        return self._reader.heads.checked(runs)
 
     async def _read(self, work: Callable[[], _T]) -> _T:
         def look_and_read() -> _T:
@@ -322,7 +214,7 @@ class SqliteStore(AsyncHandle):
                 continue
             outcomes.extend(self._writer.append_group(appends))
             appends = []
-            outcomes.extend(call_each([job]))
+            outcomes.extend(_call_each([job]))
         outcomes.extend(self._writer.append_group(appends))
         return outcomes
 
@@ -331,3 +223,98 @@ def _close_unwanted(opened: asyncio.Future[list[OpenFile]]) -> None:
     """Close what was opened for a caller who no longer waits."""
     if not opened.cancelled() and opened.exception() is None:
         close_all([file.connection for file in opened.result()])
+
+
+class _Worker(Generic[_Job]):
+    """Runs jobs in order on one thread; those that wait together are handed over together, at most ``most`` at once.
+
+    ``carry_out`` is called on the thread with a list of jobs and returns the outcome of each: a value, or an exception
+    for the one who waits; ``at_end`` is called on the thread when the last job is done.
+    """
+
+    def __init__(
+        self, name: str, carry_out: Callable[[list[_Job]], list[object]], most: int, at_end: Callable[[], object]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._queue: SimpleQueue[tuple[asyncio.Future[Any], _Job] | None] = SimpleQueue()
+        self._carry_out = carry_out
+        self._most = most
+        self._at_end = at_end
+        self.working = threading.Lock()
+        """Held while the thread carries out jobs."""
+        self._ended = self._loop.create_future()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def do(self, job: _Job) -> asyncio.Future[Any]:
+        """Queue ``job``; a future of its outcome. Cancelling it does not undo the job."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._queue.put((future, job))
+        return future
+
+    def end(self) -> None:
+        """Let the thread end once the jobs queued so far are done."""
+        self._queue.put(None)
+
+    async def ended(self) -> None:
+        """Wait until it has. Raises what ``at_end`` raised."""
+        await asyncio.shield(self._ended)
+        self._thread.join()  # it said so in its last line
+
+    def _run(self) -> None:
+        ended = False
+        while not ended:
+            item = self._queue.get()
+            waiting: list[tuple[asyncio.Future[Any], _Job]] = []
+            while item is not None:
+                waiting.append(item)
+                if len(waiting) == self._most:
+                    break
+                try:
+                    item = self._queue.get_nowait()
+                except Empty:
+                    break
+            else:
+                ended = True
+            if waiting:
+                self._finish(waiting)
+        try:
+            outcome: object = self._at_end()
+        except Exception as error:  # noqa: BLE001  # it is raised where the end is awaited
+            outcome = error
+        self._call(_settle, [(self._ended, outcome)])
+
+    def _finish(self, waiting: list[tuple[asyncio.Future[Any], _Job]]) -> None:
+        try:
+            with self.working:
+                outcomes = self._carry_out([job for _, job in waiting])
+        except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to those who wait
+            outcomes = [error] * len(waiting)
+        self._call(_settle, [(future, outcome) for (future, _), outcome in zip(waiting, outcomes, strict=True)])
+
+    def _call(self, callback: Callable[[_Outcomes], None], outcomes: _Outcomes) -> None:
+        try:
+            self._loop.call_soon_threadsafe(callback, outcomes)
+        except RuntimeError:
+            return  # the loop is closed, and nobody waits any more
+
+
+def _settle(outcomes: _Outcomes) -> None:
+    for future, outcome in outcomes:
+        if future.done():
+            continue  # cancelled while it waited
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+
+def _call_each(jobs: list[Callable[[], _T]]) -> list[object]:
+    """Carry out callables one by one; for a ``_Worker`` whose jobs have nothing to share."""
+    outcomes: list[object] = []
+    for job in jobs:
+        try:
+            outcomes.append(job())
+        except Exception as error:  # noqa: BLE001  # it is raised where the job is awaited
+            outcomes.append(cast("object", error))
+    return outcomes

@@ -6,13 +6,14 @@ The caller sees to it that one thread at a time uses the connection.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
 import msgspec
 
 from agent_memory_log.backend_kit import (
+    Append,
     Prepared,
     check_expiry,
     check_markers,
@@ -30,15 +31,23 @@ from agent_memory_log.errors import (
     StoreUnavailable,
 )
 from agent_memory_log.events.event import Event, to_microseconds
-from agent_memory_log.events.jsonvalue import JsonValue, encode_json
+from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.store import AppendResult, CompactResult, ExpireResult
-from agent_memory_log_sqlite.compacting import compact
 from agent_memory_log_sqlite.failures import FAILURES, is_busy, translated
-from agent_memory_log_sqlite.file import OpenFile
-from agent_memory_log_sqlite.known import Known, KnownRuns
-from agent_memory_log_sqlite.rows import COLUMNS, MAX_SEQ, Row, RunRow, decode_rows, find_run, missing, new_row
-from agent_memory_log_sqlite.sums import name_sum
+from agent_memory_log_sqlite.maintenance import compact
+from agent_memory_log_sqlite.open_file import Known, KnownRuns, OpenFile
+from agent_memory_log_sqlite.row_format import (
+    COLUMNS,
+    MAX_SEQ,
+    Row,
+    RunRow,
+    decode_rows,
+    find_run,
+    missing,
+    name_sum,
+    new_row,
+)
 
 _T = TypeVar("_T")
 
@@ -71,17 +80,6 @@ _EVENTS_A_TRANSACTION = 10_000
 _INSERT_NEXT = f"INSERT INTO {_INTO} SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base_seq = ?"  # noqa: S608  # of constants
 
 
-class Append(msgspec.Struct, frozen=True, gc=False):
-    """A checked append, waiting to be carried out."""
-
-    agent: str
-    run: str
-    batch: Sequence[Prepared]
-    expected_version: int | None
-    meta: Mapping[str, JsonValue] | None
-    first_seq: int | None
-
-
 class Writer:
     """The writing operations on an open file."""
 
@@ -96,11 +94,11 @@ class Writer:
         """Carry out one append in a transaction of its own. Raises the errors of ``Store.append_events``."""
         return self._in_transaction(lambda: self._append(append))
 
-    def append_one(self, agent: str, run: str, event: Prepared, expected_version: int | None) -> AppendResult | None:
+    def append_one(self, append: Append) -> AppendResult | None:
         """Append one event in one statement and make it durable; None, and nothing done, when ``append`` must do it."""
         if self._connection.in_transaction or self._file.lost:
             self._make_ready()
-        result = self._append_next(agent, run, event, expected_version)
+        result = self._append_next(append)
         if result is not None and not self._file.stands():
             self._known.check_file()
         return result
@@ -114,7 +112,7 @@ class Writer:
         def carry_out() -> None:
             for append in appends:
                 try:
-                    outcomes.append(self._append_if_next(append) or self._append(append))
+                    outcomes.append(self._append_next(append) or self._append(append))
                 except StoreUnavailable:
                     raise
                 except AgentMemoryLogError as error:
@@ -131,27 +129,17 @@ class Writer:
 
     def _outcome(self, append: Append) -> AppendResult | Exception:
         try:
-            self._make_ready()
-            result = self._append_if_next(append)
-            if result is None:
-                return self.append(append)
-            self._known.check_file()
+            return self.append_one(append) or self.append(append)
         except Exception as error:  # noqa: BLE001  # it is raised where the append is awaited
             return error
-        return result
 
-    def _append_if_next(self, append: Append) -> AppendResult | None:
-        if len(append.batch) != 1 or append.first_seq is not None:
-            return None
-        return self._append_next(append.agent, append.run, append.batch[0], append.expected_version)
-
-    def _append_next(self, agent: str, run: str, event: Prepared, expected_version: int | None) -> AppendResult | None:
+    def _append_next(self, append: Append) -> AppendResult | None:
         """Append one event at the remembered version in one statement; None, and nothing done, when it cannot be."""
-        known = self._known.get((agent, run))
-        if known is None:
+        known = self._known.get((append.agent, append.run))
+        if known is None or len(append.batch) != 1 or append.first_seq is not None:
             return None
-        version = known.version
-        if (expected_version is not None and expected_version != version) or version == MAX_SEQ:
+        version, event = known.version, append.batch[0]
+        if (append.expected_version is not None and append.expected_version != version) or version == MAX_SEQ:
             return None
         if type(event.data) is Redaction or (known.expires_at is not None and known.expires_at <= now_microseconds()):
             return None

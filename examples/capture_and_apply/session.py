@@ -31,7 +31,7 @@ from agent_memory_log.memory.records.protocols import Clock, utc_now
 from agent_memory_log.memory.settings import MemorySettings
 from agent_memory_log.models.answers import read_answer, schema_of
 from agent_memory_log.models.deadline import Deadline, Timer
-from agent_memory_log.models.port import Message, ModelPort
+from agent_memory_log.models.port import ModelMessage, ModelPort
 from agent_memory_log.models.prompts import read_prompt
 from examples.capture_and_apply.results import HistoryEntry, MemoryItem, Phase, SessionResult, TraceStep
 from examples.capture_and_apply.verifiers import VERIFIERS
@@ -161,7 +161,7 @@ class _Steps:
         )
 
     def _capture(self, message: str) -> None:
-        raw = self._ask("capture", Proposals, Message("user", message))
+        raw = self._ask("capture", Proposals, ModelMessage("user", message))
         budgets = self._settings.budgets
         logged = self._evidence[0] if self._evidence else None
         candidates = read_candidates(
@@ -185,7 +185,7 @@ class _Steps:
 
     def _plan(self, request: str) -> RetrievalIntent:
         budgets = self._settings.budgets
-        self._raw_intent = self._ask("plan", Plan, Message("user", request))
+        self._raw_intent = self._ask("plan", Plan, ModelMessage("user", request))
         intent = read_intent(
             self._raw_intent,
             allowed_scopes=self._settings.policy.allowed_scopes,
@@ -207,7 +207,9 @@ class _Steps:
     def _apply(self, request: str) -> tuple[str, AnswerAudit]:
         known = "\n".join(encode_json(_memory_map(record)).decode() for record in self._retrieved) or "(nothing)"
         # Memory stands in a message of its own, before the user's, whose present words win.
-        raw = self._ask("answer", Answer, Message("system", f"Remembered:\n{known}"), Message("user", request))
+        raw = self._ask(
+            "answer", Answer, ModelMessage("system", f"Remembered:\n{known}"), ModelMessage("user", request)
+        )
         answer = read_answer(raw, Answer)
         if not answer.answer.strip():
             raise ModelEmpty("the model's answer has no text")
@@ -228,11 +230,11 @@ class _Steps:
         self._done("answer", detail, {"answer": answer.answer})
         return answer.answer, audit
 
-    def _ask(self, prompt: str, contract: type[BaseModel], *messages: Message) -> str:
+    def _ask(self, prompt: str, contract: type[BaseModel], *messages: ModelMessage) -> str:
         model = self._settings.model
         self._check_time()
         completion = self._session.model.complete(
-            [Message("system", read_prompt(_PACKAGE, prompt)), *messages],
+            [ModelMessage("system", read_prompt(_PACKAGE, prompt)), *messages],
             schema=schema_of(contract),
             max_tokens=model.max_tokens,
             timeout=min(model.timeout_seconds, self._deadline.left()),

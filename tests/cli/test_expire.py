@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
-from agent_memory_log import PlannerNote, Store
-from agent_memory_log.backend_kit import StoreUrl
-from agent_memory_log.conformance.threaded import ThreadedStore
-from agent_memory_log_inmem import SyncMemoryStore
+from agent_memory_log import PlannerNote
 from tests.amlog import Amlog, run_on_terminal
 from tests.sqlite.rows import set_in_run
 
@@ -88,19 +84,3 @@ def test_on_a_terminal_it_asks(amlog: Amlog, answer: str, status: int, left: int
     assert ran.status == status
     assert "Delete 2 expired runs with 4 events for good?" in ran.out
     assert amlog.ok("expire", "--dry-run", "--json").json["runs"] == left
-
-
-class _PlainBackend:
-    """Stores that have no more than every store must have."""
-
-    async def open_store(self, _url: StoreUrl) -> Store:
-        return ThreadedStore(SyncMemoryStore())
-
-
-plain_backend = _PlainBackend()
-
-
-def test_not_every_store_can_delete_what_has_expired(amlog: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
-    entry = EntryPoint("plain", f"{__name__}:plain_backend", "agent_memory_log.backends")
-    monkeypatch.setattr("agent_memory_log.opening.installed_backends", lambda: {"plain": entry})
-    assert amlog.error("expire", "--store", "plain:") == "plain: stores cannot delete what has expired"

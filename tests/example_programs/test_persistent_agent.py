@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import pytest
 
-from agent_memory_log import CompactsSync, JsonValue, ToolCall, ToolResult, UnknownPayload, UserMessage, open_sync_store
+from agent_memory_log import Compacts, JsonValue, ToolCall, ToolResult, UnknownPayload, UserMessage, open_sync_store
 from agent_memory_log.memory import Principal, Record, SyncMemoryClient
 from agent_memory_log.transcript import validate
 from examples.persistent_agent import COMMAND_SECONDS, ToolFailed, run_command, run_tool
@@ -497,7 +497,7 @@ class TestForgetting:
         with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
             for run in _runs(tmp_path):  # what was said is the log's, and is erased there
                 store.delete_run(AGENT, run)
-            assert isinstance(store, CompactsSync)
+            assert isinstance(store, Compacts)
             store.compact()
         assert b"metric" not in (tmp_path / "agent.db").read_bytes()
 

@@ -12,7 +12,7 @@ import pytest
 
 from agent_memory_log import (
     AssistantMessage,
-    CompactsSync,
+    Compacts,
     Event,
     JsonValue,
     StoreUnavailable,
@@ -41,7 +41,7 @@ def _found_in_files(folder: Path) -> bool:
 
 
 def _compact(store: SyncStore) -> None:
-    assert isinstance(store, CompactsSync)
+    assert isinstance(store, Compacts)
     store.compact()
 
 

@@ -71,6 +71,9 @@ class Dying:
     def load_run(self, agent: str, run: str, **options: Any) -> Snapshot:
         return self.raw.load_run(agent, run, **options)
 
+    def peek_runs(self, runs: Any) -> Any:
+        return self.raw.peek_runs(runs)
+
 
 class Known(msgspec.Struct):
     """A record as the dict knows it."""

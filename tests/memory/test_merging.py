@@ -29,9 +29,10 @@ from agent_memory_log.memory import (
 )
 from agent_memory_log.memory.extraction.merger import ModelMerger
 from agent_memory_log.memory.policy import MemoryExecution, MemoryPolicy
-from agent_memory_log.memory.settings import MemorySettings, ModelSettings
+from agent_memory_log.memory.settings import MemorySettings
 from agent_memory_log.models import ScriptedModel
 from agent_memory_log.models.openai_chat import OpenAIModel
+from agent_memory_log.models.settings import ModelSettings
 from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
 from tests.models.model_server import ModelServer, says_json
 

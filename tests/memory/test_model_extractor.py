@@ -30,9 +30,10 @@ from agent_memory_log import (
 from agent_memory_log.errors import ModelFailed, ModelTimeout
 from agent_memory_log.memory import Episode, Evidence, Extraction, Fact, Preference, RunSlice, SyncMemoryClient
 from agent_memory_log.memory.extraction.model import ModelExtractor
-from agent_memory_log.memory.settings import ExtractionSettings, MemorySettings, ModelSettings
+from agent_memory_log.memory.settings import ExtractionSettings, MemorySettings
 from agent_memory_log.models import ScriptedModel
 from agent_memory_log.models.openai_chat import OpenAIModel
+from agent_memory_log.models.settings import ModelSettings
 from tests.memory.stores import somebody
 from tests.models.model_server import ModelServer, Reply, Request, says_json
 

@@ -21,14 +21,14 @@ from agent_memory_log.errors import (
     ModelTimeout,
     ModelUnavailable,
 )
-from agent_memory_log.memory.settings import ModelSettings
-from agent_memory_log.models import Completion, Message, ModelPort, ScriptedModel
+from agent_memory_log.models import Completion, ModelMessage, ModelPort, ScriptedModel
 from agent_memory_log.models.answers import read_answer, schema_of
 from agent_memory_log.models.deadline import Deadline
 from agent_memory_log.models.openai_chat import DEFAULT_MODEL, OpenAIModel
+from agent_memory_log.models.settings import ModelSettings
 from tests.models.model_server import ModelServer, Reply, says, says_json
 
-QUESTION = [Message("system", "Be brief."), Message("user", "What now?")]
+QUESTION = [ModelMessage("system", "Be brief."), ModelMessage("user", "What now?")]
 SCHEMA: dict[str, Any] = {"type": "object", "title": "of the test"}
 LONG_AGO, FAR_AWAY = "Sat, 01 Jan 2000 00:00:00 GMT", "Fri, 31 Dec 9999 00:00:00 GMT"
 BUSY = Reply(status=429, body=b'{"error": {"message": "slow down"}}')
@@ -252,13 +252,13 @@ def test_the_environment_says_which_server_model_and_key(monkeypatch: pytest.Mon
 def test_text_that_cannot_be_sent_is_refused_by_name() -> None:
     with ModelServer([says("x")]) as server, impatient(server) as adapter:
         with pytest.raises(InvalidArgument, match=r"messages\[0\].content"):
-            adapter.complete([Message("user", "\ud800")], schema=SCHEMA, max_tokens=1, timeout=30)
+            adapter.complete([ModelMessage("user", "\ud800")], schema=SCHEMA, max_tokens=1, timeout=30)
         assert not server.requests
 
 
 def test_a_conversation_keeps_its_roles() -> None:
     with ModelServer([says("x")]) as server, impatient(server) as adapter:
-        talk = [Message("user", "a"), Message("assistant", "b"), Message("user", "c")]
+        talk = [ModelMessage("user", "a"), ModelMessage("assistant", "b"), ModelMessage("user", "c")]
         adapter.complete(talk, schema=SCHEMA, max_tokens=1, timeout=30)
         (request,) = server.requests
     contract, *rest = request.body["messages"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
-from pydantic import ValidationError
+from msgspec.structs import asdict
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.memory.context import INDEX_BYTES
@@ -14,12 +15,13 @@ from agent_memory_log.memory.extraction.messages import MIN_MESSAGES
 from agent_memory_log.memory.policy import MemoryExecution, MemoryPolicy
 from agent_memory_log.memory.policy.contracts import DEFAULT_TOP_K, MAX_QUERY, MAX_TOP_K
 from agent_memory_log.memory.policy.rules import MAX_CAPTURE, MAX_VALUE
-from agent_memory_log.memory.settings import MemorySettings
+from agent_memory_log.memory.settings import Budgets, MemorySettings, PolicySettings
+from agent_memory_log.models.settings import ModelSettings
 
 
 def test_defaults_are_those_that_are_documented() -> None:
     settings = MemorySettings()
-    assert settings.budgets.model_dump() == {
+    assert asdict(settings.budgets) == {
         "max_capture_items": 6,
         "max_top_k": 6,
         "default_top_k": 4,
@@ -28,9 +30,9 @@ def test_defaults_are_those_that_are_documented() -> None:
         "max_value_chars": 120,
         "max_seconds": 25.0,
     }
-    assert settings.extraction.model_dump() == {"min_messages": 4, "message_chars": 500, "last_messages": 20}
+    assert asdict(settings.extraction) == {"min_messages": 4, "message_chars": 500, "last_messages": 20}
     assert settings.model.timeout_seconds == 60
-    assert settings.upkeep.model_dump() == {"max_keyed": 100, "older_than_days": 90, "below_stars": 3}
+    assert asdict(settings.upkeep) == {"max_keyed": 100, "older_than_days": 90, "below_stars": 3}
 
 
 def test_defaults_are_those_of_the_parts_they_set() -> None:
@@ -50,7 +52,7 @@ def test_settings_are_read_from_json_and_written_back() -> None:
     assert settings.budgets.max_seconds == 10
     assert settings.memory_policy().allowed_keys == frozenset({"language"})
     assert settings.upkeep.max_keyed is None
-    assert MemorySettings.from_json(settings.model_dump_json()) == settings
+    assert MemorySettings.from_json(msgspec.json.encode(settings)) == settings
     assert MemorySettings.from_json(b"{}") == MemorySettings()
 
 
@@ -71,11 +73,39 @@ def test_settings_are_read_from_json_and_written_back() -> None:
         ('{"model": {"base_url": "localhost"}}', "model.base_url"),
         ('{"policy": {"allowed_keys": "language"}}', "policy.allowed_keys"),
         ('{"policy": {"allowed_keys": [""]}}', "policy.allowed_keys"),
+        ('{"upkeep": {"older_than_days": NaN}}', "upkeep.older_than_days"),
+        ('{"upkeep": {"older_than_days": Infinity}}', "upkeep.older_than_days"),
+        ('{"upkeep": {"below_stars": NaN}}', "upkeep.below_stars"),
+        ('{"budgets": 3}', "budgets"),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(text: str, place: str) -> None:
     with pytest.raises(InvalidArgument, match=rf"\b{place}"):
         MemorySettings.from_json(text)
+
+
+def test_every_setting_that_cannot_be_is_named() -> None:
+    text = '{"model": {"attempts": 0, "name": 3}, "budgets": {"seconds": 1}, "upkeep": []}'
+    with pytest.raises(InvalidArgument) as caught:
+        MemorySettings.from_json(text)
+    for place in ("model.attempts", "model.name", "budgets.seconds", "upkeep"):
+        assert f"{place}: " in str(caught.value)
+
+
+def test_settings_made_in_code_are_checked_too() -> None:
+    with pytest.raises(InvalidArgument, match="max_top_k"):
+        Budgets(max_top_k=0)
+    with pytest.raises(InvalidArgument, match="budgets"):
+        MemorySettings(budgets=cast("Any", 3))
+    names = cast("Any", ["language"])
+    assert hash(PolicySettings(allowed_keys=names)) == hash(PolicySettings(allowed_keys=frozenset(names)))
+
+
+def test_a_model_is_set_without_the_rest_of_memory() -> None:
+    environment = {"OPENAI_MODEL": "4", "AMLOG_MEMORY_MODEL_ATTEMPTS": "5", "AMLOG_MEMORY_BUDGETS_MAX_TOP_K": "six"}
+    assert ModelSettings.from_environment(environment) == ModelSettings(name="4", attempts=5)
+    with pytest.raises(InvalidArgument, match="AMLOG_MEMORY_MODEL_ATTEMPT "):
+        ModelSettings.from_environment({"AMLOG_MEMORY_MODEL_ATTEMPT": "5"})
 
 
 def test_the_environment_sets_what_json_does() -> None:
@@ -131,17 +161,19 @@ def test_a_variable_of_the_wrong_type_names_the_setting() -> None:
 
 def test_settings_cannot_be_changed() -> None:
     settings: Any = MemorySettings()
-    with pytest.raises(ValidationError, match="frozen"):
+    with pytest.raises(AttributeError, match="immutable"):
         settings.budgets.max_seconds = 3
-    with pytest.raises(ValidationError, match="frozen"):
+    with pytest.raises(AttributeError, match="immutable"):
         settings.budgets = None
     assert hash(settings) == hash(MemorySettings())
 
 
 def test_the_schema_can_be_printed_and_describes_every_setting() -> None:
-    schema = json.loads(json.dumps(MemorySettings.model_json_schema()))
-    assert schema["properties"].keys() == {"model", "budgets", "extraction", "policy", "execution", "upkeep", "search"}
-    for group in schema["$defs"].values():
+    schema = json.loads(json.dumps(MemorySettings.json_schema()))
+    groups = schema["$defs"]
+    whole = groups.pop("MemorySettings")
+    assert whole["properties"].keys() == {"model", "budgets", "extraction", "policy", "execution", "upkeep", "search"}
+    for group in groups.values():
         for name, one in group["properties"].items():
             assert one["description"], name
             assert "default" in one, name

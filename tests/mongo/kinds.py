@@ -43,9 +43,5 @@ async def opened(kind: str, uri: str, *, timeout: float = DEFAULT_TIMEOUT_SECOND
         async with open_store(url) as store:
             yield store
         return
-    synchronous = threaded(await asyncio.to_thread(open_sync_store, url))
-    try:
-        async with synchronous:
-            yield synchronous
-    finally:
-        synchronous.end()
+    async with threaded(await asyncio.to_thread(open_sync_store, url)) as synchronous:
+        yield synchronous

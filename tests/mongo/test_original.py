@@ -683,6 +683,7 @@ def changes(store: Store) -> Sequence[Awaitable[object]]:
         store.append_events("a", "r"),
         store.redact_events("a", "r", [1], reason="asked"),
         store.delete_run("a", "r"),
+        store.expire_runs(),
     ]
 
 

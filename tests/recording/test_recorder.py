@@ -346,6 +346,42 @@ async def test_an_error_that_cannot_be_recorded_still_passes_through(tmp_path: P
         await recorder.note("closed")
 
 
+class HookBroke(Exception):
+    """Raised by a caller's own hook: no error of this library."""
+
+
+def breaks_at_results(event: Event) -> Event:
+    if isinstance(event.data, ToolResult):
+        raise HookBroke("the hook broke")
+    return event
+
+
+async def test_what_a_hook_raises_does_not_hide_the_error_of_the_tool() -> None:
+    error = ValueError("no such order")
+    async with open_store("memory:") as store:
+        recorder = RunRecorder(store, AGENT, RUN, before_append=breaks_at_results)
+        with pytest.raises(ValueError, match="no such order") as caught:
+            async with recorder.tool_call("orders.find"):
+                raise error
+        with pytest.raises(HookBroke):
+            async with recorder.tool_call("orders.find"):
+                pass
+    assert caught.value is error
+    assert error.__notes__ == ["this could not be recorded: the hook broke"]
+
+
+def test_what_a_hook_raises_does_not_hide_the_error_of_the_tool_either() -> None:
+    error = ValueError("no such order")
+    with open_sync_store("memory:") as store:
+        recorder = SyncRunRecorder(store, AGENT, RUN, before_append=breaks_at_results)
+        with pytest.raises(ValueError, match="no such order") as caught, recorder.tool_call("orders.find"):
+            raise error
+        with pytest.raises(HookBroke), recorder.tool_call("orders.find"):
+            pass
+    assert caught.value is error
+    assert error.__notes__ == ["this could not be recorded: the hook broke"]
+
+
 async def test_a_result_that_cannot_be_stored_is_an_error_and_the_call_stays_open(tmp_path: Path) -> None:
     async with open_store(f"sqlite:///{tmp_path / 'runs.db'}") as store, RunRecorder(store, AGENT, RUN) as recorder:
         with pytest.raises(EventTooLarge):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from agent_memory_log_sqlite.rows import RUN_COLUMNS, RunRow
+from agent_memory_log_sqlite.row_format import RUN_COLUMNS, RunRow
 
 
 def set_in_run(path: Path, column: str, value: object, run: str) -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from agent_memory_log import (
     BacksUp,
-    BacksUpSync,
     Event,
     InvalidArgument,
     PlannerNote,
@@ -59,7 +58,7 @@ def test_a_backup_is_the_store_without_what_was_erased(path: Path, tmp_path: Pat
     target = tmp_path / "backup.db"
     path.chmod(0o640)
     with _open(path, options) as store:
-        assert isinstance(store, BacksUpSync)
+        assert isinstance(store, BacksUp)
         done = store.backup(target)
         assert (done.runs, done.events, done.size) == (3, 54, target.stat().st_size)
         before = [store.load_run("agent", run).log for run in ("run", "redacted")]
@@ -163,7 +162,7 @@ def test_a_copy_that_is_not_the_store_is_not_kept(
             copy.write_bytes(data)
         return connect(settings)
 
-    monkeypatch.setattr("agent_memory_log_sqlite.backup.connect", damaging)
+    monkeypatch.setattr("agent_memory_log_sqlite.maintenance.connect", damaging)
     with _open(path) as store, pytest.raises(StoreCorrupt):
         store.backup(tmp_path / "backup.db")
     assert list(tmp_path.iterdir()) == [path.parent]

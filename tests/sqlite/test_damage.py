@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 
 from agent_memory_log import (
-    Checks,
-    ChecksSync,
     DecodeError,
     EventsMissing,
     Flaw,
@@ -53,7 +51,6 @@ def change(path: Path, statement: str) -> None:
 
 def flaws(path: Path, *scope: str) -> list[tuple[str | None, int | None, str]]:
     with open_sync_store(f"sqlite:///{path}") as store:
-        assert isinstance(store, ChecksSync)
         return [(flaw.run_id, flaw.seq, flaw.message) for flaw in store.check(*scope)]
 
 
@@ -196,7 +193,6 @@ async def test_verify_says_each_flaw_once(path: Path) -> None:
     change(path, "UPDATE events SET data = replace(data, 'said', 'sold') WHERE run = 1 AND id & 4294967295 = 5")
     change(path, "DELETE FROM events WHERE run = 1 AND id & 4294967295 IN (7, 8)")
     async with open_store(f"sqlite:///{path}") as store:
-        assert isinstance(store, Checks)
         verdict = await verify(store)
         assert [(one.check, one.seq) for one in verdict.findings] == [
             (Check.UNDECODABLE, 3),
@@ -221,7 +217,6 @@ def test_what_has_no_checksum_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     path.write_bytes((Path(__file__).parents[1] / "golden" / "schema-2.db").read_bytes())
     with open_sync_store(f"sqlite:///{path}") as store:
-        assert isinstance(store, ChecksSync)
         (flaw,) = store.check()
         assert flaw == Flaw(None, None, None, flaw.message, is_damage=False)
         assert flaw.message.startswith("10 events of 3 runs")
@@ -234,7 +229,6 @@ def test_what_has_no_checksum_is_counted(tmp_path: Path) -> None:
 def test_a_store_may_be_written_to_while_it_is_checked(path: Path) -> None:
     change(path, "UPDATE events SET timestamp = 1 WHERE run = 1")
     with open_sync_store(f"sqlite:///{path}") as store:
-        assert isinstance(store, ChecksSync)
         seqs: list[int | None] = []
         for flaw in store.check():
             store.append_events("a", "other", new_event(PlannerNote(note="n")))

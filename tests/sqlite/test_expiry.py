@@ -11,7 +11,7 @@ import pytest
 
 from agent_memory_log import Event, ExpireResult, PlannerNote, Store, new_event, open_store, open_sync_store
 from agent_memory_log.conformance.ends import FAR_ENDS, expired_run
-from agent_memory_log.conformance.threaded import ThreadedStore, threaded
+from agent_memory_log.conformance.threaded import threaded
 from agent_memory_log_sqlite import SyncSqliteStore
 from tests.sqlite.rows import set_in_run
 from tests.waiting import PATIENCE
@@ -61,8 +61,6 @@ async def test_a_waiting_follower_is_woken_at_the_end_without_a_poll(
     async with asyncio.timeout(PATIENCE):
         await expired_run(store)
     await store.aclose()
-    if isinstance(store, ThreadedStore):
-        store.end()
 
 
 def test_an_append_to_a_run_with_an_end_is_one_statement(store: SyncSqliteStore) -> None:

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from agent_memory_log import (
-    CompactsSync,
+    Compacts,
     Event,
-    ExpiresSync,
     PlannerNote,
     StoreUnavailable,
     SyncStore,
@@ -104,8 +103,8 @@ async def test_nor_is_one_of_the_asynchronous_surface(path: Path, how: str) -> N
 _CHANGES: dict[str, Callable[[SyncStore], object]] = {
     "redact": lambda store: store.redact_events("agent", "run", [1]),
     "delete": lambda store: store.delete_run("agent", "run"),
-    "expire": lambda store: isinstance(store, ExpiresSync) and store.expire_runs(),
-    "compact": lambda store: isinstance(store, CompactsSync) and store.compact(),
+    "expire": lambda store: store.expire_runs(),
+    "compact": lambda store: isinstance(store, Compacts) and store.compact(),
     "list": lambda store: store.list_runs(),
     "follow": lambda store: next(store.follow("agent", "run", after=5)),
 }

@@ -70,7 +70,7 @@ async def test_an_asynchronous_handle_sees_every_write_too(tmp_path: Path) -> No
         for version in range(1, 4):
             await store.append_events("agent", "run 1", new_event(UserMessage("a")))
             for _ in range(2):
-                heads = await store.peek_runs(RUNS)  # type: ignore[attr-defined]  # SQLite peeks
+                heads = await store.peek_runs(RUNS)
                 assert heads[1] == RunHead(version, 1)
 
 

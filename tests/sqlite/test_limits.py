@@ -165,7 +165,7 @@ def test_a_marker_for_an_event_that_stands_is_refused_by_a_handle_that_knows_the
 
 
 def test_what_a_handle_remembers_is_bounded(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent_memory_log_sqlite.known._MOST_RUNS", 3)
+    monkeypatch.setattr("agent_memory_log_sqlite.open_file._MOST_RUNS", 3)
     with _open(url) as store:
         for number in range(10):
             store.append_events("agent", f"run-{number}", _note())

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
-from pydantic import BaseModel
 
 from agent_memory_log.errors import ModelFailed, ModelInvalidSchema
 from agent_memory_log.events.event import Event
@@ -24,14 +23,14 @@ from agent_memory_log.memory.records.kinds import Episode, Fact, Preference, Rec
 from agent_memory_log.memory.records.protocols import Extraction, RunSlice
 from agent_memory_log.memory.records.record import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Source
 from agent_memory_log.memory.settings import MemorySettings
-from agent_memory_log.models.answers import read_answer, schema_of
-from agent_memory_log.models.port import Message, ModelPort
+from agent_memory_log.models.answers import Contract, ask, read_answer
+from agent_memory_log.models.port import ModelMessage, ModelPort
 from agent_memory_log.models.prompts import read_prompt
 
 _NAME = "model"
 _RELIABILITY = 0.8
 _PACKAGE = "agent_memory_log.memory.extraction"
-_Contract = TypeVar("_Contract", bound=BaseModel)
+_Contract = TypeVar("_Contract", bound=Contract)
 
 
 class ModelExtractor:
@@ -61,24 +60,24 @@ class ModelExtractor:
         limits = self._settings.extraction
         if has_too_few_messages(new, limits.min_messages):
             return Extraction(position=new.after)
-        said = {event.seq: event for event in new.events if _text(event)}
-        said = dict(list(said.items())[-limits.last_messages :])
-        if not any(isinstance(event.data, UserMessage) for event in said.values()):
+        messages = {event.seq: event for event in new.events if _text(event)}
+        messages = dict(list(messages.items())[-limits.last_messages :])
+        if not any(isinstance(event.data, UserMessage) for event in messages.values()):
             return Extraction()
-        asking = _Asking(self._model, self._settings, new.scopes, _shown(list(said.values()), limits.message_chars))
-        reading = _Reading(new, said)
+        conversation = _Conversation(self._model, self._settings, new, messages)
         try:
-            found = [
-                *self._profile(asking.ask("profile", Profile), reading),
-                *self._episodes(asking.ask("episodes", Episodes), reading),
+            candidates = [
+                *self._profile(conversation),
+                *self._episodes(conversation),
             ]
         except ModelFailed as error:
-            return Extraction(stop_reason=error.code, model_calls=asking.calls, usage=dict(asking.usage))
-        return Extraction(tuple(found), model_calls=asking.calls, usage=dict(asking.usage))
+            return Extraction(stop_reason=error.code, model_calls=conversation.calls, usage=dict(conversation.usage))
+        return Extraction(tuple(candidates), model_calls=conversation.calls, usage=dict(conversation.usage))
 
-    def _profile(self, profile: Profile, reading: _Reading) -> list[Candidate]:
+    def _profile(self, conversation: _Conversation) -> list[Candidate]:
+        profile = conversation.ask("profile", Profile)
         most = self._settings.budgets.max_value_chars
-        found: list[Candidate] = []
+        candidates: list[Candidate] = []
         items: tuple[CitedFact | CitedPreference, ...] = (*profile.facts, *profile.preferences)
         for place, item in enumerate(items):
             if len(item.value.strip()) > most:
@@ -88,61 +87,54 @@ class ModelExtractor:
                 scope, ttl_days = item.scope or "", item.ttl_days
             else:
                 data, scope, ttl_days = Fact(item.key.strip(), item.value.strip()), "", None
-            cited = reading.cited(item.messages, by_user=True)
+            cited = conversation.cited(item.messages, by_user=True)
             confidence = DEFAULT_CONFIDENCE if item.confidence is None else item.confidence
-            found.append(reading.candidate(data, cited, scope=scope.strip(), ttl_days=ttl_days, confidence=confidence))
-        return found
+            candidates.append(
+                conversation.candidate(data, cited, scope=scope.strip(), ttl_days=ttl_days, confidence=confidence)
+            )
+        return candidates
 
-    def _episodes(self, answer: Episodes, reading: _Reading) -> list[Candidate]:
-        found: list[Candidate] = []
-        for item in answer.episodes:
-            cited = reading.cited(item.messages, by_user=False)
+    def _episodes(self, conversation: _Conversation) -> list[Candidate]:
+        candidates: list[Candidate] = []
+        for item in conversation.ask("episodes", Episodes).episodes:
+            cited = conversation.cited(item.messages, by_user=False)
             data = Episode(item.category, cited[0].timestamp)
             importance = (item.stars - 1) / 4
-            found.append(reading.candidate(data, cited, text=item.text.strip(), importance=importance))
-        return found
+            candidates.append(conversation.candidate(data, cited, text=item.text.strip(), importance=importance))
+        return candidates
 
 
-class _Asking:
-    """The questions about one conversation, and what they cost."""
+class _Conversation:
+    """What is sent of a run: asks the model about it, and makes candidates of what its answers cite."""
 
-    def __init__(self, model: ModelPort, settings: MemorySettings, scopes: Sequence[str], conversation: str) -> None:
+    def __init__(
+        self, model: ModelPort, settings: MemorySettings, new: RunSlice, messages: Mapping[int, Event]
+    ) -> None:
         self.calls = 0
         self.usage: dict[str, int] = {}
         self._model = model
         self._settings = settings.model
-        self._scopes = ", ".join(scopes)
-        self._conversation = conversation
+        self._new = new
+        self._messages = messages
+        self._text = _conversation_text(list(messages.values()), settings.extraction.message_chars)
 
     def ask(self, prompt: str, contract: type[_Contract]) -> _Contract:
         """Ask what a prompt asks. Raises ``ModelFailed``."""
         self.calls += 1
-        told = f"{read_prompt(_PACKAGE, prompt)}\n\nWhere an item has a scope, it is one of: {self._scopes}."
-        completion = self._model.complete(
-            [Message("system", told), Message("user", self._conversation)],
-            schema=schema_of(contract),
-            max_tokens=self._settings.max_tokens,
-            timeout=self._settings.timeout_seconds,
-            model=self._settings.name,
-        )
+        scopes = ", ".join(self._new.scopes)
+        instructions = f"{read_prompt(_PACKAGE, prompt)}\n\nWhere an item has a scope, it is one of: {scopes}."
+        messages = [ModelMessage("system", instructions), ModelMessage("user", self._text)]
+        completion = ask(self._model, messages, contract, self._settings)
         for name, count in completion.usage.items():
             self.usage[name] = self.usage.get(name, 0) + count
         return read_answer(completion.text, contract)
 
-
-class _Reading:
-    """What was sent of a run, by number: what may be cited."""
-
-    def __init__(self, new: RunSlice, said: Mapping[int, Event]) -> None:
-        self._agent, self._run = new.agent, new.run
-        self._said = said
-
     def cited(self, numbers: Sequence[int], *, by_user: bool) -> tuple[Event, ...]:
         """The messages that an item rests on, those of the user first where the user must have said it."""
         for number in numbers:
-            if number not in self._said:
+            if number not in self._messages:
                 raise ModelInvalidSchema(f"the model cites message {number}, which it was not given")
-        events = [self._said[number] for number in dict.fromkeys(numbers)]
+        events = [self._messages[number] for number in dict.fromkeys(numbers)]
         if by_user:
             events.sort(key=lambda event: not isinstance(event.data, UserMessage))
             if not isinstance(events[0].data, UserMessage):
@@ -160,6 +152,7 @@ class _Reading:
         confidence: float = DEFAULT_CONFIDENCE,
         importance: float = DEFAULT_IMPORTANCE,
     ) -> Candidate:
+        agent, run = self._new.agent, self._new.run
         return Candidate(
             data,
             scope=scope,
@@ -168,8 +161,8 @@ class _Reading:
             importance=importance,
             ttl_days=ttl_days,
             valid_from=cited[0].timestamp,
-            source=Source("run", f"{self._agent}/{self._run}", _RELIABILITY),
-            evidence=tuple(Evidence(self._agent, self._run, event.seq) for event in cited),
+            source=Source("run", f"{agent}/{run}", _RELIABILITY),
+            evidence=tuple(Evidence(agent, run, event.seq) for event in cited),
         )
 
 
@@ -179,7 +172,7 @@ class _Line(msgspec.Struct):
     text: str
 
 
-def _shown(events: Sequence[Event], most: int) -> str:
+def _conversation_text(events: Sequence[Event], most: int) -> str:
     """The conversation, a JSON object a line, so that no text can pass for another message or its number."""
     lines = [
         _Line(event.seq, "user" if isinstance(event.data, UserMessage) else "assistant", _text(event)[:most])

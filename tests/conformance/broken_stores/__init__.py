@@ -6,6 +6,7 @@ one part of the contract; ``base.py`` has what they are made from.
 
 from tests.conformance.broken_stores import (  # the modules register their defects
     appending,
+    checking,
     erasing,
     expiring,
     following,
@@ -26,6 +27,7 @@ __all__ = [
     "DEFECTS",
     "Defect",
     "appending",
+    "checking",
     "erasing",
     "expiring",
     "following",

@@ -368,7 +368,7 @@ class RemovesWhateverHasAnEnd(_Ends):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         if before is not None and not isinstance(before, datetime):
             raise InvalidArgument("no time")
-        return self._data.expire(2**60, dry_run=dry_run)
+        return self._data.count_expired(2**60) if dry_run else self._data.expire_some(2**60)
 
 
 @caught_by(

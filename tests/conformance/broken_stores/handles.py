@@ -71,6 +71,6 @@ class ClosesOnAnyEventLoop(BrokenStore):
 class WorksAfterAFork(BrokenStore):
     def _check_open(self) -> None:
         if self._unusable is not None and "fork" in self._unusable:
-            self._unusable = self._sync._unusable = None
+            self._unusable = None
             self._loop = asyncio.get_running_loop()
         super()._check_open()

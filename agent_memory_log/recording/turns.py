@@ -1,4 +1,4 @@
-"""The line in which a recorder's operations wait, so that they are carried out in the order they were begun."""
+"""Turns: a recorder's operations are carried out in the order they were begun."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 
-class Line:
+class Turns:
     """Tasks of one event loop, one behind the other.
 
     A place is taken without waiting, by ``join``: what is then left to a task of its own keeps its turn, which a lock

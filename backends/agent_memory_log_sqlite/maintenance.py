@@ -1,4 +1,4 @@
-"""A copy of the file, made while others write, and verified before it gets its name."""
+"""Backup, a verified copy made while others write; compaction, which gives space back and erases for good."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from agent_memory_log.errors import InvalidArgument, StoreCorrupt, StoreUnavailable
-from agent_memory_log.store import BackupResult
+from agent_memory_log.store import BackupResult, CompactResult
 from agent_memory_log_sqlite.checks import flaws
-from agent_memory_log_sqlite.failures import translated
-from agent_memory_log_sqlite.file import OpenFile
-from agent_memory_log_sqlite.reads import versions
-from agent_memory_log_sqlite.schema import Settings, connect
+from agent_memory_log_sqlite.failures import translated, translating
+from agent_memory_log_sqlite.open_file import OpenFile
+from agent_memory_log_sqlite.row_format import VERSION
+from agent_memory_log_sqlite.schema import Settings, attempts, connect
 
 _BESIDE = ("-wal", "-shm", "-journal")
 
@@ -30,10 +30,10 @@ def back_up(file: OpenFile, target: str | os.PathLike[str]) -> BackupResult:
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", suffix=".part", dir=path.parent)
         os.close(handle)
         temporary = Path(name)
-        before = versions(file.connection)
+        before = _versions(file.connection)
         # VACUUM, as it leaves out what was redacted or deleted, which pages that are copied may still hold.
         file.connection.execute("VACUUM INTO ?", (f"file://{quote(os.fsencode(name))}",))
-        after = versions(file.connection)
+        after = _versions(file.connection)
         file.check()
         runs, events = _verify(temporary, file.path, before, after)
         temporary.chmod(Path(file.path).stat().st_mode & 0o777)
@@ -77,7 +77,7 @@ def _verify(copy: Path, store: str, before: dict[int, int], after: dict[int, int
                 f"{store}: its copy is damaged and was not kept (amlog verify says whether the store is too): "
                 f"{place}{event}{damage.message}"
             )
-        copied = versions(connection)
+        copied = _versions(connection)
         if not before.keys() <= copied.keys() <= after.keys() or not all(
             before.get(run, 0) <= version <= after[run] for run, version in copied.items()
         ):
@@ -96,3 +96,32 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _versions(connection: sqlite3.Connection) -> dict[int, int]:
+    """The version of every run there ever was, by the run's number in the file."""
+    return dict(connection.execute(f"SELECT id, coalesce({VERSION}, base_seq) FROM runs"))  # noqa: S608  # of constants
+
+
+def compact(file: OpenFile) -> CompactResult:
+    """See ``Compacts.compact``; on a connection that is in no transaction."""
+    before = _size(file)
+    with translating(file.path):
+        file.connection.execute("VACUUM")
+        (milliseconds,) = file.connection.execute("PRAGMA busy_timeout").fetchone()
+        # SQLite waits for readers by itself, but not for another connection's checkpoint, which is soon over.
+        if not any(_checkpoint(file) for _ in attempts(milliseconds)):
+            raise StoreUnavailable(
+                f"{file.path}: another connection was at work, so that not all could be removed: compact again later"
+            )
+    return CompactResult(before, _size(file))
+
+
+def _checkpoint(file: OpenFile) -> bool:
+    (busy, _, _) = file.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
+
+
+def _size(file: OpenFile) -> int:
+    paths = (Path(file.path), Path(file.wal_path))
+    return sum(path.stat().st_size for path in paths if path.exists())

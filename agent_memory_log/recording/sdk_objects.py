@@ -25,7 +25,7 @@ def stream_of(response: object) -> object | None:
     return cast("object", response) if isinstance(response, (Iterable, AsyncIterable)) else None
 
 
-def collected(response: object) -> object:
+def read_stream(response: object) -> object:
     """``response``, read to its end where it is a stream. Raises ``InvalidArgument`` for one that must be awaited."""
     stream = stream_of(response)
     if stream is None:
@@ -37,15 +37,15 @@ def collected(response: object) -> object:
     return list(cast("Iterable[object]", stream))
 
 
-async def collected_async(response: object) -> object:
+async def read_stream_async(response: object) -> object:
     """``response``, read to its end where it is a stream of either kind."""
     stream = stream_of(response)
     if not isinstance(stream, AsyncIterable):
-        return collected(response)
+        return read_stream(response)
     return [event async for event in cast("AsyncIterable[object]", stream)]
 
 
-def plain(value: object) -> object:
+def without_sdk_objects(value: object) -> object:
     """``value`` with every SDK object in it as the map it came as; bytes stay. Raises ``DecodeError``."""
     dump = _dump_of(value)
     if dump is not None:
@@ -54,9 +54,9 @@ def plain(value: object) -> object:
         except (TypeError, ValueError) as error:
             raise DecodeError(f"a {type(value).__name__} cannot be read as JSON: {error}") from error
     if isinstance(value, Mapping):
-        return {key: plain(item) for key, item in cast("Mapping[object, object]", value).items()}
+        return {key: without_sdk_objects(item) for key, item in cast("Mapping[object, object]", value).items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in cast("Sequence[object]", value)]
+        return [without_sdk_objects(item) for item in cast("Sequence[object]", value)]
     return value
 
 

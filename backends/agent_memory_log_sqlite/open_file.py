@@ -7,13 +7,19 @@ each handle looks at the path after a commit and before it acknowledges, and bef
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
+import threading
 from stat import S_ISREG
 from time import monotonic, time
 
+import msgspec
+
+from agent_memory_log.backend_kit import Handle
 from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log_sqlite.failures import translating
-from agent_memory_log_sqlite.schema import Settings, close_all, connect_all
+from agent_memory_log_sqlite.row_format import SEQ_BITS, RunRow
+from agent_memory_log_sqlite.schema import Settings, attempts, close_all, connect
 
 # What is removed, moved, replaced or added in a folder changes the folder's time. So one look at the folder tells of
 # the file and of its write-ahead log, and these are looked at when something has happened there. (Linux writes a file's
@@ -29,13 +35,21 @@ _SETTLED_SECONDS = 0.1
 Until then, and where the path is a link to a file in another folder, the write-ahead log is looked at with the file.
 """
 
-_OPENINGS = 10
-"""How often a file is opened anew that was replaced while it was being opened."""
-
 _TO_DO = (
     "Nothing more is written to it. Close every handle on it, put back the file together with its -wal, or restore a "
     "backup (docs/sqlite.md says how), and open it again; what was just to be written may be appended again then"
 )
+
+
+_MOST_RUNS = 10_000
+
+_RUNS_COMPARED = 8
+_EVENTS_COMPARED = 8
+"""How many runs, the newest, and how many events of each are looked for when more than an append wrote to the file."""
+
+
+FORK_PATIENCE_SECONDS = 10.0
+"""How long a fork waits for a thread that is writing. One that still is keeps the child from closing what it has."""
 
 
 class OpenFile:
@@ -158,14 +172,94 @@ class OpenFile:
         self._modified, self._size = file.st_mtime_ns, file.st_size
 
 
+class Known(msgspec.Struct, gc=False):
+    """A run after the handle's last append. ``name`` is ``name_sum`` of its agent and run."""
+
+    name: int
+    run_id: int
+    base: int
+    version: int
+    expires_at: int | None
+
+
+class KnownRuns(dict[tuple[str, str], Known]):
+    """What is remembered, by agent and run."""
+
+    def __init__(self, file: OpenFile) -> None:
+        super().__init__()
+        self._file = file
+
+    def remember(self, agent: str, run: str, known: Known) -> None:
+        """Remember a run, and forget another one where there are too many."""
+        if len(self) >= _MOST_RUNS and (agent, run) not in self:
+            del self[next(iter(self))]
+        self[agent, run] = known
+
+    def check_file(self) -> None:
+        """Raise ``StoreUnavailable`` unless what was committed stands in the file at the path."""
+        if self._file.check():
+            with translating(self._file.path):
+                for name, _ in zip(reversed(self), range(_RUNS_COMPARED), strict=False):
+                    self._compare(name, self[name])
+
+    def check_version(self, agent: str, run: str, found: RunRow) -> None:
+        """Raise ``StoreUnavailable`` where a run went back, which not even its deletion does."""
+        known = self.get((agent, run))
+        if known is not None and found.version < known.version:
+            raise self._file.overwritten(f"{agent}/{run} is at version {found.version}, and was at {known.version}")
+
+    def _compare(self, name: tuple[str, str], known: Known) -> None:
+        held = range(known.base + 1, known.version + 1)
+        seqs = {known.version, *random.sample(held, min(_EVENTS_COMPARED, len(held)))}
+        row = self._file.connection.execute(
+            f"SELECT base_seq, (SELECT count(*) FROM events WHERE id IN ({', '.join('?' * len(seqs))})) FROM runs WHERE id = ?",  # noqa: E501, S608  # of constants and question marks
+            (*(known.run_id << SEQ_BITS | seq for seq in seqs), known.run_id),
+        ).fetchone()
+        # A deletion raises the base.
+        if row is None or (row[0] <= known.base and row[1] < len(seqs)):
+            raise self._file.overwritten(f"{'/'.join(name)} has lost events that it held")
+
+
+class HoldsFile(Handle):
+    """A handle on connections to a file, each used under a lock, which a forked child must close.
+
+    The child shares the parent's file locks in its memory, but not in the kernel's: were it to open the same file while
+    it still has the parent's connections, SQLite would take none for it, and both would write as if alone. It can close
+    them if no other thread is inside SQLite at that moment.
+    """
+
+    _locks: tuple[threading.Lock, ...] = ()
+    _connections: tuple[sqlite3.Connection, ...] = ()
+    _held: tuple[threading.Lock, ...] = ()
+
+    def hold_still(self) -> None:
+        """See ``Handle.hold_still``."""
+        self._held = tuple([lock for lock in self._locks if lock.acquire(timeout=FORK_PATIENCE_SECONDS)])
+
+    def go_on(self) -> None:
+        """See ``Handle.go_on``."""
+        for lock in self._held:
+            lock.release()
+
+    def disown(self) -> None:
+        """See ``Handle.disown``."""
+        was_open = self._unusable is None
+        super().disown()
+        if was_open and len(self._held) == len(self._locks):
+            close_all(self._connections)
+        self.go_on()
+
+
 def open_all(settings: Settings, count: int) -> list[OpenFile]:
     """Open ``count`` connections to the one file at the path, or none. Raises as ``connect`` does."""
-    for _ in range(_OPENINGS):
+    for _ in attempts(settings.busy_timeout_ms):
         before = _stat(settings.path)
         if before is not None and before.st_nlink > 1 and not settings.read_only:
             raise _linked(settings.path, before)
-        connections = connect_all(settings, count)
+        connections: list[sqlite3.Connection] = []
         try:
+            while len(connections) < count:
+                connections.append(connect(settings))
             after = _stat(settings.path)
             is_whole = settings.read_only or _stat(_wal_of(settings.path)) is not None
             if after is not None and is_whole and (before is None or _place(before) == _place(after)):

@@ -1,0 +1,84 @@
+"""The recorder for code without ``await``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.recording.calls import CallBlock, RecordedCall
+from agent_memory_log.recording.operations import CallToMake, RecordedResponse
+from agent_memory_log.recording.recorder import Recorder, note_unrecorded
+from agent_memory_log.recording.sdk_objects import read_stream
+from agent_memory_log.steps import Steps, run_sync
+from agent_memory_log.store import SyncStore
+
+_T = TypeVar("_T")
+
+
+class SyncToolCallBlock(CallBlock):
+    """The block of a tool call of a ``SyncRunRecorder``; see ``Recorder.tool_call``."""
+
+    def __enter__(self) -> RecordedCall:
+        return self._enter(self._begin())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        call = self._leave()
+        if call is not None:
+            self._end(call, error)
+
+
+class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedResponse | None, SyncToolCallBlock]):
+    """``RunRecorder`` without ``await``, through a ``SyncStore``; any number of threads may use one.
+
+    with SyncRunRecorder(store, "support-agent", "run-42") as recorder:
+        recorder.user("Where is my order?")
+    """
+
+    def __init__(
+        self,
+        store: SyncStore,
+        agent: str,
+        run: str,
+        *,
+        meta: Mapping[str, JsonValue] | None = None,
+        before_append: Callable[[Event], Event] | None = None,
+    ) -> None:
+        """Does nothing to the store."""
+        super().__init__(agent, run, meta, before_append)
+        self._store = store
+        # Reentrant: a generator that holds a call may be collected, and so ended, in the middle of another operation.
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is left to be done: every method has recorded when it returns."""
+
+    def _carry_out(self, steps: Steps[_T]) -> _T:
+        with self._lock:
+            return run_sync(steps, self._store)
+
+    def _carry_out_with(self, response: object, provider: str | None, key: str | None, labels: Any) -> Any:  # noqa: ANN401  # see Recorder
+        response = read_stream(response)
+        return self._carry_out(self._operations.response(response, provider, key, labels))
+
+    def _block(self, call: CallToMake) -> SyncToolCallBlock:
+        return SyncToolCallBlock(self, lambda: self._carry_out(self._operations.begin_call(call)), self._end)
+
+    def _end(self, call: RecordedCall, error: BaseException | None) -> None:
+        steps = self._operations.end_call(call, error)
+        try:
+            self._carry_out(steps)
+        except Exception as failure:
+            if error is None:
+                raise
+            note_unrecorded(error, failure)

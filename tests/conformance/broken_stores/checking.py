@@ -1,0 +1,26 @@
+"""Defects of ``check``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from agent_memory_log import Flaw
+from tests.conformance.broken_stores.base import BrokenStore, caught_by
+
+
+@caught_by("test_19_a_store_that_is_whole_has_no_flaws")
+class TakesWhatHasExpiredForDamage(BrokenStore):
+    async def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncIterator[Flaw]:
+        async for flaw in super().check(agent_id, run_id):
+            yield flaw
+        for agent, run in self._data._runs:
+            if await self.peek_runs([(agent, run)]) == (None,):
+                yield Flaw(agent, run, None, "it cannot be read")
+
+
+@caught_by("test_19_a_run_without_its_agent_is_refused", "test_19_check_of_a_closed_handle_says_so")
+class ChecksWhateverIsNamed(BrokenStore):
+    async def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncIterator[Flaw]:
+        for run in self._data._runs:
+            if run == (agent_id, run_id):
+                yield Flaw(agent_id, run_id, None, "it is there")

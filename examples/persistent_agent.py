@@ -38,7 +38,7 @@ from agent_memory_log import (
     UnknownPayload,
     open_sync_store,
 )
-from agent_memory_log.cli.text import one_line, safe
+from agent_memory_log.cli.terminal_text import one_line, safe
 from agent_memory_log.memory import DeriveReport, Episode, Principal, Record, SyncMemory, SyncMemoryClient
 from agent_memory_log.memory.extraction.model import ModelExtractor
 from agent_memory_log.memory.settings import MemorySettings

@@ -13,10 +13,10 @@ from agent_memory_log.events.payloads import ToolCall, ToolResult
 from agent_memory_log.interchange.atif import from_atif
 from agent_memory_log.memory.extraction.rules import RuleExtractor
 from agent_memory_log.memory.extraction.statements import read_statements
-from agent_memory_log.memory.pattern.verifiers import is_concise
 from agent_memory_log.recording.streams import joined
 from agent_memory_log.replay.expectations import read_expectations
 from agent_memory_log.transcript import provider_names
+from examples.capture_and_apply.verifiers import is_concise
 from tests.growth import (
     CALLS,
     MOST,

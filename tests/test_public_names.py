@@ -23,7 +23,6 @@ MODULES = (
     "agent_memory_log.memory",
     "agent_memory_log.memory.extraction",
     "agent_memory_log.models",
-    "agent_memory_log.memory.pattern",
     "agent_memory_log.memory.policy",
     "agent_memory_log.recall",
     "agent_memory_log.memory.settings",

@@ -7,67 +7,60 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from importlib import import_module
 from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from agent_memory_log.cli.backends import backends
-from agent_memory_log.cli.backup import backup
-from agent_memory_log.cli.compact import compact
-from agent_memory_log.cli.copy import copy
-from agent_memory_log.cli.delete import delete
-from agent_memory_log.cli.demo import demo
-from agent_memory_log.cli.diff import diff
 from agent_memory_log.cli.errors import OutputClosed
-from agent_memory_log.cli.expire import expire
-from agent_memory_log.cli.export import export
-from agent_memory_log.cli.fork import fork
-from agent_memory_log.cli.importing import import_app
-from agent_memory_log.cli.memory.app import memory_app
 from agent_memory_log.cli.options import StoreUrl, reflowed
 from agent_memory_log.cli.output import Output
-from agent_memory_log.cli.redact import redact
-from agent_memory_log.cli.replay import replay
-from agent_memory_log.cli.runs import runs
-from agent_memory_log.cli.show import show
-from agent_memory_log.cli.stats import stats
-from agent_memory_log.cli.tail import tail
-from agent_memory_log.cli.verify import verify
 
-COMMANDS: dict[str, tuple[str, Callable[..., None] | typer.Typer]] = {
-    "demo": ("Getting started", demo),
-    "import": ("In and out", import_app),
-    "export": ("In and out", export),
-    "copy": ("In and out", copy),
-    "backup": ("In and out", backup),
-    "replay": ("In and out", replay),
-    "runs": ("Looking", runs),
-    "show": ("Looking", show),
-    "tail": ("Looking", tail),
-    "diff": ("Looking", diff),
-    "stats": ("Looking", stats),
-    "verify": ("Looking", verify),
-    "memory": ("Remembering", memory_app),
-    "fork": ("Changing", fork),
-    "delete": ("Changing", delete),
-    "redact": ("Changing", redact),
-    "expire": ("Changing", expire),
-    "compact": ("Changing", compact),
-    "backends": ("Getting started", backends),
+COMMANDS = {
+    "demo": ("Getting started", "demo:demo"),
+    "import": ("In and out", "importing:import_app"),
+    "export": ("In and out", "export:export"),
+    "copy": ("In and out", "copy:copy"),
+    "backup": ("In and out", "backup:backup"),
+    "replay": ("In and out", "replay:replay"),
+    "runs": ("Looking", "runs:runs"),
+    "show": ("Looking", "show:show"),
+    "tail": ("Looking", "tail:tail"),
+    "diff": ("Looking", "diff:diff"),
+    "stats": ("Looking", "stats:stats"),
+    "verify": ("Looking", "verify:verify"),
+    "memory": ("Remembering", "memory.app:memory_app"),
+    "fork": ("Changing", "fork:fork"),
+    "delete": ("Changing", "delete:delete"),
+    "redact": ("Changing", "redact:redact"),
+    "expire": ("Changing", "expire:expire"),
+    "compact": ("Changing", "compact:compact"),
+    "backends": ("Getting started", "backends:backends"),
 }
-"""Every command: the panel of help it stands in, and its function or its group of commands."""
+"""Every command: the panel of help it stands in, and the module of this folder with its function or its group.
+
+A module is imported when its command is run, or help lists them all: a command need not wait for the others' imports.
+"""
+
+
+_CONTEXT = {"help_option_names": ["--help", "-h"]}
 
 
 class _Group(TyperGroup):
     """The group of all commands."""
 
-    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401  # the type of its context is private to typer
-        """The commands as help lists them: typer itself would put groups last."""
-        names: list[str] = super().list_commands(ctx)
-        return sorted(names, key=list(COMMANDS).index)
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002  # the type of its context is private to typer
+        """The commands as help lists them."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401  # the types are private to typer
+        """The command of this name; where there is none, all are loaded, from which typer suggests the nearest."""
+        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
+            if name not in self.commands:
+                self.commands[name] = _load_command(name, self.rich_markup_mode)
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> object:  # noqa: ANN401  # the type of its context is private to typer
         """Run the command; a closed pipe gets past typer, which would exit with a status of its own."""
@@ -79,8 +72,22 @@ class _Group(TyperGroup):
         return outcome
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _load_command(name: str, rich_markup_mode: Any) -> Any:  # noqa: ANN401  # the types are private to typer
+    panel, target = COMMANDS[name]
+    module, _, attribute = target.partition(":")
+    command = getattr(import_module(f"agent_memory_log.cli.{module}"), attribute)
+    app = typer.Typer(add_completion=False, rich_markup_mode=rich_markup_mode, context_settings=_CONTEXT)
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name, rich_help_panel=panel)
+    else:
+        app.command(name, help=reflowed(command), rich_help_panel=panel)(command)
+        app.callback()(lambda: None)  # without a callback, an application of one command is that command
+    group: Any = typer.main.get_command(app)
+    return group.commands[name]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
         Output().line(f"amlog {version('agent-memory-log')}")
         raise typer.Exit
 
@@ -100,7 +107,7 @@ def build_app(*, rich_help: bool) -> typer.Typer:
         no_args_is_help=True,
         rich_markup_mode="rich" if rich_help else None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["--help", "-h"]},
+        context_settings=_CONTEXT,
     )
 
     def amlog(
@@ -126,9 +133,4 @@ def build_app(*, rich_help: bool) -> typer.Typer:
             ctx.call_on_close(lambda: _restore("AMLOG_STORE", saved))
 
     app.callback(help=reflowed(amlog))(amlog)
-    for name, (panel, command) in COMMANDS.items():
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name, rich_help_panel=panel)
-        else:
-            app.command(name, help=reflowed(command), rich_help_panel=panel)(command)
     return app

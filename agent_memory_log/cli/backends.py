@@ -37,21 +37,21 @@ def backends(*, as_json: AsJson = False) -> None:
     Whether they can be used, and what to install where not. With --json: a list, each with scheme, usable, package,
     version, target, error and hint.
     """
-    found = [_look_at(entry) for _, entry in sorted(installed_backends().items())]
+    installed = [_look_at(entry) for _, entry in sorted(installed_backends().items())]
     output = Output()
     if as_json:
-        output.json(found)
+        output.json(installed)
         return
     output.table(
         _COLUMNS,
         [
             (
-                f"{one.scheme}:",
-                (f"{output.tick} ready", GOOD) if one.usable else (f"{output.cross} {one.error}", BAD),
-                f"{one.package} {one.version}",
-                one.hint,
+                f"{backend.scheme}:",
+                (f"{output.tick} ready", GOOD) if backend.usable else (f"{output.cross} {backend.error}", BAD),
+                f"{backend.package} {backend.version}",
+                backend.hint,
             )
-            for one in found
+            for backend in installed
         ],
     )
 
@@ -59,17 +59,9 @@ def backends(*, as_json: AsJson = False) -> None:
 def _look_at(entry: EntryPoint) -> _Backend:
     package = entry.dist.name if entry.dist is not None else "?"
     version = entry.dist.version if entry.dist is not None else "?"
+    problem, hint = "", f"--store {_EXAMPLES.get(entry.name, f'{entry.name}:…')}"
     try:
         entry.load()
     except Exception as error:  # noqa: BLE001  # a third party's package may fail in any way, and the list goes on
-        return _Backend(
-            entry.name,
-            False,
-            package,
-            version,
-            entry.value,
-            f"{type(error).__name__}: {error}",
-            install_hint(entry.name, "install what it needs"),
-        )
-    example = _EXAMPLES.get(entry.name, f"{entry.name}:…")
-    return _Backend(entry.name, True, package, version, entry.value, "", f"--store {example}")
+        problem, hint = f"{type(error).__name__}: {error}", install_hint(entry.name, "install what it needs")
+    return _Backend(entry.name, not problem, package, version, entry.value, problem, hint)

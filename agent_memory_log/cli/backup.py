@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from agent_memory_log.cli.errors import CommandFailed
-from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async, store_url
-from agent_memory_log.cli.output import DIM, GOOD, Output
-from agent_memory_log.cli.text import counted, size
-from agent_memory_log.store import BacksUp, BackupResult
+from agent_memory_log.cli.options import AsJson, StoreUrl, scheme, with_store
+from agent_memory_log.cli.output import Output
+from agent_memory_log.cli.terminal_text import size
+from agent_memory_log.store import BacksUp, BackupResult, Store
+from agent_memory_log.wording import counted
 
 
 def backup(
@@ -27,19 +28,13 @@ def backup(
     is not in it. A plain copy of the file (cp) is no backup, as part of the store is in SQLite's file beside it. With
     --json: runs, events, and size in bytes.
     """
-    result = run_async(_backup(store, file))
-    output = Output()
-    if as_json:
-        output.json({"runs": result.runs, "events": result.events, "size": result.size})
-        return
-    what = f"{counted(result.runs, 'run')}, {counted(result.events, 'event')}, {size(result.size)}"
-    output.line((f"{output.tick} ", GOOD), f"{file}: {what}", ("   verified", DIM))
 
+    async def work(opened: Store) -> BackupResult:
+        if not isinstance(opened, BacksUp):
+            raise CommandFailed(f"{scheme(store)}: stores cannot be backed up to a file; amlog copy copies them")
+        return await opened.backup(file)
 
-async def _backup(url: str | None, file: str) -> BackupResult:
-    async with open_existing(url) as store:
-        if not isinstance(store, BacksUp):
-            raise CommandFailed(
-                f"{store_url(url).split(':', 1)[0]}: stores cannot be backed up to a file; amlog copy copies them"
-            )
-        return await store.backup(file)
+    result = with_store(store, work)
+    contents = f"{counted(result.runs, 'run')}, {counted(result.events, 'event')}, {size(result.size)}"
+    value = {"runs": result.runs, "events": result.events, "size": result.size}
+    Output().report(value, f"{file}: {contents}", "verified", as_json=as_json)

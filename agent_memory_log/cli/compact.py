@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from agent_memory_log.cli.errors import CommandFailed
-from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async, store_url
-from agent_memory_log.cli.output import DIM, GOOD, Output
-from agent_memory_log.cli.text import size
-from agent_memory_log.store import CompactResult, Compacts
+from agent_memory_log.cli.options import AsJson, StoreUrl, scheme, with_store
+from agent_memory_log.cli.output import Output
+from agent_memory_log.cli.terminal_text import size
+from agent_memory_log.store import CompactResult, Compacts, Store
 
 
 def compact(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
@@ -15,21 +15,17 @@ def compact(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
     What was redacted or deleted is erased for good; nothing that can be read is lost. With --json: before and after, in
     bytes.
     """
-    result = run_async(_compact(store))
-    output = Output()
-    if as_json:
-        output.json({"before": result.before, "after": result.after})
-        return
+
+    async def work(opened: Store) -> CompactResult:
+        if not isinstance(opened, Compacts):
+            raise CommandFailed(f"{scheme(store)}: stores cannot be compacted")
+        return await opened.compact()
+
+    result = with_store(store, work)
     saved = result.before - result.after
-    output.line(
-        (f"{output.tick} ", GOOD),
+    Output().report(
+        {"before": result.before, "after": result.after},
         f"{size(result.before)} before, {size(result.after)} after",
-        (f"   {size(saved)} given back" if saved > 0 else "", DIM),
+        f"{size(saved)} given back" if saved > 0 else "",
+        as_json=as_json,
     )
-
-
-async def _compact(url: str | None) -> CompactResult:
-    async with open_existing(url) as store:
-        if not isinstance(store, Compacts):
-            raise CommandFailed(f"{store_url(url).split(':', 1)[0]}: stores cannot be compacted")
-        return await store.compact()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -11,34 +11,22 @@ import typer
 
 from agent_memory_log.backend_kit.urls import without_credentials
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
-from agent_memory_log.cli.names import existing_run, run_name
 from agent_memory_log.cli.options import AgentName, AsJson, open_existing, open_or_create, run_async
 from agent_memory_log.cli.outfile import is_same_file
 from agent_memory_log.cli.output import BAD, DIM, GOOD, Advance, Output, Segment, progress
-from agent_memory_log.cli.text import counted, one_line
+from agent_memory_log.cli.run_names import existing_run, run_map, run_name
+from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.cli.verify import write_findings
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.opening import store_files
 from agent_memory_log.store import RunInfo, Store
 from agent_memory_log.transfer.copying import CopiedRun, copy_run, runs_by_age
 from agent_memory_log.transfer.verifying import Remark, Severity
+from agent_memory_log.wording import counted
 
 _PASSES = 2
 """How often a copy goes over an event: it is stored, and read back."""
-
-
-class Copied(msgspec.Struct):
-    """What ``copy`` did; the names are the keys of its JSON."""
-
-    ok: bool
-    runs: list[dict[str, str | int | bool]]
-    events: int
-    copied: int
-    already_there: int
-    redacted: int
-    failed: int
-    gone: int
-    reserved: int
 
 
 def copy(
@@ -85,10 +73,9 @@ def copy(
     if as_json:
         output.json(summary)
     else:
-        write_findings(output, [_remark(one) for one in results if one.problem])
+        write_findings(output, [_remark(result) for result in results if result.problem])
         _write_summary(output, results, summary)
     if not summary.ok:
-        output.flush()
         raise typer.Exit(1)
 
 
@@ -112,7 +99,7 @@ async def _copy(source_url: str, target_url: str, names: Sequence[str], agent: s
 
 
 async def _chosen(source: Store, names: Sequence[str], agent: str | None) -> list[RunInfo]:
-    wanted = {(info.agent, info.run) for info in [await existing_run(source, name) for name in names]}
+    wanted = {(run.agent, run.run) for run in [await existing_run(source, name) for name in names]}
     infos = [info for info in await runs_by_age(source, agent) if not names or (info.agent, info.run) in wanted]
     if not infos:
         whose = "" if agent is None else f" of the agent {agent!r}"
@@ -135,65 +122,80 @@ async def _copy_one(source: Store, target: Store, info: RunInfo, advance: Advanc
     return result
 
 
-def _summary(results: Iterable[CopiedRun]) -> Copied:
-    summary = Copied(ok=True, runs=[], events=0, copied=0, already_there=0, redacted=0, failed=0, gone=0, reserved=0)
-    for one in results:
-        summary.runs.append(
-            {
-                "name": run_name(one.agent, one.run),
-                "agent": one.agent,
-                "run": one.run,
-                "version": one.version,
-                "events": one.events,
-                "copied": one.copied,
-                "already_there": one.already,
-                "redacted": one.redacted,
-                "digest": one.digest,
-                "problem": one.problem,
-                "seq": one.seq,
-                "gone": one.gone,
-            }
-        )
-        summary.events += one.events
-        summary.copied += one.copied
-        summary.already_there += one.already
-        summary.redacted += one.redacted
-        summary.gone += one.gone
-        summary.reserved += not one.problem and is_reserved(one.agent)
-        summary.failed += bool(one.problem) and not one.gone
-    summary.ok = not summary.failed
-    return summary
+class Copied(msgspec.Struct, frozen=True):
+    """What ``copy`` did; the names are the keys of its JSON."""
+
+    ok: bool
+    runs: list[dict[str, JsonValue]]
+    events: int
+    copied: int
+    already_there: int
+    redacted: int
+    failed: int
+    gone: int
+    reserved: int
 
 
-def _remark(one: CopiedRun) -> Remark:
-    severity = Severity.WARNING if one.gone else Severity.ERROR
-    return Remark(severity, one.agent, one.run, one.seq, one.problem)
+def _summary(results: Sequence[CopiedRun]) -> Copied:
+    failed = sum(bool(result.problem) and not result.gone for result in results)
+    return Copied(
+        ok=not failed,
+        runs=[_result_map(result) for result in results],
+        events=sum(result.events for result in results),
+        copied=sum(result.copied for result in results),
+        already_there=sum(result.already for result in results),
+        redacted=sum(result.redacted for result in results),
+        failed=failed,
+        gone=sum(result.gone for result in results),
+        reserved=sum(not result.problem and is_reserved(result.agent) for result in results),
+    )
+
+
+def _result_map(result: CopiedRun) -> dict[str, JsonValue]:
+    return run_map(
+        result.agent,
+        result.run,
+        version=result.version,
+        events=result.events,
+        copied=result.copied,
+        already_there=result.already,
+        redacted=result.redacted,
+        digest=result.digest,
+        problem=result.problem,
+        seq=result.seq,
+        gone=result.gone,
+    )
+
+
+def _remark(result: CopiedRun) -> Remark:
+    severity = Severity.WARNING if result.gone else Severity.ERROR
+    return Remark(severity, result.agent, result.run, result.seq, result.problem)
 
 
 def _write_summary(output: Output, results: Sequence[CopiedRun], summary: Copied) -> None:
-    kept = [one for one in results if not one.gone]
-    what = run_name(kept[0].agent, kept[0].run) if len(kept) == 1 else counted(len(kept), "run")
+    kept = [result for result in results if not result.gone]
+    name = run_name(kept[0].agent, kept[0].run) if len(kept) == 1 else counted(len(kept), "run")
     sign: Segment = (f"{output.tick} ", GOOD) if summary.ok else (f"{output.cross} ", BAD)
     gone = f"   {counted(summary.gone, 'run')} gone from the source" if summary.gone else ""
     if summary.ok and not summary.copied:
         there = counted(summary.already_there, "event")
-        output.line(sign, f"nothing new: {what} with {there} already there", (gone, DIM))
+        output.line(sign, f"nothing new: {name} with {there} already there", (gone, DIM))
         return
     already = f"   {summary.already_there:,} already there" if summary.already_there else ""
     redacted = f"   {summary.redacted:,} redacted" if summary.redacted else ""
     reserved = f"   {counted(summary.reserved, 'run')} of the library's own" if summary.reserved else ""
     failed = f"   {counted(summary.failed, 'run')} failed" if summary.failed else ""
-    copied = f"copied {counted(summary.copied, 'event')} of {what}"
+    copied = f"copied {counted(summary.copied, 'event')} of {name}"
     output.line(sign, copied, (already + redacted + gone + reserved, DIM), (failed, BAD))
 
 
-def _is_same_store(one: str, other: str) -> bool:
+def _is_same_store(source: str, target: str) -> bool:
     """Whether two URLs name one store, or have a file in common, as far as URLs and files show it.
 
     Copying a store onto itself in another guise does no harm: it finds everything there.
     """
-    shared = (is_same_file(mine, theirs) for mine in store_files(one) for theirs in store_files(other))
-    return any(shared) or _without_user(one) == _without_user(other)
+    shared = (is_same_file(mine, theirs) for mine in store_files(source) for theirs in store_files(target))
+    return any(shared) or _without_user(source) == _without_user(target)
 
 
 def _without_user(url: str) -> tuple[str, str, str, list[str]]:

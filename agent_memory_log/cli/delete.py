@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from agent_memory_log.cli.names import existing_run, run_name
-from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, Yes, confirmed, open_existing, run_async
-from agent_memory_log.cli.output import GOOD, Output
-from agent_memory_log.cli.text import counted
-from agent_memory_log.store import RunInfo
+from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, Yes, confirmed, with_store
+from agent_memory_log.cli.output import Output
+from agent_memory_log.cli.run_names import event_count, existing_run, run_name
+from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import Store
+from agent_memory_log.wording import counted
 
 
 def delete(run: RunName, *, store: StoreUrl = None, yes: Yes = False, as_json: AsJson = False) -> None:
@@ -16,19 +17,17 @@ def delete(run: RunName, *, store: StoreUrl = None, yes: Yes = False, as_json: A
     its numbering goes on from there. amlog compact gives the space back. With --json: agent, run and deleted, the
     number of events.
     """
-    info = run_async(_delete(store, run, yes=yes))
-    output = Output()
-    if as_json:
-        output.json({"agent": info.agent, "run": info.run, "deleted": info.event_count})
-    else:
-        name, events = run_name(info.agent, info.run), counted(info.event_count, "event")
-        output.line((f"{output.tick} ", GOOD), f"deleted {name}, {events}")
 
+    async def work(opened: Store) -> Snapshot:
+        there = await existing_run(opened, run)
+        events = counted(event_count(there), "event")
+        confirmed(f"Delete {run_name(there.agent, there.run)} with {events} for good?", yes=yes)
+        await opened.delete_run(there.agent, there.run)
+        return there
 
-async def _delete(url: str | None, name: str, *, yes: bool) -> RunInfo:
-    async with open_existing(url) as store:
-        info = await existing_run(store, name)
-        events = counted(info.event_count, "event")
-        confirmed(f"Delete {run_name(info.agent, info.run)} with {events} for good?", yes=yes)
-        await store.delete_run(info.agent, info.run)
-        return info
+    gone = with_store(store, work)
+    Output().report(
+        {"agent": gone.agent, "run": gone.run, "deleted": event_count(gone)},
+        f"deleted {run_name(gone.agent, gone.run)}, {counted(event_count(gone), 'event')}",
+        as_json=as_json,
+    )

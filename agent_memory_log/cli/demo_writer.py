@@ -1,9 +1,9 @@
 """The process that the demo kills: ``python -m agent_memory_log.cli.demo_writer PAUSE``, not for people.
 
-The URL of the store comes in ``AMLOG_STORE``: arguments can be read by every user of the machine.
+The URL of the store comes in ``AMLOG_STORE``: every user of the machine can read arguments.
 
-Appends every event of the samples by itself and prints a line once the store has acknowledged it: where it is, and
-whether it was new. It neither knows nor asks what an earlier writer did.
+Appends each event of the sample run by itself and prints a line once the store has acknowledged it. It neither knows
+nor asks what an earlier writer did.
 """
 
 from __future__ import annotations
@@ -14,33 +14,45 @@ import time
 
 import msgspec
 
-from agent_memory_log.cli.demo_sample import sample_runs
+from agent_memory_log.events.event import Event
+from agent_memory_log.events.jsonvalue import JsonValue, decode_json
 from agent_memory_log.opening import open_sync_store
+from agent_memory_log.samples import sample_lines
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
-    """A line of the writer's output."""
+    """A line of the writer's output: an event that is stored, and whether it is ``inserted`` or was there already."""
 
-    agent: str
-    run: str
     seq: int
     event_id: str
-    type: str
     inserted: bool
 
 
+class SampleRun(msgspec.Struct, frozen=True):
+    """The run that the demo writes."""
+
+    agent: str
+    run: str
+    meta: dict[str, JsonValue]
+    events: list[Event]
+
+
+def sample_run() -> SampleRun:
+    """Read the run from the samples; its event ids are the same in every process."""
+    header, *lines, _end = (decode_json(line) for line in sample_lines("demo.jsonl"))
+    return SampleRun(header["agent"], header["run"], header["meta"], [Event.from_map(line) for line in lines])
+
+
 def main(url: str, pause: float) -> None:
-    """Write the samples to the store at ``url``, waiting ``pause`` seconds after each event for people to watch."""
+    """Write the sample run to the store at ``url``, waiting ``pause`` seconds after each event for people to watch."""
+    sample = sample_run()
     with open_sync_store(url) as store:
-        for sample in sample_runs():
-            for event in sample.events:
-                result = store.append_events(sample.agent, sample.run, event, meta=sample.meta)
-                stored = result.events[0]
-                line = Acknowledged(
-                    sample.agent, sample.run, stored.seq, stored.event_id, stored.type, bool(result.inserted)
-                )
-                os.write(1, msgspec.json.encode(line) + b"\n")
-                time.sleep(pause)
+        for event in sample.events:
+            result = store.append_events(sample.agent, sample.run, event, meta=sample.meta)
+            (stored,) = result.events
+            line = Acknowledged(stored.seq, stored.event_id, bool(result.inserted))
+            os.write(1, msgspec.json.encode(line) + b"\n")
+            time.sleep(pause)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,10 @@ from typing import Annotated
 
 import typer
 
-from agent_memory_log.cli.describe import Look, describe
-from agent_memory_log.cli.names import load_existing, run_name
-from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async
+from agent_memory_log.cli.entries import Look, describe
+from agent_memory_log.cli.options import AsJson, StoreUrl, with_store
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, NAME, Output
-from agent_memory_log.cli.text import counted
+from agent_memory_log.cli.run_names import load_existing, run_name
 from agent_memory_log.cli.timeline import Row
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
@@ -18,6 +17,8 @@ from agent_memory_log.replay.differences import Difference, describe_all
 from agent_memory_log.replay.run_diff import RunDiff
 from agent_memory_log.replay.run_diff import diff as find_parting
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import Store
+from agent_memory_log.wording import counted
 
 _LEFT, _RIGHT = GOOD, BAD
 _SHOWN = 300
@@ -39,30 +40,28 @@ def diff(
     With --json: same, common (how many events at the beginning are equal), a and b (the events that differ, null where
     a run has ended), and differences, each with path, and a and b where that side has something.
     """
-    snapshots = run_async(_load(store, left, right))
-    found = find_parting(*snapshots)
+
+    async def work(opened: Store) -> tuple[Snapshot, Snapshot]:
+        return await load_existing(opened, left), await load_existing(opened, right)
+
+    snapshots = with_store(store, work)
+    parting = find_parting(*snapshots)
     output = Output()
     if as_json:
-        output.json(_as_map(found))
+        output.json(_as_map(parting))
     else:
-        _write(output, found, *(run_name(snapshot.agent, snapshot.run) for snapshot in snapshots))
-    if not found.same:
-        output.flush()
+        _write(output, parting, *(run_name(snapshot.agent, snapshot.run) for snapshot in snapshots))
+    if not parting.same:
         raise typer.Exit(1)
 
 
-async def _load(url: str | None, left: str, right: str) -> tuple[Snapshot, Snapshot]:
-    async with open_existing(url) as store:
-        return await load_existing(store, left), await load_existing(store, right)
-
-
-def _as_map(found: RunDiff) -> dict[str, JsonValue]:
+def _as_map(parting: RunDiff) -> dict[str, JsonValue]:
     return {
-        "same": found.same,
-        "common": found.common,
-        "a": None if found.left_event is None else found.left_event.to_map(),
-        "b": None if found.right_event is None else found.right_event.to_map(),
-        "differences": [_difference_map(difference) for difference in found.differences],
+        "same": parting.same,
+        "common": parting.common,
+        "a": None if parting.left_event is None else parting.left_event.to_map(),
+        "b": None if parting.right_event is None else parting.right_event.to_map(),
+        "differences": [_difference_map(difference) for difference in parting.differences],
     }
 
 
@@ -75,22 +74,22 @@ def _difference_map(difference: Difference) -> dict[str, JsonValue]:
     return sides
 
 
-def _write(output: Output, found: RunDiff, left: str, right: str) -> None:
-    equal = counted(found.common, "event")
-    if found.same:
+def _write(output: Output, parting: RunDiff, left: str, right: str) -> None:
+    equal = counted(parting.common, "event")
+    if parting.same:
         output.line((f"{output.tick} ", GOOD), f"{left} and {right} hold the same {equal}")
         return
     output.line((left, BOLD), " and ", (right, BOLD), f" part after {equal}")
-    for sign, name, style, event in (("-", left, _LEFT, found.left_event), ("+", right, _RIGHT, found.right_event)):
-        output.hanging([(f"{sign} ", style), (f"{name}  ", NAME)], _told(event))
-    for line in describe_all(found.differences, "-", "+"):
+    for sign, name, style, event in (("-", left, _LEFT, parting.left_event), ("+", right, _RIGHT, parting.right_event)):
+        output.hanging([(f"{sign} ", style), (f"{name}  ", NAME)], _event_text(event))
+    for line in describe_all(parting.differences, "-", "+"):
         output.hanging([("  ", DIM)], line)
 
 
-def _told(event: Event | None) -> str:
+def _event_text(event: Event | None) -> str:
     if event is None:
         return "ends here"
     entry = describe(Row(event), Look())
     lead = "".join(text for text, _ in entry.lead)
-    told = "  ".join(part for part in (f"#{event.seq}", entry.kind, lead, entry.text) if part)
-    return told if len(told) <= _SHOWN else f"{told[:_SHOWN]}…"
+    text = "  ".join(part for part in (f"#{event.seq}", entry.kind, lead, entry.text) if part)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

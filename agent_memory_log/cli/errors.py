@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+FAILED = 1
+"""The status of a command that could not do what was asked."""
+
+WRONG_USE = 2
+"""The status of a command that was called wrongly."""
+
 
 class CommandFailed(Exception):
-    """The command could not do what was asked; the message is the line to print. Status 1."""
+    """The command could not do what was asked; the message is the line to print."""
 
-    status = 1
+    status = FAILED
 
 
 class UsageProblem(CommandFailed):
-    """What was asked makes no sense, whatever the store holds. Status 2."""
+    """What was asked makes no sense, whatever the store holds."""
 
-    status = 2
+    status = WRONG_USE
 
 
 class OutputClosed(Exception):

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from agent_memory_log.cli.options import AsJson, StoreUrl, Yes, confirmed, instant, open_existing, run_async
-from agent_memory_log.cli.output import GOOD, Output
-from agent_memory_log.cli.text import counted
+from agent_memory_log.cli.output import Output
 from agent_memory_log.store import ExpireResult
+from agent_memory_log.wording import counted
 
 
 def expire(
@@ -37,12 +37,9 @@ def expire(
     would be), and dry_run.
     """
     result = run_async(_expire(store, _instant(before), dry_run=dry_run, yes=yes))
-    output = Output()
-    if as_json:
-        output.json({"runs": result.runs, "events": result.events, "dry_run": dry_run})
-        return
     done = f"{'would delete' if dry_run else 'deleted'} {_what(result)}" if result.runs else "nothing has expired"
-    output.line((f"{output.tick} ", GOOD), done)
+    value = {"runs": result.runs, "events": result.events, "dry_run": dry_run}
+    Output().report(value, done, as_json=as_json)
 
 
 async def _expire(url: str | None, before: datetime, *, dry_run: bool, yes: bool) -> ExpireResult:

@@ -13,17 +13,18 @@ import msgspec
 import typer
 
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
-from agent_memory_log.cli.names import each_run, existing_run
-from agent_memory_log.cli.options import AgentName, StoreUrl, open_existing, run_async, store_url
+from agent_memory_log.cli.options import AgentName, StoreUrl, store_url, with_store
 from agent_memory_log.cli.outfile import writer
 from agent_memory_log.cli.output import note, progress
-from agent_memory_log.cli.text import counted, size
-from agent_memory_log.events.jsonvalue import encode_json
+from agent_memory_log.cli.run_names import event_count, existing_run, load_existing, runs_of
+from agent_memory_log.cli.terminal_text import size
+from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.interchange.atif import to_atif
 from agent_memory_log.interchange.atif.reading import PARENT
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import RunInfo, Store
 from agent_memory_log.transfer.jsonl import export_run, export_store
+from agent_memory_log.wording import counted
 
 
 class Format(enum.StrEnum):
@@ -74,42 +75,44 @@ def export(
     if (content and to is not Format.OTEL) or (no_server_data and to is not Format.ATIF):
         raise UsageProblem("--content is for --to otel, and --no-server-data for --to atif")
     if run is None or to is Format.JSONL:
-        run_async(_export(store, run, agent, output, reserved=reserved))
+        _export(store, run, agent, output, reserved=reserved)
     elif to is Format.ATIF:
-        run_async(_export_atif(store, run, output, server_data=not no_server_data))
+        _export_atif(store, run, output, server_data=not no_server_data)
     else:
-        run_async(_export_spans(store, run, output, content=content))
+        _export_spans(store, run, output, content=content)
 
 
-async def _export_atif(url: str | None, name: str, to: Path | None, *, server_data: bool) -> None:
-    async with open_existing(url) as store:
-        info = await existing_run(store, name)
-        snapshot = await store.load_run(info.agent, info.run)
-        document = to_atif(snapshot, subagents=await _subagents(store, info), server_data=server_data)
+def _export_atif(url: str | None, name: str, to: Path | None, *, server_data: bool) -> None:
+    async def work(store: Store) -> JsonValue:
+        snapshot = await load_existing(store, name)
+        return to_atif(snapshot, subagents=await _subagents(store, snapshot), server_data=server_data)
+
+    document = with_store(url, work)
     with writer(to, store_url(url)) as write:
         write(msgspec.json.format(encode_json(document), indent=2) + b"\n")
 
 
-async def _subagents(store: Store, info: RunInfo) -> list[Snapshot]:
+async def _subagents(store: Store, root: Snapshot) -> list[Snapshot]:
     """The runs whose meta names this one as their parent, and those inside them."""
     inner: dict[tuple[str, str], list[RunInfo]] = {}
-    async for one in each_run(store):
-        parent = one.meta.get(PARENT)
+    for info in await runs_of(store):
+        parent = info.meta.get(PARENT)
         if isinstance(parent, Mapping):
-            inner.setdefault((str(parent.get("agent")), str(parent.get("run"))), []).append(one)
-    found: list[Snapshot] = []
-    pending, seen = [info], {(info.agent, info.run)}
+            inner.setdefault((str(parent.get("agent")), str(parent.get("run"))), []).append(info)
+    subagents: list[Snapshot] = []
+    pending = [(root.agent, root.run)]
+    seen = set(pending)
     while pending:
-        outer = pending.pop()
-        for one in inner.get((outer.agent, outer.run), ()):
-            if (one.agent, one.run) not in seen:
-                seen.add((one.agent, one.run))
-                pending.append(one)
-                found.append(await store.load_run(one.agent, one.run))
-    return found
+        for info in inner.get(pending.pop(), ()):
+            name = (info.agent, info.run)
+            if name not in seen:
+                seen.add(name)
+                pending.append(name)
+                subagents.append(await store.load_run(info.agent, info.run))
+    return subagents
 
 
-async def _export_spans(url: str | None, name: str, to: Path | None, *, content: bool) -> None:
+def _export_spans(url: str | None, name: str, to: Path | None, *, content: bool) -> None:
     try:
         from opentelemetry.exporter.otlp.json.file.trace_exporter import FileSpanExporter  # noqa: PLC0415  # an extra
 
@@ -118,17 +121,15 @@ async def _export_spans(url: str | None, name: str, to: Path | None, *, content:
         if not (error.name or "").startswith("opentelemetry"):
             raise
         raise CommandFailed("--to otel needs OpenTelemetry: pip install 'agent-memory-log[otel]'") from error
-    async with open_existing(url) as store:
-        info = await existing_run(store, name)
-        snapshot = await store.load_run(info.agent, info.run)
+    snapshot = with_store(url, lambda store: load_existing(store, name))
     lines = io.StringIO()
     export_spans(snapshot, FileSpanExporter(stream=lines), content=content)
     with writer(to, store_url(url)) as write:
         write(lines.getvalue().encode())
 
 
-async def _export(url: str | None, name: str | None, agent: str | None, to: Path | None, *, reserved: bool) -> None:
-    async with open_existing(url) as store:
+def _export(url: str | None, name: str | None, agent: str | None, to: Path | None, *, reserved: bool) -> None:
+    async def work(store: Store) -> None:
         lines, runs, events = await _source(store, name, agent, reserved=reserved)
         with writer(to, store_url(url)) as write, progress("exporting", events) as advance:
             written = 0
@@ -139,15 +140,17 @@ async def _export(url: str | None, name: str | None, agent: str | None, to: Path
         if to is not None and sys.stderr.isatty():
             note(f"wrote {counted(runs, 'run')}, {counted(events, 'event')}, {size(written)} to {to}")
 
+    with_store(url, work)
+
 
 async def _source(
     store: Store, name: str | None, agent: str | None, *, reserved: bool
 ) -> tuple[AsyncIterator[bytes], int, int]:
     """The lines to write, and how many runs and events there are about."""
     if name is not None:
-        info = await existing_run(store, name)
-        return export_run(store, info.agent, info.run), 1, info.event_count
-    counts = [info.event_count async for info in each_run(store, agent, reserved=reserved)]
+        run = await existing_run(store, name)
+        return export_run(store, run.agent, run.run), 1, event_count(run)
+    counts = [info.event_count for info in await runs_of(store, agent, reserved=reserved)]
     if not counts and agent is not None:
         raise CommandFailed(f"no runs of the agent {agent!r}: see amlog runs")
     return export_store(store, agent=agent, include_reserved=reserved), len(counts), sum(counts)

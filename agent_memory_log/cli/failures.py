@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from agent_memory_log.cli.errors import CommandFailed
-from agent_memory_log.cli.text import one_line
+from agent_memory_log.cli.errors import FAILED, CommandFailed
+from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.errors import AgentMemoryLogError
-
-_FAILED = 1
-_USAGE = 2
 
 
 def explain(error: Exception) -> tuple[str, int]:
@@ -17,19 +14,19 @@ def explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, CommandFailed):
         return _line(str(error)), error.status
     if isinstance(error, typer.Abort):
-        return _line("nothing was done"), _FAILED
+        return _line("nothing was done"), FAILED
     if isinstance(error, typer.TyperException):
-        return _usage(error), error.exit_code
+        return _usage_line(error), error.exit_code
     if isinstance(error, AgentMemoryLogError):
         where: list[str] = getattr(error, "__notes__", [])
-        return _line(": ".join([*where, str(error)])), _FAILED
+        return _line(": ".join([*where, str(error)])), FAILED
     if isinstance(error, OSError):
         reason = error.strerror or str(error)
-        return _line(f"{error.filename}: {reason}" if error.filename else reason), _FAILED
-    return _line(f"this is a bug: {type(error).__name__}: {error} (--debug shows where)"), _FAILED
+        return _line(f"{error.filename}: {reason}" if error.filename else reason), FAILED
+    return _line(f"this is a bug: {type(error).__name__}: {error} (--debug shows where)"), FAILED
 
 
-def _usage(error: typer.TyperException) -> str:
+def _usage_line(error: typer.TyperException) -> str:
     message = error.format_message()
     context = getattr(error, "ctx", None)
     if type(error).__name__ == "NoArgsIsHelpError":

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from agent_memory_log.cli.errors import UsageProblem
-from agent_memory_log.cli.names import parse_name, resolve, run_name
-from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, open_existing, run_async
-from agent_memory_log.cli.output import GOOD, Output
-from agent_memory_log.cli.text import counted
+from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, with_store
+from agent_memory_log.cli.output import Output
+from agent_memory_log.cli.run_names import parse_name, resolve, run_map, run_name
+from agent_memory_log.store import Store
 from agent_memory_log.transfer.forking import ForkedRun, fork_run
+from agent_memory_log.wording import counted
 
 
 def fork(
@@ -29,30 +30,19 @@ def fork(
     The new run has the same meta, and under forked_from says where it comes from. Forking again stores nothing. With
     --json: name, agent, run, version, events and inserted.
     """
-    source, forked = run_async(_fork(store, run, at, new_run))
-    output = Output()
-    name = run_name(forked.agent, forked.run)
-    if as_json:
-        output.json(
-            {
-                "name": name,
-                "agent": forked.agent,
-                "run": forked.run,
-                "version": forked.version,
-                "events": forked.events,
-                "inserted": forked.inserted,
-            }
-        )
-    elif forked.inserted:
-        output.line((f"{output.tick} ", GOOD), f"{name} begins with {counted(forked.events, 'event')} of {source}")
-    else:
-        output.line((f"{output.tick} ", GOOD), f"nothing new: {name} is that fork already")
+    new_agent, new_name = parse_name(new_run)
 
-
-async def _fork(url: str | None, name: str, at: int, new_name: str) -> tuple[str, ForkedRun]:
-    new_agent, new_run = parse_name(new_name)
-    async with open_existing(url) as store:
-        agent, run = await resolve(store, name)
+    async def work(opened: Store) -> tuple[str, ForkedRun]:
+        agent, name = await resolve(opened, run)
         if new_agent not in (None, agent):
-            raise UsageProblem(f"a fork is a run of the same agent: name it {run_name(agent, new_run)}")
-        return run_name(agent, run), await fork_run(store, agent, run, at, new_run)
+            raise UsageProblem(f"a fork is a run of the same agent: name it {run_name(agent, new_name)}")
+        return run_name(agent, name), await fork_run(opened, agent, name, at, new_name)
+
+    source, forked = with_store(store, work)
+    name = run_name(forked.agent, forked.run)
+    begins = f"{name} begins with {counted(forked.events, 'event')} of {source}"
+    Output().report(
+        run_map(forked.agent, forked.run, version=forked.version, events=forked.events, inserted=forked.inserted),
+        begins if forked.inserted else f"nothing new: {name} is that fork already",
+        as_json=as_json,
+    )

@@ -14,11 +14,10 @@ import typer
 
 from agent_memory_log.backend_kit import ReadsGoOriginal
 from agent_memory_log.backend_kit import StoreUrl as ParsedUrl
-from agent_memory_log.cli.errors import CommandFailed, UsageProblem
-from agent_memory_log.cli.names import run_name
+from agent_memory_log.cli.errors import FAILED, CommandFailed, UsageProblem
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_or_create, reflowed, run_async
-from agent_memory_log.cli.output import BAD, DIM, GOOD, Advance, Output, Segment, note, progress
-from agent_memory_log.cli.text import counted
+from agent_memory_log.cli.output import Advance, Output, note, progress
+from agent_memory_log.cli.run_names import run_map, run_name
 from agent_memory_log.cli.verify import write_findings
 from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.events.jsonvalue import JsonValue
@@ -28,6 +27,7 @@ from agent_memory_log.transcript import ChatLine, import_transcript, read_chat_l
 from agent_memory_log.transfer.importing import ImportedRun, decode_document, import_runs
 from agent_memory_log.transfer.jsonl import check_jsonl, import_jsonl
 from agent_memory_log.transfer.verifying import Remark, Severity
+from agent_memory_log.wording import counted
 
 _OPENAI_CHAT = "openai-chat"
 _RUN_FIELDS = ("run_id", "id", "conversation_id")
@@ -71,7 +71,7 @@ def jsonl(file: File, *, reserved: Reserved = False, store: StoreUrl = None, as_
     With --json: as for openai-chat.
     """
     results = run_async(_import_jsonl(file, store, reserved=reserved))
-    if not all(one.verified for one in results):
+    if not all(result.verified for result in results):
         note(f"{file} has no end line: whether it is whole and unchanged is not known")
     _report(results, as_json=as_json)
 
@@ -100,8 +100,8 @@ def atif(
 
     With --json: as for openai-chat.
     """
-    found = _read_trajectories(files, agent)
-    _report(run_async(_import_atif(found, store, reserved=reserved)), as_json=as_json)
+    trajectories = _read_trajectories(files, agent)
+    _report(run_async(_import_atif(trajectories, store, reserved=reserved)), as_json=as_json)
 
 
 def go_mongodb(
@@ -185,30 +185,31 @@ def _rereadable(file: str) -> Generator[BinaryIO]:
 
 
 def _read_trajectories(files: list[str], agent: str | None) -> list[AtifRun]:
-    found: list[AtifRun] = []
+    trajectories: list[AtifRun] = []
     own_agents: dict[str, object] = {}
     for file in files:
         text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         document = decode_document(text, file)
         try:
-            found.append(from_atif(document, agent=agent, run=_missing_name(document, file)))
+            trajectory = from_atif(document, agent=agent, run=_missing_name(document, file))
         except AgentMemoryLogError as error:
             error.add_note(file)
             raise
         own_agent = cast("dict[str, dict[str, object]]", document)["agent"]["name"]
-        if agent is not None and own_agents.setdefault(found[-1].run, own_agent) != own_agent:
+        if agent is not None and own_agents.setdefault(trajectory.run, own_agent) != own_agent:
             raise CommandFailed(
-                f"{file}: {agent}/{found[-1].run} is already the run of another agent's trajectory: rename one's "
+                f"{file}: {agent}/{trajectory.run} is already the run of another agent's trajectory: rename one's "
                 "session_id, or import them without --agent"
             )
-    return found
+        trajectories.append(trajectory)
+    return trajectories
 
 
-async def _import_atif(found: list[AtifRun], url: str | None, *, reserved: bool) -> list[ImportedRun]:
+async def _import_atif(trajectories: list[AtifRun], url: str | None, *, reserved: bool) -> list[ImportedRun]:
     results: list[ImportedRun] = []
     async with open_or_create(url) as store:
-        for one in found:
-            results += await import_atif(store, one, reserved=reserved)
+        for trajectory in trajectories:
+            results += await import_atif(store, trajectory, reserved=reserved)
     return results
 
 
@@ -255,39 +256,34 @@ def _counted(opened: BinaryIO, advance: Advance) -> Iterator[bytes]:
 def _report(results: list[ImportedRun], *, as_json: bool) -> None:
     if not results:
         raise CommandFailed("nothing to import: there are no runs in it")
-    read, inserted = sum(one.read for one in results), sum(one.inserted for one in results)
+    read, inserted = sum(result.read for result in results), sum(result.inserted for result in results)
+    runs = [
+        run_map(
+            result.agent,
+            result.run,
+            version=result.version,
+            read=result.read,
+            inserted=result.inserted,
+            problem=result.problem,
+        )
+        for result in results
+    ]
+    problems = [
+        Remark(Severity.ERROR, result.agent, result.run, 0, result.problem) for result in results if result.problem
+    ]
     output = Output()
-    if as_json:
-        listed = [
-            {
-                "name": run_name(one.agent, one.run),
-                "agent": one.agent,
-                "run": one.run,
-                "version": one.version,
-                "read": one.read,
-                "inserted": one.inserted,
-                "problem": one.problem,
-            }
-            for one in results
-        ]
-        output.json({"runs": listed, "read": read, "inserted": inserted})
-    else:
-        _write_results(output, results, read, inserted)
-    if any(one.problem for one in results):
-        output.flush()
-        raise typer.Exit(1)
-
-
-def _write_results(output: Output, results: list[ImportedRun], read: int, inserted: int) -> None:
-    problems = [Remark(Severity.ERROR, one.agent, one.run, 0, one.problem) for one in results if one.problem]
-    write_findings(output, problems)
-    sign: Segment = (f"{output.cross} ", BAD) if problems else (f"{output.tick} ", GOOD)
-    what = run_name(results[0].agent, results[0].run) if len(results) == 1 else counted(len(results), "run")
+    if not as_json:
+        write_findings(output, problems)
+    name = run_name(results[0].agent, results[0].run) if len(results) == 1 else counted(len(results), "run")
+    text = f"imported {counted(inserted, 'event')} into {name}"
+    already = f"{read - inserted:,} already there" if inserted < read else ""
     if not inserted:
-        output.line(sign, f"nothing new: {what} with {counted(read, 'event')} already there")
-        return
-    already = f"   {read - inserted:,} already there" if inserted < read else ""
-    output.line(sign, f"imported {counted(inserted, 'event')} into {what}", (already, DIM))
+        text, already = f"nothing new: {name} with {counted(read, 'event')} already there", ""
+    listed = {"runs": runs, "read": read, "inserted": inserted}
+    output.report(listed, text, already, as_json=as_json, failed=bool(problems))
+    if problems:
+        output.flush()
+        raise typer.Exit(FAILED)
 
 
 _HELP = "Put runs into a store.\n\nRuns that are in another store are copied, with amlog copy SOURCE_URL TARGET_URL."

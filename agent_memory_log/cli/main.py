@@ -8,9 +8,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from agent_memory_log.cli.errors import OutputClosed
+from agent_memory_log.cli.errors import FAILED, WRONG_USE, OutputClosed
 
-FAILED = 1
 INTERRUPTED = 130
 PIPE_CLOSED = 141
 
@@ -23,10 +22,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Every error is one line on standard error; its traceback is shown with ``--debug`` or AMLOG_DEBUG=1.
     """
     _ensure_streams()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    given, debug = _debug_first(given)
+    rest, debug = _debug_first(list(sys.argv[1:] if arguments is None else arguments))
     try:
-        status = _run(given)
+        status = _run(rest)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -58,14 +56,14 @@ def _debug_first(arguments: list[str]) -> tuple[list[str], bool]:
     """``--debug`` is welcome after the command's name too."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     if "--debug" in arguments[:end]:
-        return ["--debug", *(one for one in arguments[:end] if one != "--debug"), *arguments[end:]], True
+        return ["--debug", *(argument for argument in arguments[:end] if argument != "--debug"), *arguments[end:]], True
     return arguments, os.environ.get("AMLOG_DEBUG", "") not in ("", "0", "false", "no")
 
 
 def _report(error: Exception, *, debug: bool) -> int:
     from agent_memory_log.cli.failures import explain  # noqa: PLC0415  # not needed when all goes well
     from agent_memory_log.cli.output import write_anything  # noqa: PLC0415  # as above
-    from agent_memory_log.cli.text import safe  # noqa: PLC0415  # as above
+    from agent_memory_log.cli.terminal_text import safe  # noqa: PLC0415  # as above
 
     try:
         sys.stdout.flush()
@@ -74,7 +72,7 @@ def _report(error: Exception, *, debug: bool) -> int:
     message, status = explain(error)
     with contextlib.suppress(BrokenPipeError):
         write_anything(sys.stderr)
-        if debug and status != 2:  # noqa: PLR2004  # a wrong use has no traceback worth reading
+        if debug and status != WRONG_USE:  # it has no traceback worth reading
             sys.stderr.write(safe("".join(traceback.format_exception(error))))
         if message:
             print(message, file=sys.stderr)  # noqa: T201  # the one place where errors are written

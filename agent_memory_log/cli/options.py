@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from typing import Annotated, TypeVar
 
@@ -14,9 +14,10 @@ import typer
 from agent_memory_log.cli import stopping
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.outfile import check_streams
-from agent_memory_log.cli.text import one_line
+from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.events.event import parse_timestamp
 from agent_memory_log.opening import OpeningStore, open_store, store_files
+from agent_memory_log.store import Store
 
 _Result = TypeVar("_Result")
 
@@ -58,6 +59,11 @@ def store_url(url: str | None) -> str:
     return url
 
 
+def scheme(url: str | None) -> str:
+    """The scheme of the URL that was given, which says what kind of store it is."""
+    return store_url(url).split(":", 1)[0]
+
+
 def open_existing(url: str | None) -> OpeningStore:
     """Open the store that was given, to look at what is there. Raises ``CommandFailed`` where there is no file.
 
@@ -74,6 +80,16 @@ def open_or_create(url: str | None) -> OpeningStore:
     url = store_url(url)
     check_streams(url)
     return open_store(url)
+
+
+def with_store(url: str | None, work: Callable[[Store], Awaitable[_Result]]) -> _Result:
+    """Open the store that was given, as ``open_existing`` does, do some work with it, and close it."""
+
+    async def opened() -> _Result:
+        async with open_existing(url) as store:
+            return await work(store)
+
+    return run_async(opened())
 
 
 def run_async(coroutine: Coroutine[object, object, _Result]) -> _Result:

@@ -57,12 +57,12 @@ def check_streams(url: str) -> None:
                 raise UsageProblem(f"{name} goes into {what}: redirect it to another file")
 
 
-def is_same_file(one: Path, other: Path) -> bool:
+def is_same_file(path: Path, other: Path) -> bool:
     """Whether two paths lead to one file, by symlinks or hard links; or would, where it is not there yet."""
     try:
-        return one.samefile(other)
+        return path.samefile(other)
     except OSError:
-        return os.path.realpath(one) == os.path.realpath(other)
+        return os.path.realpath(path) == os.path.realpath(other)
 
 
 @contextmanager

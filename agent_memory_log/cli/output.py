@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 
 import msgspec
 
-from agent_memory_log.cli.text import one_line, safe_json
+from agent_memory_log.cli.terminal_text import one_line, safe_json
 from agent_memory_log.events.jsonvalue import JsonValue
 
 if TYPE_CHECKING:
@@ -115,6 +115,14 @@ class Output:
     def heading(self, title: str, *details: str) -> None:
         """Write the line above a report: its title, and details that matter less."""
         self.line((title, BOLD), *((f"   {detail}", DIM) for detail in details))
+
+    def report(self, value: object, text: str, *details: str, as_json: bool, failed: bool = False) -> None:
+        """Write what a command did: ``value`` as JSON, or ``text`` after a sign, and ``details`` that matter less."""
+        if as_json:
+            self.json(value)
+        else:
+            sign: Segment = (f"{self.cross} ", BAD) if failed else (f"{self.tick} ", GOOD)
+            self.line(sign, text, *((f"   {detail}", DIM) for detail in details if detail))
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Segment | str]]) -> None:
         """Write a table; off a terminal as aligned columns with a line of titles."""

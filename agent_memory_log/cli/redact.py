@@ -8,10 +8,13 @@ from typing import Annotated
 import typer
 
 from agent_memory_log.cli.errors import UsageProblem
-from agent_memory_log.cli.names import existing_run, run_name
-from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, Yes, confirmed, open_existing, run_async
-from agent_memory_log.cli.output import GOOD, Output
-from agent_memory_log.cli.text import counted, one_line, ranges
+from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, Yes, confirmed, with_store
+from agent_memory_log.cli.output import Output
+from agent_memory_log.cli.run_names import existing_run, run_name
+from agent_memory_log.cli.terminal_text import one_line
+from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.store import AppendResult, Store
+from agent_memory_log.wording import counted, ranges
 
 _MOST_SEQS = 100_000
 
@@ -34,22 +37,21 @@ def redact(
     version, and whether anything was still there to redact.
     """
     wanted = sorted(set(_expanded(seqs)))
-    agent, name, version, changed = run_async(_redact(store, run, wanted, reason, yes=yes))
-    output = Output()
-    if as_json:
-        output.json({"agent": agent, "run": name, "seqs": wanted, "version": version, "changed": changed})
-        return
+
+    async def work(opened: Store) -> tuple[Snapshot, AppendResult]:
+        there = await existing_run(opened, run)
+        events = f"{counted(len(wanted), 'event')} ({ranges(wanted)})"
+        confirmed(f"Redact {events} of {run_name(there.agent, there.run)} for good?", yes=yes)
+        return there, await opened.redact_events(there.agent, there.run, wanted, reason=reason)
+
+    there, result = with_store(store, work)
+    changed = bool(result.inserted)
     done = f"redacted {ranges(wanted)} of" if changed else "nothing left to redact in"
-    output.line((f"{output.tick} ", GOOD), f"{done} {run_name(agent, name)}")
-
-
-async def _redact(url: str | None, name: str, seqs: list[int], reason: str, *, yes: bool) -> tuple[str, str, int, bool]:
-    async with open_existing(url) as store:
-        info = await existing_run(store, name)
-        what = f"{counted(len(seqs), 'event')} ({ranges(seqs)})"
-        confirmed(f"Redact {what} of {run_name(info.agent, info.run)} for good?", yes=yes)
-        result = await store.redact_events(info.agent, info.run, seqs, reason=reason)
-        return info.agent, info.run, result.version, bool(result.inserted)
+    Output().report(
+        {"agent": there.agent, "run": there.run, "seqs": wanted, "version": result.version, "changed": changed},
+        f"{done} {run_name(there.agent, there.run)}",
+        as_json=as_json,
+    )
 
 
 def _expanded(texts: Iterable[str]) -> Iterable[int]:

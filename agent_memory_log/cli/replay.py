@@ -8,11 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from agent_memory_log.cli.errors import UsageProblem
-from agent_memory_log.cli.names import load_existing
-from agent_memory_log.cli.options import RunName, StoreUrl, open_existing, run_async
+from agent_memory_log.cli.options import RunName, StoreUrl, with_store
 from agent_memory_log.cli.output import Output, note
-from agent_memory_log.cli.text import one_line
-from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.cli.run_names import load_existing
+from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.transcript import Transcript, build, provider_names, repair, request, validate
 from agent_memory_log.transcript.providers import find
 
@@ -44,7 +43,7 @@ def replay(
     """
     if provider not in provider_names():
         raise UsageProblem(f"unknown provider {one_line(provider)!r}: --to takes {', '.join(provider_names())}")
-    snapshot = run_async(_load(store, run))
+    snapshot = with_store(store, lambda opened: load_existing(opened, run))
     arguments: dict[str, Any] | None = None
     key = find(provider).messages_key
     if whole_request:
@@ -65,11 +64,6 @@ def replay(
     if sys.stderr.isatty():
         for remark in remarks:
             note(remark)
-
-
-async def _load(url: str | None, name: str) -> Snapshot:
-    async with open_existing(url) as store:
-        return await load_existing(store, name)
 
 
 def _remark(what: str, name: str, seq: int | None, message: str) -> str:

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from agent_memory_log.cli.names import run_name
-from agent_memory_log.cli.options import AgentName, AsJson, Reserved, StoreUrl, open_existing, run_async
+from agent_memory_log.cli.options import AgentName, AsJson, Reserved, StoreUrl, with_store
 from agent_memory_log.cli.output import DIM, NAME, Column, Output, meta_text, note
+from agent_memory_log.cli.run_names import run_map, run_name
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.store import RunInfo, RunPage
+from agent_memory_log.store import RunInfo
 
 _COLUMNS = (
     Column("run", NAME),
@@ -37,10 +37,12 @@ def runs(
     With --json: runs, each with name, agent, run, version, created, events and meta; and cursor, which is null on the
     last page.
     """
-    page = run_async(_page(store, agent, limit, cursor, reserved=reserved))
+    page = with_store(
+        store, lambda opened: opened.list_runs(agent, limit=limit, cursor=cursor, include_reserved=reserved)
+    )
     output = Output()
     if as_json:
-        output.json({"runs": [run_map(info) for info in page.runs], "cursor": page.cursor})
+        output.json({"runs": [_run_map(info) for info in page.runs], "cursor": page.cursor})
         return
     if not page.runs:
         note("no runs" if cursor is None else "no more runs")
@@ -50,22 +52,9 @@ def runs(
         note(f"there are more: --cursor {page.cursor}")
 
 
-async def _page(url: str | None, agent: str | None, limit: int, cursor: str | None, *, reserved: bool) -> RunPage:
-    async with open_existing(url) as store:
-        return await store.list_runs(agent, limit=limit, cursor=cursor, include_reserved=reserved)
-
-
-def run_map(info: RunInfo) -> dict[str, JsonValue]:
-    """A run as JSON, without its events."""
-    return {
-        "name": run_name(info.agent, info.run),
-        "agent": info.agent,
-        "run": info.run,
-        "version": info.version,
-        "created": info.created.isoformat().replace("+00:00", "Z"),
-        "events": info.event_count,
-        "meta": info.meta,
-    }
+def _run_map(info: RunInfo) -> dict[str, JsonValue]:
+    created = info.created.isoformat().replace("+00:00", "Z")
+    return run_map(info.agent, info.run, version=info.version, created=created, events=info.event_count, meta=info.meta)
 
 
 def _row(info: RunInfo) -> list[str]:

@@ -7,16 +7,17 @@ from typing import Annotated
 import typer
 
 from agent_memory_log.cli.errors import UsageProblem
-from agent_memory_log.cli.names import load_existing, run_name
-from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, open_existing, run_async
+from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, with_store
 from agent_memory_log.cli.output import DIM, Output, meta_text, note
-from agent_memory_log.cli.text import counted, duration
+from agent_memory_log.cli.run_names import load_existing, run_name
+from agent_memory_log.cli.terminal_text import duration
 from agent_memory_log.cli.timeline import arrange
 from agent_memory_log.cli.timeline_view import TimelineWriter
-from agent_memory_log.cli.turns import write_json_turns, write_turns
+from agent_memory_log.cli.turns_view import write_json_turns, write_turns
 from agent_memory_log.events.payloads import ToolResult
 from agent_memory_log.reader import Reader
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.wording import counted
 
 _SHORTEST_RUN = 0.1
 """In seconds; below it times only say in which order messages were imported."""
@@ -51,7 +52,7 @@ def show(
     """
     if by_turns and (types or after or limit):
         raise UsageProblem("--turns shows the whole run: leave --type, --after and --limit out")
-    snapshot = run_async(_load(store, run, after, types, limit))
+    snapshot = with_store(store, lambda opened: load_existing(opened, run, after=after, types=types, limit=limit))
     output = Output()
     if as_json and by_turns:
         write_json_turns(output, snapshot)
@@ -63,11 +64,6 @@ def show(
     write_run(output, snapshot, full=full, by_turns=by_turns)
     if snapshot.last_seq < snapshot.version:
         note(f"there are more: --after {snapshot.last_seq}")
-
-
-async def _load(url: str | None, name: str, after: int, types: list[str] | None, limit: int | None) -> Snapshot:
-    async with open_existing(url) as store:
-        return await load_existing(store, name, after=after, types=types, limit=limit)
 
 
 def write_run(output: Output, snapshot: Snapshot, *, full: bool = False, by_turns: bool = False) -> None:

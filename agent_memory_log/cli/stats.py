@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from agent_memory_log.cli.names import each_run
-from agent_memory_log.cli.options import AgentName, AsJson, Reserved, StoreUrl, open_existing, run_async
+from agent_memory_log.cli.options import AgentName, AsJson, Reserved, StoreUrl, with_store
 from agent_memory_log.cli.output import BOLD, DIM, NAME, Column, Output, Segment, note, progress
-from agent_memory_log.cli.text import size
+from agent_memory_log.cli.run_names import runs_of
+from agent_memory_log.cli.terminal_text import size
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.events.payloads import ToolCall, ToolResult
@@ -59,10 +59,10 @@ def stats(
     name), each with runs, events, tool_calls, tool_errors, open_calls, bytes (of the events as JSONL) and types (events
     by type).
     """
-    agents = run_async(_count(store, agent, reserved=reserved))
+    agents = with_store(store, lambda opened: _count(opened, agent, reserved=reserved))
     total = Totals()
-    for one in agents.values():
-        total.add(one)
+    for totals in agents.values():
+        total.add(totals)
     total.types = dict(sorted(total.types.items(), key=lambda item: (-item[1], item[0])))
     output = Output()
     if as_json:
@@ -71,7 +71,7 @@ def stats(
     if not agents:
         note("no runs")
         return
-    rows: list[list[Segment | str]] = [[*_row(name, one)] for name, one in agents.items()]
+    rows: list[list[Segment | str]] = [[*_row(name, totals)] for name, totals in agents.items()]
     if len(rows) > 1:
         rows.append([(cell, BOLD) for cell in _row("total", total)])
     output.table(_COLUMNS, rows)
@@ -83,15 +83,14 @@ def stats(
     )
 
 
-async def _count(url: str | None, agent: str | None, *, reserved: bool) -> dict[str, Totals]:
-    async with open_existing(url) as store:
-        infos = [info async for info in each_run(store, agent, reserved=reserved)]
-        agents: dict[str, Totals] = {}
-        with progress("counting", sum(info.event_count for info in infos)) as advance:
-            for info in sorted(infos, key=lambda info: (info.agent, info.run)):
-                agents.setdefault(info.agent, Totals()).add(await _count_run(store, info))
-                advance(info.event_count)
-        return agents
+async def _count(store: Store, agent: str | None, *, reserved: bool) -> dict[str, Totals]:
+    infos = await runs_of(store, agent, reserved=reserved)
+    agents: dict[str, Totals] = {}
+    with progress("counting", sum(info.event_count for info in infos)) as advance:
+        for info in sorted(infos, key=lambda info: (info.agent, info.run)):
+            agents.setdefault(info.agent, Totals()).add(await _count_run(store, info))
+            advance(info.event_count)
+    return agents
 
 
 async def _count_run(store: Store, info: RunInfo) -> Totals:

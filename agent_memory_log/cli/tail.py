@@ -9,9 +9,9 @@ import sys
 from contextlib import aclosing
 from io import UnsupportedOperation
 
-from agent_memory_log.cli.names import resolve
 from agent_memory_log.cli.options import AsJson, RunName, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import Output
+from agent_memory_log.cli.run_names import resolve
 from agent_memory_log.cli.show import After
 from agent_memory_log.cli.timeline import Timeline
 from agent_memory_log.cli.timeline_view import TimelineWriter

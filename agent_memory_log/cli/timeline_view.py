@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from agent_memory_log.cli.describe import Entry, Look, describe
+from agent_memory_log.cli.entries import Entry, Look, describe
 from agent_memory_log.cli.output import DIM, Output
-from agent_memory_log.cli.text import one_line, safe
+from agent_memory_log.cli.terminal_text import one_line, safe
 from agent_memory_log.cli.timeline import Row
 from agent_memory_log.events.event import format_timestamp
 from agent_memory_log.events.payloads import EventType

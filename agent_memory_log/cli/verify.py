@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from agent_memory_log.cli.errors import CommandFailed
-from agent_memory_log.cli.names import each_run, resolve, run_name
-from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async
+from agent_memory_log.cli.options import AsJson, StoreUrl, with_store
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, WARN, Output, Segment, progress
-from agent_memory_log.cli.text import counted
+from agent_memory_log.cli.run_names import resolve, run_name, runs_of
 from agent_memory_log.errors import DecodeError, StoreCorrupt
 from agent_memory_log.store import Store
 from agent_memory_log.transfer.verifying import Remark, Severity, Verdict
 from agent_memory_log.transfer.verifying import verify as verify_store
+from agent_memory_log.wording import counted
 
 _STYLES = {Severity.ERROR: BAD, Severity.WARNING: WARN, Severity.NOTE: DIM}
 
@@ -40,7 +40,7 @@ def verify(
     With --json: ok, runs, events, calls, errors, warnings, notes, and findings, each with severity, check, agent, run,
     seq and message; agent and run are null where it is about the store as a whole.
     """
-    verdict = run_async(_verify(store, run))
+    verdict = with_store(store, lambda opened: _verify(opened, run))
     output = Output()
     if as_json:
         output.json(verdict)
@@ -48,26 +48,24 @@ def verify(
         write_findings(output, verdict.findings)
         _write_verdict(output, verdict)
     if not verdict.ok:
-        output.flush()
         raise typer.Exit(1)
 
 
-async def _verify(url: str | None, name: str | None) -> Verdict:
-    async with open_existing(url) as store:
-        if name is None:
-            with progress("verifying", await _events(store)) as advance:
-                return await verify_store(store, seen=advance)
-        agent, run = await resolve(store, name)
-        verdict = await verify_store(store, agent, run)
-        if not verdict.runs and verdict.ok:
-            raise CommandFailed(f"no run {run_name(agent, run)}: see amlog runs")
-        return verdict
+async def _verify(store: Store, name: str | None) -> Verdict:
+    if name is None:
+        with progress("verifying", await _events(store)) as advance:
+            return await verify_store(store, seen=advance)
+    agent, run = await resolve(store, name)
+    verdict = await verify_store(store, agent, run)
+    if not verdict.runs and verdict.ok:
+        raise CommandFailed(f"no run {run_name(agent, run)}: see amlog runs")
+    return verdict
 
 
 async def _events(store: Store) -> int | None:
     """How many events the store's runs hold, None where damage hides it."""
     try:
-        return sum([info.event_count async for info in each_run(store, reserved=True)])
+        return sum(info.event_count for info in await runs_of(store, reserved=True))
     except (StoreCorrupt, DecodeError):
         return None
 
@@ -90,6 +88,6 @@ def write_findings(output: Output, findings: Iterable[Remark]) -> None:
 
 def _write_verdict(output: Output, verdict: Verdict) -> None:
     sign: Segment = (f"{output.tick} ", GOOD) if verdict.ok else (f"{output.cross} ", BAD)
-    found = [counted(verdict.errors, "error"), counted(verdict.warnings, "warning"), counted(verdict.notes, "note")]
+    counts = [counted(verdict.errors, "error"), counted(verdict.warnings, "warning"), counted(verdict.notes, "note")]
     looked_at = f"{counted(verdict.runs, 'run')}, {counted(verdict.events, 'event')}"
-    output.line(sign, f"{looked_at}: ", (", ".join(found), GOOD if verdict.ok else BAD))
+    output.line(sign, f"{looked_at}: ", (", ".join(counts), GOOD if verdict.ok else BAD))

@@ -3,7 +3,7 @@
 - ``support.jsonl``: five runs of an online shop's support agent, as OpenAI Chat messages
   (``transcript.read_chat_lines``).
 - ``demo.jsonl``: one run in our own JSONL (``jsonl.import_jsonl``), with everything a run can hold; written by
-  ``python -m agent_memory_log.samples.make_demo``.
+  ``python -m tools.make_demo`` in the repository.
 """
 
 from importlib.resources import files

@@ -18,6 +18,7 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import EventType, Redacted, Redaction, ToolCall, ToolResult
 from agent_memory_log.pairing import Pairing
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.steps import all_runs, run_async
 from agent_memory_log.store import RunInfo, Store
 from agent_memory_log.wording import counted, ranges
 
@@ -107,7 +108,8 @@ async def verify(
     findings: list[Finding] = []
     infos: list[RunInfo] = []
     try:
-        infos = [info async for info in _each_run(store, agent) if run in {None, info.run}]
+        listed = await run_async(all_runs(agent, include_reserved=True), store)
+        infos = [info for info in listed if run in {None, info.run}]
     except (StoreCorrupt, DecodeError) as error:
         findings.append(Finding(Severity.ERROR, None, None, 0, f"cannot list the runs: {error}", check=Check.DAMAGE))
     reports = [await check_run(store, info, seen) for info in infos]
@@ -122,17 +124,6 @@ async def verify(
     errors, warnings, notes = (sum(one.severity is severity for one in findings) for severity in Severity)
     events, calls = sum(report.events for report in reports), sum(report.calls for report in reports)
     return Verdict(not errors, len(reports), events, calls, errors, warnings, notes, findings)
-
-
-async def _each_run(store: Store, agent: str | None) -> AsyncIterator[RunInfo]:
-    cursor: str | None = None
-    while True:
-        page = await store.list_runs(agent, limit=_PAGE, cursor=cursor, include_reserved=True)
-        for info in page.runs:
-            yield info
-        cursor = page.cursor
-        if cursor is None:
-            return
 
 
 async def check_run(store: Store, info: RunInfo, seen: Callable[[], object] = _unseen) -> RunReport:

@@ -44,6 +44,24 @@ def test_without_the_extra_it_says_what_to_install() -> None:
         assert (done.returncode, done.stdout, done.stderr) == (1, "", expected)
 
 
+def test_a_command_does_not_wait_for_what_the_others_import(url: str) -> None:
+    append(url, "a", "r", UserMessage(message="x"))
+    code = (
+        "import sys; from agent_memory_log.cli.main import main; status = main(['runs']); "
+        "print([name for name in sys.modules if name.startswith("
+        "('agent_memory_log.memory', 'agent_memory_log.secrets', 'agent_memory_log.cli.export'))]); sys.exit(status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
+        env=environment(AMLOG_STORE=url),
+    )
+    assert done.stdout.endswith("\n[]\n")
+
+
 class TestErrors:
     def test_statuses_and_one_line(self, tmp_path: Path) -> None:
         missing = run("runs", "--store", f"sqlite:///{tmp_path}/x.db")
@@ -53,6 +71,8 @@ class TestErrors:
         assert usage.err == "amlog: No such option: --nonsense (see amlog runs --help)\n"
         unknown = run("nonsense")
         assert (unknown.status, unknown.err) == (2, "amlog: No such command 'nonsense' (see amlog --help)\n")
+        near = "amlog: No such command 'shwo'. Did you mean 'show'? (see amlog --help)\n"
+        assert run("shwo").err == near
 
     def test_debug_shows_the_traceback(self, tmp_path: Path) -> None:
         arguments = ("runs", "--store", f"sqlite:///{tmp_path}")

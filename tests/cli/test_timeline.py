@@ -22,12 +22,13 @@ from agent_memory_log import (
     UserMessage,
     new_event,
 )
-from agent_memory_log.cli.describe import Look, describe
-from agent_memory_log.cli.names import parse_name, run_name
+from agent_memory_log.cli.entries import Look, describe
 from agent_memory_log.cli.output import Output
-from agent_memory_log.cli.text import counted, duration, one_line, ranges, safe, safe_json, size
+from agent_memory_log.cli.run_names import parse_name, run_name
+from agent_memory_log.cli.terminal_text import duration, one_line, safe, safe_json, size
 from agent_memory_log.cli.timeline import Row, arrange
 from agent_memory_log.cli.timeline_view import TimelineWriter
+from agent_memory_log.wording import counted, ranges
 
 
 def log_of(*payloads: EventData) -> list[Event]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent_memory_log import UserMessage, new_event, open_sync_store
-from agent_memory_log.cli.names import run_name
+from agent_memory_log.cli.run_names import run_name
 from agent_memory_log.memory import Candidate, Episode, Principal, SyncMemoryClient, stream_of
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from tests.amlog import PATIENCE, Amlog, run, run_on_terminal, start, without_codes

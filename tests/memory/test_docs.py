@@ -35,8 +35,8 @@ def test_programs_and_commands_run(tmp_path: Path) -> None:
                 command = line.removeprefix("$ ").split()
                 assert _run(command, tmp_path, PATH=path, AMLOG_STORE="sqlite:///runs.db"), line
                 commands += 1
-    assert programs == 7
-    assert commands == 9
+    assert programs == 8
+    assert commands == 8
 
 
 def test_links_lead_somewhere() -> None:

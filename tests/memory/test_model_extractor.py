@@ -331,7 +331,7 @@ def test_it_works_over_http_and_counts_what_it_cost(store: SyncStore) -> None:
     ("package", "names"),
     [
         ("agent_memory_log.memory.extraction", {"profile.md", "episodes.md", "merge.md"}),
-        ("agent_memory_log.memory.pattern", {"capture.md", "plan.md", "answer.md"}),
+        ("examples.capture_and_apply", {"capture.md", "plan.md", "answer.md"}),
     ],
 )
 def test_every_prompt_is_a_file_of_its_own(package: str, names: set[str]) -> None:

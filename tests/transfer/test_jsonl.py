@@ -38,11 +38,11 @@ from agent_memory_log import (
     steps,
 )
 from agent_memory_log.samples import SAMPLE_NAMES, sample_lines
-from agent_memory_log.samples.make_demo import AGENT, RUN, demo_lines
 from agent_memory_log.transfer import importing, jsonl
 from agent_memory_log.transfer.importing import ImportedRun
 from agent_memory_log.transfer.jsonl import check_jsonl, export_run, export_store, import_jsonl
 from tests.strategies import events, json_maps
+from tools.make_demo import AGENT, RUN, demo_lines
 
 ORIGINAL = Path(__file__).resolve().parents[3] / "shared" / "data" / "go_original_written.jsonl"
 

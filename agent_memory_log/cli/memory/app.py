@@ -8,7 +8,6 @@ import typer
 
 from agent_memory_log.cli.memory.cleanup import cleanup
 from agent_memory_log.cli.memory.context import context
-from agent_memory_log.cli.memory.demo import demo
 from agent_memory_log.cli.memory.derive import derive
 from agent_memory_log.cli.memory.explain import explain
 from agent_memory_log.cli.memory.exporting import export
@@ -25,7 +24,6 @@ from agent_memory_log.cli.memory.subjects import subjects
 from agent_memory_log.cli.options import reflowed
 
 _COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": demo,
     "derive": derive,
     "link": link,
     "list": list_records,

@@ -11,9 +11,9 @@ import typer
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
 from agent_memory_log.cli.memory.options import Scopes, Tenant, User, principal_of
 from agent_memory_log.cli.memory.views import outcome_map, outcomes_text, write_outcomes
-from agent_memory_log.cli.names import existing_run, run_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import BAD, DIM, GOOD, Output, Segment, note
+from agent_memory_log.cli.run_names import existing_run, run_name
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.memory import DeriveReport, Extractor, MemoryClient, Principal
 

@@ -22,10 +22,10 @@ from agent_memory_log.cli.memory.table import default, option
 from agent_memory_log.cli.memory.views import evidence_map, evidence_name, memories, name_of
 from agent_memory_log.cli.options import AsJson, StoreUrl, Yes, confirmed, run_async
 from agent_memory_log.cli.output import GOOD, Output
-from agent_memory_log.cli.text import counted
 from agent_memory_log.memory import ForgetReport, Memory, Principal
 from agent_memory_log.memory.operations import Forget
 from agent_memory_log.memory.upkeep.erasing import Reach
+from agent_memory_log.wording import counted
 
 
 def forget(

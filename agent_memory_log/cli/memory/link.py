@@ -9,9 +9,9 @@ import typer
 
 from agent_memory_log.cli.errors import CommandFailed
 from agent_memory_log.cli.memory.options import Scopes, Tenant, User, principal_of
-from agent_memory_log.cli.names import load_existing, run_name
 from agent_memory_log.cli.options import AsJson, StoreUrl, open_existing, run_async
 from agent_memory_log.cli.output import GOOD, Output
+from agent_memory_log.cli.run_names import load_existing, run_name
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory import MemoryClient, Principal
 

@@ -12,7 +12,7 @@ from agent_memory_log.cli.memory.table import default, option
 from agent_memory_log.cli.memory.views import record_map, write_records
 from agent_memory_log.cli.options import AsJson, StoreUrl, instant, run_async
 from agent_memory_log.cli.output import Output, note
-from agent_memory_log.cli.text import one_line
+from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.memory import Principal, Record
 from agent_memory_log.memory.operations import AsOf, ListRecords
 from agent_memory_log.memory.records.record import Status

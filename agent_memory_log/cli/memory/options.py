@@ -10,7 +10,7 @@ import typer
 
 from agent_memory_log.cli.errors import UsageProblem
 from agent_memory_log.cli.options import open_existing, open_or_create
-from agent_memory_log.cli.text import one_line
+from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.memory import Memory, MemoryClient, Principal
 from agent_memory_log.memory.records.principals import HOME_SCOPE

@@ -9,8 +9,8 @@ from agent_memory_log.cli.memory.options import Scopes, Tenant, User, open_memor
 from agent_memory_log.cli.memory.views import memories
 from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
 from agent_memory_log.cli.output import BAD, GOOD, Output
-from agent_memory_log.cli.text import counted
 from agent_memory_log.memory import Principal, RebuildReport
+from agent_memory_log.wording import counted
 
 
 def rebuild(

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from agent_memory_log.cli.names import run_name
 from agent_memory_log.cli.output import BAD, DIM, GOOD, NAME, WARN, Column, Output, Segment
-from agent_memory_log.cli.text import counted, one_line
+from agent_memory_log.cli.run_names import run_name
+from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.events.event import format_timestamp
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.memory import Episode, Evidence, Outcome, Record
+from agent_memory_log.wording import counted
 
 _MOST_STARS = 5
 _SOON_DAYS = 7

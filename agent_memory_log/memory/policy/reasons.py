@@ -11,6 +11,9 @@ CANDIDATES = "invalid_memory_candidates"
 INTENT = "invalid_retrieval_intent"
 """A model's plan of a retrieval broke its contract; what follows the colon says where."""
 
+ANSWER = "invalid_answer"
+"""An answer declared memories that were not retrieved, followed none of them, or was too long."""
+
 KEY_DENIED = "key_denied_execution"
 SCOPE_DENIED = "scope_denied_execution"
 MAX_CAPTURE_ITEMS = "max_capture_items"
@@ -28,6 +31,11 @@ def invalid_intent(what: str) -> str:
     ``scope_not_allowed:<scope>``.
     """
     return f"{INTENT}:{what}"
+
+
+def invalid_answer(what: str) -> str:
+    """``what`` is ``memory_keys_out_of_context``, ``too_long`` or ``memory_declared_but_not_applied``."""
+    return f"{ANSWER}:{what}"
 
 
 def key_not_allowed(key: str) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_memory_log.memory.pattern import VERIFIERS, MemoryItem
-from agent_memory_log.memory.pattern.verifiers import verified
+from examples.capture_and_apply.verifiers import VERIFIERS
 
 
 def words(count: int) -> str:
@@ -43,19 +42,3 @@ def words(count: int) -> str:
 )
 def test_verifiers(key: str, value: str, answer: str, follows: bool | None) -> None:
     assert VERIFIERS[key](value, answer) is follows
-
-
-def remembered(key: str, value: str, scope: str = "user") -> MemoryItem:
-    return MemoryItem("id", "preference", scope, key, value, f"{key}: {value}", 0.8, 180)
-
-
-def test_what_cannot_be_told_is_left_out() -> None:
-    items = [remembered("language", "german"), remembered("mood", "calm"), remembered("Update_Channel ", "email")]
-    assert verified(items, "By email.", VERIFIERS) == {"Update_Channel ": True}
-
-
-def test_following_one_of_several_scopes_is_enough() -> None:
-    items = [remembered("update_channel", "fax"), remembered("update_channel", "email", "workspace")]
-    assert verified(items, "By email.", VERIFIERS) == {"update_channel": True}
-    assert verified(items[::-1], "By email.", VERIFIERS) == {"update_channel": True}
-    assert verified(items, "By post.", VERIFIERS) == {"update_channel": False}

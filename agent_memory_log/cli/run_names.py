@@ -6,16 +6,19 @@ In each part ``/`` and ``%`` are percent-encoded, and so is what a terminal or a
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from urllib.parse import quote, unquote
 
+from agent_memory_log import steps
 from agent_memory_log.backend_kit.urls import without_credentials
 from agent_memory_log.cli.errors import CommandFailed, UsageProblem
-from agent_memory_log.cli.text import INVISIBLE, one_line
+from agent_memory_log.cli.terminal_text import INVISIBLE, one_line
+from agent_memory_log.errors import RunExpired
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import RunInfo, Store
 
-_PAGE = 500
 _SHOWN_CANDIDATES = 5
 _encoded = re.compile(rf"[/%\x00-\x20\x7f-\xa0{INVISIBLE}]")
 
@@ -23,6 +26,11 @@ _encoded = re.compile(rf"[/%\x00-\x20\x7f-\xa0{INVISIBLE}]")
 def run_name(agent: str, run: str) -> str:
     """The name by which ``parse_name`` and every command know a run; printable, and safe to show."""
     return f"{_encode(agent)}/{_encode(run)}"
+
+
+def run_map(agent: str, run: str, **fields: JsonValue) -> dict[str, JsonValue]:
+    """A run as JSON: its name, its agent and run, and what a command has to say about it."""
+    return {"name": run_name(agent, run), "agent": agent, "run": run, **fields}
 
 
 def _encode(part: str) -> str:
@@ -44,16 +52,9 @@ def parse_name(name: str) -> tuple[str | None, str]:
     return (None if len(decoded) == 1 else decoded[0]), decoded[-1]
 
 
-async def each_run(store: Store, agent: str | None = None, *, reserved: bool = False) -> AsyncIterator[RunInfo]:
+async def runs_of(store: Store, agent: str | None = None, *, reserved: bool = False) -> list[RunInfo]:
     """Every run of an agent, or of all; with the library's own where ``reserved``."""
-    cursor: str | None = None
-    while True:
-        page = await store.list_runs(agent, limit=_PAGE, cursor=cursor, include_reserved=reserved)
-        for info in page.runs:
-            yield info
-        if page.cursor is None:
-            return
-        cursor = page.cursor
+    return await steps.run_async(steps.all_runs(agent, include_reserved=reserved), store)
 
 
 async def resolve(store: Store, name: str) -> tuple[str, str]:
@@ -61,23 +62,29 @@ async def resolve(store: Store, name: str) -> tuple[str, str]:
     agent, run = parse_name(name)
     if agent is not None:
         return agent, run
-    agents = [info.agent async for info in each_run(store) if info.run == run]
-    if len(agents) == 1:
-        return agents[0], run
-    if not agents:
+    infos = [info for info in await runs_of(store) if info.run == run]
+    if len(infos) == 1:
+        return infos[0].agent, run
+    if not infos:
         raise CommandFailed(f"no run {_encode(run)!r}: see amlog runs")
-    candidates = ", ".join(run_name(one, run) for one in agents[:_SHOWN_CANDIDATES])
-    more = f" and {len(agents) - _SHOWN_CANDIDATES} more" if len(agents) > _SHOWN_CANDIDATES else ""
-    raise CommandFailed(f"{len(agents)} agents have a run {_encode(run)!r}: name one of {candidates}{more}")
+    candidates = ", ".join(run_name(info.agent, run) for info in infos[:_SHOWN_CANDIDATES])
+    more = f" and {len(infos) - _SHOWN_CANDIDATES} more" if len(infos) > _SHOWN_CANDIDATES else ""
+    raise CommandFailed(f"{len(infos)} agents have a run {_encode(run)!r}: name one of {candidates}{more}")
 
 
-async def existing_run(store: Store, name: str) -> RunInfo:
-    """The run that ``name`` stands for, which holds events. Raises ``CommandFailed``."""
+async def existing_run(store: Store, name: str) -> Snapshot:
+    """The run that ``name`` stands for, which holds events, without reading them. Raises ``CommandFailed``."""
     agent, run = await resolve(store, name)
-    async for info in each_run(store, agent):
-        if info.run == run:
-            return info
+    with suppress(RunExpired):
+        there = await store.load_run(agent, run, types=())
+        if event_count(there):
+            return there
     raise CommandFailed(f"no run {run_name(agent, run)}: see amlog runs")
+
+
+def event_count(snapshot: Snapshot) -> int:
+    """How many events a run holds, whether or not they were read."""
+    return snapshot.version - snapshot.first_seq + 1
 
 
 async def load_existing(

@@ -6,13 +6,10 @@ A key without a verifier proves nothing and blocks nothing, and so does a value 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 
-from agent_memory_log.memory.pattern.results import MemoryItem
-from agent_memory_log.memory.records.kinds import fold_key, fold_text
-
-Verifier = Callable[[str, str], bool | None]
-"""Whether the answer (second) follows the value (first); None where that cannot be told."""
+from agent_memory_log.memory.policy import Verifier
+from agent_memory_log.memory.records.kinds import fold_text
 
 _CONCISE_WORDS = 80
 _CONCISE_SENTENCES = 3
@@ -48,21 +45,6 @@ VERIFIERS: Mapping[str, Verifier] = {
     "language": is_english_update,
 }
 """The verifiers by key, compared trimmed and case-folded."""
-
-
-def verified(items: Sequence[MemoryItem], answer: str, verifiers: Mapping[str, Verifier]) -> dict[str, bool]:
-    """By key, whether an answer follows what is remembered under it; keys of which that cannot be told are left out.
-
-    Of several memories under one key, in several scopes, following one is enough.
-    """
-    table = {fold_key(key): verifier for key, verifier in verifiers.items()}
-    found: dict[str, bool] = {}
-    for item in items:
-        verifier = table.get(fold_key(item.key))
-        follows = None if verifier is None else verifier(item.value, answer)
-        if follows is not None:
-            found[item.key] = found.get(item.key, False) or follows
-    return found
 
 
 def _sentences(text: str) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, NAME, WARN, Segment
-from agent_memory_log.cli.text import duration, ranges, size
+from agent_memory_log.cli.terminal_text import duration, size
 from agent_memory_log.cli.timeline import Row
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import (
@@ -31,6 +31,7 @@ from agent_memory_log.events.payloads import (
     ToolTelemetry,
     UserMessage,
 )
+from agent_memory_log.wording import ranges
 
 
 class Entry(msgspec.Struct):
@@ -176,20 +177,20 @@ def _telemetry(telemetry: ToolTelemetry) -> str:
 
 
 def _retry(hint: RetryHint, look: Look, failed_tool: str = "") -> list[Segment]:
-    said = [hint.message.rstrip(".")] if hint.message else []
+    details = [hint.message.rstrip(".")] if hint.message else []
     if hint.tool and (hint.restrict_to_tool or hint.tool != failed_tool):
-        said.append(f"only with {hint.tool}" if hint.restrict_to_tool else f"with {hint.tool}")
+        details.append(f"only with {hint.tool}" if hint.restrict_to_tool else f"with {hint.tool}")
     if hint.missing_fields:
-        said.append(f"missing {', '.join(hint.missing_fields)}")
+        details.append(f"missing {', '.join(hint.missing_fields)}")
     if hint.clarifying_question:
-        said.append(f"ask: {hint.clarifying_question}")
+        details.append(f"ask: {hint.clarifying_question}")
     if hint.example_input:
-        said.append(f"such as {_json(hint.example_input)}")
-    return [(f"{look.retry} retry: {hint.reason or 'no reason given'}", "bold yellow"), *_after_dash(said)]
+        details.append(f"such as {_json(hint.example_input)}")
+    return [(f"{look.retry} retry: {hint.reason or 'no reason given'}", "bold yellow"), *_after_dash(details)]
 
 
-def _after_dash(said: list[str]) -> list[Segment]:
-    return [(" - " + "; ".join(said), WARN)] if said else []
+def _after_dash(details: list[str]) -> list[Segment]:
+    return [(" - " + "; ".join(details), WARN)] if details else []
 
 
 def _retry_event(data: RetryHint, _row: Row, look: Look) -> Entry:

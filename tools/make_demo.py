@@ -1,6 +1,6 @@
-"""Writes ``demo.jsonl``: the run of an agent that finds out why a shop's checkout is slow.
+"""Writes the sample ``demo.jsonl``: the run of an agent that finds out why a shop's checkout is slow.
 
-``python -m agent_memory_log.samples.make_demo`` writes it anew after a change here; a test compares the two.
+``python -m tools.make_demo`` writes it anew after a change here; a test compares the two.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from agent_memory_log.events.payloads import (
     UserMessage,
 )
 from agent_memory_log.transfer.endline import FORMAT, FORMAT_NUMBER, LineDigest, format_of
+
+SAMPLE = Path(__file__).parents[1] / "agent_memory_log" / "samples" / "demo.jsonl"
 
 AGENT = "ops-agent"
 RUN = "2026-03-06-slow-checkout"
@@ -328,4 +330,4 @@ def demo_lines() -> bytes:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_name("demo.jsonl").write_bytes(demo_lines())
+    SAMPLE.write_bytes(demo_lines())

@@ -1,11 +1,10 @@
-"""The whole pattern: capture, plan, retrieve, answer, prove; and every reason a session can stop for."""
+"""The example: capture, plan, retrieve, answer, prove; and every reason a session can stop for."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Generator, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,15 +22,15 @@ from agent_memory_log.errors import (
     ModelUnavailable,
 )
 from agent_memory_log.memory import Episode, Evidence, Principal, SyncMemory, SyncMemoryClient
-from agent_memory_log.memory.pattern import PatternResult, PatternSession, Verifier
-from agent_memory_log.memory.pattern.demo import demo
-from agent_memory_log.memory.policy import MemoryExecution, MemoryPolicy
+from agent_memory_log.memory.policy import MemoryExecution, MemoryPolicy, Verifier
 from agent_memory_log.memory.records.principals import STREAM_RUN, stream_of
 from agent_memory_log.memory.settings import Budgets, MemorySettings, PolicySettings
 from agent_memory_log.memory.stream.payloads import MemoryBlocked
 from agent_memory_log.models import Completion, ScriptedModel
 from agent_memory_log.models.openai_chat import OpenAIModel
 from agent_memory_log.models.settings import ModelSettings
+from examples.capture_and_apply.results import SessionResult
+from examples.capture_and_apply.session import AuditedSession
 from tests.memory.stores import SetClock, somebody
 from tests.models.model_server import ModelServer, Reply, says, says_json
 
@@ -72,9 +71,9 @@ class Rig:
             self.me.remember(key=key, value=value)
         return self
 
-    def session(self, *answers: Said, **settings: Any) -> PatternSession:
+    def session(self, *answers: Said, **settings: Any) -> AuditedSession:
         self.model = ScriptedModel(answers)
-        return PatternSession(
+        return AuditedSession(
             self.me,
             self.model,
             settings=MemorySettings(**settings),
@@ -106,7 +105,7 @@ def answer(text: str = "Incident update: more by email.", keys: object = ("langu
     return json.dumps({"answer": text, "used_memory_keys": keys})
 
 
-def assert_stopped(result: PatternResult, reason: str, phase: str) -> None:
+def assert_stopped(result: SessionResult, reason: str, phase: str) -> None:
     assert (result.status, result.stop_reason, result.phase) == ("stopped", reason, phase)
     assert (result.outcome, result.answer, result.used_memory_keys, result.applied_memory) == ("", "", (), ())
     last = result.trace[-1]
@@ -165,7 +164,7 @@ def test_a_session_captures_and_a_later_one_applies(store: SyncStore) -> None:
 
 def test_a_result_crosses_to_another_process_whole(store: SyncStore) -> None:
     found = Rig(store).knows(language="english").session(PLAN, answer()).respond("Go.")
-    assert msgspec.json.decode(msgspec.json.encode(found), type=PatternResult) == found
+    assert msgspec.json.decode(msgspec.json.encode(found), type=SessionResult) == found
 
 
 def test_memory_goes_between_the_system_prompt_and_the_user_as_data(store: SyncStore) -> None:
@@ -440,7 +439,7 @@ def test_a_session_that_takes_too_long_stops(
 ) -> None:
     rig = Rig(store).knows(language="english")
     model = SlowModel(rig, seconds, PLAN if asked == 2 else said, said)
-    found = PatternSession(rig.me, model, timer=lambda: rig.seconds).respond("Go.")
+    found = AuditedSession(rig.me, model, timer=lambda: rig.seconds).respond("Go.")
     assert_stopped(found, "max_seconds", phase)
     assert len(model.asked) == asked
     (noted,) = rig.blocked()
@@ -449,7 +448,7 @@ def test_a_session_that_takes_too_long_stops(
 
 def test_a_capture_that_takes_too_long_writes_nothing(store: SyncStore) -> None:
     rig = Rig(store)
-    found = PatternSession(rig.me, SlowModel(rig, 25.0, items(item())), timer=lambda: rig.seconds).capture("Hello.")
+    found = AuditedSession(rig.me, SlowModel(rig, 25.0, items(item())), timer=lambda: rig.seconds).capture("Hello.")
     assert_stopped(found, "max_seconds", "capture")
     assert rig.me.list() == ()
 
@@ -457,12 +456,12 @@ def test_a_capture_that_takes_too_long_writes_nothing(store: SyncStore) -> None:
 def test_the_model_is_given_the_time_that_is_left(store: SyncStore) -> None:
     rig = Rig(store).knows(language="english")
     model = SlowModel(rig, 10.0, PLAN, answer())
-    assert PatternSession(rig.me, model, timer=lambda: rig.seconds).respond("Go.").status == "ok"
+    assert AuditedSession(rig.me, model, timer=lambda: rig.seconds).respond("Go.").status == "ok"
     assert [asked.timeout for asked in model.asked] == [25, 15]
     rig.seconds = 0
     model = SlowModel(rig, 1.0, PLAN, answer())
     settings = MemorySettings(model=ModelSettings(timeout_seconds=3.0, name="small", max_tokens=5))
-    PatternSession(rig.me, model, settings=settings, timer=lambda: rig.seconds).respond("Go.")
+    AuditedSession(rig.me, model, settings=settings, timer=lambda: rig.seconds).respond("Go.")
     assert [(asked.timeout, asked.model, asked.max_tokens) for asked in model.asked] == [(3, "small", 5)] * 2
 
 
@@ -483,9 +482,9 @@ def test_verifiers_can_be_given(store: SyncStore) -> None:
 
     table: Mapping[str, Verifier] = {"MOOD": shouts}
 
-    def respond(text: str) -> PatternResult:
+    def respond(text: str) -> SessionResult:
         model = ScriptedModel([{**PLAN, "query": "mood"}, answer(text, keys=["mood"])])
-        return PatternSession(rig.me, model, verifiers=table).respond("Go.")
+        return AuditedSession(rig.me, model, verifiers=table).respond("Go.")
 
     rig = Rig(store).knows(mood="loud")
     assert respond("HELLO").outcome == "memory_applied"
@@ -500,7 +499,7 @@ def test_the_pattern_over_http(store: SyncStore) -> None:
     with ModelServer(replies) as server:
         settings = ModelSettings(base_url=server.url, backoff_seconds=0.001)
         with OpenAIModel(settings, api_key="k") as model:
-            session = PatternSession(rig.me, model)
+            session = AuditedSession(rig.me, model)
             assert session.capture("English, please.").status == "ok"
             found = session.respond("Draft an update.")
             assert (found.outcome, found.used_memory_keys) == ("memory_applied", ("language",))
@@ -544,44 +543,12 @@ def test_whatever_a_model_says_a_session_ends_with_a_stable_reason(proposals: st
             assert STABLE.fullmatch(result.stop_reason)
             assert (result.status == "ok") is (result.stop_reason == "success") is (result.phase == "")
             assert set(result.used_memory_keys) <= set(result.retrieved_keys)
-            assert msgspec.json.decode(msgspec.json.encode(result), type=PatternResult) == result
+            assert msgspec.json.decode(msgspec.json.encode(result), type=SessionResult) == result
 
 
 def test_another_principal_shares_nothing(store: SyncStore) -> None:
     rig = Rig(store)
     rig.session(items(item())).capture("English, please.")
     other = rig.client.of(Principal(rig.principal.tenant, {"user": "43"}))
-    found = PatternSession(other, ScriptedModel([PLAN, answer(keys=["language"])])).respond("Go.")
+    found = AuditedSession(other, ScriptedModel([PLAN, answer(keys=["language"])])).respond("Go.")
     assert found.stop_reason == "invalid_answer:memory_keys_out_of_context"
-
-
-def test_the_demo_plays_in_processes_that_share_a_store(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'demo.db'}"
-    captured, applied, overreached = demo(url)
-    assert len({captured.process, applied.process, overreached.process}) == 3
-    assert {one.key: one.value for one in captured.result.memory_state} == {
-        "language": "english",
-        "response_style": "concise",
-        "update_channel": "email",
-    }
-    outcomes = captured.result.trace[-1].detail["outcomes"]
-    assert isinstance(outcomes, list)
-    assert outcomes[-1] == {
-        "key": "declared_tier",
-        "scope": "user",
-        "action": "blocked",
-        "reason": "key_denied_execution",
-    }
-    assert applied.result.outcome == "memory_applied"
-    assert applied.result.used_memory_keys == ("language", "response_style", "update_channel")
-    assert applied.result.trace[-1].detail["verified"] == dict.fromkeys(applied.result.used_memory_keys, True)
-    assert "payment" in applied.result.answer
-    assert overreached.result.stop_reason == "invalid_answer:memory_keys_out_of_context"
-    assert overreached.result.invalid_used_memory_keys == ("declared_tier",)
-
-
-def test_the_demo_needs_a_store_that_outlives_a_process() -> None:
-    with pytest.raises(InvalidArgument, match="outlives"):
-        demo("memory:")
-    with pytest.raises(RuntimeError, match=r"(?s)'capture' failed.*no installed backend"):
-        list(demo("nowhere://x"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from agent_memory_log.cli.output import BOLD, DIM, Output
-from agent_memory_log.cli.text import counted
 from agent_memory_log.cli.timeline import Row, arrange
 from agent_memory_log.cli.timeline_view import TimelineWriter
 from agent_memory_log.events.payloads import ToolCall
 from agent_memory_log.reader import Reader, Turn
 from agent_memory_log.snapshot import Snapshot
+from agent_memory_log.wording import counted
 
 
 def write_turns(output: Output, writer: TimelineWriter, snapshot: Snapshot) -> None:
@@ -27,7 +27,7 @@ def write_turns(output: Output, writer: TimelineWriter, snapshot: Snapshot) -> N
     for at, (turn, rows) in enumerate(zip(turns, chunks, strict=True)):
         if at:
             output.line("")
-        output.line((f"turn {at + 1}", BOLD), (f"   {_told(turn, waiting)}", DIM))
+        output.line((f"turn {at + 1}", BOLD), (f"   {_turn_text(turn, waiting)}", DIM))
         writer.write(rows)
 
 
@@ -49,7 +49,7 @@ def write_json_turns(output: Output, snapshot: Snapshot) -> None:
         )
 
 
-def _told(turn: Turn, waiting: AbstractSet[int]) -> str:
+def _turn_text(turn: Turn, waiting: AbstractSet[int]) -> str:
     first, last = turn.events[0].seq, turn.events[-1].seq
     calls, unanswered = _calls(turn, waiting)
     parts = [f"event {first}" if first == last else f"events {first}-{last}"]

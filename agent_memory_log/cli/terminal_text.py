@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import re
 
-from agent_memory_log.wording import counted as counted  # noqa: PLC0414  # for the rest of the command
-from agent_memory_log.wording import ranges as ranges  # noqa: PLC0414  # for the rest of the command
-
 INVISIBLE = (
     r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
     r"\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.memory.records.record import Record
+from agent_memory_log.memory import Record
 
 Phase = Literal["capture", "retrieve_plan", "retrieve", "apply"]
 """``capture`` is all of a capturing session; one that answers plans, retrieves, then applies what it found."""
@@ -60,7 +60,7 @@ class HistoryEntry(msgspec.Struct, frozen=True):
     content: JsonValue
 
 
-class PatternResult(msgspec.Struct, frozen=True, kw_only=True):
+class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
     """How a session ended.
 
     - ``run_id``: the session's name, as given or a new one.

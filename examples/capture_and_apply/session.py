@@ -1,50 +1,81 @@
-"""A session: the phases one after the other, each with its boundary, within one budget of time.
+"""A session: its phases one after the other, within one budget of time.
 
 What stops a session is noted in memory's stream with its reason, and is a result, not an exception: exceptions are for
-what the store raises, and for arguments that cannot be.
+what the store raises, and for arguments that are wrong.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Annotated, Literal, NoReturn
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
 from agent_memory_log.errors import InvalidArgument, MemoryStopped, ModelEmpty, ModelFailed
 from agent_memory_log.events.event import new_event_id
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, check_text, encode_json
-from agent_memory_log.memory.pattern.contracts import Answer, Plan, Proposals
-from agent_memory_log.memory.pattern.results import HistoryEntry, MemoryItem, PatternResult, Phase, TraceStep
-from agent_memory_log.memory.pattern.verifiers import VERIFIERS, Verifier, verified
-from agent_memory_log.memory.policy import RetrievalIntent, read_candidates, read_intent
-from agent_memory_log.memory.records.kinds import fold_key, kinds
+from agent_memory_log.memory import Evidence, Record, Source, SyncMemory
+from agent_memory_log.memory.extraction.contracts import PreferenceItem
+from agent_memory_log.memory.policy import (
+    AnswerAudit,
+    RetrievalIntent,
+    Verifier,
+    audit_answer,
+    read_candidates,
+    read_intent,
+)
+from agent_memory_log.memory.records.kinds import kinds
 from agent_memory_log.memory.records.protocols import Clock, utc_now
-from agent_memory_log.memory.records.record import Evidence, Source
 from agent_memory_log.memory.settings import MemorySettings
-from agent_memory_log.memory.sync import SyncMemory
 from agent_memory_log.models.answers import read_answer, schema_of
 from agent_memory_log.models.deadline import Deadline, Timer
 from agent_memory_log.models.port import ModelMessage, ModelPort
 from agent_memory_log.models.prompts import read_prompt
+from examples.capture_and_apply.results import HistoryEntry, MemoryItem, Phase, SessionResult, TraceStep
+from examples.capture_and_apply.verifiers import VERIFIERS
 
 SUCCESS = "success"
 MAX_SECONDS = "max_seconds"
-OUT_OF_CONTEXT = "invalid_answer:memory_keys_out_of_context"
-TOO_LONG = "invalid_answer:too_long"
-NOT_APPLIED = "invalid_answer:memory_declared_but_not_applied"
 
 _SCOPE_DENIED = "scope_denied:"
-_PACKAGE = "agent_memory_log.memory.pattern"
+_PACKAGE = "examples.capture_and_apply"
 
 
-class PatternSession:
+class _Contract(BaseModel):
+    """What the model is asked for, as a schema. Proposals and plans are read by memory's policy, with its reasons."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+class Proposals(_Contract):
+    """What a message says that is worth remembering."""
+
+    items: tuple[PreferenceItem, ...]
+
+
+class Plan(_Contract):
+    """What to look for in memory."""
+
+    kind: Literal["retrieve_memory"]
+    query: Annotated[str, Field(min_length=1)]
+    top_k: Annotated[int, Field(ge=1)] | None = None
+    scopes: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+
+
+class Answer(_Contract):
+    """The answer, and the keys of the memories that it follows."""
+
+    answer: str
+    used_memory_keys: tuple[str, ...]
+
+
+class AuditedSession:
     """Sessions of one principal with one model. Nothing is kept between them but what is in memory.
 
     - ``settings``: the budgets, the model's name, the scopes that policy allows; the defaults unless given.
-    - ``verifiers``: what proves that an answer follows a memory; ``VERIFIERS`` unless given.
+    - ``verifiers``: by key, what proves that an answer follows a memory.
     - ``clock``: what time it is, for ``ttl_left_days``; ``timer``: seconds, for the budget of time.
 
     Synchronous, as the model port is: an asynchronous caller runs a session in a thread, with a handle of its own.
@@ -60,104 +91,73 @@ class PatternSession:
         clock: Clock = utc_now,
         timer: Timer = time.monotonic,
     ) -> None:
-        self._me = me
-        self._model = model
-        self._settings = settings or MemorySettings()
-        self._verifiers = verifiers
-        self._clock = clock
-        self._timer = timer
+        self.me = me
+        self.model = model
+        self.settings = settings or MemorySettings()
+        self.verifiers = verifiers
+        self.clock = clock
+        self.timer = timer
 
-    def capture(self, message: str, *, evidence: Sequence[Evidence] = (), run_id: str | None = None) -> PatternResult:
+    def capture(self, message: str, *, evidence: Sequence[Evidence] = (), run_id: str | None = None) -> SessionResult:
         """Have the model propose what a message says that is worth remembering, and write what may be written.
 
         ``evidence``: the events that hold the message, where it is logged. Raises ``InvalidArgument`` for a message
         that is no text, and what the store raises.
         """
         _check(message, "message")
-        return self._session(run_id).capture(message, tuple(evidence))
+        return _Steps(self, run_id, tuple(evidence)).capture(message)
 
-    def respond(self, request: str, *, run_id: str | None = None) -> PatternResult:
-        """Answer a request with the help of what is remembered, and prove that the answer follows what it declares.
+    def respond(self, request: str, *, run_id: str | None = None) -> SessionResult:
+        """Answer a request with the help of what is remembered, and audit the answer.
 
         Raises ``InvalidArgument`` for a request that is no text, and what the store raises.
         """
         _check(request, "request")
-        return self._session(run_id).respond(request)
-
-    def _session(self, run_id: str | None) -> _Session:
-        return _Session(
-            self._me, self._model, self._settings, self._verifiers, self._clock, self._timer, run_id or new_event_id()
-        )
+        return _Steps(self, run_id).respond(request)
 
 
-class _Session:
-    """One session: what it has done so far."""
+class _Steps:
+    """The steps of one session: what it has done so far."""
 
-    def __init__(
-        self,
-        me: SyncMemory,
-        model: ModelPort,
-        settings: MemorySettings,
-        verifiers: Mapping[str, Verifier],
-        clock: Clock,
-        timer: Timer,
-        run_id: str,
-    ) -> None:
-        self._me = me
-        self._model = model
-        self._settings = settings
-        self._verifiers = verifiers
-        self._clock = clock
-        self._run_id = run_id
-        self._deadline = Deadline(settings.budgets.max_seconds, timer)
+    def __init__(self, session: AuditedSession, run_id: str | None, evidence: tuple[Evidence, ...] = ()) -> None:
+        self._session = session
+        self._me = session.me
+        self._settings = session.settings
+        self._run_id = run_id or new_event_id()
+        self._evidence = evidence
+        self._deadline = Deadline(session.settings.budgets.max_seconds, session.timer)
         self._phase: Phase = "capture"
         self._trace: list[TraceStep] = []
         self._history: list[HistoryEntry] = []
-        self._evidence: tuple[Evidence, ...] = ()
         self._is_noted = False
-        self._retrieved: tuple[MemoryItem, ...] = ()
-        self._invalid: tuple[str, ...] = ()
+        self._retrieved: tuple[Record, ...] = ()
+        self._unknown_keys: tuple[str, ...] = ()
         self._raw_intent = ""
 
-    def capture(self, message: str, evidence: tuple[Evidence, ...]) -> PatternResult:
-        self._evidence = evidence
+    def capture(self, message: str) -> SessionResult:
         try:
             self._capture(message)
         except (MemoryStopped, ModelFailed) as error:
             return self._stopped(error)
-        return PatternResult(
-            run_id=self._run_id,
-            status="ok",
-            stop_reason=SUCCESS,
-            memory_state=self._memory_state(),
-            trace=tuple(self._trace),
-            history=tuple(self._history),
-        )
+        return self._result("ok", SUCCESS)
 
-    def respond(self, request: str) -> PatternResult:
+    def respond(self, request: str) -> SessionResult:
         try:
             self._phase = "retrieve_plan"
             intent = self._plan(request)
             self._phase = "retrieve"
             self._retrieve(intent)
             self._phase = "apply"
-            answer = self._apply(request)
+            answer, audit = self._apply(request)
         except (MemoryStopped, ModelFailed) as error:
             return self._stopped(error)
-        used = {fold_key(key) for key in answer.used_memory_keys}
-        return PatternResult(
-            run_id=self._run_id,
-            status="ok",
-            stop_reason=SUCCESS,
-            outcome="memory_applied" if used else "context_only",
-            answer=answer.answer,
-            used_memory_keys=answer.used_memory_keys,
-            applied_memory=tuple(item for item in self._retrieved if fold_key(item.key) in used),
-            memory_state=self._memory_state(),
-            trace=tuple(self._trace),
-            history=tuple(self._history),
-            retrieved_keys=self._retrieved_keys(),
-            raw_intent=self._raw_intent,
+        return self._result(
+            "ok",
+            SUCCESS,
+            outcome="memory_applied" if audit.used_keys else "context_only",
+            answer=answer,
+            used_memory_keys=audit.used_keys,
+            applied_memory=self._items(audit.applied),
         )
 
     def _capture(self, message: str) -> None:
@@ -171,15 +171,17 @@ class _Session:
             source=Source("run", f"{logged.agent}/{logged.run}") if logged else Source("user"),
             evidence=self._evidence,
         )
-        self._done("propose", {"items": len(candidates)}, [{"key": one.key, "value": one.value} for one in candidates])
+        proposed: JsonValue = [{"key": candidate.key, "value": candidate.value} for candidate in candidates]
+        self._done("propose", {"items": len(candidates)}, proposed)
         report = self._me.write(candidates, phase="capture")
         if report.status == "stopped":
             self._is_noted = True
-            raise MemoryStopped(f"policy stopped the capture: {report.stop_reason}", reason=report.stop_reason)
+            _stop(report.stop_reason, "policy stopped the capture")
         outcomes: list[JsonValue] = [
-            {"key": one.key, "scope": one.scope, "action": one.action, "reason": one.reason} for one in report.outcomes
+            {"key": outcome.key, "scope": outcome.scope, "action": outcome.action, "reason": outcome.reason}
+            for outcome in report.outcomes
         ]
-        self._done("write", {"outcomes": outcomes}, [_shown(item) for item in self._memory_state()])
+        self._done("write", {"outcomes": outcomes}, [_memory_map(record) for record in self._me.list()])
 
     def _plan(self, request: str) -> RetrievalIntent:
         budgets = self._settings.budgets
@@ -197,14 +199,13 @@ class _Session:
 
     def _retrieve(self, intent: RetrievalIntent) -> None:
         hits = self._me.search(intent.query, top_k=intent.top_k, scopes=intent.scopes, kinds=kinds())
-        now = self._clock()
-        self._retrieved = tuple(MemoryItem.of(hit.record, now) for hit in hits if hit.record is not None)
-        self._in_time()
+        self._retrieved = tuple(hit.record for hit in hits if hit.record is not None)
+        self._check_time()
         keys: list[JsonValue] = list(self._retrieved_keys())
-        self._done("retrieve", {"items": len(hits), "keys": keys}, [_shown(item) for item in self._retrieved])
+        self._done("retrieve", {"items": len(hits), "keys": keys}, [_memory_map(record) for record in self._retrieved])
 
-    def _apply(self, request: str) -> Answer:
-        known = "\n".join(encode_json(_shown(item)).decode() for item in self._retrieved) or "(nothing)"
+    def _apply(self, request: str) -> tuple[str, AnswerAudit]:
+        known = "\n".join(encode_json(_memory_map(record)).decode() for record in self._retrieved) or "(nothing)"
         # Memory stands in a message of its own, before the user's, whose present words win.
         raw = self._ask(
             "answer", Answer, ModelMessage("system", f"Remembered:\n{known}"), ModelMessage("user", request)
@@ -212,37 +213,37 @@ class _Session:
         answer = read_answer(raw, Answer)
         if not answer.answer.strip():
             raise ModelEmpty("the model's answer has no text")
-        by_key = {fold_key(item.key): item.key for item in self._retrieved if item.key}
-        declared = tuple(dict.fromkeys(answer.used_memory_keys))
-        self._invalid = tuple(sorted(key for key in declared if fold_key(key) not in by_key))
-        if self._invalid:
-            _stop(OUT_OF_CONTEXT, "the answer declares memories that were not retrieved")
-        most = self._settings.budgets.max_answer_chars
-        if len(answer.answer) > most:
-            _stop(TOO_LONG, f"the answer has {len(answer.answer)} characters, over {most}")
-        used = tuple(dict.fromkeys(by_key[fold_key(key)] for key in declared))
-        items = [item for item in self._retrieved if item.key and by_key[fold_key(item.key)] in used]
-        proven = verified(items, answer.answer, self._verifiers)
-        if proven and not any(proven.values()):
-            _stop(NOT_APPLIED, f"the answer declares {', '.join(sorted(proven))}, and follows none of them")
-        detail: dict[str, JsonValue] = {"used_memory_keys": list(used), "verified": dict(proven)}
+        audit = audit_answer(
+            answer.answer,
+            answer.used_memory_keys,
+            self._retrieved,
+            verifiers=self._session.verifiers,
+            max_chars=self._settings.budgets.max_answer_chars,
+        )
+        self._unknown_keys = audit.unknown_keys
+        if audit.stop_reason:
+            _stop(audit.stop_reason, "the answer does not pass its audit")
+        detail: dict[str, JsonValue] = {
+            "used_memory_keys": list(audit.used_keys),
+            "verified": dict(audit.verified),
+        }
         self._done("answer", detail, {"answer": answer.answer})
-        return Answer(answer=answer.answer, used_memory_keys=used)
+        return answer.answer, audit
 
     def _ask(self, prompt: str, contract: type[BaseModel], *messages: ModelMessage) -> str:
         model = self._settings.model
-        self._in_time()
-        completion = self._model.complete(
+        self._check_time()
+        completion = self._session.model.complete(
             [ModelMessage("system", read_prompt(_PACKAGE, prompt)), *messages],
             schema=schema_of(contract),
             max_tokens=model.max_tokens,
             timeout=min(model.timeout_seconds, self._deadline.left()),
             model=model.name,
         )
-        self._in_time()
+        self._check_time()
         return completion.text
 
-    def _in_time(self) -> None:
+    def _check_time(self) -> None:
         if self._deadline.has_passed:
             _stop(MAX_SECONDS, f"the session took more than {self._settings.budgets.max_seconds:g} seconds")
 
@@ -251,7 +252,7 @@ class _Session:
         self._trace.append(TraceStep(step, self._phase, action, ok=True, detail=detail))
         self._history.append(HistoryEntry(step, self._phase, action, content))
 
-    def _stopped(self, error: MemoryStopped | ModelFailed) -> PatternResult:
+    def _stopped(self, error: MemoryStopped | ModelFailed) -> SessionResult:
         reason = error.reason if isinstance(error, MemoryStopped) else error.code
         if isinstance(error, ModelFailed) and self._deadline.has_passed:
             # The model was only given the time that was left.
@@ -261,30 +262,49 @@ class _Session:
             self._me.note_stop(reason, phase=self._phase, scope=scope, evidence=self._evidence)
         step = len(self._trace) + 1
         self._trace.append(TraceStep(step, self._phase, "stop", ok=False, detail={"reason": reason}))
-        return PatternResult(
+        return self._result("stopped", reason, phase=self._phase, invalid_used_memory_keys=self._unknown_keys)
+
+    def _result(
+        self,
+        status: Literal["ok", "stopped"],
+        stop_reason: str,
+        *,
+        phase: Phase | Literal[""] = "",
+        outcome: Literal["", "memory_applied", "context_only"] = "",
+        answer: str = "",
+        used_memory_keys: tuple[str, ...] = (),
+        applied_memory: tuple[MemoryItem, ...] = (),
+        invalid_used_memory_keys: tuple[str, ...] = (),
+    ) -> SessionResult:
+        return SessionResult(
             run_id=self._run_id,
-            status="stopped",
-            stop_reason=reason,
-            phase=self._phase,
-            memory_state=self._memory_state(),
+            status=status,
+            stop_reason=stop_reason,
+            phase=phase,
+            outcome=outcome,
+            answer=answer,
+            used_memory_keys=used_memory_keys,
+            applied_memory=applied_memory,
+            memory_state=self._items(self._me.list()),
             trace=tuple(self._trace),
             history=tuple(self._history),
             retrieved_keys=self._retrieved_keys(),
-            invalid_used_memory_keys=self._invalid,
+            invalid_used_memory_keys=invalid_used_memory_keys,
             raw_intent=self._raw_intent,
         )
 
     def _retrieved_keys(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(item.key for item in self._retrieved if item.key))
+        return tuple(dict.fromkeys(record.key for record in self._retrieved if record.key))
 
-    def _memory_state(self) -> tuple[MemoryItem, ...]:
-        now = self._clock()
-        return tuple(MemoryItem.of(record, now) for record in self._me.list())
+    def _items(self, records: Sequence[Record]) -> tuple[MemoryItem, ...]:
+        now = self._session.clock()
+        return tuple(MemoryItem.of(record, now) for record in records)
 
 
-def _shown(item: MemoryItem) -> dict[str, JsonValue]:
-    shown: dict[str, JsonValue] = {"kind": item.kind, "scope": item.scope}
-    return shown | ({"key": item.key, "value": item.value} if item.key else {"text": item.text})
+def _memory_map(record: Record) -> dict[str, JsonValue]:
+    """A memory as the model and the history see it."""
+    content: dict[str, JsonValue] = {"key": record.key, "value": record.value} if record.key else {"text": record.text}
+    return {"kind": record.kind, "scope": record.scope, **content}
 
 
 def _stop(reason: str, message: str) -> NoReturn:

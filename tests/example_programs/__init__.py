@@ -1,0 +1,1 @@
+"""Tests of the programs in examples/, which another folder of that name would hide."""

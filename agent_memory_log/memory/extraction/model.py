@@ -169,7 +169,7 @@ class _Reading:
             ttl_days=ttl_days,
             valid_from=cited[0].timestamp,
             source=Source("run", f"{self._agent}/{self._run}", _RELIABILITY),
-            evidence=tuple(Evidence(self._agent, self._run, event.seq) for event in cited),
+            evidence=tuple(Evidence(self._agent, self._run, event.seq, event_id=event.event_id) for event in cited),
         )
 
 

@@ -10,12 +10,11 @@ from agent_memory_log.errors import InvalidArgument, MemoryStopped
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.writing import change, write
-from agent_memory_log.memory.records.candidates import Candidate, checked, several
+from agent_memory_log.memory.records.candidates import Candidate, checked
 from agent_memory_log.memory.records.kinds import Fact, Preference, RecordData, kind_named
-from agent_memory_log.memory.records.record import Link
+from agent_memory_log.memory.records.record import Link, Source, envelope_of
 from agent_memory_log.memory.records.reports import Outcome, WriteReport
 from agent_memory_log.memory.search.reading import get
-from agent_memory_log.memory.stream.payloads import Changes
 from agent_memory_log.steps import Steps
 
 
@@ -55,6 +54,18 @@ def update(
     links: Sequence[Link] | None,
 ) -> Steps[Outcome]:
     """Change an active record; another value supersedes it."""
+    changes = {
+        name: value
+        for name, value in (
+            ("text", text),
+            ("confidence", confidence),
+            ("importance", importance),
+            ("entities", entities),
+            ("tags", tags),
+            ("links", links),
+        )
+        if value is not None
+    }
     known = yield from get(context, record=record, key=None, kind=None, scope=None)
     if known is None:
         raise InvalidArgument(f"there is no active record {describe(record)} to update")
@@ -64,32 +75,14 @@ def update(
             raise InvalidArgument(f"a record of the kind {known.kind!r} has no value to change: change its text")
         data = msgspec.structs.replace(data, value=value)
     own_text = "" if known.key and known.text == known.data.describe() else known.text
-    candidate = checked(
-        Candidate(
-            data=data,
-            scope=known.scope,
-            text=text if text is not None else "" if value is not None else own_text,
-            confidence=known.confidence if confidence is None else confidence,
-            importance=known.importance if importance is None else importance,
-            ttl_days=ttl_days,
-            valid_until=known.valid_until if ttl_days is None and value is None else None,
-            source=known.source if value is None else type(known.source)("user"),
-            evidence=() if value is not None else known.evidence,
-            entities=known.entities if entities is None else several(entities, "entities"),
-            tags=known.tags if tags is None else several(tags, "tags"),
-            links=known.links if links is None else several(links, "links"),
-        )
-    )
-    changes = Changes(
-        text=None if text is None else candidate.text,
-        confidence=None if confidence is None else candidate.confidence,
-        importance=None if importance is None else candidate.importance,
-        entities=None if entities is None else candidate.entities,
-        tags=None if tags is None else candidate.tags,
-        links=None if links is None else candidate.links,
-        valid_until=None if ttl_days is None else candidate.end(context.hooks.now()),
-    )
-    report = yield from change(context, known.scope, known.id, candidate, changes)
+    fields = envelope_of(known, text=own_text, valid_from=None)
+    if value is not None:  # said anew, by the user
+        fields |= {"text": "", "source": Source("user"), "evidence": ()}
+    if value is not None or ttl_days is not None:
+        fields["valid_until"] = None
+    candidate = checked(Candidate(data, known.scope, ttl_days, **(fields | changes)))
+    names = (*changes, "valid_until") if ttl_days is not None else tuple(changes)
+    report = yield from change(context, known.scope, known.id, candidate, names)
     return _only(report)
 
 

@@ -22,8 +22,8 @@ SPEAKER_LABEL = "speaker"
 _ROLES: Mapping[str, str] = {UserMessage.event_type: "user", AssistantMessage.event_type: "assistant"}
 
 
-class Message(msgspec.Struct, frozen=True, gc=False):
-    """A message: the event ``seq`` of ``agent``/``run``.
+class RunMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message of a run: the event ``seq`` of ``agent``/``run``, whose id is ``event_id``.
 
     ``speaker`` is the event's ``speaker`` label, else its role: ``user`` or ``assistant``; ``time`` is the event's.
     """
@@ -34,17 +34,18 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     speaker: str
     text: str
     time: datetime
+    event_id: str = ""
 
     @property
     def evidence(self) -> Evidence:
         """Where it stands."""
-        return Evidence(self.agent, self.run, self.seq)
+        return Evidence(self.agent, self.run, self.seq, event_id=self.event_id)
 
 
-def message_of(agent: str, run: str, event: Event) -> Message | None:
+def message_of(agent: str, run: str, event: Event) -> RunMessage | None:
     """The message that an event is; None for any other event, and one without text."""
     data = event.data
     if not isinstance(data, (UserMessage, AssistantMessage)) or not data.message.strip():
         return None
     speaker = event.labels.get(SPEAKER_LABEL) or _ROLES[data.event_type]
-    return Message(agent, run, event.seq, speaker, data.message, event.timestamp)
+    return RunMessage(agent, run, event.seq, speaker, data.message, event.timestamp, event.event_id)

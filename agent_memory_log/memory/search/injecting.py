@@ -20,7 +20,7 @@ from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.index.asked import Asked
 from agent_memory_log.memory.records.kinds import Episode, Fact, Preference
-from agent_memory_log.memory.records.messages import MESSAGE, Message
+from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Evidence, Record
 from agent_memory_log.memory.records.reports import Hits, MemoryContext
 from agent_memory_log.memory.search.reading import active_of
@@ -112,7 +112,7 @@ def memory_context(context: Context, asked: Asked, scopes: tuple[str, ...], max_
     )
 
 
-def _messages(subjects: Sequence[Subject], said: Hits) -> list[Message]:
+def _messages(subjects: Sequence[Subject], said: Hits) -> list[RunMessage]:
     """The messages that were found, each once, less those that have been forgotten since."""
     found = {hit.message.evidence: hit.message for hit in said if hit.message is not None}
     known = [
@@ -215,7 +215,7 @@ def _episode_line(record: Record) -> _Line:
     return _Line(1, (time.timestamp(), record.text, record.id), f"- {_day(time)} {_quoted(record.text)}", record.id)
 
 
-def _message_line(message: Message) -> _Line:
+def _message_line(message: RunMessage) -> _Line:
     said = f"- {_day(message.time)} {_quoted(message.speaker)} said {_quoted(message.text)}"
     place = (message.time.timestamp(), message.agent, message.run, message.seq)
     return _Line(2, place, said, "", message.evidence)

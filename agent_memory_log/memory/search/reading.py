@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
@@ -40,7 +41,7 @@ def get(
         found = yield from _ask_one(context, name, lambda state, now: _by_key(state, key, kind, name, now))
         return found
     for name in context.readable(None if scope is None else [scope]):
-        found = yield from _ask_one(context, name, lambda state, now: record_of(state, record or "", name, now))  # noqa: B023  # asked at once
+        found = yield from _ask_one(context, name, lambda state, now: active_record(state, record or "", name, now))  # noqa: B023  # asked at once
         if found is not None:
             return found
     return None
@@ -55,7 +56,7 @@ def _ask_one(
     return subject.ask(lambda state: question(state, now))
 
 
-def record_of(state: State, record: str, scope: str, now: datetime) -> Record | None:
+def active_record(state: State, record: str, scope: str, now: datetime) -> Record | None:
     """An active record that has not expired, by its id."""
     live = state.records.get(record)
     return None if live is None or live.is_expired(now) else live.record(scope, now)
@@ -105,7 +106,7 @@ def active_of(context: Context, subject: Subject, scope: str, kinds: frozenset[s
         lambda state: [
             live.record(scope, now)
             for live in state.records.values()
-            if not live.is_expired(now) and (kinds is None or live.told.kind in kinds)
+            if not live.is_expired(now) and (kinds is None or live.memory.kind in kinds)
         ]
     )
 
@@ -147,7 +148,7 @@ def as_of(
         records.extend(
             live.record(scope, time)
             for live in ledger.state.records.values()
-            if not live.is_expired(time) and (wanted is None or live.told.kind in wanted)
+            if not live.is_expired(time) and (wanted is None or live.memory.kind in wanted)
         )
     return tuple(records)
 
@@ -163,7 +164,7 @@ def explain(context: Context, record: str) -> Steps[Explanation | None]:
         found = next((one for one in ledger.records(scope, now) if one.id == record), None)
         if found is not None:
             lines = yield from _lines(context, found.evidence)
-            story = tuple(_told(event, record) for event in ledger.story.get(record, ()))
+            story = tuple(_story_line(event, record) for event in ledger.story.get(record, ()))
             return Explanation(found, found.status, _source(found), lines, story)
     return None
 
@@ -200,7 +201,7 @@ def _source(record: Record) -> str:
     return f"{record.source.kind}{named}, on {record.created.date().isoformat()}"
 
 
-def _told(event: Event, record: str) -> str:
+def _story_line(event: Event, record: str) -> str:
     data = event.data
     day = event.timestamp.isoformat(timespec="seconds")
     if isinstance(data, MemoryClosed):
@@ -209,9 +210,8 @@ def _told(event: Event, record: str) -> str:
     if isinstance(data, MemoryRefreshed):
         return f"{day} said again, confidence {data.confidence:g}"
     if isinstance(data, MemoryChanged):
-        names = [name for name in data.changes.__struct_fields__ if getattr(data.changes, name) is not None]
-        stars = f", {stars_of(data.changes.importance)} stars" if data.changes.importance is not None else ""
-        return f"{day} changed: {', '.join(names)}{stars}"
+        stars = f", {stars_of(data.importance)} stars" if "importance" in data.changed else ""
+        return f"{day} changed: {', '.join(data.changed)}{stars}"
     return f"{day} remembered"
 
 
@@ -222,35 +222,48 @@ def _lines(context: Context, evidence: Sequence[Evidence]) -> Steps[tuple[Eviden
         yield from subject.refresh()
     lines: list[EvidenceLine] = []
     for place in evidence:
-        reasons = {subject.ask(lambda state: _reason_not_to_show(state, place)) for subject in subjects}  # noqa: B023  # asked at once
-        if "" in reasons:
-            lines.append((yield from _line(place)))
-        elif is_reserved(place.agent):
-            lines.append(EvidenceLine(place, reason="imported from another memory"))
-        else:
-            lines.append(EvidenceLine(place, reason=min(reasons)))
+        reason = _reason_not_to_show(subjects, place, place.seq)
+        lines.append(EvidenceLine(place, reason=reason) if reason else (yield from _line(subjects, place)))
     return tuple(lines)
 
 
-def _reason_not_to_show(state: State, place: Evidence) -> str:
-    if (place.agent, place.run) not in state.linked:
-        return "not linked to this subject"
-    return "" if state.may_find(place.agent, place.run, place.seq) else "forgotten"
+def _reason_not_to_show(subjects: Sequence[Subject], evidence: Evidence, seq: int) -> str:
+    if is_reserved(evidence.agent):
+        return "imported from another memory"
+    run = evidence.run_id
+    if any(subject.ask(lambda state: state.may_find(*run, seq)) for subject in subjects):
+        return ""
+    is_linked = any(subject.ask(lambda state: run in state.linked) for subject in subjects)
+    return "forgotten" if is_linked else "not linked to this subject"
 
 
-def _line(evidence: Evidence) -> Steps[EvidenceLine]:
+def _line(subjects: Sequence[Subject], evidence: Evidence) -> Steps[EvidenceLine]:
     """An event of a linked run, as a line."""
     try:
-        run = yield from load(evidence.agent, evidence.run, evidence.seq - 1, limit=1)
+        event = yield from _event_of(evidence)
     except CursorOutOfRange:
         return EvidenceLine(evidence, reason="not there")
     except RunExpired:
         return EvidenceLine(evidence, reason="expired")
-    if not run.log or run.log[0].seq != evidence.seq:
+    if event is None:
         return EvidenceLine(evidence, reason="deleted")
-    if isinstance(run.log[0].data, Redacted):
-        return EvidenceLine(evidence, reason="erased")
-    return EvidenceLine(evidence, _shown(run.log[0].data))
+    reason = _reason_not_to_show(subjects, evidence, event.seq)
+    if reason or isinstance(event.data, Redacted):
+        return EvidenceLine(evidence, reason=reason or "erased")
+    return EvidenceLine(evidence, _shown(event.data))
+
+
+def _event_of(evidence: Evidence) -> Steps[Event | None]:
+    """The event that is meant: the one at its place, unless that has another id, as in a copy that renumbers."""
+    wanted = evidence.event_id
+    with suppress(*((CursorOutOfRange,) if wanted else ())):
+        there = yield from load(*evidence.run_id, evidence.seq - 1, limit=1)
+        if there.log and there.log[0].seq == evidence.seq and wanted in ("", there.log[0].event_id):
+            return there.log[0]
+    if not wanted:
+        return None
+    everything = yield from load(*evidence.run_id)
+    return next((event for event in everything.log if event.event_id == wanted), None)
 
 
 def _shown(data: EventData) -> str:

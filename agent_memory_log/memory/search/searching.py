@@ -15,10 +15,10 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.index.asked import Asked
-from agent_memory_log.memory.records.messages import MESSAGE, Message
+from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Record
 from agent_memory_log.memory.records.reports import Hit, Hits
-from agent_memory_log.memory.search.reading import active, record_of
+from agent_memory_log.memory.search.reading import active, active_record
 from agent_memory_log.memory.search.shared_words import hit_of
 from agent_memory_log.memory.stream.state import State
 from agent_memory_log.memory.stream.subjects import Subject
@@ -77,12 +77,12 @@ def _search_index(
     )
 
 
-def _hit_of(found: Found, message: Message | None, state: State, scope: str, now: datetime) -> Hit | None:
+def _hit_of(found: Found, message: RunMessage | None, state: State, scope: str, now: datetime) -> Hit | None:
     """What was found, as a hit; None where it was forgotten a moment ago, as while an embedder was asked."""
     if message is not None:
         is_there = state.may_find(message.agent, message.run, message.seq)
         return Hit(found.score, found.matched_by, None, message) if is_there else None
-    record = record_of(state, found.id, scope, now)
+    record = active_record(state, found.id, scope, now)
     return None if record is None else Hit(found.score, found.matched_by, record)
 
 

@@ -22,7 +22,7 @@ from agent_memory_log.memory.stream.payloads import (
     MemoryRemembered,
     MemoryTombstone,
 )
-from agent_memory_log.memory.stream.state import Live, State, record_of
+from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.snapshot import Snapshot
 
 
@@ -72,7 +72,7 @@ class Ledger:
     def records(self, scope: str, now: datetime) -> Iterator[Record]:
         """All of them as records, as they stand at ``now``."""
         for live, closed in self.lives():
-            yield live.record(scope, now) if closed is None else record_of(live, scope, closed.status)
+            yield live.record(scope, now) if closed is None else live.record_as(scope, closed.status)
 
     def _take(self, event: Event) -> None:
         data = event.data

@@ -14,7 +14,6 @@ import msgspec
 from agent_memory_log.errors import MemoryStopped, VersionConflict
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.memory.context import Context
-from agent_memory_log.memory.records.kinds import read_kind
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.records.record import Evidence
 from agent_memory_log.memory.records.reports import ForgetReport
@@ -126,7 +125,11 @@ def _plan(subject: Subject, stream: Snapshot, target: Target, runs: Mapping[tupl
         until[place] = max(seq, until.get(place, 0))
     until = {place: seq for place, seq in until.items() if seq > state.until.get(place, 0)}
     # What rested on nothing in the log is known by its own place, so that an older export does not bring it back.
-    own = [Evidence(subject.agent, STREAM_RUN, live.seq) for live in lives if not ledger.first_evidence(live)]
+    own = [
+        Evidence(subject.agent, STREAM_RUN, live.seq, event_id=live.id)
+        for live in lives
+        if not ledger.first_evidence(live)
+    ]
     if target.everything and own:
         until[subject.agent, STREAM_RUN] = max(one.seq for one in own)
     sources = sorted({*_sources(lives, blocked), *own})
@@ -160,7 +163,7 @@ def _wanted(context: Context, plan: _Plan, reach: Reach) -> Steps[Wanted]:
         frozenset(map(_value, plan.lives)),
         frozenset(live.id for live in plan.lives),
         frozenset(
-            (one.agent, one.run, one.seq)
+            one.event_name
             for one in _sources(plan.lives, plan.blocked)
             if (one.agent, one.run) in state.linked or one.seq <= own.get((one.agent, one.run), 0)
         ),
@@ -182,7 +185,7 @@ def _finish(subject: Subject, context: Context) -> Steps[int]:
 
 def _sources(lives: Sequence[Live], blocked: Sequence[Event]) -> list[Evidence]:
     """The statements that are not to be learnt from again."""
-    found = {one for live in lives for one in live.told.evidence}
+    found = {one for live in lives for one in live.memory.evidence}
     for event in blocked:
         if isinstance(event.data, MemoryBlocked):
             found.update(event.data.evidence)
@@ -200,7 +203,7 @@ def _records_with(wanted: Wanted, plan: _Plan) -> tuple[str, ...]:
         if any(
             map(
                 values.are_in,
-                (live.told.text, *texts(list(live.told.data.values())), *live.told.entities, *live.told.tags),
+                (live.memory.text, *texts(list(live.memory.data.values())), *live.memory.entities, *live.memory.tags),
             )
         )
     )
@@ -208,5 +211,5 @@ def _records_with(wanted: Wanted, plan: _Plan) -> tuple[str, ...]:
 
 def _value(live: Live) -> str:
     """What a record says that others may repeat: its value, or its words where its kind has no keys."""
-    data = read_kind(live.told.kind, live.told.data)
-    return data.record_value or live.told.text or data.describe()
+    data = live.data
+    return data.record_value or live.memory.text or data.describe()

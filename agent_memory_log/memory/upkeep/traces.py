@@ -26,13 +26,14 @@ RunEvent = tuple[str, str, int]
 class Wanted(msgspec.Struct, frozen=True):
     """What to look for in ``runs``: the forgotten ``values``, the ids of their ``records``, the events they rest on.
 
-    ``swept``: the runs in which every event that holds a value is to go.
+    ``evidence`` names these events as ``Evidence.event_name`` does. ``swept``: the runs in which every event that holds
+    a value is to go.
     """
 
     runs: frozenset[tuple[str, str]] = frozenset()
     values: frozenset[str] = frozenset()
     records: frozenset[str] = frozenset()
-    evidence: frozenset[RunEvent] = frozenset()
+    evidence: frozenset[tuple[str, str, int | str]] = frozenset()
     swept: frozenset[tuple[str, str]] = frozenset()
 
 
@@ -82,13 +83,17 @@ def _traces(agent: str, run: str, snapshot: Snapshot, values: Values, wanted: Wa
     for exchange in _exchanges(snapshot.log):
         events = {(agent, run, event.seq): event for event in exchange if not isinstance(event.data, _KEPT)}
         repeating = {place for place, event in events.items() if values.are_in_event(event)}
-        evidence = wanted.evidence.intersection((agent, run, event.seq) for event in exchange)
+        evidence = {(agent, run, event.seq) for event in exchange if _is_evidence(agent, run, event, wanted)}
         to_redact |= evidence & events.keys()
         if evidence or (agent, run) in wanted.swept:
             to_redact |= repeating
         holding |= repeating
         recalled.update((place, event) for place, event in events.items() if event.type == RECALLED_TYPE)
     return _RunTraces(frozenset(to_redact), frozenset(holding), recalled)
+
+
+def _is_evidence(agent: str, run: str, event: Event, wanted: Wanted) -> bool:
+    return (agent, run, event.event_id) in wanted.evidence or (agent, run, event.seq) in wanted.evidence
 
 
 _KEPT = (Redacted, Redaction, MemoryTombstone)

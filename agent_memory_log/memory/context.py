@@ -13,6 +13,7 @@ import msgspec
 
 from agent_memory_log.errors import InvalidArgument, MemoryStopped
 from agent_memory_log.events.fields import describe
+from agent_memory_log.memory.records.arguments import names_of
 from agent_memory_log.memory.records.principals import Principal, SubjectId
 from agent_memory_log.memory.records.protocols import Clock, Execution, Extractor, Merger, Policy, Redactor
 from agent_memory_log.memory.stream.subjects import Subject
@@ -144,14 +145,9 @@ class Context:
         """
         own = frozenset(self.principal.scopes)
         allowed = self.hooks.execution.retrieval_scopes(own) & own
-        if scopes is None:
+        wanted = names_of(scopes, "scopes")
+        if wanted is None:
             return tuple(scope for scope in self.all_scopes() if scope in allowed)
-        if isinstance(scopes, str) or not isinstance(scopes, Iterable):
-            raise InvalidArgument(f"scopes must be several names, found {describe(scopes)}")
-        wanted = set(scopes)
-        for scope in wanted:
-            if not isinstance(scope, str):
-                raise InvalidArgument(f"a scope must be text, found {describe(scope)}")
         denied = sorted(wanted - allowed)
         if denied:
             raise MemoryStopped(f"the scope {denied[0]!r} may not be read", reason=f"scope_denied:{denied[0]}")

@@ -10,8 +10,7 @@ import msgspec
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
-from agent_memory_log.events.jsonvalue import NotJson, check_text
-from agent_memory_log.memory.records.arguments import names_of
+from agent_memory_log.memory.records.arguments import names_of, text_of
 from agent_memory_log.memory.records.kinds import fold_key
 
 MOST_HITS = 10_000
@@ -41,12 +40,7 @@ def asked(
     boost_preferences: Iterable[str],
 ) -> Asked:
     """A search. Raises ``InvalidArgument`` naming the argument."""
-    if not isinstance(query, str):
-        raise InvalidArgument(f"query must be text, found {describe(query)}")
-    try:
-        check_text(query, "")
-    except NotJson as error:
-        raise InvalidArgument(f"query {error}") from error
+    query = text_of(query, "query")
     if type(top_k) is not int or not 1 <= top_k <= MOST_HITS:
         raise InvalidArgument(f"top_k must be an integer from 1 to {MOST_HITS:,}, found {describe(top_k)}")
     for name, time in (("since", since), ("until", until)):

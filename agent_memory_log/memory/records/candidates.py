@@ -12,8 +12,8 @@ import msgspec
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.event import moved
 from agent_memory_log.events.fields import describe
-from agent_memory_log.events.jsonvalue import NotJson, check_text
 from agent_memory_log.events.reserved import is_reserved
+from agent_memory_log.memory.records.arguments import text_of
 from agent_memory_log.memory.records.kinds import (
     Episode,
     Fact,
@@ -91,7 +91,7 @@ def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
     """
     data = _data(candidate.data)
     if isinstance(data, Episode):
-        if not _text(data.category, "category").strip():
+        if not text_of(data.category, "category").strip():
             raise InvalidArgument("category must be text that is not white space alone")
         data = msgspec.structs.replace(data, occurred_at=_time(data.occurred_at, "occurred_at"))
         if not candidate.text.strip():
@@ -100,7 +100,7 @@ def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
     fields: dict[str, Any] = {name: check(getattr(candidate, name), name) for name, check in _ENVELOPE_CHECKS}
     made = Candidate(
         data,
-        _text(candidate.scope, "scope"),
+        text_of(candidate.scope, "scope"),
         None if candidate.ttl_days is None else int(within(candidate.ttl_days, "ttl_days", 1, most)),
         **fields,
     )
@@ -128,8 +128,8 @@ def _data(data: object) -> RecordData:
             raise InvalidArgument(f"data is not that of a {data.kind}, found {describe(data.data)}")
         data = known
     if isinstance(data, (Preference, Fact)):
-        _text(data.value, "value")
-        key = _text(data.key, "key").strip()
+        text_of(data.value, "value")
+        key = text_of(data.key, "key").strip()
         if not key:
             raise InvalidArgument("key must be text that is not white space alone")
         if key is not data.key:
@@ -137,7 +137,7 @@ def _data(data: object) -> RecordData:
         if type(data) in _PLAIN and type(data.value) is str:
             return data
     data.to_map()
-    _text(data.record_key, "key")
+    text_of(data.record_key, "key")
     return data
 
 
@@ -164,19 +164,7 @@ def several(values: Sequence[_Item], name: str) -> tuple[_Item, ...]:
 
 
 def _texts(values: Sequence[str], name: str) -> tuple[str, ...]:
-    return tuple(_text(text, f"{name}[{place}]") for place, text in enumerate(several(values, name)))
-
-
-def _text(value: object, name: str) -> str:
-    if type(value) is str and value.isascii():
-        return value
-    if not isinstance(value, str):
-        raise InvalidArgument(f"{name} must be text, found {describe(value)}")
-    try:
-        check_text(value, "")
-    except NotJson as error:
-        raise InvalidArgument(f"{name} {error}") from error
-    return str.__str__(value)
+    return tuple(text_of(text, f"{name}[{place}]") for place, text in enumerate(several(values, name)))
 
 
 def _time(value: object, name: str) -> datetime | None:
@@ -194,7 +182,9 @@ def _source(value: object, name: str) -> Source:
     if not isinstance(value, Source):
         raise InvalidArgument(f"{name} must be a Source, found {describe(value)}")
     return Source(
-        _text(value.kind, f"{name}.kind"), _text(value.id, f"{name}.id"), unit(value.reliability, f"{name}.reliability")
+        text_of(value.kind, f"{name}.kind"),
+        text_of(value.id, f"{name}.id"),
+        unit(value.reliability, f"{name}.reliability"),
     )
 
 
@@ -206,7 +196,7 @@ def _evidence(values: Sequence[Evidence], name: str) -> tuple[Evidence, ...]:
         if type(value.seq) is not int or not 1 <= value.seq <= _MAX_SEQ:
             raise InvalidArgument(f"{name}.seq must be an integer from 1, found {describe(value.seq)}")
         agent, run, item, event_id = (
-            _text(getattr(value, part), f"{name}.{part}") for part in ("agent", "run", "item", "event_id")
+            text_of(getattr(value, part), f"{name}.{part}") for part in ("agent", "run", "item", "event_id")
         )
         if not (agent and run):
             raise InvalidArgument(f"{name}.{'run' if agent else 'agent'} must not be empty")
@@ -219,12 +209,12 @@ def _links(values: Sequence[Link], name: str) -> tuple[Link, ...]:
     for value in cast("tuple[object, ...]", several(values, name)):
         if not isinstance(value, Link):
             raise InvalidArgument(f"{name} must be several Link, found {describe(value)}")
-        links.append(Link(_text(value.type, f"{name}.type"), _text(value.target, f"{name}.target")))
+        links.append(Link(text_of(value.type, f"{name}.type"), text_of(value.target, f"{name}.target")))
     return tuple(links)
 
 
 _CHECKS: Mapping[object, Callable[..., object]] = {
-    str: _text,
+    str: text_of,
     float: unit,
     datetime | None: _time,
     Source: _source,

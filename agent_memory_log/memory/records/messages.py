@@ -17,6 +17,9 @@ MESSAGE = "message"
 MESSAGE_TYPES = (EventType.USER_MESSAGE.value, EventType.ASSISTANT_MESSAGE.value)
 """The events that are messages. What was put in front of a model, as its instructions, nobody has said."""
 
+INJECTED_CONTEXT = "injected_context"
+"""The type of the events that say what a model was given from memory."""
+
 SPEAKER_LABEL = "speaker"
 
 _ROLES: Mapping[str, str] = {UserMessage.event_type: "user", AssistantMessage.event_type: "assistant"}

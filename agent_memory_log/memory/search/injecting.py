@@ -23,7 +23,7 @@ from agent_memory_log.memory.records.kinds import Episode, Fact, Preference
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Evidence, Record
 from agent_memory_log.memory.records.reports import Hits, MemoryContext
-from agent_memory_log.memory.search.reading import active_of
+from agent_memory_log.memory.search.reading import active_records
 from agent_memory_log.memory.search.searching import search_each
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.models.tokens import CountTokens, default_count
@@ -88,8 +88,8 @@ def memory_context(context: Context, asked: Asked, scopes: tuple[str, ...], max_
     relevant, said = yield from search_each(context, [for_episodes, for_messages], scopes)
     # The records last: what was forgotten or changed while the search waited, as for an embedder, is not in the text.
     records: list[Record] = []
-    for scope, subject in zip(scopes, subjects, strict=True):
-        records += yield from active_of(context, subject, scope, None)
+    for subject in subjects:
+        records += yield from active_records(context, subject, None)
     profile = sorted((one for one in records if one.key), key=lambda one: (-one.stars, -one.confidence, *_named(one)))
     episodes = {one.id: one for one in records if one.kind == Episode.kind and not one.key}
     found = [episodes.pop(hit.id) for hit in relevant if hit.id in episodes]

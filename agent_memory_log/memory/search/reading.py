@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -15,11 +15,11 @@ from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.records.arguments import names_of
 from agent_memory_log.memory.records.kinds import fold_key
-from agent_memory_log.memory.records.record import Evidence, Record, Status, stars_of
+from agent_memory_log.memory.records.record import Evidence, Record, RunId, Status, stars_of
 from agent_memory_log.memory.records.reports import EvidenceLine, Explanation, Stats, Version
 from agent_memory_log.memory.stream.history import Closed, Ledger
 from agent_memory_log.memory.stream.payloads import MemoryChanged, MemoryClosed, MemoryRefreshed
-from agent_memory_log.memory.stream.state import State
+from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.steps import Steps, load
 
@@ -36,39 +36,26 @@ def get(
     for name, value in (("id", record), ("key", key), ("kind", kind)):
         if value is not None and not isinstance(value, str):
             raise InvalidArgument(f"{name} must be text, found {describe(value)}")
-    if key is not None:
-        name = context.one(scope)
-        found = yield from _ask_one(context, name, lambda state, now: _by_key(state, key, kind, name, now))
-        return found
-    for name in context.readable(None if scope is None else [scope]):
-        found = yield from _ask_one(context, name, lambda state, now: active_record(state, record or "", name, now))  # noqa: B023  # asked at once
-        if found is not None:
-            return found
+    names = [context.one(scope)] if key is not None else context.readable(None if scope is None else [scope])
+    for name in names:
+        subject = context.subject(name)
+        yield from subject.refresh()
+        now = context.hooks.now()
+        live = subject.ask(
+            lambda state: state.active(record or "", now) if key is None else _by_key(state, key, kind, now)  # noqa: B023  # asked at once
+        )
+        if live is not None:
+            return live.record(name, now)
     return None
 
 
-def _ask_one(
-    context: Context, scope: str, question: Callable[[State, datetime], Record | None]
-) -> Steps[Record | None]:
-    subject = context.subject(scope)
-    yield from subject.refresh()
-    now = context.hooks.now()
-    return subject.ask(lambda state: question(state, now))
-
-
-def active_record(state: State, record: str, scope: str, now: datetime) -> Record | None:
-    """An active record that has not expired, by its id."""
-    live = state.records.get(record)
-    return None if live is None or live.is_expired(now) else live.record(scope, now)
-
-
-def _by_key(state: State, key: str, kind: str | None, scope: str, now: datetime) -> Record | None:
+def _by_key(state: State, key: str, kind: str | None, now: datetime) -> Live | None:
     """The newest, where several kinds have the key and none was said."""
     if not key.strip():
         return None
     names = state.kinds if kind is None else {kind}
-    found = [live for name in names if (live := state.find(name, key)) is not None and not live.is_expired(now)]
-    return max(found, key=lambda live: (live.updated, live.seq)).record(scope, now) if found else None
+    lives = [live for name in names if (live := state.find(name, key)) is not None and not live.is_expired(now)]
+    return max(lives, key=lambda live: (live.updated, live.seq), default=None)
 
 
 def list_records(
@@ -81,34 +68,36 @@ def list_records(
     records: list[Record] = []
     for scope in context.readable(scopes):
         if status == "active":
-            records.extend((yield from active(context, scope, wanted)))
-            continue
-        stream = yield from context.subject(scope).load_all()
-        now = context.hooks.now()
-        records.extend(
-            one
-            for one in Ledger(stream).records(scope, now)
-            if one.status == status and (wanted is None or one.kind in wanted)
-        )
+            records += yield from active_records(context, context.subject(scope), wanted)
+        else:
+            ledger = yield from _ledger(context, scope)
+            records += [
+                record
+                for record in ledger.records(scope, context.hooks.now())
+                if record.status == status and (wanted is None or record.kind in wanted)
+            ]
     return tuple(records)
 
 
-def active(context: Context, scope: str, kinds: frozenset[str] | None) -> Steps[list[Record]]:
-    """The active records of a scope, as they came."""
-    return (yield from active_of(context, context.subject(scope), scope, kinds))
-
-
-def active_of(context: Context, subject: Subject, scope: str, kinds: frozenset[str] | None) -> Steps[list[Record]]:
-    """The active records of a subject, which is a scope's."""
+def active_records(context: Context, subject: Subject, kinds: frozenset[str] | None) -> Steps[list[Record]]:
+    """The active records of a subject, as they came."""
     yield from subject.refresh()
     now = context.hooks.now()
-    return subject.ask(
-        lambda state: [
-            live.record(scope, now)
-            for live in state.records.values()
-            if not live.is_expired(now) and (kinds is None or live.memory.kind in kinds)
-        ]
-    )
+    return subject.ask(lambda state: _active(state, subject.id.scope, kinds, now))
+
+
+def _active(state: State, scope: str, kinds: frozenset[str] | None, now: datetime) -> list[Record]:
+    return [
+        live.record_as(scope, "active")
+        for live in state.records.values()
+        if not live.is_expired(now) and (kinds is None or live.memory.kind in kinds)
+    ]
+
+
+def _ledger(context: Context, scope: str, until: datetime | None = None) -> Steps[Ledger]:
+    """The whole history of a scope, up to a time."""
+    stream = yield from context.subject(scope).load_all()
+    return Ledger(stream, until=until)
 
 
 def history(context: Context, key: str, *, kind: str | None, scope: str | None) -> Steps[tuple[Version, ...]]:
@@ -117,12 +106,10 @@ def history(context: Context, key: str, *, kind: str | None, scope: str | None) 
         raise InvalidArgument(f"key must be text, found {describe(key)}")
     wanted = fold_key(key)
     name = context.one(scope)
-    stream = yield from context.subject(name).load_all()
-    now = context.hooks.now()
-    ledger = Ledger(stream)
+    ledger = yield from _ledger(context, name)
     return tuple(
         Version(record, live.seq, *_end(closed, record))
-        for (live, closed), record in zip(ledger.lives(), ledger.records(name, now), strict=True)
+        for (live, closed), record in zip(ledger.lives(), ledger.records(name, context.hooks.now()), strict=True)
         if wanted and fold_key(record.key) == wanted and kind in (None, record.kind)
     )
 
@@ -143,13 +130,8 @@ def as_of(
     wanted = names_of(kinds, "kinds")
     records: list[Record] = []
     for scope in context.readable(scopes):
-        stream = yield from context.subject(scope).load_all()
-        ledger = Ledger(stream, until=time)
-        records.extend(
-            live.record(scope, time)
-            for live in ledger.state.records.values()
-            if not live.is_expired(time) and (wanted is None or live.memory.kind in wanted)
-        )
+        ledger = yield from _ledger(context, scope, time)
+        records += _active(ledger.state, scope, wanted, time)
     return tuple(records)
 
 
@@ -158,38 +140,32 @@ def explain(context: Context, record: str) -> Steps[Explanation | None]:
     if not isinstance(record, str):
         raise InvalidArgument(f"id must be text, found {describe(record)}")
     for scope in context.readable(None):
-        stream = yield from context.subject(scope).load_all()
-        ledger = Ledger(stream)
-        now = context.hooks.now()
-        found = next((one for one in ledger.records(scope, now) if one.id == record), None)
-        if found is not None:
-            lines = yield from _lines(context, found.evidence)
+        ledger = yield from _ledger(context, scope)
+        explained = next((one for one in ledger.records(scope, context.hooks.now()) if one.id == record), None)
+        if explained is not None:
+            lines = yield from _lines(context, explained.evidence)
             story = tuple(_story_line(event, record) for event in ledger.story.get(record, ()))
-            return Explanation(found, found.status, _source(found), lines, story)
+            return Explanation(explained, explained.status, _source(explained), lines, story)
     return None
 
 
 def stats(context: Context) -> Steps[Stats]:
     """Counts over all scopes that may be read."""
-    active_kinds: Counter[str] = Counter()
-    closed: Counter[str] = Counter()
-    blocked: Counter[str] = Counter()
+    active, closed, blocked = Counter[str](), Counter[str](), Counter[str]()
     events = parts = 0
-    runs: set[tuple[str, str]] = set()
+    runs: set[RunId] = set()
     for scope in context.readable(None):
-        stream = yield from context.subject(scope).load_all()
-        ledger = Ledger(stream)
-        now = context.hooks.now()
-        for record in ledger.records(scope, now):
+        ledger = yield from _ledger(context, scope)
+        for record in ledger.records(scope, context.hooks.now()):
             if record.status == "active":
-                active_kinds[record.kind] += 1
+                active[record.kind] += 1
             else:
                 closed[record.status] += 1
         blocked.update(data.reason for _, data in ledger.blocked)
-        events += len(stream.log)
+        events += ledger.events
         parts += len(ledger.state.chunks)
         runs |= ledger.state.positions.keys()
-    return Stats(_sorted(active_kinds), _sorted(closed), _sorted(blocked), events, len(runs), parts)
+    return Stats(_sorted(active), _sorted(closed), _sorted(blocked), events, len(runs), parts)
 
 
 def _sorted(counts: Counter[str]) -> Mapping[str, int]:

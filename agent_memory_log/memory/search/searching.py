@@ -18,7 +18,7 @@ from agent_memory_log.memory.index.asked import Asked
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Record
 from agent_memory_log.memory.records.reports import Hit, Hits
-from agent_memory_log.memory.search.reading import active, active_record
+from agent_memory_log.memory.search.reading import active_records
 from agent_memory_log.memory.search.shared_words import hit_of
 from agent_memory_log.memory.stream.state import State
 from agent_memory_log.memory.stream.subjects import Subject
@@ -82,8 +82,8 @@ def _hit_of(found: Found, message: RunMessage | None, state: State, scope: str, 
     if message is not None:
         is_there = state.may_find(message.agent, message.run, message.seq)
         return Hit(found.score, found.matched_by, None, message) if is_there else None
-    record = active_record(state, found.id, scope, now)
-    return None if record is None else Hit(found.score, found.matched_by, record)
+    live = state.active(found.id, now)
+    return None if live is None else Hit(found.score, found.matched_by, live.record(scope, now))
 
 
 @cache
@@ -126,7 +126,7 @@ def _embed_question(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]
 def _search_plainly(context: Context, several: Sequence[Asked], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
     records: list[Record] = []
     for scope in scopes:
-        records += yield from active(context, scope, None)
+        records += yield from active_records(context, context.subject(scope), None)
     return [
         Hits(
             _best([hit for record in records if (hit := hit_of(record, asked)) is not None], asked.top_k),

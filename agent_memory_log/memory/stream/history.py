@@ -40,6 +40,7 @@ class Ledger:
     """A stream, folded with everything that was closed.
 
     - ``state``: what is active; ``closed``: what was, by id; ``blocked``: the events that say what was not stored.
+    - ``events``: how many events the stream has.
     - ``story``: the events about each record, by its id, in the order they came.
     """
 
@@ -47,6 +48,7 @@ class Ledger:
         """``until`` leaves out the events that happened after it."""
         self.state = State()
         self.state.first_seq = stream.first_seq
+        self.events = len(stream.log)
         self.closed: dict[str, Closed] = {}
         self.blocked: list[tuple[Event, MemoryBlocked]] = []
         self.story: dict[str, list[Event]] = {}

@@ -105,24 +105,6 @@ class State:
     - ``stale``: something was redacted from outside of memory, so that only a fold from the first event is right.
     """
 
-    __slots__ = (
-        "_twins",
-        "chunks",
-        "first_seq",
-        "forgotten",
-        "holders",
-        "in_runs",
-        "keys",
-        "kinds",
-        "linked",
-        "pending",
-        "positions",
-        "records",
-        "stale",
-        "until",
-        "version",
-    )  # fmt: skip
-
     def __init__(self, held: Held | None = None, lives: Iterable[Live] = ()) -> None:
         """Nothing, or what was held at a version."""
         held = held or Held()
@@ -174,6 +156,11 @@ class State:
                 if take is not None:
                     take(self, event, event.data)
         self.version = max(known, version)
+
+    def active(self, record: str, now: datetime) -> Live | None:
+        """An active record that has not expired, by its id."""
+        live = self.records.get(record)
+        return None if live is None or live.is_expired(now) else live
 
     def find(self, kind: str, key: str) -> Live | None:
         """The active record of a kind with a key."""

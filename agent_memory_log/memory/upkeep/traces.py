@@ -13,7 +13,7 @@ from agent_memory_log.errors import CursorOutOfRange, RunExpired
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventType, Redacted, Redaction
-from agent_memory_log.memory.learning.deriving import RECALLED_TYPE
+from agent_memory_log.memory.records.messages import INJECTED_CONTEXT
 from agent_memory_log.memory.stream.payloads import MemoryTombstone
 from agent_memory_log.memory.upkeep.mentions import Values
 from agent_memory_log.snapshot import Snapshot
@@ -88,7 +88,7 @@ def _traces(agent: str, run: str, snapshot: Snapshot, values: Values, wanted: Wa
         if evidence or (agent, run) in wanted.swept:
             to_redact |= repeating
         holding |= repeating
-        recalled.update((place, event) for place, event in events.items() if event.type == RECALLED_TYPE)
+        recalled.update((place, event) for place, event in events.items() if event.type == INJECTED_CONTEXT)
     return _RunTraces(frozenset(to_redact), frozenset(holding), recalled)
 
 

@@ -135,10 +135,7 @@ def acknowledges(text: str) -> bool:
     first = _SENTENCE.search(text[:_MAX_FEEDBACK])
     said = first.group().replace("\u2019", "'") if first else ""
     lower = said.lower()
-    for hint in _THANKS_HINTS:
-        if hint in lower:
-            break
-    else:
+    if not any(hint in lower for hint in _THANKS_HINTS):
         return False
     return _THANKS.search(said) is not None and _BUT.search(said) is None
 
@@ -146,10 +143,7 @@ def acknowledges(text: str) -> bool:
 def read_feedback(text: str) -> tuple[str, ...]:
     """The sentences of a user's message that say whether what was done is right."""
     lower = text.lower()
-    for hint in _FEEDBACK_HINTS:
-        if hint in lower:
-            break
-    else:
+    if not any(hint in lower for hint in _FEEDBACK_HINTS):
         return ()
     sentences = (match.group().strip() for match in _SENTENCE.finditer(text[:_MAX_FEEDBACK].replace("\u2019", "'")))
     return tuple(one for one in sentences if len(one) <= _MAX_ERROR and _FEEDBACK.match(one))

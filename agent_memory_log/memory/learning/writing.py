@@ -56,9 +56,13 @@ def write(
     # Home comes last: the position there says that all is done.
     for scope in reversed(context.all_scopes()):
         group = by_scope.get(scope, [])
-        if group or (position is not None and scope == context.principal.home):
-            seen = fresh and scope == context.principal.home
-            outcomes.extend((yield from _write_scope(context, scope, group, phase, position, merging, fresh=seen)))
+        if not group and (position is None or scope != context.principal.home):
+            continue
+        parts = [group[begin : begin + _AT_ONCE] for begin in range(0, len(group), _AT_ONCE)] or [[]]
+        for number, part in enumerate(parts, 1):
+            seen = fresh and scope == context.principal.home and number == 1
+            reached = position if number == len(parts) else None
+            outcomes += yield from _write_scope(context, scope, part, phase, reached, merging, fresh=seen)
     return WriteReport("ok", "", tuple(outcomes))
 
 
@@ -71,11 +75,7 @@ def _write_scope(
     merging: Merging | None,
     *,
     fresh: bool,
-) -> Steps[tuple[Outcome, ...]]:
-    outcomes: list[Outcome] = []
-    while len(group) > _AT_ONCE:
-        outcomes.extend((yield from _write_scope(context, scope, group[:_AT_ONCE], phase, None, merging, fresh=fresh)))
-        group, fresh = group[_AT_ONCE:], False
+) -> Steps[list[Outcome]]:
     agent = context.subject(scope).agent
 
     def decide(state: State, now: datetime) -> Decisions:
@@ -97,11 +97,11 @@ def _write_scope(
         return decisions
 
     decisions = yield from decided(context, scope, decide, fresh=fresh)
-    return (*outcomes, *decisions.outcomes)
+    return decisions.outcomes
 
 
 def _is_read(candidate: Candidate, position: MemoryDerived, read: int) -> bool:
-    seqs = [one.seq for one in candidate.evidence if (one.agent, one.run) == (position.agent, position.run)]
+    seqs = [one.seq for one in candidate.evidence if one.run_id == (position.agent, position.run)]
     return bool(seqs) and max(seqs) <= read
 
 

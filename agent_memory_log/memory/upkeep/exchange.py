@@ -90,11 +90,8 @@ def read_jsonl(data: bytes) -> list[Candidate]:
         sha256.update(line_bytes(text) + b"\n")
         try:
             line = msgspec.convert(found, _Line, str_keys=True)
-        except (msgspec.ValidationError, RecursionError) as error:
-            raise DecodeError(f"line {number} is not a record: {error}") from error
-        try:
             candidates.append(checked(_candidate(line), may_be_copy=True))
-        except InvalidArgument as error:
+        except (msgspec.ValidationError, RecursionError, InvalidArgument) as error:
             raise DecodeError(f"line {number} is not a record: {error}") from error
     if header is not None and "sha256" in header and header["sha256"] != sha256.hexdigest():
         raise DecodeError(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
+from msgspec.structs import astuple
+
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.context import Context
@@ -109,10 +111,4 @@ def _same_as(ledger: Ledger, record: str) -> Callable[[Live], bool]:
 
 
 def _sum(one: ForgetReport, other: ForgetReport) -> ForgetReport:
-    return ForgetReport(
-        one.records + other.records,
-        one.events + other.events,
-        one.evidence + other.evidence,
-        (*one.elsewhere, *other.elsewhere),
-        (*one.other_records, *other.other_records),
-    )
+    return ForgetReport(*(first + second for first, second in zip(astuple(one), astuple(other), strict=True)))

@@ -126,6 +126,8 @@ class Context:
         """Reads nothing."""
         self.principal = principal
         self.hooks = hooks
+        self._own = frozenset(principal.scopes)
+        self._scopes = tuple(sorted(principal.scopes, key=lambda scope: (scope != principal.home, scope)))
         self.indexes = indexes
         self._warm = warm
 
@@ -135,7 +137,7 @@ class Context:
 
     def all_scopes(self) -> tuple[str, ...]:
         """All scopes of the principal, home first, the others sorted."""
-        return tuple(sorted(self.principal.scopes, key=lambda scope: (scope != self.principal.home, scope)))
+        return self._scopes
 
     def readable(self, scopes: Iterable[str] | None) -> tuple[str, ...]:
         """The scopes to read: those named, or all that execution allows; home first.
@@ -143,15 +145,14 @@ class Context:
         Raises ``MemoryStopped`` with ``scope_denied:<scope>`` for one that is named and not the principal's, or denied:
         the first, sorted; ``InvalidArgument`` for what is not several texts.
         """
-        own = frozenset(self.principal.scopes)
-        allowed = self.hooks.execution.retrieval_scopes(own) & own
+        allowed = self.hooks.execution.retrieval_scopes(self._own) & self._own
         wanted = names_of(scopes, "scopes")
         if wanted is None:
-            return tuple(scope for scope in self.all_scopes() if scope in allowed)
+            return tuple(scope for scope in self._scopes if scope in allowed)
         denied = sorted(wanted - allowed)
         if denied:
             raise MemoryStopped(f"the scope {denied[0]!r} may not be read", reason=f"scope_denied:{denied[0]}")
-        return tuple(scope for scope in self.all_scopes() if scope in wanted)
+        return tuple(scope for scope in self._scopes if scope in wanted)
 
     def one(self, scope: str | None) -> str:
         """The scope to read or erase in, where one is meant: the one named, or home."""

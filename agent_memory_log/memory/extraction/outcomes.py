@@ -91,7 +91,7 @@ def failure_of(result: ToolResult) -> str:
         found = _map_of(result)
         error = found.get("error") if found is not None else None
         if error:
-            return shown(error if isinstance(error, str) else plain(error), _MAX_ERROR)
+            return shown(error if isinstance(error, str) else argument_text(error), _MAX_ERROR)
     return ""
 
 
@@ -133,11 +133,11 @@ def describe_work(calls: list[ToolCall]) -> str:
 def acknowledges(text: str) -> bool:
     """Whether a user's message begins with thanks, and without an objection."""
     first = _SENTENCE.search(text[:_MAX_FEEDBACK])
-    said = first.group().replace("\u2019", "'") if first else ""
-    lower = said.lower()
+    sentence = first.group().replace("\u2019", "'") if first else ""
+    lower = sentence.lower()
     if not any(hint in lower for hint in _THANKS_HINTS):
         return False
-    return _THANKS.search(said) is not None and _BUT.search(said) is None
+    return _THANKS.search(sentence) is not None and _BUT.search(sentence) is None
 
 
 def read_feedback(text: str) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ def shown(text: str, most: int = _MAX_SHOWN) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def plain(value: object) -> str:
+def argument_text(value: object) -> str:
     """An argument in a line of text."""
     if isinstance(value, str):
         return shown(value)
@@ -169,14 +169,14 @@ def _differences(before: object, after: object, name: str) -> Iterator[str]:
     old, new = _children(before), _children(after)
     if old is None or new is None or not _is_alike(before, after):
         if not _equal(before, after):
-            yield f"with {name} {plain(after)} in place of {plain(before)}"
+            yield f"with {name} {argument_text(after)} in place of {argument_text(before)}"
         return
     for key in (*old, *(key for key in new if key not in old)):
         place = f"{name}{key}".removeprefix(".")
         if key not in new:
             yield f"without {place}"
         elif key not in old:
-            yield f"with {place} {plain(new[key])}"
+            yield f"with {place} {argument_text(new[key])}"
         else:
             yield from _differences(old[key], new[key], place)
 
@@ -200,7 +200,9 @@ def _children(value: object) -> Mapping[str, object] | None:
 def _describe_call(call: ToolCall) -> str:
     fields = _map_of(call) or {}
     scalars = [
-        f"{name}: {plain(value)}" for name, value in fields.items() if isinstance(value, (str, int, Decimal)) and value
+        f"{name}: {argument_text(value)}"
+        for name, value in fields.items()
+        if isinstance(value, (str, int, Decimal)) and value
     ]
     return f"{call.tool_name} ({', '.join(scalars[:_MAX_FIELDS])})" if scalars else call.tool_name
 

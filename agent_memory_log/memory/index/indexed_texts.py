@@ -14,7 +14,7 @@ from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import place_name, stars_of
 from agent_memory_log.memory.stream.state import Live
 from agent_memory_log.memory.stream.vectors import TextName
-from agent_memory_log.recall import Document, Embedded, Hit, RecallIndex
+from agent_memory_log.recall import Document, DocumentHit, Embedded, RecallIndex
 
 _TEXT_BYTES = 1_100
 _BYTES_A_CHARACTER = 2
@@ -116,7 +116,9 @@ class IndexedTexts:
         self._vector_sizes[document] = size
         return True
 
-    def search(self, asked: Asked, now: datetime, embedded: Embedded | None) -> list[tuple[Hit, RunMessage | None]]:
+    def search(
+        self, asked: Asked, now: datetime, embedded: Embedded | None
+    ) -> list[tuple[DocumentHit, RunMessage | None]]:
         """The best texts, with the message of those that are one."""
         found = self._index.search(
             asked.query,

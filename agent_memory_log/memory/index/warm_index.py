@@ -33,8 +33,7 @@ from agent_memory_log.memory.stream.payloads import MemoryRemembered, MemoryVect
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.memory.stream.vectors import VECTOR_TYPES, TextName, drop_vectors, is_alive, name_of, record_name
-from agent_memory_log.recall import Embedded, Embedder, embed
-from agent_memory_log.recall import Hit as Found
+from agent_memory_log.recall import DocumentHit, Embedded, Embedder, embed
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import Steps, append, load, work
 from agent_memory_log.store import AppendResult, RunHead
@@ -367,7 +366,7 @@ class WarmIndex:
 
     def search(
         self, asked: Asked, now: datetime, embedded: Embedded | None
-    ) -> list[tuple[Found, RunMessage | None]] | None:
+    ) -> list[tuple[DocumentHit, RunMessage | None]] | None:
         """The best texts, with the message of those that are one. None: all has to be read anew, so refresh first."""
         with self._lock:
             return None if self._version < 0 else self._texts.search(asked, now, embedded)

@@ -31,7 +31,7 @@ _Item = TypeVar("_Item")
 _MAX_TTL_DAYS = 36_500
 _MAX_SEQ = 2**53 - 1
 _MEMORY_TYPES = ("semantic", "episodic", "procedural")
-_PLAIN = frozenset({Preference, Fact})  # they hold key and value and nothing else: two texts can be stored
+_TWO_TEXTS = frozenset({Preference, Fact})  # they hold key and value and nothing else: two texts can be stored
 
 
 class Candidate(Envelope, frozen=True):
@@ -134,7 +134,7 @@ def _data(data: object) -> RecordData:
             raise InvalidArgument("key must be text that is not white space alone")
         if key is not data.key:
             data = msgspec.structs.replace(data, key=key)
-        if type(data) in _PLAIN and type(data.value) is str:
+        if type(data) in _TWO_TEXTS and type(data.value) is str:
             return data
     data.to_map()
     text_of(data.record_key, "key")

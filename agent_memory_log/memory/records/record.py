@@ -118,7 +118,9 @@ _envelope_values = attrgetter(*ENVELOPE_FIELDS)
 
 def envelope_of(memory: Envelope, **changes: object) -> dict[str, Any]:
     """The fields of ``memory``'s envelope by name, with ``changes``: another struct with an envelope takes them."""
-    return {**dict(zip(ENVELOPE_FIELDS, _envelope_values(memory), strict=True)), **changes}
+    fields: dict[str, Any] = dict(zip(ENVELOPE_FIELDS, _envelope_values(memory), strict=True))
+    fields.update(changes)
+    return fields
 
 
 class Record(Envelope, frozen=True):

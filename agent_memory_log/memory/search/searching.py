@@ -26,8 +26,7 @@ from agent_memory_log.steps import Steps, work
 
 if TYPE_CHECKING:
     from agent_memory_log.memory.index.warm_index import WarmIndex
-    from agent_memory_log.recall import Embedded, Embedder
-    from agent_memory_log.recall import Hit as Found
+    from agent_memory_log.recall import DocumentHit, Embedded, Embedder
 
 KINDS = ("preference", "fact", "episode", "message")
 """What is searched where nothing is said."""
@@ -51,8 +50,7 @@ def search_each(context: Context, several: Sequence[Asked], scopes: tuple[str, .
     if make is None:
         if embedder is not None:
             raise InvalidArgument("an embedder needs what is not installed: pip install 'agent-memory-log[recall]'")
-        plain = yield from _search_plainly(context, several, scopes)
-        return plain
+        return (yield from _search_without_index(context, several, scopes))
     if embedder is not None and not callable(getattr(embedder, "embed", None)):
         raise InvalidArgument(f"embedder must have model, dimension and embed(texts, kind), found {describe(embedder)}")
     with context.indexes.of([context.subject(scope) for scope in scopes], make) as indexes:
@@ -77,7 +75,7 @@ def _search_index(
     )
 
 
-def _hit_of(found: Found, message: RunMessage | None, state: State, scope: str, now: datetime) -> Hit | None:
+def _hit_of(found: DocumentHit, message: RunMessage | None, state: State, scope: str, now: datetime) -> Hit | None:
     """What was found, as a hit; None where it was forgotten a moment ago, as while an embedder was asked."""
     if message is not None:
         is_there = state.may_find(message.agent, message.run, message.seq)
@@ -123,7 +121,7 @@ def _embed_question(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]
     return embedded, Fixed(embedder, embedded.model)
 
 
-def _search_plainly(context: Context, several: Sequence[Asked], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
+def _search_without_index(context: Context, several: Sequence[Asked], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
     records: list[Record] = []
     for scope in scopes:
         records += yield from active_records(context, context.subject(scope), None)

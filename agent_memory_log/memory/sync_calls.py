@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from agent_memory_log.memory.context import Context
-from agent_memory_log.memory.index.asked import asked
+from agent_memory_log.memory.index.query import checked_query
 from agent_memory_log.memory.learning import deriving, links, remembering, writing
 from agent_memory_log.memory.records.candidates import Candidate, several
 from agent_memory_log.memory.records.kinds import Preference, RecordData
@@ -252,7 +252,7 @@ class SyncMemory:
         the extra ``recall``, records are found that share words with the question (``shared_words`` in ``matched_by``),
         and no messages; ``note`` says so.
         """
-        wanted = asked(
+        wanted = checked_query(
             query,
             top_k=top_k,
             kinds=kinds,
@@ -277,7 +277,7 @@ class SyncMemory:
         for the same memory and query, so that prompt caches hold; what was stored stands in it in quotes, and cannot
         end it. It is ``""`` where there is nothing. Log it as an ``injected_context``, with the ids in the answer.
         """
-        wanted = asked(
+        wanted = checked_query(
             query,
             top_k=1,
             kinds=None,

@@ -13,7 +13,7 @@ from agent_memory_log.cli.options import AsJson, StoreUrl, instant, run_async
 from agent_memory_log.cli.output import DIM, GOOD, Column, Output, note
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.memory import Hit
-from agent_memory_log.memory.index.asked import MOST_HITS
+from agent_memory_log.memory.index.query import MOST_HITS
 
 _COLUMNS = (Column("score", number=True), Column("kind"), Column("memory"), Column("from"))
 """Of the table off a terminal, which has no styles."""

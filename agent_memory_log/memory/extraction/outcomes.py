@@ -20,7 +20,7 @@ _MAX_SHOWN = 80
 _MAX_ERROR = 160
 _MAX_FIELDS = 5
 _MAX_FEEDBACK = 2000
-_ALIKE = 0.5
+_LEAST_EQUAL = 0.5
 
 _FAILED = re.compile(
     r"\s{0,20}\"?(?:[\w.]{0,80}(?:error|exception)(?:\s{1,8}\w{1,20})?:|traceback\s{1,8}\(most)", re.IGNORECASE
@@ -109,7 +109,7 @@ def puts_right(failed: ToolCall, succeeded: ToolCall) -> bool:
         return False
     names = before.keys() | after.keys()
     same = sum(name in before and name in after and _equal(before[name], after[name]) for name in names)
-    return same >= _ALIKE * len(names)
+    return same >= _LEAST_EQUAL * len(names)
 
 
 def describe_fix(failed: ToolCall, reason: str, succeeded: ToolCall) -> str:

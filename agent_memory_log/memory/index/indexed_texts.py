@@ -7,8 +7,8 @@ from itertools import islice
 
 import msgspec
 
-from agent_memory_log.memory.index.asked import Asked
 from agent_memory_log.memory.index.packing import unpack
+from agent_memory_log.memory.index.query import SearchQuery
 from agent_memory_log.memory.records.kinds import Preference, fold_key
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import place_name, stars_of
@@ -117,18 +117,18 @@ class IndexedTexts:
         return True
 
     def search(
-        self, asked: Asked, now: datetime, embedded: Embedded | None
+        self, query: SearchQuery, now: datetime, embedded: Embedded | None
     ) -> list[tuple[DocumentHit, RunMessage | None]]:
         """The best texts, with the message of those that are one."""
         found = self._index.search(
-            asked.query,
+            query.text,
             now=now,
-            top_k=asked.top_k,
-            kinds=asked.kinds,
-            since=asked.since,
-            until=asked.until,
-            min_importance=asked.min_importance,
-            boost_preferences=asked.boosted,
+            top_k=query.top_k,
+            kinds=query.kinds,
+            since=query.since,
+            until=query.until,
+            min_importance=query.min_importance,
+            boost_preferences=query.boosted,
             embedded=None if embedded is None or embedded.model != self._model else embedded.embeddings,
         )
         return [(one, self._entries[one.id].message) for one in found]

@@ -21,22 +21,22 @@ from agent_memory_log.errors import (
     VersionConflict,
 )
 from agent_memory_log.events.event import new_event
-from agent_memory_log.memory.index.asked import Asked
 from agent_memory_log.memory.index.indexed_texts import IndexedTexts, message_document, record_document
 from agent_memory_log.memory.index.linked_runs import UNREAD, KnownRuns, LinkedRun, News, read_new
 from agent_memory_log.memory.index.packing import pack
+from agent_memory_log.memory.index.query import SearchQuery
 from agent_memory_log.memory.index.stored_vectors import StoredVectors
 from agent_memory_log.memory.records.messages import RunMessage, message_of
 from agent_memory_log.memory.records.principals import VECTORS_RUN
 from agent_memory_log.memory.records.record import RunId
 from agent_memory_log.memory.stream.payloads import MemoryRemembered, MemoryVectors
 from agent_memory_log.memory.stream.state import Live, State
-from agent_memory_log.memory.stream.subjects import Subject
-from agent_memory_log.memory.stream.vectors import VECTOR_TYPES, TextName, drop_vectors, is_alive, name_of, record_name
+from agent_memory_log.memory.stream.subjects import FORGOTTEN, Subject
+from agent_memory_log.memory.stream.vectors import VECTOR_TYPES, TextName, is_alive, name_of, record_name
 from agent_memory_log.recall import DocumentHit, Embedded, Embedder, embed
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.steps import Steps, append, load, work
-from agent_memory_log.store import AppendResult, RunHead
+from agent_memory_log.steps import Steps, append, load, redact, work
+from agent_memory_log.store import RunHead
 
 TEXTS_AT_ONCE = 128
 """How many texts an embedder is given, and how many vectors are stored, at a time."""
@@ -292,8 +292,10 @@ class WarmIndex:
     def _drop_orphans(self) -> Steps[None]:
         """Redact the vectors of what is gone. Where that fails, whoever searches next tries again."""
         orphans = yield from self._look(lambda: self._vectors.orphans)
-        if orphans and (yield from drop_vectors(self.subject, orphans)):
-            yield from self._look(lambda: self._vectors.dropped(orphans))
+        if orphans:
+            with suppress(AgentMemoryLogError):
+                yield from redact(self.subject.agent, VECTORS_RUN, orphans, FORGOTTEN)
+                yield from self._look(lambda: self._vectors.dropped(orphans))
 
     def embed_lacking(self, embedder: Embedder) -> Steps[str]:
         """Give every text its vectors, and store them; what went wrong, ``""`` where nothing did."""
@@ -351,22 +353,19 @@ class WarmIndex:
                 except AgentMemoryLogError:  # what is refused once is refused again
                     yield from self._look(lambda: self._vectors.refuse(batch))  # noqa: B023  # done at once
                     raise
-                yield from self._look(lambda: self._note_stored(batch, result, version))  # noqa: B023  # done at once
+                yield from self._look(lambda: self._vectors.store(batch, result, version, self._is_there))  # noqa: B023  # done at once
                 # What was forgotten since it was read: whoever forgot it may not have seen these vectors.
                 yield from self.subject.refresh()
                 yield from self._look(lambda: self._note_dead(batch))  # noqa: B023  # done at once
                 yield from self._drop_orphans()
-
-    def _note_stored(self, batch: Sequence[MemoryVectors], result: AppendResult, version: int) -> None:
-        self._vectors.store(batch, result, version, self._is_there)
 
     def _note_dead(self, batch: Sequence[MemoryVectors]) -> None:
         names = list(map(name_of, batch))
         self._vectors.drop(self.subject.ask(lambda state: [one for one in names if not is_alive(state, one)]))
 
     def search(
-        self, asked: Asked, now: datetime, embedded: Embedded | None
+        self, query: SearchQuery, now: datetime, embedded: Embedded | None
     ) -> list[tuple[DocumentHit, RunMessage | None]] | None:
         """The best texts, with the message of those that are one. None: all has to be read anew, so refresh first."""
         with self._lock:
-            return None if self._version < 0 else self._texts.search(asked, now, embedded)
+            return None if self._version < 0 else self._texts.search(query, now, embedded)

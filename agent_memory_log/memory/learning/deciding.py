@@ -10,15 +10,16 @@ Nothing is written here: the events hold for the state they were decided on, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from heapq import nsmallest
 
 import msgspec
 
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.payloads import EventData
-from agent_memory_log.memory.learning.merging import MERGED, MERGES, Merging, Question, can_merge, of_both
+from agent_memory_log.memory.learning.merging import MERGED, MERGES, Merging, can_merge, of_both
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import fold_key, fold_text
 from agent_memory_log.memory.records.record import Evidence, Link, Record, envelope_of
@@ -31,6 +32,7 @@ from agent_memory_log.memory.stream.payloads import (
     MemoryRemembered,
 )
 from agent_memory_log.memory.stream.state import Live, State
+from agent_memory_log.steps import Steps
 
 SUPERSEDES = "supersedes"
 
@@ -51,7 +53,7 @@ class Decisions:
 
         Where ``question`` is not None at the end, nothing is decided: a merger has to be asked first.
         """
-        self.question: Question | None = None
+        self.question: Callable[[], Steps[None]] | None = None
         self._merging = merging
         self.events: list[Event] = []
         self.outcomes: list[Outcome] = []
@@ -114,15 +116,16 @@ class Decisions:
 
     def _merge(self, candidate: Candidate, known: Live, merging: Merging) -> None:
         """Remember what a merger made of both values; or leave the question, where it was not asked yet."""
-        found = merging.of(self._record(known), candidate)
-        if isinstance(found, Question):
-            self.question = found
-        elif found.reason != MERGED:
-            self._remember(found.candidate, known, reason=found.reason)
-        elif self._says_the_same(known, found.candidate):
-            self._refresh(known, found.candidate)
+        record = self._record(known)
+        merged = merging.of(record, candidate)
+        if merged is None:
+            self.question = partial(merging.ask, record, candidate)
+        elif merged.reason != MERGED:
+            self._remember(merged.candidate, known, reason=merged.reason)
+        elif self._says_the_same(known, merged.candidate):
+            self._refresh(known, merged.candidate)
         else:
-            self._remember(of_both(self._record(known), found.candidate), known, reason=MERGED)
+            self._remember(of_both(record, merged.candidate), known, reason=MERGED)
 
     def _leave_out(self, candidate: Candidate, known: Live | None, reason: str, phase: str) -> None:
         """It held once. Noted, so that an erasure knows where it was said."""

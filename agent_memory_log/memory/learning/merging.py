@@ -76,9 +76,9 @@ class Merging:
         self._answers: dict[_Words, _Answer] = {}
         self._made: dict[tuple[_Words, Candidate], Merged] = {}
 
-    def of(self, known: Record, candidate: Candidate) -> Merged | Question:
-        """What to remember; or the question to ask before that can be answer."""
-        return self._made.get((_words(known, candidate), candidate)) or Question(self, known, candidate)
+    def of(self, known: Record, candidate: Candidate) -> Merged | None:
+        """What to remember; None: ``ask`` first."""
+        return self._made.get((_words(known, candidate), candidate))
 
     def ask(self, known: Record, candidate: Candidate) -> Steps[None]:
         """Ask the merger, unless it was asked about these words. Raises nothing that the merger raises."""
@@ -102,30 +102,18 @@ class Merging:
             judged = judge(self._context, [proposed], self._origin)
         except InvalidArgument as error:
             return _uncertain(candidate, _failed(error))
-        one = Judged(proposed, judged.reason) if isinstance(judged, Violation) else judged[0]
-        refused = one.reason
-        if not refused and _place(one.candidate) != _place(candidate):
+        merged = Judged(proposed, judged.reason) if isinstance(judged, Violation) else judged[0]
+        refused = merged.reason
+        if not refused and _address(merged.candidate) != _address(candidate):
             refused = "redacted"
-        return _uncertain(candidate, f"{FAILED}:{refused}") if refused else Merged(one.candidate, MERGED)
-
-
-class Question(msgspec.Struct, frozen=True):
-    """What a merger has to be asked before anything can be decided."""
-
-    merging: Merging
-    known: Record
-    candidate: Candidate
-
-    def ask(self) -> Steps[None]:
-        """Ask it."""
-        yield from self.merging.ask(self.known, self.candidate)
+        return _uncertain(candidate, f"{FAILED}:{refused}") if refused else Merged(merged.candidate, MERGED)
 
 
 def _words(known: Record, candidate: Candidate) -> _Words:
     return (known.data, known.text, candidate.data, candidate.words)
 
 
-def _place(candidate: Candidate) -> tuple[str, str, str]:
+def _address(candidate: Candidate) -> tuple[str, str, str]:
     return (candidate.scope, candidate.data.kind, fold_key(candidate.key))
 
 

@@ -122,7 +122,7 @@ def decided(
         yield from subject.finish_erasure(now)
         version, decisions = subject.ask(lambda state: (state.version, decide(state, now)))  # noqa: B023  # asked at once
         if decisions.question is not None:
-            yield from decisions.question.ask()
+            yield from decisions.question()
             fresh = False  # a merger takes its time
             continue
         if not decisions.events:

@@ -8,7 +8,7 @@ from datetime import datetime
 import msgspec
 
 from agent_memory_log.events.event import Event
-from agent_memory_log.events.payloads import AssistantMessage, EventType, UserMessage
+from agent_memory_log.events.payloads import AssistantMessage, EventType, Redacted, UserMessage
 from agent_memory_log.memory.records.record import Evidence
 
 MESSAGE = "message"
@@ -43,6 +43,11 @@ class RunMessage(msgspec.Struct, frozen=True, gc=False):
     def evidence(self) -> Evidence:
         """Where it stands."""
         return Evidence(self.agent, self.run, self.seq, event_id=self.event_id)
+
+
+def type_of(event: Event) -> str:
+    """The event's type; of one that was redacted, the type it had."""
+    return event.data.original_type if isinstance(event.data, Redacted) else event.type
 
 
 def message_of(agent: str, run: str, event: Event) -> RunMessage | None:

@@ -18,7 +18,7 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.memory.context import Context
-from agent_memory_log.memory.index.asked import Asked
+from agent_memory_log.memory.index.query import SearchQuery
 from agent_memory_log.memory.records.kinds import Episode, Fact, Preference
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Evidence, Record
@@ -71,7 +71,9 @@ _unseen = re.compile(
 """Characters that Python takes for printable and nobody sees: a text can be hidden in them."""
 
 
-def memory_context(context: Context, asked: Asked, scopes: tuple[str, ...], max_tokens: int) -> Steps[MemoryContext]:
+def memory_context(
+    context: Context, query: SearchQuery, scopes: tuple[str, ...], max_tokens: int
+) -> Steps[MemoryContext]:
     """As much as fits of the profile, then episodes, then messages that have to do with the question, then recent ones.
 
     Raises ``InvalidArgument`` for a budget that is no positive integer, or a count that is none.
@@ -79,10 +81,10 @@ def memory_context(context: Context, asked: Asked, scopes: tuple[str, ...], max_
     if type(max_tokens) is not int or max_tokens < 1:
         raise InvalidArgument(f"max_tokens must be an integer from 1, found {describe(max_tokens)}")
     for_episodes = msgspec.structs.replace(
-        asked, kinds=frozenset({Episode.kind}), top_k=RELEVANT_EPISODES, min_importance=LEAST_STARS
+        query, kinds=frozenset({Episode.kind}), top_k=RELEVANT_EPISODES, min_importance=LEAST_STARS
     )
     # A run may be linked to several scopes, and its messages are then found in each.
-    for_messages = msgspec.structs.replace(asked, kinds=frozenset({MESSAGE}), top_k=RELEVANT_MESSAGES * len(scopes))
+    for_messages = msgspec.structs.replace(query, kinds=frozenset({MESSAGE}), top_k=RELEVANT_MESSAGES * len(scopes))
     # Held from here on: while others are used by the hundred, the client may no longer know one as warm.
     subjects = [context.subject(scope) for scope in scopes]
     episode_hits, message_hits = yield from search_each(context, [for_episodes, for_messages], scopes)

@@ -4,7 +4,7 @@ Pure and deterministic: no clock, no policy, times from the events. What an even
 was decided when it was written. The law: folding a stream from its first event, or from a snapshot, or growing what was
 folded before by what is new, gives equal bytes.
 
-Only active records are held. What they were before, and those that are active no longer, is in ``ledger.py``.
+Only active records are held. What they were before, and those that are active no longer, is in ``history.py``.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from agent_memory_log.errors import CursorOutOfRange, RunExpired
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventType, Redacted, Redaction
-from agent_memory_log.memory.records.messages import INJECTED_CONTEXT
+from agent_memory_log.memory.records.messages import INJECTED_CONTEXT, type_of
 from agent_memory_log.memory.stream.payloads import MemoryTombstone
 from agent_memory_log.memory.upkeep.mentions import Values
 from agent_memory_log.snapshot import Snapshot
@@ -105,7 +105,7 @@ def _exchanges(log: Sequence[Event]) -> list[list[Event]]:
     exchanges: list[list[Event]] = [[]]
     is_answered = False
     for event in log:
-        kind = event.data.original_type if isinstance(event.data, Redacted) else event.type
+        kind = type_of(event)
         if kind == _USER and is_answered:
             exchanges.append([])
             is_answered = False

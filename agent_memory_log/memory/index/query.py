@@ -1,4 +1,4 @@
-"""A search as it was asked for, its arguments checked."""
+"""What a search looks for, its arguments checked."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MOST_HITS = 10_000
 """The largest ``top_k``."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class SearchQuery(msgspec.Struct, frozen=True):
     """What is looked for; see ``Memory.search``. ``boosted`` are folded keys."""
 
-    query: str
+    text: str
     top_k: int
     kinds: frozenset[str] | None = None
     since: datetime | None = None
@@ -29,7 +29,7 @@ class Asked(msgspec.Struct, frozen=True):
     boosted: frozenset[str] = frozenset()
 
 
-def asked(
+def checked_query(
     query: str,
     *,
     top_k: int,
@@ -38,7 +38,7 @@ def asked(
     until: datetime | None,
     min_importance: float,
     boost_preferences: Iterable[str],
-) -> Asked:
+) -> SearchQuery:
     """A search. Raises ``InvalidArgument`` naming the argument."""
     query = text_of(query, "query")
     if type(top_k) is not int or not 1 <= top_k <= MOST_HITS:
@@ -49,7 +49,7 @@ def asked(
     if type(min_importance) not in (int, float) or not -math.inf < min_importance < math.inf:
         raise InvalidArgument(f"min_importance must be a number of stars, found {describe(min_importance)}")
     boosted = names_of(boost_preferences, "boost_preferences") or frozenset()
-    return Asked(
+    return SearchQuery(
         query,
         top_k,
         names_of(kinds, "kinds"),

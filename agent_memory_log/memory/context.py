@@ -149,9 +149,9 @@ class Context:
         wanted = names_of(scopes, "scopes")
         if wanted is None:
             return tuple(scope for scope in self._scopes if scope in allowed)
-        denied = sorted(wanted - allowed)
-        if denied:
-            raise MemoryStopped(f"the scope {denied[0]!r} may not be read", reason=f"scope_denied:{denied[0]}")
+        if not wanted <= allowed:
+            denied = min(wanted - allowed)
+            raise MemoryStopped(f"the scope {denied!r} may not be read", reason=f"scope_denied:{denied}")
         return tuple(scope for scope in self._scopes if scope in wanted)
 
     def one(self, scope: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -54,7 +55,7 @@ def update(
     links: Sequence[Link] | None,
 ) -> Steps[Outcome]:
     """Change an active record; another value supersedes it."""
-    changes = {
+    changes: dict[str, Any] = {
         name: value
         for name, value in (
             ("text", text),

@@ -118,7 +118,7 @@ _envelope_values = attrgetter(*ENVELOPE_FIELDS)
 
 def envelope_of(memory: Envelope, **changes: object) -> dict[str, Any]:
     """The fields of ``memory``'s envelope by name, with ``changes``: another struct with an envelope takes them."""
-    fields: dict[str, Any] = dict(zip(ENVELOPE_FIELDS, _envelope_values(memory), strict=True))
+    fields: dict[str, Any] = dict(zip(ENVELOPE_FIELDS, _envelope_values(memory)))  # noqa: B905  # always as many
     fields.update(changes)
     return fields
 

@@ -45,7 +45,7 @@ def get(
             lambda state: state.active(record or "", now) if key is None else _by_key(state, key, kind, now)  # noqa: B023  # asked at once
         )
         if live is not None:
-            return live.record(name, now)
+            return live.record_as(name, "active")
     return None
 
 
@@ -55,7 +55,9 @@ def _by_key(state: State, key: str, kind: str | None, now: datetime) -> Live | N
         return None
     names = state.kinds if kind is None else {kind}
     lives = [live for name in names if (live := state.find(name, key)) is not None and not live.is_expired(now)]
-    return max(lives, key=lambda live: (live.updated, live.seq), default=None)
+    if len(lives) > 1:
+        lives.sort(key=lambda live: (live.updated, live.seq))
+    return lives[-1] if lives else None
 
 
 def list_records(

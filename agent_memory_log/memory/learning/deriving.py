@@ -35,8 +35,7 @@ def derive(context: Context, agent: str, run: str, extractor: Extractor | None) 
     yield from home.refresh()
     place = (agent, run)
     after = home.ask(lambda state: max(state.positions.get(place, 0), state.until.get(place, 0)))
-    report = yield from _derive(context, agent, run, chosen, after, again=False)
-    return report
+    return (yield from _derive(context, agent, run, chosen, after, again=False))
 
 
 def rederive(

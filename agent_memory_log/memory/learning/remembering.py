@@ -55,18 +55,9 @@ def update(
     links: Sequence[Link] | None,
 ) -> Steps[Outcome]:
     """Change an active record; another value supersedes it."""
-    changes: dict[str, Any] = {
-        name: value
-        for name, value in (
-            ("text", text),
-            ("confidence", confidence),
-            ("importance", importance),
-            ("entities", entities),
-            ("tags", tags),
-            ("links", links),
-        )
-        if value is not None
-    }
+    fields: dict[str, Any] = {"text": text, "confidence": confidence, "importance": importance}
+    fields |= {"entities": entities, "tags": tags, "links": links}
+    changes = {name: value for name, value in fields.items() if value is not None}
     known = yield from get(context, record=record, key=None, kind=None, scope=None)
     if known is None:
         raise InvalidArgument(f"there is no active record {describe(record)} to update")

@@ -68,8 +68,7 @@ def _line(record: Record, place: Evidence) -> _Line:
 
 def import_jsonl(context: Context, data: bytes) -> Steps[WriteReport]:
     """Write the records of an export. Raises ``DecodeError`` naming the line, before anything is written."""
-    report = yield from write(context, read_jsonl(data), origin="import", phase="import")
-    return report
+    return (yield from write(context, read_jsonl(data), origin="import", phase="import"))
 
 
 def read_jsonl(data: bytes) -> list[Candidate]:

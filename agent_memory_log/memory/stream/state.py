@@ -25,7 +25,6 @@ from agent_memory_log.memory.records.record import (
     Record,
     RunId,
     Status,
-    envelope_of,
 )
 from agent_memory_log.memory.stream.payloads import (
     MemoryChanged,
@@ -68,11 +67,13 @@ class Live(msgspec.Struct, array_like=True, gc=False):
 
     def record_as(self, scope: str, status: Status) -> Record:
         """The record with a status."""
-        memory, data = self.memory, self.data
-        fields = envelope_of(
-            memory, text=memory.text or data.describe(), memory_type=memory.memory_type or data.memory_type
-        )
-        return Record(self.id, memory.kind, scope, memory.key, self.created, self.updated, status, data, **fields)
+        data = self.data
+        fields = msgspec.structs.asdict(self.memory)  # all of them are a record's fields
+        fields["text"] = self.memory.text or data.describe()
+        fields["memory_type"] = self.memory.memory_type or data.memory_type
+        fields |= {"id": self.id, "scope": scope, "data": data, "status": status}
+        fields |= {"created": self.created, "updated": self.updated}
+        return Record(**fields)
 
     def is_expired(self, now: datetime) -> bool:
         """Whether its end has come."""

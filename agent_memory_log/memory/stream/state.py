@@ -67,12 +67,16 @@ class Live(msgspec.Struct, array_like=True, gc=False):
 
     def record_as(self, scope: str, status: Status) -> Record:
         """The record with a status."""
-        data = self.data
-        fields = msgspec.structs.asdict(self.memory)  # all of them are a record's fields
-        fields["text"] = self.memory.text or data.describe()
-        fields["memory_type"] = self.memory.memory_type or data.memory_type
-        fields |= {"id": self.id, "scope": scope, "data": data, "status": status}
-        fields |= {"created": self.created, "updated": self.updated}
+        memory = self.memory
+        data = read_kind(memory.kind, memory.data)
+        fields = msgspec.structs.asdict(memory)  # all of them are a record's fields
+        fields["data"] = data
+        if not memory.text:
+            fields["text"] = data.describe()
+        if not memory.memory_type:
+            fields["memory_type"] = data.memory_type
+        fields["id"], fields["scope"], fields["status"] = self.id, scope, status
+        fields["created"], fields["updated"] = self.created, self.updated
         return Record(**fields)
 
     def is_expired(self, now: datetime) -> bool:

@@ -12,7 +12,7 @@ from agent_memory_log.memory.calls import Memory
 from agent_memory_log.memory.client import MemoryClient
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Episode, Fact, Preference, RecordData, UnknownKind, register_kind
-from agent_memory_log.memory.records.messages import Message
+from agent_memory_log.memory.records.messages import RunMessage
 from agent_memory_log.memory.records.principals import Principal, SubjectId, stream_of, subject_of
 from agent_memory_log.memory.records.protocols import (
     Execution,
@@ -65,7 +65,6 @@ __all__ = [
     "MemoryClient",
     "MemoryContext",
     "Merger",
-    "Message",
     "OpenExecution",
     "OpenPolicy",
     "Outcome",
@@ -77,6 +76,7 @@ __all__ = [
     "RecordData",
     "Redactor",
     "Refusal",
+    "RunMessage",
     "RunSlice",
     "Source",
     "Stats",

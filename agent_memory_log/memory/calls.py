@@ -78,6 +78,7 @@ class Memory:
         confidence: float = DEFAULT_CONFIDENCE,
         importance: float = DEFAULT_IMPORTANCE,
         ttl_days: float | None = None,
+        memory_type: str = "",
         source: Source | None = None,
         evidence: Iterable[Evidence] = (),
         entities: Iterable[str] = (),
@@ -96,6 +97,7 @@ class Memory:
         - ``confidence``: 0 to 1; what is beyond is cut.
         - ``importance``: 0 to 1; what is beyond is cut.
         - ``ttl_days``: Days it is valid; as its kind says unless said.
+        - ``memory_type``: ``semantic``, ``episodic`` or ``procedural``; as its kind says unless said.
         - ``source``: Who says so; the user unless said.
         - ``evidence``: The events it rests on, the statement itself first.
         """
@@ -110,6 +112,7 @@ class Memory:
                 confidence=confidence,
                 importance=importance,
                 ttl_days=ttl_days,
+                memory_type=memory_type,
                 source=source,
                 evidence=several(evidence, "evidence"),
                 entities=several(entities, "entities"),
@@ -160,7 +163,7 @@ class Memory:
         """The records of a status, home's first, then as they came.
 
         - ``kinds``: Only these kinds; all unless said.
-        - ``scopes``: The scopes; all that execution allows unless said.
+        - ``scopes``: The scopes; every one that execution allows unless said.
         - ``status``: active, superseded, archived or expired.
         """
         return await self.execute(
@@ -227,10 +230,10 @@ class Memory:
         - ``id``: The id of a record, in any scope unless said.
         - ``kind``: Which is meant, where several kinds have the key.
         - ``scope``: The scope; the principal's home unless said.
-        - ``evidence``: Redact also the events it came from, what repeats the value in the same exchange, and every
-          ``injected_context`` that names it, in the runs that are linked to the scope.
+        - ``evidence``: Redact also, in the runs that are linked to the scope: the events it came from, what repeats the
+          value in the same exchange, and every ``injected_context`` that names it.
         - ``sweep``: As ``evidence``, and every event of a linked run that holds the value, as whole words.
-        - ``sweep_limit``: Refuse a sweep of more events than this.
+        - ``sweep_limit``: Refuse a sweep that would redact more events than this.
         - ``dry_run``: Only report what would go.
         """
         return await self.execute(
@@ -251,10 +254,10 @@ class Memory:
     ) -> ForgetReport:
         """Erase everything; nothing that was said so far in a run that was derived from is learnt again.
 
-        - ``scopes``: The scopes; all that execution allows unless said.
+        - ``scopes``: The scopes; every one that execution allows unless said.
         - ``runs``: More runs to learn nothing from, as (agent, run): conversations that are going on.
-        - ``evidence``: Redact also the events it came from, what repeats the value in the same exchange, and every
-          ``injected_context`` that names it, in the runs that are linked to the scope.
+        - ``evidence``: Redact also, in the runs that are linked to the scope: the events it came from, what repeats the
+          value in the same exchange, and every ``injected_context`` that names it.
         """
         return await self.execute(
             table.ForgetAll(
@@ -284,8 +287,8 @@ class Memory:
 
         - ``top_k``: At most so many.
         - ``kinds``: Registered kinds and ``message``; None: all there are.
-        - ``scopes``: The scopes; all that execution allows unless said.
-        - ``since``: Only what was said then, 2026-11-21T09:30:00Z, or later.
+        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``since``: Only what was said then or later, such as 2026-11-21T09:30:00Z.
         - ``until``: Only what was said before then.
         - ``min_importance``: In stars, which no message has.
         - ``boost_preferences``: Keys of preferences that gain, and need not share a word.
@@ -315,7 +318,7 @@ class Memory:
         the answer.
 
         - ``max_tokens``: At most so many.
-        - ``scopes``: The scopes; all that execution allows unless said.
+        - ``scopes``: The scopes; every one that execution allows unless said.
         """
         return await self.execute(
             table.BuildContext(
@@ -356,7 +359,7 @@ class Memory:
 
         - ``time``: What was active then, less what was forgotten since.
         - ``kinds``: Only these kinds; all unless said.
-        - ``scopes``: The scopes; all that execution allows unless said.
+        - ``scopes``: The scopes; every one that execution allows unless said.
         """
         return await self.execute(
             table.AsOf(
@@ -408,7 +411,7 @@ class Memory:
     async def export_jsonl(self, *, scopes: Iterable[str] | None = None) -> bytes:
         """The active records as JSONL: a header, then a record a line.
 
-        - ``scopes``: The scopes; all that execution allows unless said.
+        - ``scopes``: The scopes; every one that execution allows unless said.
         """
         return await self.execute(table.ExportJsonl(scopes=None if scopes is None else several(scopes, "scopes")))
 

@@ -125,6 +125,8 @@ class Context:
         """Reads nothing."""
         self.principal = principal
         self.hooks = hooks
+        self._own = frozenset(principal.scopes)
+        self._scopes = tuple(sorted(principal.scopes, key=lambda scope: (scope != principal.home, scope)))
         self.indexes = indexes
         self._warm = warm
 
@@ -134,7 +136,7 @@ class Context:
 
     def all_scopes(self) -> tuple[str, ...]:
         """All scopes of the principal, home first, the others sorted."""
-        return tuple(sorted(self.principal.scopes, key=lambda scope: (scope != self.principal.home, scope)))
+        return self._scopes
 
     def readable(self, scopes: Iterable[str] | None) -> tuple[str, ...]:
         """The scopes to read: those named, or all that execution allows; home first.
@@ -144,11 +146,11 @@ class Context:
         """
         allowed = self._allowed()
         if scopes is None:
-            return tuple(scope for scope in self.all_scopes() if scope in allowed)
+            return tuple(scope for scope in self._scopes if scope in allowed)
         wanted = set(scopes)
         for scope in sorted(wanted - allowed):
             raise _denied(scope)
-        return tuple(scope for scope in self.all_scopes() if scope in wanted)
+        return tuple(scope for scope in self._scopes if scope in wanted)
 
     def one(self, scope: str | None) -> str:
         """The scope to read or erase in, where one is meant: the one named, or home. Raises as ``readable`` does."""
@@ -158,8 +160,7 @@ class Context:
         return name
 
     def _allowed(self) -> frozenset[str]:
-        own = frozenset(self.principal.scopes)
-        return self.hooks.execution.retrieval_scopes(own) & own
+        return self.hooks.execution.retrieval_scopes(self._own) & self._own
 
 
 def _denied(scope: str) -> MemoryStopped:

@@ -103,6 +103,9 @@ class Remember(Operation[Outcome], frozen=True):
     confidence: Annotated[float, Meta(description="0 to 1; what is beyond is cut.")] = DEFAULT_CONFIDENCE
     importance: Annotated[float, Meta(description="0 to 1; what is beyond is cut.")] = DEFAULT_IMPORTANCE
     ttl_days: Annotated[float | None, Meta(description="Days it is valid; as its kind says unless said.")] = None
+    memory_type: Annotated[
+        str, Meta(description="``semantic``, ``episodic`` or ``procedural``; as its kind says unless said.")
+    ] = ""
     source: Annotated[Source | None, Meta(description="Who says so; the user unless said.")] = None
     evidence: _Evidence = ()
     entities: tuple[str, ...] = ()

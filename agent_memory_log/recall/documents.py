@@ -33,7 +33,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     expires: datetime | None = None
 
 
-class Hit(msgspec.Struct, frozen=True):
+class DocumentHit(msgspec.Struct, frozen=True):
     """A document that was found.
 
     ``score`` is the sum of ``matched_by``: what each part contributed, in the order of the parts' names. The words of

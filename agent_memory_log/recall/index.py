@@ -18,7 +18,7 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.recall.analysis import analyse, ask
 from agent_memory_log.recall.columns import Column, Flags, Floats
 from agent_memory_log.recall.conversations import Conversations, turn_of
-from agent_memory_log.recall.documents import Document, Hit
+from agent_memory_log.recall.documents import Document, DocumentHit
 from agent_memory_log.recall.embedding import Embeddings
 from agent_memory_log.recall.lexical import MOST_DOCUMENTS, LexicalIndex
 from agent_memory_log.recall.vectors import VectorIndex
@@ -189,7 +189,7 @@ class RecallIndex:
         min_importance: float = 0,
         boost_preferences: Collection[str] = (),
         embedded: Embeddings | None = None,
-    ) -> list[Hit]:
+    ) -> list[DocumentHit]:
         """The documents that answer ``query`` best, the best first.
 
         Of two alike the one that has more by itself, then the newer, then the later in its session, then by id.
@@ -284,9 +284,9 @@ class RecallIndex:
         best: list[int] = found[order[:top_k]].tolist()
         return best
 
-    def _hit(self, number: int, score: float, parts: Mapping[str, Floats]) -> Hit:
+    def _hit(self, number: int, score: float, parts: Mapping[str, Floats]) -> DocumentHit:
         shares = {name: share for name in sorted(parts) if (share := float(parts[name][number]))}
-        return Hit(self._ids[number] or "", score, shares)
+        return DocumentHit(self._ids[number] or "", score, shares)
 
 
 def _check(document: Document) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.recall import Document, Hit, RecallIndex
+from agent_memory_log.recall import Document, DocumentHit, RecallIndex
 
 NOW = datetime(2024, 6, 1, tzinfo=UTC)
 
@@ -57,7 +57,7 @@ _DOCUMENTS = st.builds(
 )
 
 
-def _search(index: RecallIndex, query: str) -> list[Hit]:
+def _search(index: RecallIndex, query: str) -> list[DocumentHit]:
     return index.search(query, now=NOW, top_k=5, boost_preferences={"tea"})
 
 

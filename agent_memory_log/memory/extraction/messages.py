@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from agent_memory_log.events.event import Event
-from agent_memory_log.events.payloads import EventType, Redacted
+from agent_memory_log.events.payloads import EventType
+from agent_memory_log.memory.records.messages import type_of
 from agent_memory_log.memory.records.protocols import RunSlice
 
 MIN_MESSAGES = 4
 """A run of fewer messages is left for later, as it hardly holds anything yet."""
 
 _MESSAGES = frozenset({EventType.USER_MESSAGE, EventType.ASSISTANT_MESSAGE, EventType.TOOL_RESULT})
-
-
-def type_of(event: Event) -> str:
-    """The event's type; of one that was redacted, the type it had."""
-    return event.data.original_type if isinstance(event.data, Redacted) else event.type
 
 
 def has_too_few_messages(new: RunSlice, least: int = MIN_MESSAGES) -> bool:

@@ -162,7 +162,7 @@ class _Conversation:
             ttl_days=ttl_days,
             valid_from=cited[0].timestamp,
             source=Source("run", f"{agent}/{run}", _RELIABILITY),
-            evidence=tuple(Evidence(agent, run, event.seq) for event in cited),
+            evidence=tuple(Evidence(agent, run, event.seq, event_id=event.event_id) for event in cited),
         )
 
 

@@ -21,7 +21,7 @@ _MAX_SHOWN = 80
 _MAX_ERROR = 160
 _MAX_FIELDS = 5
 _MAX_FEEDBACK = 2000
-_ALIKE = 0.5
+_LEAST_EQUAL = 0.5
 
 _FAILED = re.compile(
     r"\s{0,20}\"?(?:[\w.]{0,80}(?:error|exception)(?:\s{1,8}\w{1,20})?:|traceback\s{1,8}\(most)", re.IGNORECASE
@@ -56,7 +56,7 @@ def failure_of(result: ToolResult) -> str:
         found = _map_of(result)
         error = found.get("error") if found is not None else None
         if error:
-            return shown(error if isinstance(error, str) else plain(error), _MAX_ERROR)
+            return shown(error if isinstance(error, str) else argument_text(error), _MAX_ERROR)
     return ""
 
 
@@ -74,7 +74,7 @@ def puts_right(failed: ToolCall, succeeded: ToolCall) -> bool:
         return False
     names = before.keys() | after.keys()
     same = sum(name in before and name in after and _equal(before[name], after[name]) for name in names)
-    return same >= _ALIKE * len(names)
+    return same >= _LEAST_EQUAL * len(names)
 
 
 def describe_fix(failed: ToolCall, reason: str, succeeded: ToolCall) -> str:
@@ -98,23 +98,17 @@ def describe_work(calls: list[ToolCall]) -> str:
 def acknowledges(text: str) -> bool:
     """Whether a user's message begins with thanks, and without an objection."""
     first = _SENTENCE.search(text[:_MAX_FEEDBACK])
-    said = first.group().replace("\u2019", "'") if first else ""
-    lower = said.lower()
-    for hint in _THANKS_HINTS:
-        if hint in lower:
-            break
-    else:
+    sentence = first.group().replace("\u2019", "'") if first else ""
+    lower = sentence.lower()
+    if not any(hint in lower for hint in _THANKS_HINTS):
         return False
-    return _THANKS.search(said) is not None and _BUT.search(said) is None
+    return _THANKS.search(sentence) is not None and _BUT.search(sentence) is None
 
 
 def read_feedback(text: str) -> tuple[str, ...]:
     """The sentences of a user's message that say whether what was done is right."""
     lower = text.lower()
-    for hint in _FEEDBACK_HINTS:
-        if hint in lower:
-            break
-    else:
+    if not any(hint in lower for hint in _FEEDBACK_HINTS):
         return ()
     sentences = (match.group().strip() for match in _SENTENCE.finditer(text[:_MAX_FEEDBACK].replace("\u2019", "'")))
     return tuple(one for one in sentences if len(one) <= _MAX_ERROR and _FEEDBACK.match(one))
@@ -126,7 +120,7 @@ def shown(text: str, most: int = _MAX_SHOWN) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
-def plain(value: object) -> str:
+def argument_text(value: object) -> str:
     """An argument in a line of text."""
     if isinstance(value, str):
         return shown(value)
@@ -140,14 +134,14 @@ def _differences(before: object, after: object, name: str) -> Iterator[str]:
     old, new = _children(before), _children(after)
     if old is None or new is None or not _is_alike(before, after):
         if not _equal(before, after):
-            yield f"with {name} {plain(after)} in place of {plain(before)}"
+            yield f"with {name} {argument_text(after)} in place of {argument_text(before)}"
         return
     for key in (*old, *(key for key in new if key not in old)):
         place = f"{name}{key}".removeprefix(".")
         if key not in new:
             yield f"without {place}"
         elif key not in old:
-            yield f"with {place} {plain(new[key])}"
+            yield f"with {place} {argument_text(new[key])}"
         else:
             yield from _differences(old[key], new[key], place)
 
@@ -171,7 +165,9 @@ def _children(value: object) -> Mapping[str, object] | None:
 def _describe_call(call: ToolCall) -> str:
     fields = _map_of(call) or {}
     scalars = [
-        f"{name}: {plain(value)}" for name, value in fields.items() if isinstance(value, (str, int, Decimal)) and value
+        f"{name}: {argument_text(value)}"
+        for name, value in fields.items()
+        if isinstance(value, (str, int, Decimal)) and value
     ]
     return f"{call.tool_name} ({', '.join(scalars[:_MAX_FIELDS])})" if scalars else call.tool_name
 

@@ -181,11 +181,11 @@ class _Reading:
             importance=importance,
             valid_from=events[0].timestamp,
             source=Source("run", f"{self._agent}/{self._run}", _STATED if not text else _OBSERVED),
-            evidence=tuple(self._evidence(event.seq) for event in events),
+            evidence=tuple(map(self._evidence, events)),
         )
 
-    def _evidence(self, seq: int) -> Evidence:
+    def _evidence(self, event: Event) -> Evidence:
         """The next statement of an event: an event is read once, between two points where nothing is open."""
-        number = self._items.get(seq, 0) + 1
-        self._items[seq] = number
-        return Evidence(self._agent, self._run, seq, f"{_NAME}/{number}")
+        number = self._items.get(event.seq, 0) + 1
+        self._items[event.seq] = number
+        return Evidence(self._agent, self._run, event.seq, f"{_NAME}/{number}", event.event_id)

@@ -9,12 +9,12 @@ import msgspec
 
 from agent_memory_log.memory.index.packing import unpack
 from agent_memory_log.memory.operations import Search
-from agent_memory_log.memory.records.kinds import Preference, fold_key, fold_keys, read_kind
-from agent_memory_log.memory.records.messages import MESSAGE, Message
+from agent_memory_log.memory.records.kinds import Preference, fold_key, fold_keys
+from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import place_name, stars_of
 from agent_memory_log.memory.stream.state import Live
 from agent_memory_log.memory.stream.vectors import TextName
-from agent_memory_log.recall import Document, Embedded, Hit, RecallIndex
+from agent_memory_log.recall import Document, DocumentHit, Embedded, RecallIndex
 
 _TEXT_BYTES = 1_100
 _BYTES_A_CHARACTER = 2
@@ -32,7 +32,7 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
 
     name: TextName
     text: str
-    message: Message | None
+    message: RunMessage | None
 
     @property
     def size(self) -> int:
@@ -55,7 +55,7 @@ class IndexedTexts:
         self._packed: dict[str, bytes] = {}
         self._vector_sizes: dict[str, int] = {}
 
-    def put(self, document: Document, name: TextName, message: Message | None = None) -> TextName | None:
+    def put(self, document: Document, name: TextName, message: RunMessage | None = None) -> TextName | None:
         """Put a text in, in place of the one with its id; the name that this one had, where it is another."""
         known = self._entries.get(document.id)
         packed = self._packed.get(document.id) if known is not None and known.name == name else None
@@ -116,7 +116,9 @@ class IndexedTexts:
         self._vector_sizes[document] = size
         return True
 
-    def search(self, call: Search, now: datetime, embedded: Embedded | None) -> list[tuple[Hit, Message | None]]:
+    def search(
+        self, call: Search, now: datetime, embedded: Embedded | None
+    ) -> list[tuple[DocumentHit, RunMessage | None]]:
         """The best texts, with the message of those that are one."""
         found = self._index.search(
             call.query,
@@ -134,25 +136,25 @@ class IndexedTexts:
 
 def record_document(live: Live) -> Document:
     """What is searched of a record: its words, its key as words, its tags and entities."""
-    told = live.told
-    text = told.text or read_kind(told.kind, told.data).describe()
-    key = told.key.replace("_", " ")
-    text = text.replace(told.key, key) if told.key and told.key in text else f"{text} {key}"
+    memory = live.memory
+    text = memory.text or live.data.describe()
+    key = memory.key.replace("_", " ")
+    text = text.replace(memory.key, key) if memory.key and memory.key in text else f"{text} {key}"
     return Document(
         id=live.id,
-        text=" ".join((text, *told.tags, *told.entities)).strip(),
-        kind=told.kind,
+        text=" ".join((text, *memory.tags, *memory.entities)).strip(),
+        kind=memory.kind,
         position=live.seq,
-        time=told.valid_from or live.created,
-        importance=stars_of(min(max(told.importance, 0), 1)),
-        confidence=min(max(told.confidence, 0), 1),
-        lasting=bool(told.key),
-        key=fold_key(told.key) if told.kind == Preference.kind else "",
-        expires=told.valid_until,
+        time=memory.valid_from or live.created,
+        importance=stars_of(min(max(memory.importance, 0), 1)),
+        confidence=min(max(memory.confidence, 0), 1),
+        lasting=bool(memory.key),
+        key=fold_key(memory.key) if memory.kind == Preference.kind else "",
+        expires=memory.valid_until,
     )
 
 
-def message_document(message: Message) -> Document:
+def message_document(message: RunMessage) -> Document:
     """What is searched of a message."""
     return Document(
         id=place_name(message.evidence),

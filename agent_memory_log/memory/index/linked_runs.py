@@ -8,7 +8,7 @@ import msgspec
 
 from agent_memory_log.errors import CursorOutOfRange, RunExpired
 from agent_memory_log.memory.records.messages import MESSAGE_TYPES
-from agent_memory_log.memory.stream.state import Place
+from agent_memory_log.memory.records.record import RunId
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import Steps, each, load, peek
 from agent_memory_log.store import RunHead
@@ -27,7 +27,7 @@ class LinkedRun(msgspec.Struct):
 class News(msgspec.Struct, frozen=True):
     """What was read of a linked run: ``snapshot`` is None where it expired; ``anew``: from its first event."""
 
-    place: Place
+    place: RunId
     snapshot: Snapshot | None
     anew: bool = False
 
@@ -41,10 +41,10 @@ class News(msgspec.Struct, frozen=True):
 class KnownRuns(msgspec.Struct, frozen=True):
     """Linked runs, and where each stood when it was read: ``UNREAD``, or None where it had expired."""
 
-    places: tuple[Place, ...]
+    places: tuple[RunId, ...]
     heads: tuple[RunHead | None, ...]
 
-    def __iter__(self) -> Iterator[tuple[Place, RunHead | None]]:
+    def __iter__(self) -> Iterator[tuple[RunId, RunHead | None]]:
         return zip(self.places, self.heads, strict=True)
 
 
@@ -63,7 +63,7 @@ def read_new(runs: KnownRuns) -> Steps[list[News]]:
     return (yield from each(_read(place, 0 if head is None else head.version) for place, head in changed))
 
 
-def _read(place: Place, after: int) -> Steps[News]:
+def _read(place: RunId, after: int) -> Steps[News]:
     try:
         newer = yield from load(*place, after, MESSAGE_TYPES)
     except RunExpired:

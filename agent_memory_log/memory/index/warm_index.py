@@ -26,17 +26,17 @@ from agent_memory_log.memory.index.linked_runs import UNREAD, KnownRuns, LinkedR
 from agent_memory_log.memory.index.packing import pack
 from agent_memory_log.memory.index.stored_vectors import StoredVectors
 from agent_memory_log.memory.operations import Search
-from agent_memory_log.memory.records.messages import Message, message_of
+from agent_memory_log.memory.records.messages import RunMessage, message_of
 from agent_memory_log.memory.records.principals import VECTORS_RUN
+from agent_memory_log.memory.records.record import RunId
 from agent_memory_log.memory.stream.payloads import MemoryRemembered, MemoryVectors
-from agent_memory_log.memory.stream.state import Live, Place, State
-from agent_memory_log.memory.stream.subjects import Subject
-from agent_memory_log.memory.stream.vectors import VECTOR_TYPES, TextName, drop_vectors, is_alive, name_of, record_name
-from agent_memory_log.recall import Embedded, Embedder, embed
-from agent_memory_log.recall import Hit as Found
+from agent_memory_log.memory.stream.state import Live, State
+from agent_memory_log.memory.stream.subjects import FORGOTTEN, Subject
+from agent_memory_log.memory.stream.vectors import VECTOR_TYPES, TextName, is_alive, name_of, record_name
+from agent_memory_log.recall import DocumentHit, Embedded, Embedder, embed
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.steps import Steps, append, load, work
-from agent_memory_log.store import AppendResult, RunHead
+from agent_memory_log.steps import Steps, append, load, redact, work
+from agent_memory_log.store import RunHead
 
 TEXTS_AT_ONCE = 128
 """How many texts an embedder is given, and how many vectors are stored, at a time."""
@@ -52,7 +52,7 @@ class _Seen(msgspec.Struct, frozen=True):
     version: int
     gone: list[str]
     lives: list[Live]
-    forgotten: list[tuple[Place, int]]
+    forgotten: list[tuple[RunId, int]]
     found: list[frozenset[int]]
 
 
@@ -101,8 +101,8 @@ class WarmIndex:
         self._state: State | None = None
         self._version = -1
         self._judged: object = None
-        self._told: dict[str, MemoryRemembered] = {}
-        self._runs: dict[Place, LinkedRun] = {}
+        self._memories: dict[str, MemoryRemembered] = {}
+        self._runs: dict[RunId, LinkedRun] = {}
         self._known: KnownRuns | None = None
         self._forget_vectors()
 
@@ -148,7 +148,7 @@ class WarmIndex:
             self._known = KnownRuns(linked, tuple(map(self._head, linked)))
         return self._known
 
-    def _head(self, place: Place) -> RunHead | None:
+    def _head(self, place: RunId) -> RunHead | None:
         run = self._runs.get(place)
         return UNREAD if run is None else run.head
 
@@ -178,10 +178,10 @@ class WarmIndex:
             if seen is None:
                 return False
             for record in seen.gone:
-                del self._told[record]
+                del self._memories[record]
                 self._remove(record)
             for live in seen.lives:
-                self._told[live.id] = live.told
+                self._memories[live.id] = live.memory
                 self._note_removed(self._texts.put(record_document(live), record_name(live)))
             for place, seq in reversed(seen.forgotten):
                 self._remove(self._runs[place].ids.pop(seq))
@@ -206,25 +206,25 @@ class WarmIndex:
             return _Seen(state.version, [], [], [], found)
         return _Seen(
             state.version,
-            [record for record in self._told if record not in state.records],
-            [copy(live) for record, live in state.records.items() if self._told.get(record) is not live.told],
+            [record for record in self._memories if record not in state.records],
+            [copy(live) for record, live in state.records.items() if self._memories.get(record) is not live.memory],
             self._newly_forgotten(state),
             found,
         )
 
-    def _holds(self, place: Place, known: RunHead | None) -> bool:
+    def _holds(self, place: RunId, known: RunHead | None) -> bool:
         """Whether what was ``known`` of a run before it was looked at is still there, and it has not ended since."""
         head = self._head(place)
         return known is None or (head is not None and known.version <= head.version)
 
-    def _newly_forgotten(self, state: State) -> list[tuple[Place, int]]:
+    def _newly_forgotten(self, state: State) -> list[tuple[RunId, int]]:
         judged = (len(state.forgotten), dict(state.until), tuple(state.in_runs))
         if judged == self._judged:
             return []
         self._judged = judged
         return [(place, seq) for place, run in self._runs.items() for seq in run.ids if not state.may_find(*place, seq)]
 
-    def _drop_run(self, place: Place) -> None:
+    def _drop_run(self, place: RunId) -> None:
         run = self._runs.pop(place, None)
         if run is not None:
             # The last one first: to take out the first one of many moves all the others.
@@ -292,8 +292,10 @@ class WarmIndex:
     def _drop_orphans(self) -> Steps[None]:
         """Redact the vectors of what is gone. Where that fails, whoever searches next tries again."""
         orphans = yield from self._look(lambda: self._vectors.orphans)
-        if orphans and (yield from drop_vectors(self.subject, orphans)):
-            yield from self._look(lambda: self._vectors.dropped(orphans))
+        if orphans:
+            with suppress(AgentMemoryLogError):
+                yield from redact(self.subject.agent, VECTORS_RUN, orphans, FORGOTTEN)
+                yield from self._look(lambda: self._vectors.dropped(orphans))
 
     def embed_lacking(self, embedder: Embedder) -> Steps[str]:
         """Give every text its vectors, and store them; what went wrong, ``""`` where nothing did."""
@@ -351,14 +353,11 @@ class WarmIndex:
                 except AgentMemoryLogError:  # what is refused once is refused again
                     yield from self._look(lambda: self._vectors.refuse(batch))  # noqa: B023  # done at once
                     raise
-                yield from self._look(lambda: self._note_stored(batch, result, version))  # noqa: B023  # done at once
+                yield from self._look(lambda: self._vectors.store(batch, result, version, self._is_there))  # noqa: B023  # done at once
                 # What was forgotten since it was read: whoever forgot it may not have seen these vectors.
                 yield from self.subject.refresh()
                 yield from self._look(lambda: self._note_dead(batch))  # noqa: B023  # done at once
                 yield from self._drop_orphans()
-
-    def _note_stored(self, batch: Sequence[MemoryVectors], result: AppendResult, version: int) -> None:
-        self._vectors.store(batch, result, version, self._is_there)
 
     def _note_dead(self, batch: Sequence[MemoryVectors]) -> None:
         names = list(map(name_of, batch))
@@ -366,7 +365,7 @@ class WarmIndex:
 
     def search(
         self, call: Search, now: datetime, embedded: Embedded | None
-    ) -> list[tuple[Found, Message | None]] | None:
+    ) -> list[tuple[DocumentHit, RunMessage | None]] | None:
         """The best texts, with the message of those that are one. None: all has to be read anew, so refresh first."""
         with self._lock:
             return None if self._version < 0 else self._texts.search(call, now, embedded)

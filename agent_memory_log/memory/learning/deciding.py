@@ -10,33 +10,34 @@ Nothing is written here: the events hold for the state they were decided on, and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from heapq import nsmallest
 
 import msgspec
 
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.payloads import EventData
-from agent_memory_log.memory.learning.merging import MERGED, MERGES, Merging, Question, can_merge, of_both
+from agent_memory_log.memory.learning.merging import MERGED, MERGES, Merging, can_merge, of_both
 from agent_memory_log.memory.records.candidates import Candidate
-from agent_memory_log.memory.records.kinds import fold_key, fold_text, read_kind
-from agent_memory_log.memory.records.record import Evidence, Link, Record
+from agent_memory_log.memory.records.kinds import fold_key, fold_text
+from agent_memory_log.memory.records.record import Evidence, Link, Record, envelope_of
 from agent_memory_log.memory.records.reports import Action, Outcome
 from agent_memory_log.memory.stream.payloads import (
-    Changes,
     MemoryBlocked,
     MemoryChanged,
     MemoryClosed,
     MemoryRefreshed,
     MemoryRemembered,
 )
-from agent_memory_log.memory.stream.state import Live, State, record_of
+from agent_memory_log.memory.stream.state import Live, State
+from agent_memory_log.steps import Steps
 
 SUPERSEDES = "supersedes"
 
 
-class Draft:
+class Decisions:
     """What is decided on a state, candidate by candidate; each sees what was decided for those before it."""
 
     def __init__(
@@ -48,11 +49,11 @@ class Draft:
         agent: str = "",
         merging: Merging | None = None,
     ) -> None:
-        """Nothing yet. ``state`` must not change until the draft is done. ``agent`` is the stream's.
+        """Nothing yet. ``state`` must not change until all is decided. ``agent`` is the stream's.
 
-        Where ``question`` is not None at the end, the draft is none: a merger has to be asked first.
+        Where ``question`` is not None at the end, nothing is decided: a merger has to be asked first.
         """
-        self.question: Question | None = None
+        self.question: Callable[[], Steps[None]] | None = None
         self._merging = merging
         self.events: list[Event] = []
         self.outcomes: list[Outcome] = []
@@ -73,17 +74,7 @@ class Draft:
 
     def block(self, candidate: Candidate, reason: str, *, phase: str) -> None:
         """The candidate is not to be stored."""
-        self.add(
-            MemoryBlocked(
-                reason=reason,
-                key=candidate.key,
-                kind=candidate.data.kind,
-                scope=candidate.scope,
-                phase=phase,
-                source=candidate.source,
-                evidence=candidate.evidence,
-            )
-        )
+        self._note_blocked(candidate, reason, candidate.scope, phase)
         self._report("blocked", candidate, reason=reason)
 
     def write(self, candidate: Candidate, *, phase: str) -> None:
@@ -100,7 +91,7 @@ class Draft:
         elif known is not None and self._says_the_same(known, candidate):
             if not known.is_expired(self._now):
                 self._refresh(known, candidate)
-            elif candidate.evidence and known.told.evidence and not set(candidate.evidence) - set(known.told.evidence):
+            elif candidate.evidence and known.memory.evidence and not self._fresh_evidence(known, candidate):
                 self._report("outdated", candidate, record=self._record(known), reason="expired")
             else:
                 self._remember(candidate, known)
@@ -116,111 +107,115 @@ class Draft:
     @staticmethod
     def _is_part_of(candidate: Candidate, live: Live) -> bool:
         """Whether a record was merged from what the candidate says: derived again, it says nothing new."""
-        said = set(candidate.evidence)
-        return bool(said) and said <= set(live.told.evidence) and any(link.type == MERGES for link in live.told.links)
+        evidence = set(candidate.evidence)
+        is_merged = any(link.type == MERGES for link in live.memory.links)
+        return is_merged and bool(evidence) and evidence <= set(live.memory.evidence)
 
     def _can_merge(self, live: Live, candidate: Candidate) -> bool:
-        return not live.is_expired(self._now) and can_merge(read_kind(live.told.kind, live.told.data), candidate.data)
+        return not live.is_expired(self._now) and can_merge(live.data, candidate.data)
 
     def _merge(self, candidate: Candidate, known: Live, merging: Merging) -> None:
         """Remember what a merger made of both values; or leave the question, where it was not asked yet."""
-        found = merging.of(self._record(known), candidate)
-        if isinstance(found, Question):
-            self.question = found
-        elif found.reason != MERGED:
-            self._remember(found.candidate, known, reason=found.reason)
-        elif self._says_the_same(known, found.candidate):
-            self._refresh(known, found.candidate)
+        record = self._record(known)
+        merged = merging.of(record, candidate)
+        if merged is None:
+            self.question = partial(merging.ask, record, candidate)
+        elif merged.reason != MERGED:
+            self._remember(merged.candidate, known, reason=merged.reason)
+        elif self._says_the_same(known, merged.candidate):
+            self._refresh(known, merged.candidate)
         else:
-            self._remember(of_both(self._record(known), found.candidate), known, reason=MERGED)
+            self._remember(of_both(record, merged.candidate), known, reason=MERGED)
 
     def _leave_out(self, candidate: Candidate, known: Live | None, reason: str, phase: str) -> None:
         """It held once. Noted, so that an erasure knows where it was said."""
+        self._note_blocked(candidate, reason, self._scope, phase)
+        self._report("outdated", candidate, record=None if known is None else self._record(known), reason=reason)
+
+    def _note_blocked(self, candidate: Candidate, reason: str, scope: str, phase: str) -> None:
         self.add(
             MemoryBlocked(
                 reason=reason,
                 key=candidate.key,
                 kind=candidate.data.kind,
-                scope=self._scope,
+                scope=scope,
                 phase=phase,
                 source=candidate.source,
                 evidence=candidate.evidence,
             )
         )
-        self._report("outdated", candidate, record=None if known is None else self._record(known), reason=reason)
 
-    def change(self, live: Live, candidate: Candidate, changes: Changes) -> None:
-        """Change a record in place, or, where its value or key differs, be it in case, supersede it."""
-        if live.told.kind != candidate.data.kind or read_kind(live.told.kind, live.told.data) != candidate.data:
+    def change(self, live: Live, candidate: Candidate, names: Iterable[str]) -> None:
+        """Change the named fields of a record in place; supersede it where its value or key differs, be it in case."""
+        if live.data != candidate.data:
             self._remember(candidate, live)
             return
-        if changes == Changes():
+        wanted = envelope_of(candidate, valid_until=candidate.end(self._now))
+        changes = {name: wanted[name] for name in names if wanted[name] != getattr(live.memory, name)}
+        if not changes:
             self._report("unchanged", candidate, record=self._record(live))
             return
-        self.add(MemoryChanged(record=live.id, changes=changes))
-        told = {name: value for name in changes.__struct_fields__ if (value := getattr(changes, name)) is not None}
-        after = self._replace(live, told)
-        self._report("changed", candidate, record=self._record(after))
+        self.add(MemoryChanged(record=live.id, changed=tuple(changes), **changes))
+        self._report("changed", candidate, record=self._record(self._replace(live, changes)))
 
     def close(self, lives: Sequence[Live], status: str, *, by: str = "", reason: str = "") -> None:
         """Records are active no longer."""
         self.add(MemoryClosed(records=tuple(live.id for live in lives), status=status, by=by, reason=reason))
         for live in lives:
             self._lives[live.id] = None
-            place = (live.told.kind, fold_key(live.told.key))
-            if self._find(place) == live.id:
-                self._keys[place] = None
+            if self._find(live.memory.kind, live.memory.key) == live.id:
+                self._keys[live.memory.kind, fold_key(live.memory.key)] = None
 
     def _known(self, candidate: Candidate) -> Live | None:
         """The active record that the candidate is about."""
         if candidate.key:
-            found = self._find((candidate.data.kind, fold_key(candidate.key)))
-            return None if found is None else self._live(found)
+            record = self._find(candidate.data.kind, candidate.key)
+            return None if record is None else self._live(record)
         text = candidate.words
-        drafted = [
+        decided = [
             live
             for live in self._lives.values()
-            if live is not None and not live.told.key and fold_text(live.told.text) == fold_text(text)
+            if live is not None and not live.memory.key and fold_text(live.memory.text) == fold_text(text)
         ]
         stored = [live for live in self._state.twins(candidate.data.kind, text) if self._live(live.id) is not None]
-        for live in (*drafted, *stored):
-            if self._says_the_same(live, candidate):
-                return live
-        return None
+        return next((live for live in (*decided, *stored) if self._says_the_same(live, candidate)), None)
 
-    def _find(self, place: tuple[str, str]) -> str | None:
-        return self._keys[place] if place in self._keys else self._state.keys.get(place)
+    def _find(self, kind: str, key: str) -> str | None:
+        folded = (kind, fold_key(key))
+        return self._keys[folded] if folded in self._keys else self._state.keys.get(folded)
 
     def _live(self, record: str) -> Live | None:
         return self._lives[record] if record in self._lives else self._state.records.get(record)
 
     @staticmethod
     def _says_the_same(live: Live, candidate: Candidate) -> bool:
-        told = live.told
-        return told.kind == candidate.data.kind and read_kind(told.kind, told.data).same_as(candidate.data)
+        return live.memory.kind == candidate.data.kind and live.data.same_as(candidate.data)
 
     @staticmethod
     def _is_older(candidate: Candidate, live: Live) -> bool:
-        said = live.told.valid_from or live.created
-        return candidate.valid_from is not None and candidate.valid_from < said
+        return candidate.valid_from is not None and candidate.valid_from < (live.memory.valid_from or live.created)
+
+    @staticmethod
+    def _fresh_evidence(live: Live, candidate: Candidate) -> list[Evidence]:
+        known = set(live.memory.evidence)
+        return [evidence for evidence in dict.fromkeys(candidate.evidence) if evidence not in known]
 
     def _refresh(self, live: Live, candidate: Candidate) -> None:
-        known = set(live.told.evidence)
         # A record that comes back from an export has itself as evidence, and is none for itself.
-        fresh = tuple(dict.fromkeys(one for one in candidate.evidence if one not in known and one.agent != self._agent))
+        fresh = tuple(one for one in self._fresh_evidence(live, candidate) if one.agent != self._agent)
         if candidate.source.kind == "import":  # a copy of what was said, which says nothing anew
-            end = _later(live.told.valid_until, candidate.valid_until and candidate.end(self._now))
-            anew = end != live.told.valid_until
+            end = _later(live.memory.valid_until, candidate.valid_until and candidate.end(self._now))
+            anew = end != live.memory.valid_until
         else:
             end = candidate.end(self._now)
             anew = not candidate.evidence
-        confidence = max(candidate.confidence, live.told.confidence)
+        confidence = max(candidate.confidence, live.memory.confidence)
         if not (fresh or anew):
             self._report("unchanged", candidate, record=self._record(live))
             return
         self.add(MemoryRefreshed(record=live.id, confidence=confidence, evidence=fresh, valid_until=end))
         after = self._replace(
-            live, {"confidence": confidence, "evidence": (*live.told.evidence, *fresh), "valid_until": end}
+            live, {"confidence": confidence, "evidence": (*live.memory.evidence, *fresh), "valid_until": end}
         )
         self._report("refreshed", candidate, record=self._record(after))
 
@@ -230,79 +225,64 @@ class Draft:
             links = (*links, Link(SUPERSEDES, known.id))
             if reason == MERGED:
                 links = (*links, Link(MERGES, known.id))
-        told = MemoryRemembered(
-            kind=candidate.data.kind,
-            data=candidate.data.to_map(),
-            key=candidate.key,
-            text=candidate.text if candidate.key else candidate.words,
-            confidence=candidate.confidence,
-            importance=candidate.importance,
-            source=candidate.source,
-            evidence=tuple(dict.fromkeys(candidate.evidence)),
-            entities=candidate.entities,
-            tags=candidate.tags,
-            links=links,
-            valid_from=candidate.valid_from,
-            valid_until=candidate.end(self._now),
+        memory = MemoryRemembered(
+            candidate.data.kind,
+            candidate.data.to_map(),
+            candidate.key,
+            **envelope_of(
+                candidate,
+                text=candidate.text if candidate.key else candidate.words,
+                memory_type=candidate.own_memory_type,
+                evidence=tuple(dict.fromkeys(candidate.evidence)),
+                links=links,
+                valid_until=candidate.end(self._now),
+            ),
         )
-        record = self.add(told)
+        record = self.add(memory)
         if known is not None:
             status = "expired" if known.is_expired(self._now) else "superseded"
             self.close([known], status, by=record, reason=status)
-        live = Live(record, 0, self._now, self._now, told)
+        live = Live(record, 0, self._now, self._now, memory)
         self._lives[record] = live
-        if told.key:
-            self._keys[told.kind, fold_key(told.key)] = record
+        if memory.key:
+            self._keys[memory.kind, fold_key(memory.key)] = record
         superseded = "" if known is None else known.id
         self._report("written", candidate, record=self._record(live), superseded=superseded, reason=reason)
-        if told.key:
+        if memory.key:
             self._make_room(record)
 
     def _make_room(self, kept: str) -> None:
         if self._max_keyed is None:
             return
         taken = len(self._state.keys)
-        for place, record in self._keys.items():
-            taken += (record is not None) - (place in self._state.keys)
+        for folded, record in self._keys.items():
+            taken += (record is not None) - (folded in self._state.keys)
         if taken <= self._max_keyed:
             return
         # In tuples, which need no key to be sorted by: each write to a subject that is full looks at all it holds.
         held = [
             (
-                live.told.valid_until is None or live.told.valid_until > self._now,
+                live.memory.valid_until is None or live.memory.valid_until > self._now,
                 live.updated,
                 live.seq or _LAST,
                 place,
                 live,
             )
             for place, live in enumerate({**self._state.records, **self._lives}.values())
-            if live is not None and live.told.key and live.id != kept
+            if live is not None and live.memory.key and live.id != kept
         ]
         for *_, live in nsmallest(taken - self._max_keyed, held):
             expired = live.is_expired(self._now)
             self.close([live], "expired" if expired else "archived", reason="" if expired else "subject_full")
             if not expired:
+                archived = live.record_as(self._scope, "archived")
                 self.outcomes.append(
-                    Outcome(
-                        "archived",
-                        self._scope,
-                        live.told.kind,
-                        live.told.key,
-                        record_of(live, self._scope, "archived"),
-                        reason="subject_full",
-                    )
+                    Outcome("archived", self._scope, archived.kind, archived.key, archived, reason="subject_full")
                 )
 
-    def _replace(self, live: Live, told: Mapping[str, object]) -> Live:
-        after = Live(
-            live.id,
-            live.seq,
-            live.created,
-            self._now,
-            msgspec.structs.replace(live.told, **told),
-            live.changed,
-        )
-        self._lives[live.id] = after
+    def _replace(self, live: Live, changes: Mapping[str, object]) -> Live:
+        memory = msgspec.structs.replace(live.memory, **changes)
+        self._lives[live.id] = after = msgspec.structs.replace(live, updated=self._now, memory=memory)
         return after
 
     def _record(self, live: Live) -> Record:
@@ -317,19 +297,9 @@ class Draft:
         superseded: str = "",
         reason: str = "",
     ) -> None:
-        evidence: tuple[Evidence, ...] = candidate.evidence
-        self.outcomes.append(
-            Outcome(
-                action,
-                candidate.scope or self._scope,
-                candidate.data.kind,
-                candidate.key,
-                record,
-                superseded,
-                reason,
-                evidence,
-            )
-        )
+        scope = candidate.scope or self._scope
+        kind, key, evidence = candidate.data.kind, candidate.key, candidate.evidence
+        self.outcomes.append(Outcome(action, scope, kind, key, record, superseded, reason, evidence))
 
 
 def _later(known: datetime | None, other: datetime | None) -> datetime | None:

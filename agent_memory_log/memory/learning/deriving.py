@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.context import Context
@@ -17,6 +18,7 @@ from agent_memory_log.memory.learning.links import link
 from agent_memory_log.memory.learning.writing import note_stop, write
 from agent_memory_log.memory.operations import Derive, Rederive
 from agent_memory_log.memory.records.candidates import Candidate
+from agent_memory_log.memory.records.messages import INJECTED_CONTEXT
 from agent_memory_log.memory.records.protocols import Extraction, Extractor, RunSlice, Violation
 from agent_memory_log.memory.records.reports import DeriveReport
 from agent_memory_log.memory.stream.payloads import MemoryDerived
@@ -25,8 +27,6 @@ from agent_memory_log.steps import Steps, load, work
 EXTRACTOR_FAILED = "extractor_failed"
 MEMORY_OFF = "memory_off"
 _PHASE = "capture"
-RECALLED_TYPE = "injected_context"
-"""The events that say what a model was told from memory."""
 
 
 def derive(context: Context, call: Derive) -> Steps[DeriveReport]:
@@ -37,8 +37,7 @@ def derive(context: Context, call: Derive) -> Steps[DeriveReport]:
     yield from home.refresh()
     place = (agent, run)
     after = home.ask(lambda state: max(state.positions.get(place, 0), state.until.get(place, 0)))
-    report = yield from _derive(context, agent, run, chosen, after, again=False)
-    return report
+    return (yield from _derive(context, agent, run, chosen, after, again=False))
 
 
 def rederive(context: Context, call: Rederive) -> Steps[tuple[DeriveReport, ...]]:
@@ -75,70 +74,56 @@ def _learn(
     context: Context, agent: str, run: str, extractor: Extractor, after: int, *, again: bool
 ) -> Steps[DeriveReport]:
     new = yield from load(agent, run, after)
+    report = DeriveReport(agent, run, after=after, position=after)
     if new.meta.get("memory") is False:
-        return DeriveReport(agent, run, "skipped", MEMORY_OFF, after, after)
+        return replace(report, status="skipped", stop_reason=MEMORY_OFF)
     if not new.log:
-        return DeriveReport(agent, run, after=after, position=after)
-    events = tuple(new.log)
-    slice_ = RunSlice(agent, run, new.meta, after, events, context.all_scopes())
+        return report
+    run_slice = RunSlice(agent, run, new.meta, after, tuple(new.log), context.all_scopes())
     try:
-        found = yield from work(lambda: extractor.extract(slice_))
-        _check(found, extractor)
+        extraction = yield from work(lambda: extractor.extract(run_slice))
+        _check(extraction, extractor)
     except Exception as error:  # noqa: BLE001  # an extractor may be anybody's, and a model's answer anything
-        reason, said = EXTRACTOR_FAILED, f"{type(error).__name__}: {error}"
-        found = Extraction(stop_reason=reason)
-    else:
-        said = ""
-    if found.stop_reason:
-        yield from note_stop(context, Violation(found.stop_reason), phase=_PHASE)
-        return DeriveReport(
-            agent, run, "stopped", found.stop_reason, after, after, (), said, found.model_calls, found.usage
-        )
-    position = new.last_seq if found.position is None else max(after, min(found.position, new.last_seq))
-    candidates = [one for one in found.candidates if _lies_within(one, agent, run, position)]
-    if candidates:
-        recalled = _recalled(events)
-        candidates = [one for one in candidates if not _rests_on(one, agent, run, recalled)]
+        extraction = Extraction(stop_reason=EXTRACTOR_FAILED)
+        report = replace(report, error=f"{type(error).__name__}: {error}")
+    report = replace(report, model_calls=extraction.model_calls, usage=extraction.usage)
+    if extraction.stop_reason:
+        yield from note_stop(context, Violation(extraction.stop_reason), phase=_PHASE)
+        return replace(report, status="stopped", stop_reason=extraction.stop_reason)
+    position = new.last_seq if extraction.position is None else max(after, min(extraction.position, new.last_seq))
+    candidates = _learnable(extraction.candidates, run_slice, position)
     try:
-        report = yield from write(
+        written = yield from write(
             context,
             candidates,
             origin="derive",
             phase=_PHASE,
             position=None if again else MemoryDerived(agent, run, position, extractor.name),
-            fresh=not again and not found.model_calls,  # a model takes its time
+            fresh=not again and not extraction.model_calls,  # a model takes its time
         )
     except InvalidArgument as error:
         yield from note_stop(context, Violation(EXTRACTOR_FAILED), phase=_PHASE)
-        return DeriveReport(agent, run, "stopped", EXTRACTOR_FAILED, after, after, (), str(error))
-    stopped = report.status == "stopped"
-    return DeriveReport(
-        agent,
-        run,
-        report.status,
-        report.stop_reason,
-        after,
-        after if stopped else position,
-        report.outcomes,
-        "",
-        found.model_calls,
-        found.usage,
-    )
+        return replace(report, status="stopped", stop_reason=EXTRACTOR_FAILED, error=str(error))
+    if written.status == "stopped":
+        return replace(report, status="stopped", stop_reason=written.stop_reason)
+    return replace(report, position=position, outcomes=written.outcomes)
 
 
-def _check(found: object, extractor: Extractor) -> None:
-    if not isinstance(found, Extraction):
-        raise InvalidArgument(f"the extractor {extractor.name!r} must return an Extraction, found {describe(found)}")
+def _check(extraction: object, extractor: Extractor) -> None:
+    if not isinstance(extraction, Extraction):
+        raise InvalidArgument(
+            f"the extractor {extractor.name!r} must return an Extraction, found {describe(extraction)}"
+        )
 
 
-def _lies_within(candidate: Candidate, agent: str, run: str, position: int) -> bool:
-    return all(one.seq <= position for one in candidate.evidence if (one.agent, one.run) == (agent, run))
-
-
-def _recalled(events: Sequence[Event]) -> frozenset[int]:
-    """Where what was recalled from memory stands: it is no evidence for itself."""
-    return frozenset(event.seq for event in events if event.type == RECALLED_TYPE)
-
-
-def _rests_on(candidate: Candidate, agent: str, run: str, seqs: frozenset[int]) -> bool:
-    return any(one.seq in seqs for one in candidate.evidence if (one.agent, one.run) == (agent, run))
+def _learnable(candidates: Sequence[Candidate], run_slice: RunSlice, position: int) -> list[Candidate]:
+    """The candidates that rest on nothing beyond ``position``, and on no injected context, which would cite itself."""
+    if not candidates:
+        return []
+    run_id = (run_slice.agent, run_slice.run)
+    injected = {event.seq for event in run_slice.events if event.type == INJECTED_CONTEXT}
+    return [
+        candidate
+        for candidate in candidates
+        if all(one.seq <= position and one.seq not in injected for one in candidate.evidence if one.run_id == run_id)
+    ]

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import msgspec
 
 from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.policy.reasons import SCOPE_DENIED
 from agent_memory_log.memory.records.candidates import Candidate, checked
 from agent_memory_log.memory.records.kinds import Fact, Preference, RecordData, UnknownKind, kind_named
 from agent_memory_log.memory.records.protocols import Origin, Refusal, Violation
-from agent_memory_log.memory.records.record import Evidence, Source
+from agent_memory_log.memory.records.record import Source
 
-SCOPE_DENIED = "scope_denied_execution"
 REFUSED = "refused"
 """The reason where a redactor gives none."""
 
@@ -60,7 +60,7 @@ def _blanked(context: Context, candidate: Candidate) -> Candidate:
         UnknownKind(alone.kind, {} if isinstance(seen, Refusal) else {"key": seen.key}),
         scope=candidate.scope if candidate.scope in context.principal.scopes else "",
         source=Source(candidate.source.kind if candidate.source.kind in _SOURCES else ""),
-        evidence=tuple(Evidence(one.agent, one.run, one.seq) for one in candidate.evidence),
+        evidence=tuple(msgspec.structs.replace(one, item="") for one in candidate.evidence),
     )
 
 

@@ -55,7 +55,7 @@ def of_both(known: Record, merged: Candidate) -> Candidate:
     )
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _Answer(msgspec.Struct, frozen=True):
     """A merger's word: the value, or why there is none."""
 
     value: str = ""
@@ -73,28 +73,28 @@ class Merging:
         self._context = context
         self._merger = merger
         self._origin: Origin = origin
-        self._said: dict[_Words, _Said] = {}
+        self._answers: dict[_Words, _Answer] = {}
         self._made: dict[tuple[_Words, Candidate], Merged] = {}
 
-    def of(self, known: Record, candidate: Candidate) -> Merged | Question:
-        """What to remember; or the question to ask before that can be said."""
-        return self._made.get((_words(known, candidate), candidate)) or Question(self, known, candidate)
+    def of(self, known: Record, candidate: Candidate) -> Merged | None:
+        """What to remember; None: ``ask`` first."""
+        return self._made.get((_words(known, candidate), candidate))
 
     def ask(self, known: Record, candidate: Candidate) -> Steps[None]:
         """Ask the merger, unless it was asked about these words. Raises nothing that the merger raises."""
         words = _words(known, candidate)
-        if words not in self._said:
+        if words not in self._answers:
             try:
                 value = yield from work(lambda: self._merger.merge(known, candidate))
-                self._said[words] = _read(value)
+                self._answers[words] = _read(value)
             except Exception as error:  # noqa: BLE001  # a merger may be anybody's, and must not lose the new value
-                self._said[words] = _Said(reason=_failed(error))
-        self._made[words, candidate] = self._make(self._said[words], candidate)
+                self._answers[words] = _Answer(reason=_failed(error))
+        self._made[words, candidate] = self._make(self._answers[words], candidate)
 
-    def _make(self, said: _Said, candidate: Candidate) -> Merged:
-        if said.reason:
-            return _uncertain(candidate, said.reason)
-        value = msgspec.structs.replace(candidate.data, value=said.value)
+    def _make(self, answer: _Answer, candidate: Candidate) -> Merged:
+        if answer.reason:
+            return _uncertain(candidate, answer.reason)
+        value = msgspec.structs.replace(candidate.data, value=answer.value)
         if value.same_as(candidate.data):
             return Merged(candidate, "")
         proposed = msgspec.structs.replace(candidate, data=value, text="")
@@ -102,39 +102,27 @@ class Merging:
             judged = judge(self._context, [proposed], self._origin)
         except InvalidArgument as error:
             return _uncertain(candidate, _failed(error))
-        one = Judged(proposed, judged.reason) if isinstance(judged, Violation) else judged[0]
-        refused = one.reason
-        if not refused and _place(one.candidate) != _place(candidate):
+        merged = Judged(proposed, judged.reason) if isinstance(judged, Violation) else judged[0]
+        refused = merged.reason
+        if not refused and _address(merged.candidate) != _address(candidate):
             refused = "redacted"
-        return _uncertain(candidate, f"{FAILED}:{refused}") if refused else Merged(one.candidate, MERGED)
-
-
-class Question(msgspec.Struct, frozen=True):
-    """What a merger has to be asked before anything can be decided."""
-
-    merging: Merging
-    known: Record
-    candidate: Candidate
-
-    def ask(self) -> Steps[None]:
-        """Ask it."""
-        yield from self.merging.ask(self.known, self.candidate)
+        return _uncertain(candidate, f"{FAILED}:{refused}") if refused else Merged(merged.candidate, MERGED)
 
 
 def _words(known: Record, candidate: Candidate) -> _Words:
     return (known.data, known.text, candidate.data, candidate.words)
 
 
-def _place(candidate: Candidate) -> tuple[str, str, str]:
+def _address(candidate: Candidate) -> tuple[str, str, str]:
     return (candidate.scope, candidate.data.kind, fold_key(candidate.key))
 
 
-def _read(value: object) -> _Said:
+def _read(value: object) -> _Answer:
     if value is None:
-        return _Said(reason=UNDECIDABLE)
+        return _Answer(reason=UNDECIDABLE)
     if not isinstance(value, str) or not value.strip():
         raise InvalidArgument(f"a merger must return a value in words, or None, found {describe(value)}")
-    return _Said(value.strip())
+    return _Answer(value.strip())
 
 
 def _failed(error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument, MemoryStopped
@@ -11,10 +13,9 @@ from agent_memory_log.memory.learning.writing import change, write
 from agent_memory_log.memory.operations import Get, Remember, Update
 from agent_memory_log.memory.records.candidates import Candidate, checked
 from agent_memory_log.memory.records.kinds import Fact, Preference, RecordData, kind_named
-from agent_memory_log.memory.records.record import Source
+from agent_memory_log.memory.records.record import ENVELOPE_FIELDS, Source, envelope_of
 from agent_memory_log.memory.records.reports import Outcome, WriteReport
 from agent_memory_log.memory.search.reading import get
-from agent_memory_log.memory.stream.payloads import Changes
 from agent_memory_log.steps import Steps
 
 
@@ -36,20 +37,17 @@ def _data(call: Remember) -> RecordData:
 _KEY_AND_VALUE = (Preference, Fact)
 
 
+_ENVELOPE = tuple(name for name in ENVELOPE_FIELDS if name in Remember.__struct_fields__ and name != "source")
+
+
 def remember(context: Context, call: Remember) -> Steps[Outcome]:
     """Write one candidate. Raises ``MemoryStopped`` when policy has something against it."""
     candidate = Candidate(
-        data=_data(call),
-        scope=call.scope or "",
-        text=call.text,
-        confidence=call.confidence,
-        importance=call.importance,
-        ttl_days=call.ttl_days,
+        _data(call),
+        call.scope or "",
+        call.ttl_days,
+        **{name: getattr(call, name) for name in _ENVELOPE},
         source=call.source or Source("user"),
-        evidence=call.evidence,
-        entities=call.entities,
-        tags=call.tags,
-        links=call.links,
     )
     report = yield from write(context, [candidate], origin="remember", phase="remember")
     return _only(report)
@@ -57,41 +55,26 @@ def remember(context: Context, call: Remember) -> Steps[Outcome]:
 
 def update(context: Context, call: Update) -> Steps[Outcome]:
     """Change an active record; another value supersedes it."""
+    changes: dict[str, Any] = {
+        name: value for name in ENVELOPE_FIELDS if (value := getattr(call, name, None)) is not None
+    }
     known = yield from get(context, Get(call.id))
     if known is None:
         raise InvalidArgument(f"there is no active record {describe(call.id)} to update")
-    data, value, text, ttl_days = known.data, call.value, call.text, call.ttl_days
+    data, value, ttl_days = known.data, call.value, call.ttl_days
     if value is not None:
         if not isinstance(data, (Preference, Fact)):
             raise InvalidArgument(f"a record of the kind {known.kind!r} has no value to change: change its text")
         data = msgspec.structs.replace(data, value=value)
     own_text = "" if known.key and known.text == known.data.describe() else known.text
-    candidate = checked(
-        Candidate(
-            data=data,
-            scope=known.scope,
-            text=text if text is not None else "" if value is not None else own_text,
-            confidence=known.confidence if call.confidence is None else call.confidence,
-            importance=known.importance if call.importance is None else call.importance,
-            ttl_days=ttl_days,
-            valid_until=known.valid_until if ttl_days is None and value is None else None,
-            source=known.source if value is None else type(known.source)("user"),
-            evidence=() if value is not None else known.evidence,
-            entities=known.entities if call.entities is None else call.entities,
-            tags=known.tags if call.tags is None else call.tags,
-            links=known.links if call.links is None else call.links,
-        )
-    )
-    changes = Changes(
-        text=None if text is None else candidate.text,
-        confidence=None if call.confidence is None else candidate.confidence,
-        importance=None if call.importance is None else candidate.importance,
-        entities=None if call.entities is None else candidate.entities,
-        tags=None if call.tags is None else candidate.tags,
-        links=None if call.links is None else candidate.links,
-        valid_until=None if ttl_days is None else candidate.end(context.hooks.now()),
-    )
-    report = yield from change(context, known.scope, known.id, candidate, changes)
+    fields = envelope_of(known, text=own_text, valid_from=None)
+    if value is not None:  # said anew, by the user
+        fields |= {"text": "", "source": Source("user"), "evidence": ()}
+    if value is not None or ttl_days is not None:
+        fields["valid_until"] = None
+    candidate = checked(Candidate(data, known.scope, ttl_days, **(fields | changes)))
+    names = (*changes, "valid_until") if ttl_days is not None else tuple(changes)
+    report = yield from change(context, known.scope, known.id, candidate, names)
     return _only(report)
 
 

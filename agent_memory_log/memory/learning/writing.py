@@ -10,7 +10,7 @@ import msgspec
 
 from agent_memory_log.errors import VersionConflict
 from agent_memory_log.memory.context import Context
-from agent_memory_log.memory.learning.deciding import Draft
+from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.judging import Judged, judge
 from agent_memory_log.memory.learning.merging import Merging
 from agent_memory_log.memory.operations import NoteStop, Write
@@ -18,13 +18,13 @@ from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.protocols import Origin, Violation
 from agent_memory_log.memory.records.record import Evidence
 from agent_memory_log.memory.records.reports import Outcome, WriteReport
-from agent_memory_log.memory.stream.payloads import Changes, MemoryBlocked, MemoryDerived
+from agent_memory_log.memory.stream.payloads import MemoryBlocked, MemoryDerived
 from agent_memory_log.memory.stream.state import State
 from agent_memory_log.steps import Steps
 
 _ATTEMPTS = 500
 _AT_ONCE = 500
-_Draft = TypeVar("_Draft", bound=Draft)
+_Decisions = TypeVar("_Decisions", bound=Decisions)
 
 
 def write_candidates(context: Context, call: Write) -> Steps[WriteReport]:
@@ -68,9 +68,13 @@ def write(
     # Home comes last: the position there says that all is done.
     for scope in reversed(context.all_scopes()):
         group = by_scope.get(scope, [])
-        if group or (position is not None and scope == context.principal.home):
-            seen = fresh and scope == context.principal.home
-            outcomes.extend((yield from _write_scope(context, scope, group, phase, position, merging, fresh=seen)))
+        if not group and (position is None or scope != context.principal.home):
+            continue
+        parts = [group[begin : begin + _AT_ONCE] for begin in range(0, len(group), _AT_ONCE)] or [[]]
+        for number, part in enumerate(parts, 1):
+            seen = fresh and scope == context.principal.home and number == 1
+            reached = position if number == len(parts) else None
+            outcomes += yield from _write_scope(context, scope, part, phase, reached, merging, fresh=seen)
     return WriteReport("ok", "", tuple(outcomes))
 
 
@@ -83,46 +87,42 @@ def _write_scope(
     merging: Merging | None,
     *,
     fresh: bool,
-) -> Steps[tuple[Outcome, ...]]:
-    outcomes: list[Outcome] = []
-    while len(group) > _AT_ONCE:
-        outcomes.extend((yield from _write_scope(context, scope, group[:_AT_ONCE], phase, None, merging, fresh=fresh)))
-        group, fresh = group[_AT_ONCE:], False
+) -> Steps[list[Outcome]]:
     agent = context.subject(scope).agent
 
-    def decide(state: State, now: datetime) -> Draft:
-        draft = Draft(state, scope, now, context.hooks.max_keyed, agent, merging)
+    def decide(state: State, now: datetime) -> Decisions:
+        decisions = Decisions(state, scope, now, context.hooks.max_keyed, agent, merging)
         read = state.positions.get((position.agent, position.run), 0) if position is not None else 0
         for one in group:
             if position is not None and one.candidate.evidence and _is_read(one.candidate, position, read):
                 continue
             if one.reason:
-                draft.block(one.candidate, one.reason, phase=phase)
+                decisions.block(one.candidate, one.reason, phase=phase)
             else:
-                draft.write(one.candidate, phase=phase)
+                decisions.write(one.candidate, phase=phase)
         at_home = scope == context.principal.home
         # A run that waits for more is noted too: what it was told from memory is to be found when that is forgotten.
         if position is not None and (
             position.seq > read or (at_home and (position.agent, position.run) not in state.linked)
         ):
-            draft.add(position if at_home else msgspec.structs.replace(position, linked=False))
-        return draft
+            decisions.add(position if at_home else msgspec.structs.replace(position, linked=False))
+        return decisions
 
-    draft = yield from decided(context, scope, decide, fresh=fresh)
-    return (*outcomes, *draft.outcomes)
+    decisions = yield from decided(context, scope, decide, fresh=fresh)
+    return decisions.outcomes
 
 
 def _is_read(candidate: Candidate, position: MemoryDerived, read: int) -> bool:
-    seqs = [one.seq for one in candidate.evidence if (one.agent, one.run) == (position.agent, position.run)]
+    seqs = [one.seq for one in candidate.evidence if one.run_id == (position.agent, position.run)]
     return bool(seqs) and max(seqs) <= read
 
 
 def decided(
-    context: Context, scope: str, decide: Callable[[State, datetime], _Draft], *, fresh: bool = False
-) -> Steps[_Draft]:
+    context: Context, scope: str, decide: Callable[[State, datetime], _Decisions], *, fresh: bool = False
+) -> Steps[_Decisions]:
     """Append what ``decide`` makes of the newest state; again with a newer one when another writer was faster.
 
-    What a draft leaves to a merger is asked before anything is appended, and decided again with the answer.
+    What is left to a merger is asked before anything is appended, and decided again with the answer.
     ``fresh``: the state was read a moment ago; nothing is appended to one that is not the newest.
     """
     subject = context.subject(scope)
@@ -132,22 +132,22 @@ def decided(
             yield from subject.refresh()
         now = context.hooks.now()
         yield from subject.finish_erasure(now)
-        version, draft = subject.ask(lambda state: (state.version, decide(state, now)))  # noqa: B023  # asked at once
-        if draft.question is not None:
-            yield from draft.question.ask()
+        version, decisions = subject.ask(lambda state: (state.version, decide(state, now)))  # noqa: B023  # asked at once
+        if decisions.question is not None:
+            yield from decisions.question()
             fresh = False  # a merger takes its time
             continue
-        if not draft.events:
-            return draft
+        if not decisions.events:
+            return decisions
         try:
-            yield from subject.commit(draft.events, version)
+            yield from subject.commit(decisions.events, version)
         except VersionConflict:
             attempt += 1
             if attempt == _ATTEMPTS:
                 raise
             continue
         yield from subject.keep_opening_fast(now)
-        return draft
+        return decisions
 
 
 def note_stop(
@@ -156,9 +156,9 @@ def note_stop(
     """Note that a call was stopped: in the scope it is about, where that is the principal's, else at home."""
     scope = violation.scope if violation.scope in context.principal.scopes else context.principal.home
 
-    def decide(state: State, now: datetime) -> Draft:
-        draft = Draft(state, scope, now, None)
-        draft.add(
+    def decide(state: State, now: datetime) -> Decisions:
+        decisions = Decisions(state, scope, now, None)
+        decisions.add(
             MemoryBlocked(
                 reason=violation.reason,
                 key=violation.key,
@@ -168,34 +168,27 @@ def note_stop(
                 evidence=evidence,
             )
         )
-        return draft
+        return decisions
 
     yield from decided(context, scope, decide)
 
 
-def change(context: Context, scope: str, record: str, candidate: Candidate, changes: Changes) -> Steps[WriteReport]:
-    """Write a record's new form, which passes what every candidate passes."""
+def change(context: Context, scope: str, record: str, candidate: Candidate, names: Sequence[str]) -> Steps[WriteReport]:
+    """Write the named fields of a record's new form, which passes what every candidate passes."""
     judged = judge(context, [candidate], "remember")
     if isinstance(judged, Violation):
         yield from note_stop(context, judged, phase="update")
         return WriteReport("stopped", judged.reason)
     (one,) = judged
 
-    def decide(state: State, now: datetime) -> Draft:
-        draft = Draft(state, scope, now, context.hooks.max_keyed)
+    def decide(state: State, now: datetime) -> Decisions:
+        decisions = Decisions(state, scope, now, context.hooks.max_keyed)
         live = state.records.get(record)
         if one.reason:
-            draft.block(one.candidate, one.reason, phase="update")
+            decisions.block(one.candidate, one.reason, phase="update")
         elif live is not None:
-            kept = {
-                name: getattr(one.candidate, name)
-                for name in ("text", "confidence", "importance", "entities", "tags", "links")
-                if getattr(changes, name) is not None and getattr(one.candidate, name) != getattr(live.told, name)
-            }
-            if changes.valid_until is not None and changes.valid_until != live.told.valid_until:
-                kept["valid_until"] = changes.valid_until
-            draft.change(live, one.candidate, Changes(**kept))
-        return draft
+            decisions.change(live, one.candidate, names)
+        return decisions
 
-    draft = yield from decided(context, scope, decide)
-    return WriteReport("ok", "", tuple(draft.outcomes))
+    decisions = yield from decided(context, scope, decide)
+    return WriteReport("ok", "", tuple(decisions.outcomes))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NoReturn, cast
 
 import msgspec
@@ -62,7 +62,7 @@ def read_candidates(
     """
     check_limit(max_items, "max_items")
     check_limit(max_value_chars, "max_value_chars")
-    answer = _object(raw, broken=invalid_candidates("items"), other=invalid_candidates("not_object"))
+    answer = _object(raw, invalid_candidates, broken="items")
     items = answer.get("items")
     if not isinstance(items, list):
         _stop(invalid_candidates("items"), "items must be a list")
@@ -89,19 +89,13 @@ def read_intent(
 
     Raises ``MemoryStopped`` with a reason ``invalid_retrieval_intent:…``; what is not JSON is ``…:kind``.
     """
-    for name, limit in (
-        ("max_query_chars", max_query_chars),
-        ("max_top_k", max_top_k),
-        ("default_top_k", default_top_k),
-    ):
-        check_limit(limit, name)
-    answer = _object(raw, broken=invalid_intent("kind"), other=invalid_intent("not_object"))
+    check_limit(max_query_chars, "max_query_chars")
+    check_limit(max_top_k, "max_top_k")
+    check_limit(default_top_k, "default_top_k")
+    answer = _object(raw, invalid_intent, broken="kind")
     if answer.get("kind") != RETRIEVE:
         _stop(invalid_intent("kind"), f"kind must be {RETRIEVE!r}")
-    query = answer.get("query")
-    if not _is_text(query):
-        _stop(invalid_intent("query"), "query must be text that is not white space alone")
-    query = cast("str", query).strip()
+    query = _text(answer.get("query"), invalid_intent("query"), "query")
     if len(query) > max_query_chars:
         _stop(invalid_intent("query_too_long"), f"query has {len(query)} characters, over {max_query_chars}")
     top_k = answer.get("top_k")
@@ -117,15 +111,12 @@ def _scopes(scopes: object, allowed: Collection[str] | None) -> tuple[str, ...] 
         return None
     if not isinstance(scopes, list) or not scopes:
         _stop(invalid_intent("scopes"), "scopes must be a list that is not empty")
-    named: dict[str, None] = {}
-    for scope in cast("list[object]", scopes):
-        if not _is_text(scope):
-            _stop(invalid_intent("scope_item"), "each of scopes must be text that is not white space alone")
-        named[cast("str", scope).strip()] = None
-    if allowed is not None:
-        for scope in sorted(named):
-            if scope not in allowed:
-                _stop(invalid_intent(f"scope_not_allowed:{scope}"), f"policy does not allow the scope {scope!r}")
+    named = dict.fromkeys(
+        _text(scope, invalid_intent("scope_item"), "each of scopes") for scope in cast("list[object]", scopes)
+    )
+    denied = min((scope for scope in named if allowed is not None and scope not in allowed), default=None)
+    if denied is not None:
+        _stop(invalid_intent(f"scope_not_allowed:{denied}"), f"policy does not allow the scope {denied!r}")
     return tuple(named)
 
 
@@ -137,24 +128,18 @@ def _candidate(
     fields = cast("dict[str, object]", item)
     if not {"key", "value"} <= fields.keys():
         _stop(invalid_candidates("missing_keys"), f"{where} must have key and value")
-    key, value = fields["key"], fields["value"]
-    if not _is_text(key):
-        _stop(invalid_candidates("key"), f"{where}.key must be text that is not white space alone")
-    if not _is_text(value):
-        _stop(invalid_candidates("value"), f"{where}.value must be text that is not white space alone")
-    value = cast("str", value).strip()
+    key, value = (_text(fields[name], invalid_candidates(name), f"{where}.{name}") for name in ("key", "value"))
     if len(value) > max_value_chars:
         _stop(
             invalid_candidates("value_too_long"), f"{where}.value has {len(value)} characters, over {max_value_chars}"
         )
     scope = fields.get("scope")
-    if scope is not None and not _is_text(scope):
-        _stop(invalid_candidates("scope"), f"{where}.scope must be text that is not white space alone")
+    scope = "" if scope is None else _text(scope, invalid_candidates("scope"), f"{where}.scope")
     days = _number(fields.get("ttl_days"), 1, _MAX_TTL_DAYS, "ttl_days", where)
     confidence = _number(fields.get("confidence"), 0, 1, "confidence", where)
     return Candidate(
-        Preference(cast("str", key).strip(), value),
-        scope="" if scope is None else cast("str", scope).strip(),
+        Preference(key, value),
+        scope=scope,
         ttl_days=None if days is None else int(days),
         confidence=DEFAULT_CONFIDENCE if confidence is None else round(confidence, 3),
         source=source,
@@ -172,24 +157,26 @@ def _number(value: object, least: int, most: int, name: str, where: str) -> floa
     return float(min(max(cast("float", value), least), most))
 
 
-def _is_text(value: object) -> bool:
-    if not isinstance(value, str) or not value.strip():
-        return False
+def _text(value: object, reason: str, where: str) -> str:
+    """A text without the white space around it. Raises ``MemoryStopped`` with the reason where there is none."""
+    text = value.strip() if isinstance(value, str) else ""
     try:
-        check_text(value, "")
+        check_text(text, "")
     except NotJson:
-        return False
-    return True
+        text = ""
+    if not text:
+        _stop(reason, f"{where} must be text that is not white space alone")
+    return text
 
 
-def _object(raw: str, *, broken: str, other: str) -> Mapping[str, object]:
+def _object(raw: str, invalid: Callable[[str], str], *, broken: str) -> Mapping[str, object]:
     try:
         # Python's own decoder reads NaN and Infinity, so that they are refused by the field they stand in.
         decoded: object = json.loads(raw)
     except (ValueError, TypeError, RecursionError) as error:
-        raise MemoryStopped(f"the answer is not JSON: {type(error).__name__}", reason=broken) from error
+        raise MemoryStopped(f"the answer is not JSON: {type(error).__name__}", reason=invalid(broken)) from error
     if not isinstance(decoded, dict):
-        _stop(other, "the answer must be an object")
+        _stop(invalid("not_object"), "the answer must be an object")
     return cast("dict[str, object]", decoded)
 
 

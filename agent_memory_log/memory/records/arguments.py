@@ -21,7 +21,7 @@ from agent_memory_log.events.jsonvalue import NotJson, check_text
 
 _Item = TypeVar("_Item")
 
-_Check = Callable[[Any, str], None]
+_Check = Callable[[Any, str], object]
 """Raises ``InvalidArgument`` for a value that the argument of this name cannot have."""
 
 
@@ -116,14 +116,17 @@ def _check_instance(cls: type) -> _Check:
     return check
 
 
-def _check_str(value: object, name: str) -> None:
+def text_of(value: object, name: str) -> str:
+    """A text that can be stored. Raises ``InvalidArgument`` naming the argument."""
+    if type(value) is str and value.isascii():
+        return value
     if not isinstance(value, str):
         raise InvalidArgument(f"{name} must be text, found {describe(value)}")
-    if not value.isascii():
-        try:
-            check_text(value, "")
-        except NotJson as error:
-            raise InvalidArgument(f"{name} {error}") from error
+    try:
+        check_text(value, "")
+    except NotJson as error:
+        raise InvalidArgument(f"{name} {error}") from error
+    return str.__str__(value)
 
 
 def _check_bool(value: object, name: str) -> None:
@@ -152,7 +155,7 @@ def _check_pair(value: object, name: str) -> None:
 _INFINITE = (math.inf, -math.inf)
 
 _CHECKS: dict[object, _Check] = {
-    str: _check_str,
+    str: text_of,
     bool: _check_bool,
     datetime: _check_datetime,
     bytes: _check_bytes,

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast, get_type_hints
 
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.event import moved
 from agent_memory_log.events.fields import describe
-from agent_memory_log.events.jsonvalue import NotJson, check_text
 from agent_memory_log.events.reserved import is_reserved
+from agent_memory_log.memory.records.arguments import text_of
 from agent_memory_log.memory.records.kinds import (
     Episode,
     Fact,
@@ -24,40 +24,30 @@ from agent_memory_log.memory.records.kinds import (
     read_kind,
 )
 from agent_memory_log.memory.records.principals import subject_of
-from agent_memory_log.memory.records.record import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Link, Source
+from agent_memory_log.memory.records.record import Envelope, Evidence, Link, Source
 
 _Item = TypeVar("_Item")
 
 _MAX_TTL_DAYS = 36_500
 _MAX_SEQ = 2**53 - 1
-_PLAIN = frozenset({Preference, Fact})  # they hold key and value and nothing else: two texts can be stored
+_MEMORY_TYPES = ("semantic", "episodic", "procedural")
+_TWO_TEXTS = frozenset({Preference, Fact})  # they hold key and value and nothing else: two texts can be stored
 
 
-class Candidate(msgspec.Struct, frozen=True):
-    """A record that is proposed.
+class Candidate(Envelope, frozen=True):
+    """A record that is proposed; see ``Envelope`` for the fields that every memory has.
 
-    - ``data``: what it is about; ``text``: in words (``""``: the kind's own).
+    - ``data``: what it is about.
     - ``scope``: whose it is to be (``""``: the principal's home).
-    - ``confidence`` and ``importance``: 0 to 1; what is beyond is cut.
+    - ``confidence`` and ``importance`` beyond 0 to 1 are cut.
     - ``ttl_days``: how long it is valid from now (None: as its kind says); cut to what the kind allows.
     - ``valid_until``: the very time, in place of ``ttl_days``; cut likewise.
-    - ``valid_from``: when it was said, or holds from (None: now). An older one never takes the place of a newer.
-    - ``source``, ``evidence``: who says so, and the events it rests on, the statement itself first.
+    - ``valid_from``: an older statement never takes the place of a newer one (None: now).
     """
 
     data: RecordData
     scope: str = ""
-    text: str = ""
-    confidence: float = DEFAULT_CONFIDENCE
-    importance: float = DEFAULT_IMPORTANCE
     ttl_days: float | None = None
-    valid_from: datetime | None = None
-    valid_until: datetime | None = None
-    source: Source = Source()
-    evidence: tuple[Evidence, ...] = ()
-    entities: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    links: tuple[Link, ...] = ()
 
     @property
     def key(self) -> str:
@@ -68,6 +58,11 @@ class Candidate(msgspec.Struct, frozen=True):
     def value(self) -> str:
         """The value of a keyed kind, else ``""``."""
         return self.data.record_value
+
+    @property
+    def own_memory_type(self) -> str:
+        """The memory type where it is another than the kind's; else ``""``."""
+        return "" if self.memory_type == self.data.memory_type else self.memory_type
 
     @property
     def words(self) -> str:
@@ -96,27 +91,29 @@ def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
     """
     data = _data(candidate.data)
     if isinstance(data, Episode):
-        if not _text(data.category, "category").strip():
+        if not text_of(data.category, "category").strip():
             raise InvalidArgument("category must be text that is not white space alone")
         data = msgspec.structs.replace(data, occurred_at=_time(data.occurred_at, "occurred_at"))
         if not candidate.text.strip():
             raise InvalidArgument("an episode needs a text that says what happened")
     most = data.max_ttl_days or _MAX_TTL_DAYS
-    return Candidate(
-        data=data,
-        scope=_text(candidate.scope, "scope"),
-        text=_text(candidate.text, "text"),
-        confidence=unit(candidate.confidence, "confidence"),
-        importance=unit(candidate.importance, "importance"),
-        ttl_days=None if candidate.ttl_days is None else int(within(candidate.ttl_days, "ttl_days", 1, most)),
-        valid_from=_time(candidate.valid_from, "valid_from"),
-        valid_until=_time(candidate.valid_until, "valid_until"),
-        source=_source(candidate.source),
-        evidence=tuple(_evidence(one, may_be_copy) for one in several(candidate.evidence, "evidence")),
-        entities=_texts(candidate.entities, "entities"),
-        tags=_texts(candidate.tags, "tags"),
-        links=tuple(_link(one) for one in several(candidate.links, "links")),
+    fields: dict[str, Any] = {name: check(getattr(candidate, name), name) for name, check in _ENVELOPE_CHECKS}
+    made = Candidate(
+        data,
+        text_of(candidate.scope, "scope"),
+        None if candidate.ttl_days is None else int(within(candidate.ttl_days, "ttl_days", 1, most)),
+        **fields,
     )
+    if made.memory_type and made.memory_type not in _MEMORY_TYPES:
+        raise InvalidArgument(
+            f"memory_type must be one of {', '.join(_MEMORY_TYPES)}, found {describe(made.memory_type)}"
+        )
+    for evidence in made.evidence:
+        if is_reserved(evidence.agent) and not (may_be_copy and subject_of(evidence.agent)):
+            raise InvalidArgument(
+                f"evidence.agent must not be one of the library's own, found {describe(evidence.agent)}"
+            )
+    return made
 
 
 def _data(data: object) -> RecordData:
@@ -131,16 +128,16 @@ def _data(data: object) -> RecordData:
             raise InvalidArgument(f"data is not that of a {data.kind}, found {describe(data.data)}")
         data = known
     if isinstance(data, (Preference, Fact)):
-        _text(data.value, "value")
-        key = _text(data.key, "key").strip()
+        text_of(data.value, "value")
+        key = text_of(data.key, "key").strip()
         if not key:
             raise InvalidArgument("key must be text that is not white space alone")
         if key is not data.key:
             data = msgspec.structs.replace(data, key=key)
-        if type(data) in _PLAIN and type(data.value) is str:
+        if type(data) in _TWO_TEXTS and type(data.value) is str:
             return data
     data.to_map()
-    _text(data.record_key, "key")
+    text_of(data.record_key, "key")
     return data
 
 
@@ -167,19 +164,7 @@ def several(values: Sequence[_Item], name: str) -> tuple[_Item, ...]:
 
 
 def _texts(values: Sequence[str], name: str) -> tuple[str, ...]:
-    return tuple(_text(one, f"{name}[{place}]") for place, one in enumerate(several(values, name)))
-
-
-def _text(value: object, name: str) -> str:
-    if type(value) is str and value.isascii():
-        return value
-    if not isinstance(value, str):
-        raise InvalidArgument(f"{name} must be text, found {describe(value)}")
-    try:
-        check_text(value, "")
-    except NotJson as error:
-        raise InvalidArgument(f"{name} {error}") from error
-    return str.__str__(value)
+    return tuple(text_of(text, f"{name}[{place}]") for place, text in enumerate(several(values, name)))
 
 
 def _time(value: object, name: str) -> datetime | None:
@@ -193,28 +178,50 @@ def _time(value: object, name: str) -> datetime | None:
         raise InvalidArgument(f"{name} is outside the years 1 to 9999 in UTC") from error
 
 
-def _source(value: object) -> Source:
+def _source(value: object, name: str) -> Source:
     if not isinstance(value, Source):
-        raise InvalidArgument(f"source must be a Source, found {describe(value)}")
+        raise InvalidArgument(f"{name} must be a Source, found {describe(value)}")
     return Source(
-        _text(value.kind, "source.kind"), _text(value.id, "source.id"), unit(value.reliability, "source.reliability")
+        text_of(value.kind, f"{name}.kind"),
+        text_of(value.id, f"{name}.id"),
+        unit(value.reliability, f"{name}.reliability"),
     )
 
 
-def _evidence(value: object, may_be_copy: bool) -> Evidence:
-    if not isinstance(value, Evidence):
-        raise InvalidArgument(f"evidence must be several Evidence, found {describe(value)}")
-    if type(value.seq) is not int or not 1 <= value.seq <= _MAX_SEQ:
-        raise InvalidArgument(f"evidence.seq must be an integer from 1, found {describe(value.seq)}")
-    for name in ("agent", "run"):
-        if not _text(getattr(value, name), f"evidence.{name}"):
-            raise InvalidArgument(f"evidence.{name} must not be empty")
-    if is_reserved(value.agent) and not (may_be_copy and subject_of(value.agent)):
-        raise InvalidArgument(f"evidence.agent must not be one of the library's own, found {describe(value.agent)}")
-    return Evidence(str(value.agent), str(value.run), value.seq, _text(value.item, "evidence.item"))
+def _evidence(values: Sequence[Evidence], name: str) -> tuple[Evidence, ...]:
+    checked_evidence: list[Evidence] = []
+    for value in cast("tuple[object, ...]", several(values, name)):
+        if not isinstance(value, Evidence):
+            raise InvalidArgument(f"{name} must be several Evidence, found {describe(value)}")
+        if type(value.seq) is not int or not 1 <= value.seq <= _MAX_SEQ:
+            raise InvalidArgument(f"{name}.seq must be an integer from 1, found {describe(value.seq)}")
+        agent, run, item, event_id = (
+            text_of(getattr(value, part), f"{name}.{part}") for part in ("agent", "run", "item", "event_id")
+        )
+        if not (agent and run):
+            raise InvalidArgument(f"{name}.{'run' if agent else 'agent'} must not be empty")
+        checked_evidence.append(Evidence(agent, run, value.seq, item, event_id))
+    return tuple(checked_evidence)
 
 
-def _link(value: object) -> Link:
-    if not isinstance(value, Link):
-        raise InvalidArgument(f"links must be several Link, found {describe(value)}")
-    return Link(_text(value.type, "links.type"), _text(value.target, "links.target"))
+def _links(values: Sequence[Link], name: str) -> tuple[Link, ...]:
+    links: list[Link] = []
+    for value in cast("tuple[object, ...]", several(values, name)):
+        if not isinstance(value, Link):
+            raise InvalidArgument(f"{name} must be several Link, found {describe(value)}")
+        links.append(Link(text_of(value.type, f"{name}.type"), text_of(value.target, f"{name}.target")))
+    return tuple(links)
+
+
+_CHECKS: Mapping[object, Callable[..., object]] = {
+    str: text_of,
+    float: unit,
+    datetime | None: _time,
+    Source: _source,
+    tuple[str, ...]: _texts,
+    tuple[Evidence, ...]: _evidence,
+    tuple[Link, ...]: _links,
+}
+"""How a field of the envelope is checked, by its type."""
+
+_ENVELOPE_CHECKS = tuple((name, _CHECKS[hint]) for name, hint in get_type_hints(Envelope).items())

@@ -24,6 +24,7 @@ class RecordData(msgspec.Struct, frozen=True, omit_defaults=True):
     """The base of every kind.
 
     - ``kind``: the name it is stored under.
+    - ``memory_type``: ``semantic``, ``episodic`` or ``procedural``: what its records are unless they say otherwise.
     - ``default_ttl_days``, ``max_ttl_days``: how long a record is valid where nothing is said, and at most, in days
       (None: for ever).
 
@@ -31,6 +32,7 @@ class RecordData(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     kind: ClassVar[str] = ""
+    memory_type: ClassVar[str] = "semantic"
     default_ttl_days: ClassVar[int | None] = None
     max_ttl_days: ClassVar[int | None] = None
 
@@ -114,6 +116,7 @@ class Episode(RecordData, frozen=True):
     """
 
     kind = "episode"
+    memory_type = "episodic"
 
     category: str
     occurred_at: datetime | None = None

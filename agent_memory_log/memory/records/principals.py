@@ -14,7 +14,7 @@ import msgspec
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
-from agent_memory_log.events.jsonvalue import NotJson, check_text
+from agent_memory_log.memory.records.arguments import text_of
 
 STREAM_RUN = "records"
 """The run that holds a subject's memory; what changes often, or is large, is in other runs of the same agent id."""
@@ -79,12 +79,9 @@ def stream_of(subject: SubjectId) -> str:
         part = cast("object", getattr(subject, name))
         if not isinstance(part, str) or not part:
             raise InvalidArgument(f"a principal's {name} must be non-empty text, found {describe(part)}")
-        try:
-            check_text(part, "")
-        except NotJson as error:
-            raise InvalidArgument(f"a principal's {name} {error}") from error
+        part = text_of(part, f"a principal's {name}")
         _check_visible(part, name)
-        parts.append(str.__str__(part).replace("%", "%25").replace("/", "%2F"))
+        parts.append(part.replace("%", "%25").replace("/", "%2F"))
     agent = _PREFIX + "/".join(parts)
     if len(agent) > _MAX_AGENT_ID:
         raise InvalidArgument(

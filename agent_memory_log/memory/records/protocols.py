@@ -141,11 +141,6 @@ class OpenExecution:
         return scopes
 
 
-def keep(candidate: Candidate, /) -> Candidate | Refusal:
-    """The redactor that takes nothing out."""
-    return candidate
-
-
 def utc_now() -> datetime:
     """The machine's clock."""
     return datetime.now(UTC)

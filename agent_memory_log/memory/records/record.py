@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,18 +17,48 @@ DEFAULT_CONFIDENCE = 0.8
 DEFAULT_IMPORTANCE = 0.5
 _SECONDS_A_DAY = 86_400
 
+RunId = tuple[str, str]
+"""A run of the log: its agent and its run."""
+
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, order=True):
     """Where in the log a memory comes from: the event ``seq`` of ``agent``/``run``.
 
-    ``item`` says which statement of that event, as an extractor counts them: ``rules/2`` is the second that the one
-    named ``rules`` found; ``""`` is the whole event. It never holds a key or a value.
+    - ``item``: which statement of that event, as an extractor counts them: ``rules/2`` is the second that the extractor
+      named ``rules`` found; ``""`` is the whole event. It never holds a key or a value.
+    - ``event_id``: the id of that event, ``""`` if it is not known. A copy that gives its events other seqs keeps their
+      ids, so the id decides which event is meant, and the seq only where there is no id.
+
+    Two are equal that name the same statement of the same place, whether both know the event's id or not.
     """
 
     agent: str
     run: str
     seq: int
     item: str = ""
+    event_id: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Evidence)
+            and self.seq == other.seq
+            and self.run == other.run
+            and self.agent == other.agent
+            and self.item == other.item
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.agent, self.run, self.seq, self.item))
+
+    @property
+    def run_id(self) -> RunId:
+        """The run that holds the event."""
+        return (self.agent, self.run)
+
+    @property
+    def event_name(self) -> tuple[str, str, int | str]:
+        """The run and the event's id, or its seq where the id is not known."""
+        return (self.agent, self.run, self.event_id or self.seq)
 
 
 def place_name(evidence: Evidence) -> str:
@@ -54,15 +85,49 @@ class Link(msgspec.Struct, frozen=True, gc=False):
     target: str
 
 
-class Record(msgspec.Struct, frozen=True):
-    """A memory as it stands.
+class Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields that every memory has: as a candidate, as an event, as a record and as a line of an export.
+
+    - ``text``: the memory in words (``""``: the kind's own).
+    - ``confidence``: 0 to 1, to 3 decimals; ``importance``: 0 to 1, shown as ``stars``.
+    - ``memory_type``: ``semantic`` (what is true), ``episodic`` (what happened) or ``procedural`` (how something is
+      done); ``""``: as its kind says.
+    - ``source``, ``evidence``: who says so, and the events it rests on, the statement itself first.
+    - ``entities``, ``tags``, ``links``: what it is also found by, and the records it is tied to.
+    - ``valid_from``, ``valid_until``: from when it holds, and until when it is returned (None: not said; for ever).
+
+    A new field is added here, and nowhere else; how its values are checked follows from its type (``candidates``).
+    """
+
+    text: str = ""
+    confidence: float = DEFAULT_CONFIDENCE
+    importance: float = DEFAULT_IMPORTANCE
+    memory_type: str = ""
+    source: Source = Source()
+    evidence: tuple[Evidence, ...] = ()
+    entities: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+
+
+ENVELOPE_FIELDS: tuple[str, ...] = Envelope.__struct_fields__
+_envelope_values = attrgetter(*ENVELOPE_FIELDS)
+
+
+def envelope_of(memory: Envelope, **changes: object) -> dict[str, Any]:
+    """The fields of ``memory``'s envelope by name, with ``changes``: another struct with an envelope takes them."""
+    fields: dict[str, Any] = dict(zip(ENVELOPE_FIELDS, _envelope_values(memory)))  # noqa: B905  # always as many
+    fields.update(changes)
+    return fields
+
+
+class Record(Envelope, frozen=True):
+    """A memory as it stands; see ``Envelope`` for the fields that every memory has.
 
     - ``id``: unique among all subjects; ``scope``: the principal's scope whose subject holds it.
     - ``kind``, ``data``: what it is about; ``key``: what it is found by, ``""`` for kinds without keys.
-    - ``text``: the memory in words.
-    - ``confidence``: 0 to 1, to 3 decimals; ``importance``: 0 to 1, shown as ``stars``.
-    - ``source``, ``evidence``: who says so, and the events it rests on.
-    - ``valid_from``, ``valid_until``: from when it holds, and until when it is returned (None: not said; for ever).
     - ``created``, ``updated``: the times of the first and the latest event that made it what it is.
     - ``status``: only what is ``active`` is returned where nothing is said.
     """
@@ -71,16 +136,6 @@ class Record(msgspec.Struct, frozen=True):
     kind: str
     scope: str
     key: str
-    text: str
-    confidence: float
-    importance: float
-    source: Source
-    evidence: tuple[Evidence, ...]
-    entities: tuple[str, ...]
-    tags: tuple[str, ...]
-    links: tuple[Link, ...]
-    valid_from: datetime | None
-    valid_until: datetime | None
     created: datetime
     updated: datetime
     status: Status

@@ -9,7 +9,7 @@ from typing import Literal, Self
 import msgspec
 
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.memory.records.messages import MESSAGE, Message
+from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Evidence, Record, Status, place_name
 
 Action = Literal[
@@ -141,7 +141,7 @@ class Hit(msgspec.Struct, frozen=True):
     score: float
     matched_by: Mapping[str, float]
     record: Record | None = None
-    message: Message | None = None
+    message: RunMessage | None = None
 
     @property
     def id(self) -> str:

@@ -20,10 +20,10 @@ from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.operations import BuildContext, Search
 from agent_memory_log.memory.records.kinds import Episode, Fact, Preference
-from agent_memory_log.memory.records.messages import MESSAGE, Message
+from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Evidence, Record
 from agent_memory_log.memory.records.reports import Hits, MemoryContext
-from agent_memory_log.memory.search.reading import active_of
+from agent_memory_log.memory.search.reading import active_records
 from agent_memory_log.memory.search.searching import search_each
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.models.tokens import CountTokens, default_count
@@ -82,19 +82,19 @@ def memory_context(context: Context, call: BuildContext) -> Steps[MemoryContext]
     for_messages = Search(call.query, RELEVANT_MESSAGES * len(scopes), (MESSAGE,))
     # Held from here on: while others are used by the hundred, the client may no longer know one as warm.
     subjects = [context.subject(scope) for scope in scopes]
-    relevant, said = yield from search_each(context, [for_episodes, for_messages], scopes)
+    episode_hits, message_hits = yield from search_each(context, [for_episodes, for_messages], scopes)
     # The records last: what was forgotten or changed while the search waited, as for an embedder, is not in the text.
     records: list[Record] = []
-    for scope, subject in zip(scopes, subjects, strict=True):
-        records += yield from active_of(context, subject, scope, None)
+    for subject in subjects:
+        records += yield from active_records(context, subject, None)
     profile = sorted((one for one in records if one.key), key=lambda one: (-one.stars, -one.confidence, *_named(one)))
     episodes = {one.id: one for one in records if one.kind == Episode.kind and not one.key}
-    found = [episodes.pop(hit.id) for hit in relevant if hit.id in episodes]
+    found = [episodes.pop(hit.id) for hit in episode_hits if hit.id in episodes]
     recent = sorted(episodes.values(), key=lambda one: (-_when(one).timestamp(), one.text, one.id))
     groups = (
         [_profile_line(one) for one in profile],
         [_episode_line(one) for one in found],
-        [_message_line(one) for one in _messages(subjects, said)],
+        [_message_line(one) for one in _messages(subjects, message_hits)],
     )
     count = context.hooks.count_tokens or (yield from work(default_count))
     least = [_episode_line(one) for one in recent[:RECENT_EPISODES]]
@@ -105,13 +105,13 @@ def memory_context(context: Context, call: BuildContext) -> Steps[MemoryContext]
         tokens,
         tuple(line.record for line in ordered if line.record),
         tuple(line.message for line in ordered if line.message is not None),
-        said.note if kept or not any((*groups, least)) else f"nothing fits into max_tokens={max_tokens}",
+        message_hits.note if kept or not any((*groups, least)) else f"nothing fits into max_tokens={max_tokens}",
     )
 
 
-def _messages(subjects: Sequence[Subject], said: Hits) -> list[Message]:
+def _messages(subjects: Sequence[Subject], hits: Hits) -> list[RunMessage]:
     """The messages that were found, each once, less those that have been forgotten since."""
-    found = {hit.message.evidence: hit.message for hit in said if hit.message is not None}
+    found = {hit.message.evidence: hit.message for hit in hits if hit.message is not None}
     known = [
         message
         for place, message in found.items()
@@ -200,11 +200,11 @@ def _named(record: Record) -> tuple[str, str, str, str]:
 
 
 def _profile_line(record: Record) -> _Line:
-    said = f"{_quoted(record.key)}: {_quoted(record.value)}"
+    text = f"{_quoted(record.key)}: {_quoted(record.value)}"
     if record.text != record.data.describe():
-        said += f" ({_quoted(record.text)})"
+        text += f" ({_quoted(record.text)})"
     kind = record.kind if record.kind in _KINDS else _quoted(record.kind)
-    return _Line(0, (0, *_named(record)), f"- {kind} {said}", record.id)
+    return _Line(0, (0, *_named(record)), f"- {kind} {text}", record.id)
 
 
 def _episode_line(record: Record) -> _Line:
@@ -212,10 +212,10 @@ def _episode_line(record: Record) -> _Line:
     return _Line(1, (time.timestamp(), record.text, record.id), f"- {_day(time)} {_quoted(record.text)}", record.id)
 
 
-def _message_line(message: Message) -> _Line:
-    said = f"- {_day(message.time)} {_quoted(message.speaker)} said {_quoted(message.text)}"
+def _message_line(message: RunMessage) -> _Line:
+    text = f"- {_day(message.time)} {_quoted(message.speaker)} said {_quoted(message.text)}"
     place = (message.time.timestamp(), message.agent, message.run, message.seq)
-    return _Line(2, place, said, "", message.evidence)
+    return _Line(2, place, text, "", message.evidence)
 
 
 def _when(record: Record) -> datetime:
@@ -232,10 +232,10 @@ def _quoted(text: str) -> str:
     """A text as a JSON string in which nothing stands that could be taken for anything but a part of it."""
     short = text if len(text) <= LONGEST_TEXT else text[: LONGEST_TEXT - 1] + "…"
     encoded = _turn.sub(r"\\u005b", encode_json(short).decode())
-    return "".join(one if _is_plain(one) else _escaped(one) for one in encoded)
+    return "".join(one if _is_safe(one) else _escaped(one) for one in encoded)
 
 
-def _is_plain(character: str) -> bool:
+def _is_safe(character: str) -> bool:
     if character.isascii():
         return character.isprintable() and character not in "<>"
     return (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
@@ -13,56 +14,44 @@ from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.operations import AsOf, CountRecords, Explain, Get, History, ListRecords
 from agent_memory_log.memory.records.kinds import fold_key
-from agent_memory_log.memory.records.record import Evidence, Record, stars_of
+from agent_memory_log.memory.records.record import Evidence, Record, RunId, stars_of
 from agent_memory_log.memory.records.reports import EvidenceLine, Explanation, Stats, Version
 from agent_memory_log.memory.stream.history import Closed, Ledger
 from agent_memory_log.memory.stream.payloads import MemoryChanged, MemoryClosed, MemoryRefreshed
-from agent_memory_log.memory.stream.state import State
+from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.steps import Steps, load
 
-STATUSES: frozenset[str] = frozenset({"active", "superseded", "archived", "expired"})
 _SHOWN = 200
 
 
 def get(context: Context, call: Get) -> Steps[Record | None]:
     """The active record with an id, in any scope that may be read, or with a key."""
-    id_, key = call.id, call.key
-    if (id_ is None) == (key is None):
+    record, key, kind, scope = call.id, call.key, call.kind, call.scope
+    if (record is None) == (key is None):
         raise InvalidArgument("say what to get: either id or key")
-    if key is not None:
-        name = context.one(call.scope)
-        found = yield from _ask_one(context, name, lambda state, now: _by_key(state, key, call.kind, name, now))
-        return found
-    for name in context.readable(None if call.scope is None else [call.scope]):
-        found = yield from _ask_one(context, name, lambda state, now: record_of(state, id_ or "", name, now))  # noqa: B023  # asked at once
-        if found is not None:
-            return found
+    names = [context.one(scope)] if key is not None else context.readable(None if scope is None else [scope])
+    for name in names:
+        subject = context.subject(name)
+        yield from subject.refresh()
+        now = context.hooks.now()
+        live = subject.ask(
+            lambda state: state.active(record or "", now) if key is None else _by_key(state, key, kind, now)  # noqa: B023  # asked at once
+        )
+        if live is not None:
+            return live.record_as(name, "active")
     return None
 
 
-def _ask_one(
-    context: Context, scope: str, question: Callable[[State, datetime], Record | None]
-) -> Steps[Record | None]:
-    subject = context.subject(scope)
-    yield from subject.refresh()
-    now = context.hooks.now()
-    return subject.ask(lambda state: question(state, now))
-
-
-def record_of(state: State, record: str, scope: str, now: datetime) -> Record | None:
-    """An active record that has not expired, by its id."""
-    live = state.records.get(record)
-    return None if live is None or live.is_expired(now) else live.record(scope, now)
-
-
-def _by_key(state: State, key: str, kind: str | None, scope: str, now: datetime) -> Record | None:
+def _by_key(state: State, key: str, kind: str | None, now: datetime) -> Live | None:
     """The newest, where several kinds have the key and none was said."""
     if not key.strip():
         return None
     names = state.kinds if kind is None else {kind}
-    found = [live for name in names if (live := state.find(name, key)) is not None and not live.is_expired(now)]
-    return max(found, key=lambda live: (live.updated, live.seq)).record(scope, now) if found else None
+    lives = [live for name in names if (live := state.find(name, key)) is not None and not live.is_expired(now)]
+    if len(lives) > 1:
+        lives.sort(key=lambda live: (live.updated, live.seq))
+    return lives[-1] if lives else None
 
 
 def list_records(context: Context, call: ListRecords) -> Steps[tuple[Record, ...]]:
@@ -70,46 +59,46 @@ def list_records(context: Context, call: ListRecords) -> Steps[tuple[Record, ...
     records: list[Record] = []
     for scope in context.readable(call.scopes):
         if call.status == "active":
-            records.extend((yield from active(context, scope, call.kinds)))
-            continue
-        stream = yield from context.subject(scope).load_all()
-        now = context.hooks.now()
-        records.extend(
-            one
-            for one in Ledger(stream).records(scope, now)
-            if one.status == call.status and (call.kinds is None or one.kind in call.kinds)
-        )
+            records += yield from active_records(context, context.subject(scope), call.kinds)
+        else:
+            ledger = yield from _ledger(context, scope)
+            records += [
+                record
+                for record in ledger.records(scope, context.hooks.now())
+                if record.status == call.status and (call.kinds is None or record.kind in call.kinds)
+            ]
     return tuple(records)
 
 
-def active(context: Context, scope: str, kinds: Collection[str] | None) -> Steps[list[Record]]:
-    """The active records of a scope, as they came."""
-    return (yield from active_of(context, context.subject(scope), scope, kinds))
-
-
-def active_of(context: Context, subject: Subject, scope: str, kinds: Collection[str] | None) -> Steps[list[Record]]:
-    """The active records of a subject, which is a scope's."""
+def active_records(context: Context, subject: Subject, kinds: Collection[str] | None) -> Steps[list[Record]]:
+    """The active records of a subject, as they came."""
     yield from subject.refresh()
     now = context.hooks.now()
-    return subject.ask(
-        lambda state: [
-            live.record(scope, now)
-            for live in state.records.values()
-            if not live.is_expired(now) and (kinds is None or live.told.kind in kinds)
-        ]
-    )
+    return subject.ask(lambda state: _active(state, subject.id.scope, kinds, now))
+
+
+def _active(state: State, scope: str, kinds: Collection[str] | None, now: datetime) -> list[Record]:
+    return [
+        live.record_as(scope, "active")
+        for live in state.records.values()
+        if not live.is_expired(now) and (kinds is None or live.memory.kind in kinds)
+    ]
+
+
+def _ledger(context: Context, scope: str, until: datetime | None = None) -> Steps[Ledger]:
+    """The whole history of a scope, up to a time."""
+    stream = yield from context.subject(scope).load_all()
+    return Ledger(stream, until=until)
 
 
 def history(context: Context, call: History) -> Steps[tuple[Version, ...]]:
     """Every value that a key has had, the oldest first."""
     wanted = fold_key(call.key)
     name = context.one(call.scope)
-    stream = yield from context.subject(name).load_all()
-    now = context.hooks.now()
-    ledger = Ledger(stream)
+    ledger = yield from _ledger(context, name)
     return tuple(
         Version(record, live.seq, *_end(closed, record))
-        for (live, closed), record in zip(ledger.lives(), ledger.records(name, now), strict=True)
+        for (live, closed), record in zip(ledger.lives(), ledger.records(name, context.hooks.now()), strict=True)
         if wanted and fold_key(record.key) == wanted and call.kind in (None, record.kind)
     )
 
@@ -123,16 +112,10 @@ def _end(closed: Closed | None, record: Record) -> tuple[datetime | None, str]:
 
 def as_of(context: Context, call: AsOf) -> Steps[tuple[Record, ...]]:
     """What was active at a time, less what was forgotten since."""
-    time, kinds = call.time, call.kinds
     records: list[Record] = []
     for scope in context.readable(call.scopes):
-        stream = yield from context.subject(scope).load_all()
-        ledger = Ledger(stream, until=time)
-        records.extend(
-            live.record(scope, time)
-            for live in ledger.state.records.values()
-            if not live.is_expired(time) and (kinds is None or live.told.kind in kinds)
-        )
+        ledger = yield from _ledger(context, scope, call.time)
+        records += _active(ledger.state, scope, call.kinds, call.time)
     return tuple(records)
 
 
@@ -140,38 +123,32 @@ def explain(context: Context, call: Explain) -> Steps[Explanation | None]:
     """The record, whatever its status, with its evidence as lines."""
     record = call.id
     for scope in context.readable(None):
-        stream = yield from context.subject(scope).load_all()
-        ledger = Ledger(stream)
-        now = context.hooks.now()
-        found = next((one for one in ledger.records(scope, now) if one.id == record), None)
-        if found is not None:
-            lines = yield from _lines(context, found.evidence)
-            story = tuple(_told(event, record) for event in ledger.story.get(record, ()))
-            return Explanation(found, found.status, _source(found), lines, story)
+        ledger = yield from _ledger(context, scope)
+        explained = next((one for one in ledger.records(scope, context.hooks.now()) if one.id == record), None)
+        if explained is not None:
+            lines = yield from _lines(context, explained.evidence)
+            story = tuple(_story_line(event, record) for event in ledger.story.get(record, ()))
+            return Explanation(explained, explained.status, _source(explained), lines, story)
     return None
 
 
 def stats(context: Context, _: CountRecords) -> Steps[Stats]:
     """Counts over all scopes that may be read."""
-    active_kinds: Counter[str] = Counter()
-    closed: Counter[str] = Counter()
-    blocked: Counter[str] = Counter()
+    active, closed, blocked = Counter[str](), Counter[str](), Counter[str]()
     events = parts = 0
-    runs: set[tuple[str, str]] = set()
+    runs: set[RunId] = set()
     for scope in context.readable(None):
-        stream = yield from context.subject(scope).load_all()
-        ledger = Ledger(stream)
-        now = context.hooks.now()
-        for record in ledger.records(scope, now):
+        ledger = yield from _ledger(context, scope)
+        for record in ledger.records(scope, context.hooks.now()):
             if record.status == "active":
-                active_kinds[record.kind] += 1
+                active[record.kind] += 1
             else:
                 closed[record.status] += 1
         blocked.update(data.reason for _, data in ledger.blocked)
-        events += len(stream.log)
+        events += ledger.events
         parts += len(ledger.state.chunks)
         runs |= ledger.state.positions.keys()
-    return Stats(_sorted(active_kinds), _sorted(closed), _sorted(blocked), events, len(runs), parts)
+    return Stats(_sorted(active), _sorted(closed), _sorted(blocked), events, len(runs), parts)
 
 
 def _sorted(counts: Counter[str]) -> Mapping[str, int]:
@@ -183,7 +160,7 @@ def _source(record: Record) -> str:
     return f"{record.source.kind}{named}, on {record.created.date().isoformat()}"
 
 
-def _told(event: Event, record: str) -> str:
+def _story_line(event: Event, record: str) -> str:
     data = event.data
     day = event.timestamp.isoformat(timespec="seconds")
     if isinstance(data, MemoryClosed):
@@ -192,9 +169,8 @@ def _told(event: Event, record: str) -> str:
     if isinstance(data, MemoryRefreshed):
         return f"{day} said again, confidence {data.confidence:g}"
     if isinstance(data, MemoryChanged):
-        names = [name for name in data.changes.__struct_fields__ if getattr(data.changes, name) is not None]
-        stars = f", {stars_of(data.changes.importance)} stars" if data.changes.importance is not None else ""
-        return f"{day} changed: {', '.join(names)}{stars}"
+        stars = f", {stars_of(data.importance)} stars" if "importance" in data.changed else ""
+        return f"{day} changed: {', '.join(data.changed)}{stars}"
     return f"{day} remembered"
 
 
@@ -205,35 +181,48 @@ def _lines(context: Context, evidence: Sequence[Evidence]) -> Steps[tuple[Eviden
         yield from subject.refresh()
     lines: list[EvidenceLine] = []
     for place in evidence:
-        reasons = {subject.ask(lambda state: _reason_not_to_show(state, place)) for subject in subjects}  # noqa: B023  # asked at once
-        if "" in reasons:
-            lines.append((yield from _line(place)))
-        elif is_reserved(place.agent):
-            lines.append(EvidenceLine(place, reason="imported from another memory"))
-        else:
-            lines.append(EvidenceLine(place, reason=min(reasons)))
+        reason = _reason_not_to_show(subjects, place, place.seq)
+        lines.append(EvidenceLine(place, reason=reason) if reason else (yield from _line(subjects, place)))
     return tuple(lines)
 
 
-def _reason_not_to_show(state: State, place: Evidence) -> str:
-    if (place.agent, place.run) not in state.linked:
-        return "not linked to this subject"
-    return "" if state.may_find(place.agent, place.run, place.seq) else "forgotten"
+def _reason_not_to_show(subjects: Sequence[Subject], evidence: Evidence, seq: int) -> str:
+    if is_reserved(evidence.agent):
+        return "imported from another memory"
+    run = evidence.run_id
+    if any(subject.ask(lambda state: state.may_find(*run, seq)) for subject in subjects):
+        return ""
+    is_linked = any(subject.ask(lambda state: run in state.linked) for subject in subjects)
+    return "forgotten" if is_linked else "not linked to this subject"
 
 
-def _line(evidence: Evidence) -> Steps[EvidenceLine]:
+def _line(subjects: Sequence[Subject], evidence: Evidence) -> Steps[EvidenceLine]:
     """An event of a linked run, as a line."""
     try:
-        run = yield from load(evidence.agent, evidence.run, evidence.seq - 1, limit=1)
+        event = yield from _event_of(evidence)
     except CursorOutOfRange:
         return EvidenceLine(evidence, reason="not there")
     except RunExpired:
         return EvidenceLine(evidence, reason="expired")
-    if not run.log or run.log[0].seq != evidence.seq:
+    if event is None:
         return EvidenceLine(evidence, reason="deleted")
-    if isinstance(run.log[0].data, Redacted):
-        return EvidenceLine(evidence, reason="erased")
-    return EvidenceLine(evidence, _shown(run.log[0].data))
+    reason = _reason_not_to_show(subjects, evidence, event.seq)
+    if reason or isinstance(event.data, Redacted):
+        return EvidenceLine(evidence, reason=reason or "erased")
+    return EvidenceLine(evidence, _shown(event.data))
+
+
+def _event_of(evidence: Evidence) -> Steps[Event | None]:
+    """The event that is meant: the one at its place, unless that has another id, as in a copy that renumbers."""
+    wanted = evidence.event_id
+    with suppress(*((CursorOutOfRange,) if wanted else ())):
+        there = yield from load(*evidence.run_id, evidence.seq - 1, limit=1)
+        if there.log and there.log[0].seq == evidence.seq and wanted in ("", there.log[0].event_id):
+            return there.log[0]
+    if not wanted:
+        return None
+    everything = yield from load(*evidence.run_id)
+    return next((event for event in everything.log if event.event_id == wanted), None)
 
 
 def _shown(data: EventData) -> str:

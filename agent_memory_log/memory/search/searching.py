@@ -6,6 +6,7 @@ question are found, and no messages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import cache
@@ -15,23 +16,30 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.operations import Search
-from agent_memory_log.memory.records.messages import MESSAGE, Message
+from agent_memory_log.memory.records.kinds import Preference, fold_key, fold_keys
+from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Record
 from agent_memory_log.memory.records.reports import Hit, Hits
-from agent_memory_log.memory.search.reading import active, record_of
-from agent_memory_log.memory.search.shared_words import hit_of
+from agent_memory_log.memory.search.reading import active_records
 from agent_memory_log.memory.stream.state import State
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.steps import Steps, work
 
 if TYPE_CHECKING:
     from agent_memory_log.memory.index.warm_index import WarmIndex
-    from agent_memory_log.recall import Embedded, Embedder
-    from agent_memory_log.recall import Hit as Found
+    from agent_memory_log.recall import DocumentHit, Embedded, Embedder
 
 _NO_MESSAGES = "no messages were searched: pip install 'agent-memory-log[recall]'"
 
-_ALIKE = 9
+SHARED_WORDS = "shared_words"
+"""What ``matched_by`` calls the share of the question's words that a record has, where there is no index."""
+
+_BOOST = 0.5
+"""What a preference gains whose key is boosted, whether it shares a word or not; as in an index."""
+
+_words = re.compile(r"\w+").findall
+
+_COMPARED_DIGITS = 9
 """Digits behind the point to which scores are compared, as in an index."""
 
 
@@ -48,39 +56,38 @@ def search_each(context: Context, several: Sequence[Search], scopes: tuple[str, 
     if make is None:
         if embedder is not None:
             raise InvalidArgument("an embedder needs what is not installed: pip install 'agent-memory-log[recall]'")
-        plain = yield from _search_plainly(context, several, scopes)
-        return plain
+        return (yield from _search_without_index(context, several, scopes))
     if embedder is not None and not callable(getattr(embedder, "embed", None)):
         raise InvalidArgument(f"embedder must have model, dimension and embed(texts, kind), found {describe(embedder)}")
     with context.indexes.of([context.subject(scope) for scope in scopes], make) as indexes:
         note, embedded = yield from _prepared(indexes, embedder, several[0].query)
         now = context.hooks.now()
         answers: list[Hits] = []
-        for asked in several:
+        for query in several:
             hits: list[Hit] = []
             for scope, index in zip(scopes, indexes, strict=True):
-                hits += yield from _search_index(index, asked, scope, now, embedded)
-            answers.append(Hits(_best(_once(hits), asked.top_k), note))
+                hits += yield from _search_index(index, query, scope, now, embedded)
+            answers.append(Hits(_best(_once(hits), query.top_k), note))
     return answers
 
 
 def _search_index(
-    index: WarmIndex, asked: Search, scope: str, now: datetime, embedded: Embedded | None
+    index: WarmIndex, query: Search, scope: str, now: datetime, embedded: Embedded | None
 ) -> Steps[list[Hit]]:
-    while (found := (yield from work(lambda: index.search(asked, now, embedded)))) is None:
+    while (found := (yield from work(lambda: index.search(query, now, embedded)))) is None:
         yield from index.refresh(None)
     return index.subject.ask(
         lambda state: [hit for one in found if (hit := _hit_of(*one, state, scope, now)) is not None]
     )
 
 
-def _hit_of(found: Found, message: Message | None, state: State, scope: str, now: datetime) -> Hit | None:
+def _hit_of(found: DocumentHit, message: RunMessage | None, state: State, scope: str, now: datetime) -> Hit | None:
     """What was found, as a hit; None where it was forgotten a moment ago, as while an embedder was asked."""
     if message is not None:
         is_there = state.may_find(message.agent, message.run, message.seq)
         return Hit(found.score, found.matched_by, None, message) if is_there else None
-    record = record_of(state, found.id, scope, now)
-    return None if record is None else Hit(found.score, found.matched_by, record)
+    live = state.active(found.id, now)
+    return None if live is None else Hit(found.score, found.matched_by, live.record(scope, now))
 
 
 @cache
@@ -120,17 +127,38 @@ def _embed_question(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]
     return embedded, Fixed(embedder, embedded.model)
 
 
-def _search_plainly(context: Context, several: Sequence[Search], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
+def _search_without_index(context: Context, several: Sequence[Search], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
     records: list[Record] = []
     for scope in scopes:
-        records += yield from active(context, scope, None)
+        records += yield from active_records(context, context.subject(scope), None)
     return [
         Hits(
-            _best([hit for record in records if (hit := hit_of(record, asked)) is not None], asked.top_k),
-            _NO_MESSAGES if asked.kinds is None or MESSAGE in asked.kinds else "",
+            _best([hit for record in records if (hit := _shared_words(record, query)) is not None], query.top_k),
+            _NO_MESSAGES if query.kinds is None or MESSAGE in query.kinds else "",
         )
-        for asked in several
+        for query in several
     ]
+
+
+def _shared_words(record: Record, query: Search) -> Hit | None:
+    """The record as a hit, by the share of the question's words that it has; None if it is none."""
+    time = record.valid_from or record.created
+    if (
+        (query.kinds is not None and record.kind not in query.kinds)
+        or record.stars < query.min_importance
+        or (query.since is not None and time < query.since)
+        or (query.until is not None and time >= query.until)
+    ):
+        return None
+    words = set(_words(query.query.casefold()))
+    text = " ".join((record.text, record.key.replace("_", " "), *record.tags, *record.entities))
+    shared = len(words.intersection(_words(text.casefold())))
+    parts: dict[str, float] = {}
+    if record.kind == Preference.kind and fold_key(record.key) in fold_keys(query.boost_preferences):
+        parts["preference"] = _BOOST
+    if shared:
+        parts[SHARED_WORDS] = shared / len(words)
+    return Hit(sum(parts.values()), parts, record) if parts else None
 
 
 def _once(hits: list[Hit]) -> list[Hit]:
@@ -144,7 +172,7 @@ def _once(hits: list[Hit]) -> list[Hit]:
 
 def _best(hits: list[Hit], top_k: int) -> list[Hit]:
     """The first ones; of two alike the one that has more by itself, then the newer, and then as they came."""
-    hits.sort(key=lambda hit: (-round(hit.score, _ALIKE), -_alone(hit), -_time(hit)))
+    hits.sort(key=lambda hit: (-round(hit.score, _COMPARED_DIGITS), -_alone(hit), -_time(hit)))
     return hits[:top_k]
 
 

@@ -22,7 +22,7 @@ from agent_memory_log.memory.stream.payloads import (
     MemoryRemembered,
     MemoryTombstone,
 )
-from agent_memory_log.memory.stream.state import Live, State, record_of
+from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.snapshot import Snapshot
 
 
@@ -40,6 +40,7 @@ class Ledger:
     """A stream, folded with everything that was closed.
 
     - ``state``: what is active; ``closed``: what was, by id; ``blocked``: the events that say what was not stored.
+    - ``events``: how many events the stream has.
     - ``story``: the events about each record, by its id, in the order they came.
     """
 
@@ -47,6 +48,7 @@ class Ledger:
         """``until`` leaves out the events that happened after it."""
         self.state = State()
         self.state.first_seq = stream.first_seq
+        self.events = len(stream.log)
         self.closed: dict[str, Closed] = {}
         self.blocked: list[tuple[Event, MemoryBlocked]] = []
         self.story: dict[str, list[Event]] = {}
@@ -72,7 +74,7 @@ class Ledger:
     def records(self, scope: str, now: datetime) -> Iterator[Record]:
         """All of them as records, as they stand at ``now``."""
         for live, closed in self.lives():
-            yield live.record(scope, now) if closed is None else record_of(live, scope, closed.status)
+            yield live.record(scope, now) if closed is None else live.record_as(scope, closed.status)
 
     def _take(self, event: Event) -> None:
         data = event.data

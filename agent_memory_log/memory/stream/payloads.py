@@ -16,11 +16,11 @@ from agent_memory_log.events.fields import Int64, JsonText
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventData
 from agent_memory_log.events.registry import register_own_payload
-from agent_memory_log.memory.records.record import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Link, Source
+from agent_memory_log.memory.records.record import Envelope, Evidence, Source
 
 
 @register_own_payload
-class MemoryRemembered(EventData, frozen=True):
+class MemoryRemembered(EventData, Envelope, frozen=True, gc=False):
     """A record comes to be; its id is the event's. The fields are those of ``Record``."""
 
     event_type = "memory_remembered"
@@ -28,16 +28,6 @@ class MemoryRemembered(EventData, frozen=True):
     kind: str
     data: Mapping[str, JsonValue]
     key: str = ""
-    text: str = ""
-    confidence: float = DEFAULT_CONFIDENCE
-    importance: float = DEFAULT_IMPORTANCE
-    source: Source = Source()
-    evidence: tuple[Evidence, ...] = ()
-    entities: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    links: tuple[Link, ...] = ()
-    valid_from: datetime | None = None
-    valid_until: datetime | None = None
 
 
 @register_own_payload
@@ -52,26 +42,14 @@ class MemoryRefreshed(EventData, frozen=True):
     valid_until: datetime | None = None
 
 
-class Changes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a ``MemoryChanged`` puts in place of what was; None where it stays."""
-
-    text: str | None = None
-    confidence: float | None = None
-    importance: float | None = None
-    entities: tuple[str, ...] | None = None
-    tags: tuple[str, ...] | None = None
-    links: tuple[Link, ...] | None = None
-    valid_until: datetime | None = None
-
-
 @register_own_payload
-class MemoryChanged(EventData, frozen=True):
-    """A record was changed in place, its value apart."""
+class MemoryChanged(EventData, Envelope, frozen=True, gc=False):
+    """A record was changed in place: the fields in ``changed`` are as they are here. Its value stays."""
 
     event_type = "memory_changed"
 
     record: str
-    changes: Changes
+    changed: tuple[str, ...]
 
 
 @register_own_payload

@@ -64,35 +64,24 @@ def parts_of(state: State, time: datetime, part_bytes: int = PART_BYTES) -> list
 
 def latest(events: Iterable[Event]) -> State | None:
     """The state of the newest snapshot that is whole, up to and with its last part; None if there is none."""
-    parts = [event for event in events if isinstance(event.data, MemorySnapshot)]
-    end = len(parts)
-    while end:
-        last = parts[end - 1].data
-        if isinstance(last, MemorySnapshot):
-            begin = end - last.parts
-            if begin >= 0 and _is_whole(parts[begin:end], last):
-                return _state(parts[begin:end])
-        end -= 1
+    parts = [(event, event.data) for event in events if isinstance(event.data, MemorySnapshot)]
+    for end in range(len(parts), 0, -1):
+        last = parts[end - 1][1]
+        whole = parts[max(end - last.parts, 0) : end]
+        if last.parts == len(whole) and all(
+            (event.seq, part.at, part.parts, part.part) == (last.at + 1 + number, last.at, last.parts, number)
+            for number, (event, part) in enumerate(whole)
+        ):
+            return _state(whole)
     return None
 
 
-def _is_whole(parts: Sequence[Event], last: MemorySnapshot) -> bool:
-    return bool(parts) and all(
-        isinstance(event.data, MemorySnapshot)
-        and (event.data.at, event.data.parts, event.data.part) == (last.at, last.parts, number)
-        and event.seq == last.at + 1 + number
-        for number, event in enumerate(parts)
-    )
-
-
-def _state(parts: Sequence[Event]) -> State | None:
+def _state(parts: Sequence[tuple[Event, MemorySnapshot]]) -> State | None:
     held: Held | None = None
     lives: list[Live] = []
-    for event in parts:
-        if not isinstance(event.data, MemorySnapshot):
-            return None
+    for _, data in parts:
         try:
-            part = _decode(event.data.state_json)
+            part = _decode(data.state_json)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return None  # of another release: the events themselves can be folded
         lives.extend(part.lives)
@@ -100,5 +89,5 @@ def _state(parts: Sequence[Event]) -> State | None:
     if held is None:
         return None
     state = State(held, lives)
-    state.fold(parts, parts[-1].seq)
+    state.fold((event for event, _ in parts), parts[-1][0].seq)
     return state

@@ -4,7 +4,7 @@ Pure and deterministic: no clock, no policy, times from the events. What an even
 was decided when it was written. The law: folding a stream from its first event, or from a snapshot, or growing what was
 folded before by what is new, gives equal bytes.
 
-Only active records are held. What they were before, and those that are active no longer, is in ``ledger.py``.
+Only active records are held. What they were before, and those that are active no longer, is in ``history.py``.
 """
 
 from __future__ import annotations
@@ -18,8 +18,14 @@ import msgspec
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.events.payloads import EventData, Redacted, Redaction
-from agent_memory_log.memory.records.kinds import fold_key, fold_text, read_kind
-from agent_memory_log.memory.records.record import Evidence, Record, Status
+from agent_memory_log.memory.records.kinds import RecordData, fold_key, fold_text, read_kind
+from agent_memory_log.memory.records.record import (
+    ENVELOPE_FIELDS,
+    Evidence,
+    Record,
+    RunId,
+    Status,
+)
 from agent_memory_log.memory.stream.payloads import (
     MemoryChanged,
     MemoryClosed,
@@ -32,16 +38,12 @@ from agent_memory_log.memory.stream.payloads import (
     Until,
 )
 
-Place = tuple[str, str]
-"""A run of the log: agent and run."""
-
-
 _WORDS = frozenset({"text", "entities", "tags"})
 """What a record is found by, of what can be changed in place."""
 
 
 class Live(msgspec.Struct, array_like=True, gc=False):
-    """An active record: its id, the seq it came with, its times, what is told of it, the seqs that changed that.
+    """An active record: its id, the seq it came with, its times, the memory as it is now, the seqs that changed it.
 
     ``worded``: the seq of the last change to its words (0: none).
     """
@@ -50,43 +52,36 @@ class Live(msgspec.Struct, array_like=True, gc=False):
     seq: int
     created: datetime
     updated: datetime
-    told: MemoryRemembered
+    memory: MemoryRemembered
     changed: tuple[int, ...] = ()
     worded: int = 0
 
+    @property
+    def data(self) -> RecordData:
+        """What it is about, read."""
+        return read_kind(self.memory.kind, self.memory.data)
+
     def record(self, scope: str, now: datetime) -> Record:
         """The record, as it stands at a time."""
-        return record_of(self, scope, "expired" if self.is_expired(now) else "active")
+        return self.record_as(scope, "expired" if self.is_expired(now) else "active")
+
+    def record_as(self, scope: str, status: Status) -> Record:
+        """The record with a status."""
+        memory = self.memory
+        data = read_kind(memory.kind, memory.data)
+        fields = msgspec.structs.asdict(memory)  # all of them are a record's fields
+        fields["data"] = data
+        if not memory.text:
+            fields["text"] = data.describe()
+        if not memory.memory_type:
+            fields["memory_type"] = data.memory_type
+        fields["id"], fields["scope"], fields["status"] = self.id, scope, status
+        fields["created"], fields["updated"] = self.created, self.updated
+        return Record(**fields)
 
     def is_expired(self, now: datetime) -> bool:
         """Whether its end has come."""
-        return self.told.valid_until is not None and self.told.valid_until <= now
-
-
-def record_of(live: Live, scope: str, status: Status) -> Record:
-    """The record of what was told."""
-    told = live.told
-    data = read_kind(told.kind, told.data)
-    return Record(
-        id=live.id,
-        kind=told.kind,
-        scope=scope,
-        key=told.key,
-        text=told.text or data.describe(),
-        confidence=told.confidence,
-        importance=told.importance,
-        source=told.source,
-        evidence=told.evidence,
-        entities=told.entities,
-        tags=told.tags,
-        links=told.links,
-        valid_from=told.valid_from,
-        valid_until=told.valid_until,
-        created=live.created,
-        updated=live.updated,
-        status=status,
-        data=data,
-    )
+        return self.memory.valid_until is not None and self.memory.valid_until <= now
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True):
@@ -99,7 +94,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
     forgotten: tuple[Evidence, ...] = ()
     chunks: tuple[int, ...] = ()
     pending: tuple[int, ...] = ()
-    linked: tuple[Place, ...] = ()
+    linked: tuple[RunId, ...] = ()
     in_runs: tuple[tuple[str, str, int, int], ...] = ()
 
 
@@ -115,35 +110,17 @@ class State:
     - ``stale``: something was redacted from outside of memory, so that only a fold from the first event is right.
     """
 
-    __slots__ = (
-        "_twins",
-        "chunks",
-        "first_seq",
-        "forgotten",
-        "holders",
-        "in_runs",
-        "keys",
-        "kinds",
-        "linked",
-        "pending",
-        "positions",
-        "records",
-        "stale",
-        "until",
-        "version",
-    )  # fmt: skip
-
     def __init__(self, held: Held | None = None, lives: Iterable[Live] = ()) -> None:
         """Nothing, or what was held at a version."""
         held = held or Held()
         self.version = held.version
         self.first_seq = held.first_seq
-        self.positions: dict[Place, int] = {(one.agent, one.run): one.seq for one in held.positions}
-        self.until: dict[Place, int] = {(one.agent, one.run): one.seq for one in held.until}
+        self.positions: dict[RunId, int] = {(one.agent, one.run): one.seq for one in held.positions}
+        self.until: dict[RunId, int] = {(one.agent, one.run): one.seq for one in held.until}
         self.forgotten: dict[tuple[str, str, int], set[str]] = {}
         for one in held.forgotten:
             self.forgotten.setdefault((one.agent, one.run, one.seq), set()).add(one.item)
-        self.linked: dict[Place, None] = dict.fromkeys(held.linked)
+        self.linked: dict[RunId, None] = dict.fromkeys(held.linked)
         self.chunks = set(held.chunks)
         self.pending = set(held.pending)
         self.in_runs: dict[tuple[str, str, int], int] = {(agent, run, seq): by for agent, run, seq, by in held.in_runs}
@@ -185,6 +162,11 @@ class State:
                     take(self, event, event.data)
         self.version = max(known, version)
 
+    def active(self, record: str, now: datetime) -> Live | None:
+        """An active record that has not expired, by its id."""
+        live = self.records.get(record)
+        return None if live is None or live.is_expired(now) else live
+
     def find(self, kind: str, key: str) -> Live | None:
         """The active record of a kind with a key."""
         found = self.keys.get((kind, fold_key(key)))
@@ -221,23 +203,23 @@ class State:
         )
 
     def _index(self, live: Live) -> None:
-        told = live.told
+        memory = live.memory
         self.holders[live.seq] = live.id
         for seq in live.changed:
             self.holders[seq] = live.id
-        if told.key:
-            self.keys[told.kind, fold_key(told.key)] = live.id
-            self.kinds.add(told.kind)
+        if memory.key:
+            self.keys[memory.kind, fold_key(memory.key)] = live.id
+            self.kinds.add(memory.kind)
         if self._twins is not None:
             self._note_twin(live)
 
     def _note_twin(self, live: Live) -> None:
-        if self._twins is not None and not live.told.key:
-            self._twins.setdefault((live.told.kind, fold_text(live.told.text)), {})[live.id] = None
+        if self._twins is not None and not live.memory.key:
+            self._twins.setdefault((live.memory.kind, fold_text(live.memory.text)), {})[live.id] = None
 
     def _forget_twin(self, live: Live) -> None:
-        if self._twins is not None and not live.told.key:
-            self._twins.get((live.told.kind, fold_text(live.told.text)), {}).pop(live.id, None)
+        if self._twins is not None and not live.memory.key:
+            self._twins.get((live.memory.kind, fold_text(live.memory.text)), {}).pop(live.id, None)
 
     def _drop(self, record: str) -> None:
         live = self.records.pop(record, None)
@@ -245,7 +227,7 @@ class State:
             return
         for seq in (live.seq, *live.changed):
             self.holders.pop(seq, None)
-        place = (live.told.kind, fold_key(live.told.key))
+        place = (live.memory.kind, fold_key(live.memory.key))
         if self.keys.get(place) == record:
             del self.keys[place]
         self._forget_twin(live)
@@ -260,10 +242,10 @@ class State:
         live = self.records.get(data.record)
         if live is None:
             return
-        live.told = msgspec.structs.replace(
-            live.told,
+        live.memory = msgspec.structs.replace(
+            live.memory,
             confidence=data.confidence,
-            evidence=(*live.told.evidence, *data.evidence),
+            evidence=(*live.memory.evidence, *data.evidence),
             valid_until=data.valid_until,
         )
         live.updated = event.timestamp
@@ -272,11 +254,10 @@ class State:
         live = self.records.get(data.record)
         if live is None:
             return
-        changes = {
-            name: value for name in data.changes.__struct_fields__ if (value := getattr(data.changes, name)) is not None
-        }
+        # A newer release may have changed fields that this one does not know.
+        changes = {name: getattr(data, name) for name in data.changed if name in ENVELOPE_FIELDS}
         self._forget_twin(live)
-        live.told = msgspec.structs.replace(live.told, **changes)
+        live.memory = msgspec.structs.replace(live.memory, **changes)
         live.updated = event.timestamp
         live.changed = (*live.changed, event.seq)
         if not changes.keys().isdisjoint(_WORDS):

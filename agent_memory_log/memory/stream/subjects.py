@@ -78,8 +78,7 @@ class Subject:
 
     def load_all(self) -> Steps[Snapshot]:
         """The whole stream."""
-        everything = yield from load(self.agent, STREAM_RUN)
-        return everything
+        return (yield from load(self.agent, STREAM_RUN))
 
     def commit(self, events: Sequence[Event], expected_version: int) -> Steps[tuple[Event, ...]]:
         """Append events that were decided on at a version, and take them in; they are returned as they are stored.

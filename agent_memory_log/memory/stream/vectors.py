@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import NamedTuple
 
-from agent_memory_log.errors import AgentMemoryLogError
 from agent_memory_log.memory.records.principals import VECTORS_RUN
 from agent_memory_log.memory.stream.payloads import MemoryVectors
 from agent_memory_log.memory.stream.state import Live, State
@@ -61,11 +59,3 @@ def erase_orphans(subject: Subject) -> Steps[int]:
     if orphans:
         yield from redact(subject.agent, VECTORS_RUN, orphans, FORGOTTEN)
     return len(orphans)
-
-
-def drop_vectors(subject: Subject, seqs: tuple[int, ...]) -> Steps[bool]:
-    """Redact the vectors of what is gone; False where that cannot be done now."""
-    with suppress(AgentMemoryLogError):
-        yield from redact(subject.agent, VECTORS_RUN, seqs, FORGOTTEN)
-        return True
-    return False

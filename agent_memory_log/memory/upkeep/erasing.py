@@ -15,7 +15,6 @@ from agent_memory_log.errors import MemoryStopped, VersionConflict
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.operations import SWEEP_LIMIT
-from agent_memory_log.memory.records.kinds import read_kind
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.records.record import Evidence
 from agent_memory_log.memory.records.reports import ForgetReport
@@ -57,15 +56,13 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class _Plan(msgspec.Struct, frozen=True):
-    """What an erasure does to a stream in this ``state``; the last three are the tombstone's."""
+    """What an erasure does to a stream in this ``state``: the records that go, those that stay, the notes that go."""
 
     state: State
     lives: list[Live]
     others: list[Live]
-    blocked: list[Event]
-    erased: tuple[int, ...]
-    sources: tuple[Evidence, ...]
-    until: tuple[Until, ...]
+    blocked: list[tuple[Event, MemoryBlocked]]
+    tombstone: MemoryTombstone
 
 
 def erase(context: Context, scope: str, target: Target, reach: Reach) -> Steps[ForgetReport]:
@@ -82,7 +79,7 @@ def erase(context: Context, scope: str, target: Target, reach: Reach) -> Steps[F
         records = yield from work(lambda: _records_with(wanted, plan))  # noqa: B023  # done at once
         in_runs = traces.to_redact | plan.state.in_runs.keys()
         elsewhere = tuple(Evidence(*event) for event in sorted(traces.elsewhere))
-        report = ForgetReport(len(plan.lives), len(plan.erased), len(in_runs), elsewhere, records)
+        report = ForgetReport(len(plan.lives), len(plan.tombstone.erased), len(in_runs), elsewhere, records)
         if reach.dry_run:
             return report
         if reach.sweep and len(traces.to_redact) > reach.sweep_limit:
@@ -91,10 +88,8 @@ def erase(context: Context, scope: str, target: Target, reach: Reach) -> Steps[F
                 f"{reach.sweep_limit:,}, so nothing was erased: look with dry_run=True, then raise sweep_limit",
                 reason="sweep_limit",
             )
-        if plan.erased or plan.until:
-            tombstone = MemoryTombstone(
-                erased=plan.erased, sources=plan.sources, until=plan.until, in_runs=by_run(traces.to_redact)
-            )
+        if plan.tombstone.erased or plan.tombstone.until:
+            tombstone = msgspec.structs.replace(plan.tombstone, in_runs=by_run(traces.to_redact))
             now = context.hooks.now()
             yield from subject.refresh()
             try:
@@ -118,29 +113,30 @@ def _plan(subject: Subject, stream: Snapshot, target: Target, runs: Mapping[tupl
     others: list[Live] = []
     for live, _ in ledger.lives():
         (lives if is_chosen(live) else others).append(live)
-    blocked = [event for event, data in ledger.blocked if target.is_about(data)]
+    blocked = [(event, data) for event, data in ledger.blocked if target.is_about(data)]
     until = {**(state.positions if target.everything else {})}
     for place, seq in runs.items():
         until[place] = max(seq, until.get(place, 0))
     until = {place: seq for place, seq in until.items() if seq > state.until.get(place, 0)}
     # What rested on nothing in the log is known by its own place, so that an older export does not bring it back.
-    own = [Evidence(subject.agent, STREAM_RUN, live.seq) for live in lives if not ledger.first_evidence(live)]
+    own = [
+        Evidence(subject.agent, STREAM_RUN, live.seq, event_id=live.id)
+        for live in lives
+        if not ledger.first_evidence(live)
+    ]
     if target.everything and own:
         until[subject.agent, STREAM_RUN] = max(one.seq for one in own)
     sources = sorted({*_sources(lives, blocked), *own})
     sources = [one for one in sources if one.seq > max(until.get((one.agent, one.run), 0), 0)]
-    seqs = {seq for live in lives for seq in (live.seq, *live.changed)} | {event.seq for event in blocked}
+    seqs = {seq for live in lives for seq in (live.seq, *live.changed)} | {event.seq for event, _ in blocked}
     if target.everything:
         seqs |= {event.seq for event in stream.log if isinstance(event.data, _HOLDING)} - state.pending
-    return _Plan(
-        state,
-        lives,
-        others,
-        blocked,
-        tuple(sorted(seqs | state.chunks)) if seqs else (),
-        tuple(sources),
-        tuple(Until(*place, seq) for place, seq in sorted(until.items())),
+    tombstone = MemoryTombstone(
+        erased=tuple(sorted(seqs | state.chunks)) if seqs else (),
+        sources=tuple(sources),
+        until=tuple(Until(*place, seq) for place, seq in sorted(until.items())),
     )
+    return _Plan(state, lives, others, blocked, tombstone)
 
 
 def _wanted(context: Context, plan: _Plan, reach: Reach) -> Steps[Wanted]:
@@ -158,7 +154,7 @@ def _wanted(context: Context, plan: _Plan, reach: Reach) -> Steps[Wanted]:
         frozenset(map(_value, plan.lives)),
         frozenset(live.id for live in plan.lives),
         frozenset(
-            (one.agent, one.run, one.seq)
+            one.event_name
             for one in _sources(plan.lives, plan.blocked)
             if (one.agent, one.run) in state.linked or one.seq <= own.get((one.agent, one.run), 0)
         ),
@@ -178,13 +174,14 @@ def _finish(subject: Subject, context: Context) -> Steps[int]:
     return erased
 
 
-def _sources(lives: Sequence[Live], blocked: Sequence[Event]) -> list[Evidence]:
+def _sources(lives: Sequence[Live], blocked: Sequence[tuple[Event, MemoryBlocked]]) -> list[Evidence]:
     """The statements that are not to be learnt from again."""
-    found = {one for live in lives for one in live.told.evidence}
-    for event in blocked:
-        if isinstance(event.data, MemoryBlocked):
-            found.update(event.data.evidence)
-    return sorted(found)
+    return sorted(
+        {
+            *(one for live in lives for one in live.memory.evidence),
+            *(one for _, data in blocked for one in data.evidence),
+        }
+    )
 
 
 def _records_with(wanted: Wanted, plan: _Plan) -> tuple[str, ...]:
@@ -192,19 +189,14 @@ def _records_with(wanted: Wanted, plan: _Plan) -> tuple[str, ...]:
     if not wanted.values:
         return ()
     values = Values(wanted.values)
-    return tuple(
-        live.id
-        for live in plan.others
-        if any(
-            map(
-                values.are_in,
-                (live.told.text, *texts(list(live.told.data.values())), *live.told.entities, *live.told.tags),
-            )
-        )
-    )
+    return tuple(live.id for live in plan.others if any(map(values.are_in, _texts(live.memory))))
+
+
+def _texts(memory: MemoryRemembered) -> tuple[str, ...]:
+    return (memory.text, *texts(list(memory.data.values())), *memory.entities, *memory.tags)
 
 
 def _value(live: Live) -> str:
     """What a record says that others may repeat: its value, or its words where its kind has no keys."""
-    data = read_kind(live.told.kind, live.told.data)
-    return data.record_value or live.told.text or data.describe()
+    data = live.data
+    return data.record_value or live.memory.text or data.describe()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
 
@@ -22,14 +21,7 @@ from agent_memory_log.memory.operations import ExportJsonl, ImportJsonl
 from agent_memory_log.memory.records.candidates import Candidate, checked
 from agent_memory_log.memory.records.kinds import read_kind
 from agent_memory_log.memory.records.principals import STREAM_RUN
-from agent_memory_log.memory.records.record import (
-    DEFAULT_CONFIDENCE,
-    DEFAULT_IMPORTANCE,
-    Evidence,
-    Link,
-    Record,
-    Source,
-)
+from agent_memory_log.memory.records.record import Envelope, Evidence, Record, Source, envelope_of
 from agent_memory_log.memory.records.reports import WriteReport
 from agent_memory_log.steps import Steps
 from agent_memory_log.transfer.importing import decode_line, line_bytes
@@ -39,20 +31,10 @@ FORMAT_NUMBER = 1
 _MAX_DIGITS = 9
 
 
-class _Line(msgspec.Struct, frozen=True, omit_defaults=True):
+class _Line(Envelope, frozen=True, omit_defaults=True):
     kind: str
     data: Mapping[str, JsonValue]
     scope: str = ""
-    text: str = ""
-    confidence: float = DEFAULT_CONFIDENCE
-    importance: float = DEFAULT_IMPORTANCE
-    source: Source = Source()
-    evidence: tuple[Evidence, ...] = ()
-    entities: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    links: tuple[Link, ...] = ()
-    valid_from: datetime | None = None
-    valid_until: datetime | None = None
 
 
 def export_jsonl(context: Context, call: ExportJsonl) -> Steps[bytes]:
@@ -64,7 +46,7 @@ def export_jsonl(context: Context, call: ExportJsonl) -> Steps[bytes]:
         now = context.hooks.now()
         lives = subject.ask(lambda state: [(live.seq, live.record(scope, now)) for live in state.records.values()])  # noqa: B023  # asked at once
         lines.extend(
-            encode_json(_line(record, Evidence(subject.agent, STREAM_RUN, seq)))
+            encode_json(_line(record, Evidence(subject.agent, STREAM_RUN, seq, event_id=record.id)))
             for seq, record in lives
             if record.status == "active"
         )
@@ -76,27 +58,18 @@ def export_jsonl(context: Context, call: ExportJsonl) -> Steps[bytes]:
 
 def _line(record: Record, place: Evidence) -> _Line:
     """What rests on nothing in the log has its own place as evidence: by that an import knows what was forgotten."""
-    return _Line(
-        kind=record.kind,
-        data=record.data.to_map(),
-        scope=record.scope,
-        text=record.text,
-        confidence=record.confidence,
-        importance=record.importance,
-        source=record.source,
+    fields = envelope_of(
+        record,
         evidence=record.evidence or (place,),
-        entities=record.entities,
-        tags=record.tags,
         links=tuple(link for link in record.links if link.type != SUPERSEDES),
         valid_from=record.valid_from or record.created,
-        valid_until=record.valid_until,
     )
+    return _Line(record.kind, record.data.to_map(), record.scope, **fields)
 
 
 def import_jsonl(context: Context, call: ImportJsonl) -> Steps[WriteReport]:
     """Write the records of an export. Raises ``DecodeError`` naming the line, before anything is written."""
-    report = yield from write(context, read_jsonl(call.data), origin="import", phase="import")
-    return report
+    return (yield from write(context, read_jsonl(call.data), origin="import", phase="import"))
 
 
 def read_jsonl(data: bytes) -> list[Candidate]:
@@ -117,11 +90,8 @@ def read_jsonl(data: bytes) -> list[Candidate]:
         sha256.update(line_bytes(text) + b"\n")
         try:
             line = msgspec.convert(found, _Line, str_keys=True)
-        except (msgspec.ValidationError, RecursionError) as error:
-            raise DecodeError(f"line {number} is not a record: {error}") from error
-        try:
             candidates.append(checked(_candidate(line), may_be_copy=True))
-        except InvalidArgument as error:
+        except (msgspec.ValidationError, RecursionError, InvalidArgument) as error:
             raise DecodeError(f"line {number} is not a record: {error}") from error
     if header is not None and "sha256" in header and header["sha256"] != sha256.hexdigest():
         raise DecodeError(
@@ -148,18 +118,6 @@ def _check_header(found: Mapping[str, JsonValue], number: int) -> None:
 
 def _candidate(line: _Line) -> Candidate:
     data = read_kind(line.kind, line.data)
-    text = line.text
-    return Candidate(
-        data=data,
-        scope=line.scope,
-        text="" if data.record_key and text == data.describe() else text,
-        confidence=line.confidence,
-        importance=line.importance,
-        valid_from=line.valid_from,
-        valid_until=line.valid_until,
-        source=Source("import", line.source.id, line.source.reliability),
-        evidence=line.evidence,
-        entities=line.entities,
-        tags=line.tags,
-        links=line.links,
-    )
+    own_text = "" if data.record_key and line.text == data.describe() else line.text
+    source = Source("import", line.source.id, line.source.reliability)
+    return Candidate(data, line.scope, **envelope_of(line, text=own_text, source=source))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
+from msgspec.structs import astuple
+
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpired
 from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.merging import MERGES
 from agent_memory_log.memory.operations import Forget, ForgetAll
-from agent_memory_log.memory.records.kinds import fold_key, fold_text, read_kind
+from agent_memory_log.memory.records.kinds import fold_key, fold_text
 from agent_memory_log.memory.records.reports import ForgetReport
 from agent_memory_log.memory.stream.history import Ledger
 from agent_memory_log.memory.stream.payloads import MemoryBlocked
@@ -29,7 +31,7 @@ def forget(context: Context, call: Forget) -> Steps[ForgetReport]:
         wanted = fold_key(key)
 
         def has_key(live: Live) -> bool:
-            return bool(wanted) and fold_key(live.told.key) == wanted and kind in (None, live.told.kind)
+            return bool(wanted) and fold_key(live.memory.key) == wanted and kind in (None, live.memory.kind)
 
         def is_about(blocked: MemoryBlocked) -> bool:
             return bool(wanted) and fold_key(blocked.key) == wanted and kind in (None, "", blocked.kind)
@@ -76,32 +78,24 @@ def _same_as(ledger: Ledger, record: str) -> Callable[[Live], bool]:
     named = next((live for live, _ in ledger.lives() if live.id == record), None)
     if named is None:
         return lambda _: False
-    data = read_kind(named.told.kind, named.told.data)
+    data, text = named.data, fold_text(named.memory.text)
 
     def says_the_same(live: Live) -> bool:
-        if live.id == record:
-            return True
-        told = live.told
-        return (
-            told.kind == named.told.kind
-            and (bool(told.key) or fold_text(told.text) == fold_text(named.told.text))
-            and read_kind(told.kind, told.data).same_as(data)
+        memory = live.memory
+        return live.id == record or (
+            memory.kind == named.memory.kind
+            and (bool(memory.key) or fold_text(memory.text) == text)
+            and live.data.same_as(data)
         )
 
     # What was merged comes after what it was merged from, and says it too.
     found: set[str] = set()
     for live, _ in ledger.lives():
-        parts = {link.target for link in live.told.links if link.type == MERGES}
+        parts = {link.target for link in live.memory.links if link.type == MERGES}
         if says_the_same(live) or not found.isdisjoint(parts):
             found.add(live.id)
     return lambda live: live.id in found
 
 
 def _sum(one: ForgetReport, other: ForgetReport) -> ForgetReport:
-    return ForgetReport(
-        one.records + other.records,
-        one.events + other.events,
-        one.evidence + other.evidence,
-        (*one.elsewhere, *other.elsewhere),
-        (*one.other_records, *other.other_records),
-    )
+    return ForgetReport(*(first + second for first, second in zip(astuple(one), astuple(other), strict=True)))

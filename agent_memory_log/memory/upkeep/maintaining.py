@@ -6,13 +6,13 @@ from datetime import datetime, timedelta
 
 from agent_memory_log.events.event import moved
 from agent_memory_log.memory.context import Context
-from agent_memory_log.memory.learning.deciding import Draft
+from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.writing import decided
 from agent_memory_log.memory.operations import Cleanup, Rebuild
-from agent_memory_log.memory.records.kinds import Episode, read_kind
+from agent_memory_log.memory.records.kinds import Episode
 from agent_memory_log.memory.records.record import Record, stars_of
 from agent_memory_log.memory.records.reports import CleanupReport, RebuildReport
-from agent_memory_log.memory.stream.state import Live, State, record_of
+from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import folded
 from agent_memory_log.steps import Steps
 
@@ -27,13 +27,13 @@ def cleanup(context: Context, call: Cleanup) -> Steps[CleanupReport]:
             return _Cleaning(state, scope, now, timedelta(days=call.older_than_days), call.below_stars)  # noqa: B023  # decided at once
 
         cleaning = yield from decided(context, scope, decide)
-        archived.extend(record_of(live, scope, "archived") for live in cleaning.old)
-        expired.extend(record_of(live, scope, "expired") for live in cleaning.ended)
+        archived.extend(live.record_as(scope, "archived") for live in cleaning.old)
+        expired.extend(live.record_as(scope, "expired") for live in cleaning.ended)
         yield from context.subject(scope).keep_opening_fast(context.hooks.now())
     return CleanupReport(tuple(archived), tuple(expired))
 
 
-class _Cleaning(Draft):
+class _Cleaning(Decisions):
     """What a cleanup closes."""
 
     def __init__(self, state: State, scope: str, now: datetime, age: timedelta, stars: float) -> None:
@@ -50,10 +50,9 @@ class _Cleaning(Draft):
 
 
 def _is_old(live: Live, before: datetime, stars: float) -> bool:
-    told = live.told
-    if told.kind != Episode.kind or stars_of(told.importance) >= stars:
+    if live.memory.kind != Episode.kind or stars_of(live.memory.importance) >= stars:
         return False
-    data = read_kind(told.kind, told.data)
+    data = live.data
     occurred = data.occurred_at if isinstance(data, Episode) else None
     return (occurred or live.created) < before
 

@@ -32,7 +32,7 @@ _words = re.compile(rf"\d+(?:[.,:]\d+)+|[{_UNSPACED}]|[^\W_{_UNSPACED}]+").findi
 """The words of a folded text; a number with separators is one."""
 
 
-_PLAIN = str.maketrans(
+_TYPED = str.maketrans(
     dict.fromkeys("\u2018\u2019\u201b\u02bc", "'")
     | dict.fromkeys("\u201c\u201d\u201e\u201f", '"')
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
@@ -43,8 +43,8 @@ _PLAIN = str.maketrans(
 def fold(text: str) -> str:
     """The form in which a text is searched for values."""
     if not text.isascii():
-        plain = unicodedata.normalize("NFKC", text.translate(_PLAIN))
-        apart = unicodedata.normalize("NFKD", plain.casefold())
+        typed = unicodedata.normalize("NFKC", text.translate(_TYPED))
+        apart = unicodedata.normalize("NFKD", typed.casefold())
         text = unicodedata.normalize("NFKC", _IGNORED.sub("", apart))
     return " ".join(text.casefold().split())
 

@@ -1,4 +1,4 @@
-"""The traces that a forgotten value left in linked runs: its evidence, what repeats it, what a model was told of it.
+"""The traces that a forgotten value left in linked runs: its evidence, what repeats it, the injected contexts with it.
 
 Each run is read once.
 """
@@ -13,7 +13,7 @@ from agent_memory_log.errors import CursorOutOfRange, RunExpired
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventType, Redacted, Redaction
-from agent_memory_log.memory.learning.deriving import RECALLED_TYPE
+from agent_memory_log.memory.records.messages import INJECTED_CONTEXT, type_of
 from agent_memory_log.memory.stream.payloads import MemoryTombstone
 from agent_memory_log.memory.upkeep.mentions import Values
 from agent_memory_log.snapshot import Snapshot
@@ -26,29 +26,28 @@ RunEvent = tuple[str, str, int]
 class Wanted(msgspec.Struct, frozen=True):
     """What to look for in ``runs``: the forgotten ``values``, the ids of their ``records``, the events they rest on.
 
-    ``swept``: the runs in which every event that holds a value is to go.
+    ``evidence`` names these events as ``Evidence.event_name`` does. ``swept``: the runs in which every event that holds
+    a value is to go.
     """
 
     runs: frozenset[tuple[str, str]] = frozenset()
     values: frozenset[str] = frozenset()
     records: frozenset[str] = frozenset()
-    evidence: frozenset[RunEvent] = frozenset()
+    evidence: frozenset[tuple[str, str, int | str]] = frozenset()
     swept: frozenset[tuple[str, str]] = frozenset()
 
 
 class Traces(msgspec.Struct, frozen=True):
-    """Events that are ``to_redact``, and those ``elsewhere`` that hold a value and stay."""
-
-    to_redact: frozenset[RunEvent] = frozenset()
-    elsewhere: frozenset[RunEvent] = frozenset()
-
-
-class _RunTraces(msgspec.Struct, frozen=True):
-    """Of one run: the events that are to go, those that hold a value, and those that say what a model was told."""
+    """Events of runs: those that are ``to_redact``, those that are ``holding`` a value, and the injected contexts."""
 
     to_redact: frozenset[RunEvent] = frozenset()
     holding: frozenset[RunEvent] = frozenset()
-    recalled: Mapping[RunEvent, Event] = {}
+    injected: Mapping[RunEvent, Event] = {}
+
+    @property
+    def elsewhere(self) -> frozenset[RunEvent]:
+        """The events that hold a value and stay."""
+        return self.holding - self.to_redact
 
 
 def find_traces(wanted: Wanted) -> Steps[Traces]:
@@ -56,39 +55,42 @@ def find_traces(wanted: Wanted) -> Steps[Traces]:
     values = Values(wanted.values)
     by_run = yield from each(_in_run(*run, values, wanted) for run in sorted(wanted.runs))
     messages = frozenset[RunEvent]().union(*(traces.to_redact for traces in by_run))
-    # Only once every message that goes is known, it is known which of what a model was told goes with it.
-    recalled = {
+    # An injected context goes with a message in it, and it is only now known which messages go.
+    injected = {
         place
         for traces in by_run
-        for place, event in traces.recalled.items()
+        for place, event in traces.injected.items()
         if _names(event, wanted.records, messages)
     }
-    to_redact = messages | recalled
-    return Traces(to_redact, frozenset[RunEvent]().union(*(traces.holding for traces in by_run)) - to_redact)
+    return Traces(messages | injected, frozenset[RunEvent]().union(*(traces.holding for traces in by_run)))
 
 
-def _in_run(agent: str, run: str, values: Values, wanted: Wanted) -> Steps[_RunTraces]:
+def _in_run(agent: str, run: str, values: Values, wanted: Wanted) -> Steps[Traces]:
     try:
         snapshot = yield from load(agent, run)
     except (CursorOutOfRange, RunExpired):  # the run is gone, and what it said with it
-        return _RunTraces()
+        return Traces()
     return (yield from work(lambda: _traces(agent, run, snapshot, values, wanted)))
 
 
-def _traces(agent: str, run: str, snapshot: Snapshot, values: Values, wanted: Wanted) -> _RunTraces:
+def _traces(agent: str, run: str, snapshot: Snapshot, values: Values, wanted: Wanted) -> Traces:
     to_redact: set[RunEvent] = set()
     holding: set[RunEvent] = set()
-    recalled: dict[RunEvent, Event] = {}
+    injected: dict[RunEvent, Event] = {}
     for exchange in _exchanges(snapshot.log):
         events = {(agent, run, event.seq): event for event in exchange if not isinstance(event.data, _KEPT)}
         repeating = {place for place, event in events.items() if values.are_in_event(event)}
-        evidence = wanted.evidence.intersection((agent, run, event.seq) for event in exchange)
+        evidence = {(agent, run, event.seq) for event in exchange if _is_evidence(agent, run, event, wanted)}
         to_redact |= evidence & events.keys()
         if evidence or (agent, run) in wanted.swept:
             to_redact |= repeating
         holding |= repeating
-        recalled.update((place, event) for place, event in events.items() if event.type == RECALLED_TYPE)
-    return _RunTraces(frozenset(to_redact), frozenset(holding), recalled)
+        injected.update((place, event) for place, event in events.items() if event.type == INJECTED_CONTEXT)
+    return Traces(frozenset(to_redact), frozenset(holding), injected)
+
+
+def _is_evidence(agent: str, run: str, event: Event, wanted: Wanted) -> bool:
+    return (agent, run, event.event_id) in wanted.evidence or (agent, run, event.seq) in wanted.evidence
 
 
 _KEPT = (Redacted, Redaction, MemoryTombstone)
@@ -103,7 +105,7 @@ def _exchanges(log: Sequence[Event]) -> list[list[Event]]:
     exchanges: list[list[Event]] = [[]]
     is_answered = False
     for event in log:
-        kind = event.data.original_type if isinstance(event.data, Redacted) else event.type
+        kind = type_of(event)
         if kind == _USER and is_answered:
             exchanges.append([])
             is_answered = False
@@ -116,9 +118,9 @@ def _names(event: Event, records: frozenset[str], messages: frozenset[RunEvent])
     """Whether an event names one of the records or messages in its data, which may be anything."""
     data = event.data.to_map()
     record_ids, places = data.get("records"), data.get("messages")
-    if isinstance(record_ids, list) and any(isinstance(record, str) and record in records for record in record_ids):
-        return True
-    return isinstance(places, list) and any(isinstance(place, dict) and _is_in(place, messages) for place in places)
+    return (isinstance(record_ids, list) and any(isinstance(one, str) and one in records for one in record_ids)) or (
+        isinstance(places, list) and any(isinstance(place, dict) and _is_in(place, messages) for place in places)
+    )
 
 
 def _is_in(place: Mapping[str, JsonValue], messages: frozenset[RunEvent]) -> bool:

@@ -41,7 +41,7 @@ from agent_memory_log import (
 from agent_memory_log.cli.terminal_text import one_line, safe
 from agent_memory_log.memory import DeriveReport, Episode, Principal, Record, SyncMemory, SyncMemoryClient
 from agent_memory_log.memory.extraction.model import ModelExtractor
-from agent_memory_log.memory.settings import MemorySettings
+from agent_memory_log.memory.policy.settings import MemorySettings
 from agent_memory_log.models.openai_chat import DEFAULT_MODEL, OpenAIModel
 from agent_memory_log.recording import SyncRunRecorder
 from agent_memory_log.transcript import window

@@ -11,7 +11,8 @@ from agent_memory_log.events.event import moved
 from agent_memory_log.interchange.atif import from_atif, to_atif
 from agent_memory_log.memory import Candidate, Episode, Preference, Principal, SyncMemory, SyncMemoryClient
 from agent_memory_log.memory.extraction import RuleExtractor
-from agent_memory_log.transcript import parse, parsing
+from agent_memory_log.transcript import parse
+from agent_memory_log.transcript.conversion import parsing
 
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 EAST, WEST = timezone(timedelta(hours=14)), timezone(-timedelta(hours=12))

@@ -32,10 +32,9 @@ FLOORS = (
 MEMORY = (
     ("records",),
     ("operations",),
-    ("stream", "policy"),
-    ("settings", "extraction"),
-    ("index",),
-    ("context",),
+    ("stream",),
+    ("policy",),
+    ("extraction",),
     ("search",),
     ("learning",),
     ("upkeep",),

@@ -25,7 +25,7 @@ MODULES = (
     "agent_memory_log.models",
     "agent_memory_log.memory.policy",
     "agent_memory_log.recall",
-    "agent_memory_log.memory.settings",
+    "agent_memory_log.memory.policy.settings",
     "agent_memory_log.recording",
     "agent_memory_log.replay",
     "agent_memory_log.secrets",

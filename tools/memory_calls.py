@@ -23,7 +23,7 @@ from collections.abc import Iterable
 
 {imports}
 from agent_memory_log.memory import operations as table
-from agent_memory_log.memory.context import Context
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.execution import execute
 from agent_memory_log.memory.records.arguments import several
 from agent_memory_log.memory.records.principals import Principal

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.calls import Memory
-from agent_memory_log.memory.context import INDEX_BYTES, Context, Hooks, WarmIndexes, WarmSubjects
 from agent_memory_log.memory.policy.rules import check_limit
 from agent_memory_log.memory.policy.secrets import stop_secrets
 from agent_memory_log.memory.records.principals import Principal, SubjectId
@@ -25,6 +24,7 @@ from agent_memory_log.memory.records.protocols import (
     Redactor,
     utc_now,
 )
+from agent_memory_log.memory.stream.context import INDEX_BYTES, Context, Hooks, WarmIndexes, WarmSubjects
 from agent_memory_log.memory.stream.subjects import list_subjects
 from agent_memory_log.models.tokens import CountTokens
 from agent_memory_log.steps import run_async

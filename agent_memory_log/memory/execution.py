@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 from agent_memory_log.memory import operations as table
-from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning import deriving, links, remembering, writing
 from agent_memory_log.memory.records.arguments import check_arguments
 from agent_memory_log.memory.search import injecting, reading, searching
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.upkeep import exchange, forgetting, maintaining
 from agent_memory_log.steps import Steps
 

@@ -55,19 +55,14 @@ SWEEP_LIMIT = 100
 """How many events a sweep may redact unless said."""
 
 _Scope = Annotated[str | None, Meta(description="The scope; the principal's home unless said.")]
-_Scopes = Annotated[
-    tuple[str, ...] | None, Meta(description="The scopes; every one that execution allows unless said.")
-]
+_Scopes = Annotated[tuple[str, ...] | None, Meta(description="The scopes; all that execution allows unless said.")]
 _Kinds = Annotated[tuple[str, ...] | None, Meta(description="Only these kinds; all unless said.")]
 _Kind = Annotated[str | None, Meta(description="Which is meant, where several kinds have the key.")]
 _Id = Annotated[str, Meta(description="The id of a record.")]
 _Evidence = Annotated[tuple[Evidence, ...], Meta(description="The events it rests on, the statement itself first.")]
 _WithEvidence = Annotated[
     bool,
-    Meta(
-        description="Redact also, in the runs that are linked to the scope: the events it came from, what repeats the "
-        "value in the same exchange, and every ``injected_context`` that names it."
-    ),
+    Meta(description="Redact also the events it came from, in the runs that are linked to the scope."),
 ]
 
 
@@ -103,9 +98,7 @@ class Remember(Operation[Outcome], frozen=True):
     confidence: Annotated[float, Meta(description="0 to 1; what is beyond is cut.")] = DEFAULT_CONFIDENCE
     importance: Annotated[float, Meta(description="0 to 1; what is beyond is cut.")] = DEFAULT_IMPORTANCE
     ttl_days: Annotated[float | None, Meta(description="Days it is valid; as its kind says unless said.")] = None
-    memory_type: Annotated[
-        str, Meta(description="``semantic``, ``episodic`` or ``procedural``; as its kind says unless said.")
-    ] = ""
+    memory_type: Annotated[str, Meta(description="``semantic``, ``episodic`` or ``procedural``; else its kind's.")] = ""
     source: Annotated[Source | None, Meta(description="Who says so; the user unless said.")] = None
     evidence: _Evidence = ()
     entities: tuple[str, ...] = ()
@@ -183,6 +176,9 @@ class Update(Operation[Outcome], frozen=True):
 class Forget(Operation[ForgetReport], frozen=True):
     """Erase all that a ``key`` has ever held; or the record with this ``id``, and what else says the same as it.
 
+    ``evidence`` redacts in linked runs: the events it came from, what repeats the value in the same exchange, and every
+    ``injected_context`` that names it. ``sweep`` does so too.
+
     What it came from is not learnt from again; a later statement makes a new memory. What is gone, and when, is as
     for ``Store.redact_events``. Values are compared as whole words, without case, accents, width and white space. The
     report says which events of linked runs and which other records hold the value and stay. Raises ``MemoryStopped``
@@ -197,12 +193,8 @@ class Forget(Operation[ForgetReport], frozen=True):
     kind: _Kind = None
     scope: _Scope = None
     evidence: _WithEvidence = False
-    sweep: Annotated[
-        bool, Meta(description="As ``evidence``, and every event of a linked run that holds the value, as whole words.")
-    ] = False
-    sweep_limit: Annotated[int, Meta(ge=1, description="Refuse a sweep that would redact more events than this.")] = (
-        SWEEP_LIMIT
-    )
+    sweep: Annotated[bool, Meta(description="Redact every event of a linked run that holds the value.")] = False
+    sweep_limit: Annotated[int, Meta(ge=1, description="Refuse a sweep of more events than this.")] = SWEEP_LIMIT
     dry_run: Annotated[bool, Meta(description="Only report what would go.")] = False
 
 

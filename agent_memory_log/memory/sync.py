@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, TypeVar
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.memory import operations as table
-from agent_memory_log.memory.context import INDEX_BYTES, Context, Hooks, WarmIndexes, WarmSubjects
 from agent_memory_log.memory.execution import execute
 from agent_memory_log.memory.operations import KINDS, SWEEP_LIMIT
 from agent_memory_log.memory.policy.rules import check_limit
@@ -56,6 +55,7 @@ from agent_memory_log.memory.records.reports import (
     Version,
     WriteReport,
 )
+from agent_memory_log.memory.stream.context import INDEX_BYTES, Context, Hooks, WarmIndexes, WarmSubjects
 from agent_memory_log.memory.stream.subjects import list_subjects
 from agent_memory_log.models.tokens import CountTokens
 from agent_memory_log.steps import run_sync
@@ -188,7 +188,7 @@ class SyncMemory:
         - ``confidence``: 0 to 1; what is beyond is cut.
         - ``importance``: 0 to 1; what is beyond is cut.
         - ``ttl_days``: Days it is valid; as its kind says unless said.
-        - ``memory_type``: ``semantic``, ``episodic`` or ``procedural``; as its kind says unless said.
+        - ``memory_type``: ``semantic``, ``episodic`` or ``procedural``; else its kind's.
         - ``source``: Who says so; the user unless said.
         - ``evidence``: The events it rests on, the statement itself first.
         """
@@ -252,7 +252,7 @@ class SyncMemory:
         """The records of a status, home's first, then as they came.
 
         - ``kinds``: Only these kinds; all unless said.
-        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``scopes``: The scopes; all that execution allows unless said.
         - ``status``: active, superseded, archived or expired.
         """
         return self.execute(
@@ -310,6 +310,9 @@ class SyncMemory:
     ) -> ForgetReport:
         """Erase all that a ``key`` has ever held; or the record with this ``id``, and what else says the same as it.
 
+        ``evidence`` redacts in linked runs: the events it came from, what repeats the value in the same exchange,
+        and every ``injected_context`` that names it. ``sweep`` does so too.
+
         What it came from is not learnt from again; a later statement makes a new memory. What is gone, and when, is
         as for ``Store.redact_events``. Values are compared as whole words, without case, accents, width and white
         space. The report says which events of linked runs and which other records hold the value and stay. Raises
@@ -319,10 +322,9 @@ class SyncMemory:
         - ``id``: The id of a record, in any scope unless said.
         - ``kind``: Which is meant, where several kinds have the key.
         - ``scope``: The scope; the principal's home unless said.
-        - ``evidence``: Redact also, in the runs that are linked to the scope: the events it came from, what repeats the
-          value in the same exchange, and every ``injected_context`` that names it.
-        - ``sweep``: As ``evidence``, and every event of a linked run that holds the value, as whole words.
-        - ``sweep_limit``: Refuse a sweep that would redact more events than this.
+        - ``evidence``: Redact also the events it came from, in the runs that are linked to the scope.
+        - ``sweep``: Redact every event of a linked run that holds the value.
+        - ``sweep_limit``: Refuse a sweep of more events than this.
         - ``dry_run``: Only report what would go.
         """
         return self.execute(
@@ -343,10 +345,9 @@ class SyncMemory:
     ) -> ForgetReport:
         """Erase everything; nothing that was said so far in a run that was derived from is learnt again.
 
-        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``scopes``: The scopes; all that execution allows unless said.
         - ``runs``: More runs to learn nothing from, as (agent, run): conversations that are going on.
-        - ``evidence``: Redact also, in the runs that are linked to the scope: the events it came from, what repeats the
-          value in the same exchange, and every ``injected_context`` that names it.
+        - ``evidence``: Redact also the events it came from, in the runs that are linked to the scope.
         """
         return self.execute(
             table.ForgetAll(
@@ -376,7 +377,7 @@ class SyncMemory:
 
         - ``top_k``: At most so many.
         - ``kinds``: Registered kinds and ``message``; None: all there are.
-        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``scopes``: The scopes; all that execution allows unless said.
         - ``since``: Only what was said then or later, such as 2026-11-21T09:30:00Z.
         - ``until``: Only what was said before then.
         - ``min_importance``: In stars, which no message has.
@@ -405,7 +406,7 @@ class SyncMemory:
         the answer.
 
         - ``max_tokens``: At most so many.
-        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``scopes``: The scopes; all that execution allows unless said.
         """
         return self.execute(
             table.BuildContext(
@@ -446,7 +447,7 @@ class SyncMemory:
 
         - ``time``: What was active then, less what was forgotten since.
         - ``kinds``: Only these kinds; all unless said.
-        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``scopes``: The scopes; all that execution allows unless said.
         """
         return self.execute(
             table.AsOf(
@@ -498,7 +499,7 @@ class SyncMemory:
     def export_jsonl(self, *, scopes: Iterable[str] | None = None) -> bytes:
         """The active records as JSONL: a header, then a record a line.
 
-        - ``scopes``: The scopes; every one that execution allows unless said.
+        - ``scopes``: The scopes; all that execution allows unless said.
         """
         return self.execute(table.ExportJsonl(scopes=None if scopes is None else several(scopes, "scopes")))
 

@@ -30,7 +30,7 @@ from agent_memory_log.events.payloads import (
 from agent_memory_log.pairing import Pairing
 from agent_memory_log.replay.differences import arguments_in, shown, shown_name
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.transcript.calls import CallLedger
+from agent_memory_log.transcript.conversion.calls import CallLedger
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.names import PROVIDERS, encode_name
 from agent_memory_log.transcript.openai_responses.items import is_from_model

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from agent_memory_log.events.jsonvalue import JsonValue
-from agent_memory_log.transcript.building import Builder
+from agent_memory_log.transcript.conversion.building import Builder
+from agent_memory_log.transcript.conversion.parsing import Parser
+from agent_memory_log.transcript.conversion.rendering import text_message
 from agent_memory_log.transcript.findings import Finding, WireMessage
 from agent_memory_log.transcript.log_facts import Facts
-from agent_memory_log.transcript.parsing import Parser
-from agent_memory_log.transcript.rendering import text_message
-from agent_memory_log.transcript.repairing import Draft
 from agent_memory_log.transcript.requests import RecordedRequest, ToolDefinition
 from agent_memory_log.transcript.transcripts import Transcript
+from agent_memory_log.transcript.validity.repairing import Draft
 from agent_memory_log.transcript.windows import Side
 
 

@@ -25,7 +25,6 @@ from agent_memory_log.transcript.log_facts import Facts, Recorded
 from agent_memory_log.transcript.openai_chat import CHAT
 from agent_memory_log.transcript.openai_responses import RESPONSES
 from agent_memory_log.transcript.provider import Provider
-from agent_memory_log.transcript.repairing import Draft
 from agent_memory_log.transcript.requests import (
     RecordedRequest,
     fingerprint,
@@ -35,6 +34,7 @@ from agent_memory_log.transcript.requests import (
     text_of_leading,
 )
 from agent_memory_log.transcript.transcripts import Repair, Sending, Transcript, Window
+from agent_memory_log.transcript.validity.repairing import Draft
 from agent_memory_log.transcript.windows import cut_transcript, find_seams
 
 _PROVIDERS: dict[str, Provider] = {package.name: package for package in (ANTHROPIC, BEDROCK, CHAT, RESPONSES)}

@@ -12,7 +12,7 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import SystemMessage
 from agent_memory_log.snapshot import Snapshot
-from agent_memory_log.transcript.building import Builder
+from agent_memory_log.transcript.conversion.building import Builder
 from agent_memory_log.transcript.findings import Change, Loss, Path, WireMessage
 from agent_memory_log.transcript.log_facts import Origins, Recorded
 

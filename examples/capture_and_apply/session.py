@@ -26,9 +26,9 @@ from agent_memory_log.memory.policy import (
     read_candidates,
     read_intent,
 )
+from agent_memory_log.memory.policy.settings import MemorySettings
 from agent_memory_log.memory.records.kinds import kinds
 from agent_memory_log.memory.records.protocols import Clock, utc_now
-from agent_memory_log.memory.settings import MemorySettings
 from agent_memory_log.models.answers import read_answer, schema_of
 from agent_memory_log.models.deadline import Deadline, Timer
 from agent_memory_log.models.port import ModelMessage, ModelPort

@@ -16,7 +16,7 @@ import msgspec
 from agent_memory_log import JsonValue, UserMessage, new_event, open_sync_store
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.memory import Evidence, Principal, SyncMemoryClient
-from agent_memory_log.memory.settings import ExecutionSettings, MemorySettings, PolicySettings
+from agent_memory_log.memory.policy.settings import ExecutionSettings, MemorySettings, PolicySettings
 from agent_memory_log.models import ScriptedModel
 from examples.capture_and_apply.results import SessionResult
 from examples.capture_and_apply.session import AuditedSession

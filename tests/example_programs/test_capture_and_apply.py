@@ -23,8 +23,8 @@ from agent_memory_log.errors import (
 )
 from agent_memory_log.memory import Episode, Evidence, Principal, SyncMemory, SyncMemoryClient
 from agent_memory_log.memory.policy import MemoryExecution, MemoryPolicy, Verifier
+from agent_memory_log.memory.policy.settings import Budgets, MemorySettings, PolicySettings
 from agent_memory_log.memory.records.principals import STREAM_RUN, stream_of
-from agent_memory_log.memory.settings import Budgets, MemorySettings, PolicySettings
 from agent_memory_log.memory.stream.payloads import MemoryBlocked
 from agent_memory_log.models import Completion, ScriptedModel
 from agent_memory_log.models.openai_chat import OpenAIModel

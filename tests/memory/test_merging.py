@@ -29,7 +29,7 @@ from agent_memory_log.memory import (
 )
 from agent_memory_log.memory.extraction.merger import ModelMerger
 from agent_memory_log.memory.policy import MemoryExecution, MemoryPolicy
-from agent_memory_log.memory.settings import MemorySettings
+from agent_memory_log.memory.policy.settings import MemorySettings
 from agent_memory_log.models import ScriptedModel
 from agent_memory_log.models.openai_chat import OpenAIModel
 from agent_memory_log.models.settings import ModelSettings

@@ -30,7 +30,7 @@ from agent_memory_log import (
 from agent_memory_log.errors import ModelFailed, ModelTimeout
 from agent_memory_log.memory import Episode, Evidence, Extraction, Fact, Preference, RunSlice, SyncMemoryClient
 from agent_memory_log.memory.extraction.model import ModelExtractor
-from agent_memory_log.memory.settings import ExtractionSettings, MemorySettings
+from agent_memory_log.memory.policy.settings import ExtractionSettings, MemorySettings
 from agent_memory_log.models import ScriptedModel
 from agent_memory_log.models.openai_chat import OpenAIModel
 from agent_memory_log.models.settings import ModelSettings

@@ -13,8 +13,8 @@ import pytest
 
 from agent_memory_log import Event, InvalidArgument, StoreUnavailable, SyncStore, open_store, open_sync_store
 from agent_memory_log.memory import Episode, Hits, MemoryClient, Principal, SyncMemory, SyncMemoryClient, stream_of
-from agent_memory_log.memory import context as contexts
 from agent_memory_log.memory.records.principals import VECTORS_RUN
+from agent_memory_log.memory.stream import context as contexts
 from agent_memory_log.recall import Embeddings
 from agent_memory_log.recall import index as recall_index
 from agent_memory_log.recall.embedding import Kind

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from agent_memory_log import Event, Redacted, StoreUnavailable, SyncStore, UserMessage, new_event, open_sync_store
 from agent_memory_log.memory import Episode, Hits, SyncMemory, SyncMemoryClient, stream_of
-from agent_memory_log.memory.index.packing import MOST_BYTES, pack, unpack
 from agent_memory_log.memory.records.principals import STREAM_RUN, VECTORS_RUN
+from agent_memory_log.memory.search.packing import MOST_BYTES, pack, unpack
 from agent_memory_log.memory.stream.payloads import MemoryVectors
 from agent_memory_log.recall import Embeddings
 from agent_memory_log.recall.embedding import Kind, unit

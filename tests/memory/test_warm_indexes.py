@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from agent_memory_log import UserMessage, new_event, open_store, open_sync_store
-from agent_memory_log.memory import MemoryClient, Principal, SyncMemoryClient, context
+from agent_memory_log.memory import MemoryClient, Principal, SyncMemoryClient
+from agent_memory_log.memory.stream import context
 from agent_memory_log.recall import Embeddings
 from agent_memory_log.recall.embedding import Kind
 from tests.memory.test_search_vectors import Meaning

@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import asdict
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.memory.context import INDEX_BYTES
 from agent_memory_log.memory.extraction.messages import MIN_MESSAGES
 from agent_memory_log.memory.policy import MemoryExecution, MemoryPolicy
 from agent_memory_log.memory.policy.contracts import DEFAULT_TOP_K, MAX_QUERY, MAX_TOP_K
 from agent_memory_log.memory.policy.rules import MAX_CAPTURE, MAX_VALUE
-from agent_memory_log.memory.settings import Budgets, MemorySettings, PolicySettings
+from agent_memory_log.memory.policy.settings import Budgets, MemorySettings, PolicySettings
+from agent_memory_log.memory.stream.context import INDEX_BYTES
 from agent_memory_log.models.settings import ModelSettings
 
 

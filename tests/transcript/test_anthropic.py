@@ -36,9 +36,9 @@ from agent_memory_log.transcript import (
     validate,
     window,
 )
-from agent_memory_log.transcript import signed_reasoning as signed_module
 from agent_memory_log.transcript.anthropic import rules as rules_module
-from agent_memory_log.transcript.repairing import INTERRUPTED
+from agent_memory_log.transcript.validity import signed_reasoning as signed_module
+from agent_memory_log.transcript.validity.repairing import INTERRUPTED
 from tests.transcript.transcripts import Message, run_of, snapshot_of
 from tests.transcript.transcripts_anthropic import (
     ANSWER,

@@ -45,7 +45,7 @@ from agent_memory_log.transcript import (
 )
 from agent_memory_log.transcript.differences import difference
 from agent_memory_log.transcript.openai_chat import rules as rules_module
-from agent_memory_log.transcript.repairing import INTERRUPTED
+from agent_memory_log.transcript.validity.repairing import INTERRUPTED
 from tests.transcript.transcripts import Message, assert_exact, run_of, snapshot_of
 from tests.transcript.transcripts_openai_chat import ASSISTANT, CASE, CHAT, USER, call, calls, tool
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from agent_memory_log import ToolCall, ToolResult
 from agent_memory_log.events.jsonvalue import encode_canonical
 from agent_memory_log.transcript import decode_name, encode_name
-from agent_memory_log.transcript.calls import CallLedger
+from agent_memory_log.transcript.conversion.calls import CallLedger
+from agent_memory_log.transcript.conversion.text_parts import TextParts
 from agent_memory_log.transcript.differences import apply, difference, is_residual
 from agent_memory_log.transcript.names import WireRules
-from agent_memory_log.transcript.text_parts import TextParts
 from tests.strategies import texts
 from tests.transcript.transcripts import Message, json_values, maps, unhurried
 

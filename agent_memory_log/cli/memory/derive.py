@@ -77,7 +77,7 @@ def _extractor(*, with_model: bool) -> Generator[Extractor]:
         return
     try:
         from agent_memory_log.memory.extraction.model import ModelExtractor  # noqa: PLC0415  # needs the extra memory
-        from agent_memory_log.memory.settings import MemorySettings  # noqa: PLC0415  # as above
+        from agent_memory_log.memory.policy.settings import MemorySettings  # noqa: PLC0415  # as above
         from agent_memory_log.models.openai_chat import OpenAIModel  # noqa: PLC0415  # as above
     except ModuleNotFoundError as error:
         if error.name not in ("openai", "pydantic"):

@@ -6,9 +6,9 @@ from pydantic import Field
 
 from agent_memory_log.errors import ModelInvalidSchema
 from agent_memory_log.events.jsonvalue import encode_json
+from agent_memory_log.memory.policy.settings import MemorySettings
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.record import Record
-from agent_memory_log.memory.settings import MemorySettings
 from agent_memory_log.models.answers import Contract, Text, ask, read_answer
 from agent_memory_log.models.port import ModelMessage, ModelPort
 from agent_memory_log.models.prompts import read_prompt

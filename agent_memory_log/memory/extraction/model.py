@@ -18,11 +18,11 @@ from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.events.payloads import AssistantMessage, UserMessage
 from agent_memory_log.memory.extraction.contracts import CitedFact, CitedPreference, Episodes, Profile
 from agent_memory_log.memory.extraction.messages import has_too_few_messages
+from agent_memory_log.memory.policy.settings import MemorySettings
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Episode, Fact, Preference, RecordData
 from agent_memory_log.memory.records.protocols import Extraction, RunSlice
 from agent_memory_log.memory.records.record import DEFAULT_CONFIDENCE, DEFAULT_IMPORTANCE, Evidence, Source
-from agent_memory_log.memory.settings import MemorySettings
 from agent_memory_log.models.answers import Contract, ask, read_answer
 from agent_memory_log.models.port import ModelMessage, ModelPort
 from agent_memory_log.models.prompts import read_prompt

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.reserved import is_reserved
-from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.links import link
 from agent_memory_log.memory.learning.writing import note_stop, write
 from agent_memory_log.memory.operations import Derive, Rederive
@@ -21,6 +20,7 @@ from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.messages import INJECTED_CONTEXT
 from agent_memory_log.memory.records.protocols import Extraction, Extractor, RunSlice, Violation
 from agent_memory_log.memory.records.reports import DeriveReport
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.payloads import MemoryDerived
 from agent_memory_log.steps import Steps, load, work
 

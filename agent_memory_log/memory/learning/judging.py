@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.policy.reasons import SCOPE_DENIED
 from agent_memory_log.memory.records.candidates import Candidate, checked
 from agent_memory_log.memory.records.kinds import Fact, Preference, RecordData, UnknownKind, kind_named
 from agent_memory_log.memory.records.protocols import Origin, Refusal, Violation
 from agent_memory_log.memory.records.record import Source
+from agent_memory_log.memory.stream.context import Context
 
 REFUSED = "refused"
 """The reason where a redactor gives none."""

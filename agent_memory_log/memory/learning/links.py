@@ -9,12 +9,12 @@ from agent_memory_log.backend_kit.checks import check_runs
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.reserved import is_reserved
-from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.writing import decided
 from agent_memory_log.memory.operations import LinkRun, LinkRuns
 from agent_memory_log.memory.records.record import RunId
 from agent_memory_log.memory.records.reports import LinkReport
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.payloads import MemoryDerived
 from agent_memory_log.memory.stream.state import State
 from agent_memory_log.steps import Steps, peek

@@ -10,12 +10,12 @@ import msgspec
 
 from agent_memory_log.errors import AgentMemoryLogError, InvalidArgument
 from agent_memory_log.events.fields import describe
-from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.judging import Judged, judge
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Fact, Preference, RecordData, fold_key
 from agent_memory_log.memory.records.protocols import Merger, Origin, Violation
 from agent_memory_log.memory.records.record import Record
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.steps import Steps, work
 
 MERGES = "merges"

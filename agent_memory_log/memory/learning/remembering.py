@@ -8,7 +8,6 @@ import msgspec
 
 from agent_memory_log.errors import InvalidArgument, MemoryStopped
 from agent_memory_log.events.fields import describe
-from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.writing import change, write
 from agent_memory_log.memory.operations import Get, Remember, Update
 from agent_memory_log.memory.records.candidates import Candidate, checked
@@ -16,6 +15,7 @@ from agent_memory_log.memory.records.kinds import Fact, Preference, RecordData, 
 from agent_memory_log.memory.records.record import ENVELOPE_FIELDS, Source, envelope_of
 from agent_memory_log.memory.records.reports import Outcome, WriteReport
 from agent_memory_log.memory.search.reading import get
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.steps import Steps
 
 

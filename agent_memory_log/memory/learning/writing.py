@@ -9,7 +9,6 @@ from typing import TypeVar
 import msgspec
 
 from agent_memory_log.errors import VersionConflict
-from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.judging import Judged, judge
 from agent_memory_log.memory.learning.merging import Merging
@@ -18,6 +17,7 @@ from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.protocols import Origin, Violation
 from agent_memory_log.memory.records.record import Evidence
 from agent_memory_log.memory.records.reports import Outcome, WriteReport
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.payloads import MemoryBlocked, MemoryDerived
 from agent_memory_log.memory.stream.state import State
 from agent_memory_log.steps import Steps

@@ -17,7 +17,6 @@ import msgspec
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import encode_json
-from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.operations import BuildContext, Search
 from agent_memory_log.memory.records.kinds import Episode, Fact, Preference
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
@@ -25,6 +24,7 @@ from agent_memory_log.memory.records.record import Evidence, Record
 from agent_memory_log.memory.records.reports import Hits, MemoryContext
 from agent_memory_log.memory.search.reading import active_records
 from agent_memory_log.memory.search.searching import search_each
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.models.tokens import CountTokens, default_count
 from agent_memory_log.steps import Steps, work

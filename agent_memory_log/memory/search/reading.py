@@ -11,11 +11,11 @@ from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunExpire
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.payloads import EventData, Redacted, ToolCall, ToolResult
 from agent_memory_log.events.reserved import is_reserved
-from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.operations import AsOf, CountRecords, Explain, Get, History, ListRecords
 from agent_memory_log.memory.records.kinds import fold_key
 from agent_memory_log.memory.records.record import Evidence, Record, RunId, stars_of
 from agent_memory_log.memory.records.reports import EvidenceLine, Explanation, Stats, Version
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.history import Closed, Ledger
 from agent_memory_log.memory.stream.payloads import MemoryChanged, MemoryClosed, MemoryRefreshed
 from agent_memory_log.memory.stream.state import Live, State

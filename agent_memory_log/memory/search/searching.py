@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
-from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.operations import Search
 from agent_memory_log.memory.records.kinds import Preference, fold_key, fold_keys
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import Record
 from agent_memory_log.memory.records.reports import Hit, Hits
 from agent_memory_log.memory.search.reading import active_records
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.state import State
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.steps import Steps, work
 
 if TYPE_CHECKING:
-    from agent_memory_log.memory.index.warm_index import WarmIndex
+    from agent_memory_log.memory.search.warm_index import WarmIndex
     from agent_memory_log.recall import DocumentHit, Embedded, Embedder
 
 _NO_MESSAGES = "no messages were searched: pip install 'agent-memory-log[recall]'"
@@ -97,7 +97,7 @@ def _index_type() -> Callable[[Subject], WarmIndex] | None:
         import agent_memory_log.recall  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # it says what is missing
     except InvalidArgument:
         return None
-    from agent_memory_log.memory.index.warm_index import WarmIndex  # noqa: PLC0415  # see above
+    from agent_memory_log.memory.search.warm_index import WarmIndex  # noqa: PLC0415  # see above
 
     return WarmIndex
 

@@ -13,11 +13,11 @@ import msgspec
 
 from agent_memory_log.errors import MemoryStopped, VersionConflict
 from agent_memory_log.events.event import Event, new_event
-from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.operations import SWEEP_LIMIT
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.records.record import Evidence
 from agent_memory_log.memory.records.reports import ForgetReport
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.history import Ledger
 from agent_memory_log.memory.stream.payloads import (
     MemoryBlocked,

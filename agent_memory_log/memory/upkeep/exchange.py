@@ -14,7 +14,6 @@ import msgspec
 from agent_memory_log.errors import DecodeError, InvalidArgument, SchemaTooNew
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
-from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.deciding import SUPERSEDES
 from agent_memory_log.memory.learning.writing import write
 from agent_memory_log.memory.operations import ExportJsonl, ImportJsonl
@@ -23,6 +22,7 @@ from agent_memory_log.memory.records.kinds import read_kind
 from agent_memory_log.memory.records.principals import STREAM_RUN
 from agent_memory_log.memory.records.record import Envelope, Evidence, Record, Source, envelope_of
 from agent_memory_log.memory.records.reports import WriteReport
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.steps import Steps
 from agent_memory_log.transfer.importing import decode_line, line_bytes
 

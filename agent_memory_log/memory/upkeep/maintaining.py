@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from agent_memory_log.events.event import moved
-from agent_memory_log.memory.context import Context
 from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.writing import decided
 from agent_memory_log.memory.operations import Cleanup, Rebuild
 from agent_memory_log.memory.records.kinds import Episode
 from agent_memory_log.memory.records.record import Record, stars_of
 from agent_memory_log.memory.records.reports import CleanupReport, RebuildReport
+from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import folded
 from agent_memory_log.steps import Steps

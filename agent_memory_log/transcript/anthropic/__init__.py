@@ -9,7 +9,7 @@ from agent_memory_log.transcript.anthropic.repairing import repair
 from agent_memory_log.transcript.anthropic.rules import validate
 from agent_memory_log.transcript.anthropic.shapes import THINKING, type_of
 from agent_memory_log.transcript.anthropic.thinking import sendable
-from agent_memory_log.transcript.blocks import without_blocks
+from agent_memory_log.transcript.conversion.blocks import without_blocks
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.json_types import list_in
 from agent_memory_log.transcript.provider import Provider

@@ -8,12 +8,12 @@ from typing import cast
 from agent_memory_log.events.payloads import SystemMessage, Thinking, ToolResult
 from agent_memory_log.transcript.anthropic import rendering
 from agent_memory_log.transcript.anthropic.rendering import ANSWERED, SAID
-from agent_memory_log.transcript.blocks import BlockBuilder
-from agent_memory_log.transcript.building import NO_RESIDUAL, Residual
+from agent_memory_log.transcript.conversion.blocks import BlockBuilder
+from agent_memory_log.transcript.conversion.building import NO_RESIDUAL, Residual
+from agent_memory_log.transcript.conversion.rendering import TextPayload
 from agent_memory_log.transcript.differences import apply, is_residual
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.json_types import is_list
-from agent_memory_log.transcript.rendering import TextPayload
 
 
 class AnthropicBuilder(BlockBuilder):

@@ -9,12 +9,12 @@ from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.events.payloads import AssistantMessage, SystemMessage, Thinking, ToolCall, UserMessage
 from agent_memory_log.transcript.anthropic import rendering
 from agent_memory_log.transcript.anthropic.rendering import ANSWERED, SAID
-from agent_memory_log.transcript.blocks import BlockParser
+from agent_memory_log.transcript.conversion.blocks import BlockParser
+from agent_memory_log.transcript.conversion.parsing import JsonMap
+from agent_memory_log.transcript.conversion.rendering import bytes_of_base64
 from agent_memory_log.transcript.differences import difference, same_json
 from agent_memory_log.transcript.json_types import is_list, is_map
 from agent_memory_log.transcript.names import decode_name
-from agent_memory_log.transcript.parsing import JsonMap
-from agent_memory_log.transcript.rendering import bytes_of_base64
 
 
 class AnthropicParser(BlockParser):

@@ -16,9 +16,9 @@ import base64
 
 from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.payloads import Thinking, ToolCall, ToolResult
+from agent_memory_log.transcript.conversion.text_parts import TextParts
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.names import WireRules, encode_name
-from agent_memory_log.transcript.text_parts import TextParts
 
 PROVIDER = "anthropic"
 

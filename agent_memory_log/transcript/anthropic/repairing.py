@@ -25,8 +25,8 @@ from agent_memory_log.transcript.anthropic.thinking import call_without_thinking
 from agent_memory_log.transcript.findings import Path, WireMessage
 from agent_memory_log.transcript.json_types import is_list, is_map
 from agent_memory_log.transcript.log_facts import Facts
-from agent_memory_log.transcript.repairing import INTERRUPTED, NO_MESSAGE, Draft, Entry
-from agent_memory_log.transcript.repairing_blocks import BlockRepairer, Part, Turn
+from agent_memory_log.transcript.validity.repairing import INTERRUPTED, NO_MESSAGE, Draft, Entry
+from agent_memory_log.transcript.validity.repairing_blocks import BlockRepairer, Part, Turn
 
 
 def repair(draft: Draft, facts: Facts) -> None:

@@ -32,8 +32,8 @@ from agent_memory_log.transcript.findings import Finding, Path
 from agent_memory_log.transcript.json_types import is_list, is_map
 from agent_memory_log.transcript.log_facts import Facts
 from agent_memory_log.transcript.names import is_in_alphabet
-from agent_memory_log.transcript.rules import RuleChecker
-from agent_memory_log.transcript.signed_reasoning import check_signed, in_content
+from agent_memory_log.transcript.validity.rules import RuleChecker
+from agent_memory_log.transcript.validity.signed_reasoning import check_signed, in_content
 
 MOST_CACHE_MARKS = 4
 

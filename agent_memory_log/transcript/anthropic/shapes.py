@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from agent_memory_log.events.fields import describe
 from agent_memory_log.transcript.json_types import is_map
-from agent_memory_log.transcript.shapes import (
+from agent_memory_log.transcript.validity.shapes import (
     Check,
     Flaw,
     any_list,

@@ -10,7 +10,7 @@ from agent_memory_log.transcript.bedrock.parsing import BedrockParser
 from agent_memory_log.transcript.bedrock.rendering import PROVIDER
 from agent_memory_log.transcript.bedrock.repairing import repair
 from agent_memory_log.transcript.bedrock.rules import kind_of, signed_of, validate
-from agent_memory_log.transcript.blocks import without_blocks
+from agent_memory_log.transcript.conversion.blocks import without_blocks
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.json_types import list_in
 from agent_memory_log.transcript.provider import Provider

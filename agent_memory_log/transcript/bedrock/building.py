@@ -6,11 +6,11 @@ from typing import cast
 
 from agent_memory_log.events.payloads import SystemMessage, Thinking, ToolResult
 from agent_memory_log.transcript.bedrock import rendering
-from agent_memory_log.transcript.blocks import BlockBuilder
-from agent_memory_log.transcript.building import NO_RESIDUAL, Residual
+from agent_memory_log.transcript.conversion.blocks import BlockBuilder
+from agent_memory_log.transcript.conversion.building import NO_RESIDUAL, Residual
+from agent_memory_log.transcript.conversion.rendering import TextPayload
 from agent_memory_log.transcript.differences import apply
 from agent_memory_log.transcript.findings import WireMessage
-from agent_memory_log.transcript.rendering import TextPayload
 
 
 class BedrockBuilder(BlockBuilder):

@@ -10,11 +10,11 @@ from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.events.payloads import Thinking, ToolCall
 from agent_memory_log.transcript.bedrock import rendering
 from agent_memory_log.transcript.bedrock.rendering import SAID
-from agent_memory_log.transcript.blocks import ROLES, BlockParser
+from agent_memory_log.transcript.conversion.blocks import ROLES, BlockParser
+from agent_memory_log.transcript.conversion.parsing import PAYLOADS_OF_ROLES, JsonMap
+from agent_memory_log.transcript.conversion.rendering import bytes_of_base64
 from agent_memory_log.transcript.differences import difference
 from agent_memory_log.transcript.names import decode_name
-from agent_memory_log.transcript.parsing import PAYLOADS_OF_ROLES, JsonMap
-from agent_memory_log.transcript.rendering import bytes_of_base64
 
 
 class BedrockParser(BlockParser):

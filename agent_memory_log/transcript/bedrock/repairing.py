@@ -11,8 +11,8 @@ from agent_memory_log.transcript.bedrock.shapes import flaw_of_message, flaw_of_
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.json_types import list_in, map_in
 from agent_memory_log.transcript.log_facts import Facts
-from agent_memory_log.transcript.repairing import INTERRUPTED, Draft
-from agent_memory_log.transcript.repairing_blocks import BlockRepairer, Part, Turn
+from agent_memory_log.transcript.validity.repairing import INTERRUPTED, Draft
+from agent_memory_log.transcript.validity.repairing_blocks import BlockRepairer, Part, Turn
 
 _NOT_SEEN = frozenset({"reasoningContent", "cachePoint"})
 """The blocks that no signature is bound to."""

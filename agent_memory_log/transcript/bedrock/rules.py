@@ -22,9 +22,9 @@ from agent_memory_log.transcript.bedrock.shapes import flaw_of, flaw_of_message
 from agent_memory_log.transcript.findings import Finding, Path, WireMessage
 from agent_memory_log.transcript.json_types import MAPS, map_in
 from agent_memory_log.transcript.log_facts import Facts
-from agent_memory_log.transcript.rules import RuleChecker
-from agent_memory_log.transcript.shapes import Flaw
-from agent_memory_log.transcript.signed_reasoning import check_signed, in_content
+from agent_memory_log.transcript.validity.rules import RuleChecker
+from agent_memory_log.transcript.validity.shapes import Flaw
+from agent_memory_log.transcript.validity.signed_reasoning import check_signed, in_content
 
 _ASSISTANTS = frozenset({"toolUse", "reasoningContent", "citationsContent"})
 _CALL_KEYS = frozenset({"toolUseId", "name", "input"})

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 
 from agent_memory_log.events.fields import describe
-from agent_memory_log.transcript.rendering import bytes_of_base64
-from agent_memory_log.transcript.shapes import (
+from agent_memory_log.transcript.conversion.rendering import bytes_of_base64
+from agent_memory_log.transcript.validity.shapes import (
     Check,
     Flaw,
     any_list,

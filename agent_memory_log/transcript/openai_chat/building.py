@@ -12,12 +12,12 @@ from agent_memory_log.events.payloads import (
     ToolResult,
     UnknownPayload,
 )
-from agent_memory_log.transcript.building import NO_RESIDUAL, Builder, Residual
+from agent_memory_log.transcript.conversion.building import NO_RESIDUAL, Builder, Residual
+from agent_memory_log.transcript.conversion.rendering import TextPayload, text_message
 from agent_memory_log.transcript.differences import apply, is_residual
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.openai_chat import rendering
 from agent_memory_log.transcript.openai_chat.rendering import TEXT
-from agent_memory_log.transcript.rendering import TextPayload, text_message
 
 _JOINED_TYPES = frozenset({EventType.TOOL_CALL.value, EventType.THINKING.value})
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from agent_memory_log.events.payloads import ToolCall, ToolResult, UnknownPayload
+from agent_memory_log.transcript.conversion.parsing import PAYLOADS_OF_ROLES, JsonMap, Parser
+from agent_memory_log.transcript.conversion.rendering import json_text_of, text_message, text_or_empty
 from agent_memory_log.transcript.differences import difference
 from agent_memory_log.transcript.json_types import is_list, is_map
 from agent_memory_log.transcript.names import decode_name
 from agent_memory_log.transcript.openai_chat import rendering
 from agent_memory_log.transcript.openai_chat.rendering import TEXT
-from agent_memory_log.transcript.parsing import PAYLOADS_OF_ROLES, JsonMap, Parser
-from agent_memory_log.transcript.rendering import json_text_of, text_message, text_or_empty
 
 
 class ChatParser(Parser):

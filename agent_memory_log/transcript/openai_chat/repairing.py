@@ -18,7 +18,7 @@ from agent_memory_log.transcript.openai_chat.rules import (
     content_shape,
     legacy_shape,
 )
-from agent_memory_log.transcript.repairing import FROM_REPAIR, INTERRUPTED, Draft, Entry
+from agent_memory_log.transcript.validity.repairing import FROM_REPAIR, INTERRUPTED, Draft, Entry
 
 
 def repair(draft: Draft, facts: Facts) -> None:

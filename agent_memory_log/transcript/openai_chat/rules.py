@@ -20,8 +20,8 @@ from agent_memory_log.transcript.findings import Finding, Path
 from agent_memory_log.transcript.json_types import is_list, is_map
 from agent_memory_log.transcript.log_facts import Facts
 from agent_memory_log.transcript.openai_chat.rendering import RULES
-from agent_memory_log.transcript.rules import RuleChecker
-from agent_memory_log.transcript.shapes import Check, anything, list_of, record, tagged, text
+from agent_memory_log.transcript.validity.rules import RuleChecker
+from agent_memory_log.transcript.validity.shapes import Check, anything, list_of, record, tagged, text
 
 SPEAKERS = frozenset({"system", "developer", "user"})
 

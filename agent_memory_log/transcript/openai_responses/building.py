@@ -9,13 +9,13 @@ from agent_memory_log.events.payloads import (
     ToolResult,
     UnknownPayload,
 )
-from agent_memory_log.transcript.building import NO_RESIDUAL, Builder, Residual
+from agent_memory_log.transcript.conversion.building import NO_RESIDUAL, Builder, Residual
+from agent_memory_log.transcript.conversion.rendering import TextPayload, text_message
 from agent_memory_log.transcript.differences import apply
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.openai_responses import rendering
 from agent_memory_log.transcript.openai_responses.items import is_from_model
 from agent_memory_log.transcript.openai_responses.rendering import CALLS, FUNCTION, INPUT_TEXT, CallKind, CallKinds
-from agent_memory_log.transcript.rendering import TextPayload, text_message
 
 
 class ResponsesBuilder(Builder):

@@ -6,6 +6,8 @@ from typing import cast
 
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.events.payloads import Thinking, ToolCall, ToolResult, UnknownPayload
+from agent_memory_log.transcript.conversion.parsing import PAYLOADS_OF_ROLES, JsonMap, Parser
+from agent_memory_log.transcript.conversion.rendering import json_text_of, text_message, text_or_empty
 from agent_memory_log.transcript.differences import difference
 from agent_memory_log.transcript.names import decode_name
 from agent_memory_log.transcript.openai_responses import rendering
@@ -18,8 +20,6 @@ from agent_memory_log.transcript.openai_responses.rendering import (
     CallKind,
     CallKinds,
 )
-from agent_memory_log.transcript.parsing import PAYLOADS_OF_ROLES, JsonMap, Parser
-from agent_memory_log.transcript.rendering import json_text_of, text_message, text_or_empty
 
 
 class ResponsesParser(Parser):

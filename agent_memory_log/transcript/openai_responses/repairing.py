@@ -28,7 +28,7 @@ from agent_memory_log.transcript.openai_responses.rendering import (
 )
 from agent_memory_log.transcript.openai_responses.rules import validate
 from agent_memory_log.transcript.openai_responses.shapes import flaw_of, is_sound
-from agent_memory_log.transcript.repairing import FROM_REPAIR, INTERRUPTED, Draft, Entry
+from agent_memory_log.transcript.validity.repairing import FROM_REPAIR, INTERRUPTED, Draft, Entry
 
 
 def repair(draft: Draft, facts: Facts) -> None:

@@ -25,8 +25,8 @@ from agent_memory_log.transcript.log_facts import Facts
 from agent_memory_log.transcript.openai_responses.items import is_from_model, kind_of, pair_of
 from agent_memory_log.transcript.openai_responses.rendering import CALLS, FUNCTION, REASONING_TEXT, RESULTS, RULES
 from agent_memory_log.transcript.openai_responses.shapes import flaw_of
-from agent_memory_log.transcript.rules import RuleChecker
-from agent_memory_log.transcript.signed_reasoning import check_signed
+from agent_memory_log.transcript.validity.rules import RuleChecker
+from agent_memory_log.transcript.validity.signed_reasoning import check_signed
 
 _Item = Mapping[str, object]
 _Pair = tuple[str, str]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from agent_memory_log.transcript.openai_responses.items import kind_of
-from agent_memory_log.transcript.shapes import (
+from agent_memory_log.transcript.validity.shapes import (
     Check,
     Flaw,
     any_map,

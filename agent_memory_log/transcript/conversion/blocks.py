@@ -15,12 +15,12 @@ from typing import Any, ClassVar, cast
 from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.jsonvalue import JsonValue, own_json
 from agent_memory_log.events.payloads import EventData, ToolCall, ToolResult, UnknownPayload
-from agent_memory_log.transcript.building import SIDES, Builder, Residual
+from agent_memory_log.transcript.conversion.building import SIDES, Builder, Residual
+from agent_memory_log.transcript.conversion.parsing import JsonMap, Parser
+from agent_memory_log.transcript.conversion.rendering import arguments_map
 from agent_memory_log.transcript.differences import apply, is_residual
 from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.json_types import list_in
-from agent_memory_log.transcript.parsing import JsonMap, Parser
-from agent_memory_log.transcript.rendering import arguments_map
 
 ROLES = frozenset({"user", "assistant", "system"})
 

@@ -21,14 +21,14 @@ from agent_memory_log.errors import (
     VersionConflict,
 )
 from agent_memory_log.events.event import new_event
-from agent_memory_log.memory.index.indexed_texts import IndexedTexts, message_document, record_document
-from agent_memory_log.memory.index.linked_runs import UNREAD, KnownRuns, LinkedRun, News, read_new
-from agent_memory_log.memory.index.packing import pack
-from agent_memory_log.memory.index.stored_vectors import StoredVectors
 from agent_memory_log.memory.operations import Search
 from agent_memory_log.memory.records.messages import RunMessage, message_of
 from agent_memory_log.memory.records.principals import VECTORS_RUN
 from agent_memory_log.memory.records.record import RunId
+from agent_memory_log.memory.search.indexed_texts import IndexedTexts, message_document, record_document
+from agent_memory_log.memory.search.linked_runs import UNREAD, KnownRuns, LinkedRun, News, read_new
+from agent_memory_log.memory.search.packing import pack
+from agent_memory_log.memory.search.stored_vectors import StoredVectors
 from agent_memory_log.memory.stream.payloads import MemoryRemembered, MemoryVectors
 from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import FORGOTTEN, Subject

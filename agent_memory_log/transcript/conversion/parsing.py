@@ -19,7 +19,7 @@ from agent_memory_log.events.event import Event, moved, new_event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_json
 from agent_memory_log.events.payloads import AssistantMessage, EventData, SystemMessage, UserMessage
-from agent_memory_log.transcript.calls import CallLedger
+from agent_memory_log.transcript.conversion.calls import CallLedger
 from agent_memory_log.transcript.names import WireRules
 from agent_memory_log.transfer.importing import derived_event_id
 

@@ -7,11 +7,11 @@ from itertools import islice
 
 import msgspec
 
-from agent_memory_log.memory.index.packing import unpack
 from agent_memory_log.memory.operations import Search
 from agent_memory_log.memory.records.kinds import Preference, fold_key, fold_keys
 from agent_memory_log.memory.records.messages import MESSAGE, RunMessage
 from agent_memory_log.memory.records.record import place_name, stars_of
+from agent_memory_log.memory.search.packing import unpack
 from agent_memory_log.memory.stream.state import Live
 from agent_memory_log.memory.stream.vectors import TextName
 from agent_memory_log.recall import Document, DocumentHit, Embedded, RecallIndex

@@ -31,13 +31,13 @@ from agent_memory_log.events.payloads import (
     UnknownPayload,
     UserMessage,
 )
-from agent_memory_log.transcript.calls import CallLedger
+from agent_memory_log.transcript.conversion.calls import CallLedger
+from agent_memory_log.transcript.conversion.rendering import TextPayload
+from agent_memory_log.transcript.conversion.text_parts import size_beside_text
 from agent_memory_log.transcript.differences import kept_for
 from agent_memory_log.transcript.findings import Loss, WireMessage
 from agent_memory_log.transcript.log_facts import Origins, Recorded
 from agent_memory_log.transcript.names import PROVIDERS, WireRules
-from agent_memory_log.transcript.rendering import TextPayload
-from agent_memory_log.transcript.text_parts import size_beside_text
 
 Residual = Mapping[str, JsonValue]
 """What a payload keeps of its message that the default rendering does not give; see ``differences``."""

@@ -12,8 +12,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from agent_memory_log.memory.context import INDEX_BYTES
 from agent_memory_log.memory.policy import MemoryExecution, MemoryPolicy
+from agent_memory_log.memory.stream.context import INDEX_BYTES
 from agent_memory_log.models.settings import Count, ModelSettings, Seconds, Settings
 
 _Names = frozenset[Annotated[str, Meta(min_length=1, pattern=r"\S")]]

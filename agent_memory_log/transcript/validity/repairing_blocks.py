@@ -16,8 +16,8 @@ from agent_memory_log.transcript.differences import same_json
 from agent_memory_log.transcript.findings import Path, WireMessage
 from agent_memory_log.transcript.log_facts import Facts
 from agent_memory_log.transcript.names import UnusedIds, WireRules
-from agent_memory_log.transcript.repairing import FROM_REPAIR, Draft, Entry
-from agent_memory_log.transcript.signed_reasoning import SignedBlock, check_signed, in_content
+from agent_memory_log.transcript.validity.repairing import FROM_REPAIR, Draft, Entry
+from agent_memory_log.transcript.validity.signed_reasoning import SignedBlock, check_signed, in_content
 
 
 class Part:

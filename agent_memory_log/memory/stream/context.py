@@ -7,7 +7,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
@@ -18,9 +18,8 @@ from agent_memory_log.memory.records.protocols import Clock, Execution, Extracto
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.models.tokens import CountTokens
 
-if TYPE_CHECKING:  # both need the extra ``recall``
-    from agent_memory_log.memory.index.warm_index import WarmIndex
-    from agent_memory_log.recall import Embedder
+if TYPE_CHECKING:
+    from agent_memory_log.recall import Embedder  # needs the extra ``recall``
 
 WARM_SUBJECTS = 256
 """How many subjects a client keeps warm; the one that was used the longest ago goes first."""
@@ -74,6 +73,18 @@ class WarmSubjects:
             return found
 
 
+class Index(Protocol):
+    """An index of what can be found of a subject."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of memory that it takes, about."""
+        ...
+
+
+_Index = TypeVar("_Index", bound=Index)
+
+
 class WarmIndexes:
     """The recall indexes of the subjects that were searched lately, as long as all fit into ``max_bytes``, about.
 
@@ -83,12 +94,12 @@ class WarmIndexes:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._indexes: OrderedDict[SubjectId, WarmIndex] = OrderedDict()
+        self._indexes: OrderedDict[SubjectId, Any] = OrderedDict()
         self._searches: Counter[SubjectId] = Counter()
         self._lock = threading.Lock()
 
     @contextmanager
-    def of(self, subjects: Sequence[Subject], make: Callable[[Subject], WarmIndex]) -> Generator[list[WarmIndex]]:
+    def of(self, subjects: Sequence[Subject], make: Callable[[Subject], _Index]) -> Generator[list[_Index]]:
         """The indexes of subjects, warm if they were searched lately, for one search."""
         ids = [subject.id for subject in subjects]
         with self._lock:

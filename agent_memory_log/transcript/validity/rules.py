@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from agent_memory_log.events.fields import describe
 from agent_memory_log.transcript.findings import Finding, Path
 from agent_memory_log.transcript.names import WireRules
-from agent_memory_log.transcript.signed_reasoning import SignedBlock
+from agent_memory_log.transcript.validity.signed_reasoning import SignedBlock
 
 
 class RuleChecker:

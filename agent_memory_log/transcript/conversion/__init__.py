@@ -1,0 +1,1 @@
+"""Messages to events and back: what the providers' packages share."""

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from agent_memory_log import EventData, ReplayDivergence, Snapshot, new_event, open_store, open_sync_store
+from agent_memory_log import EventData, Snapshot, new_event, open_store, open_sync_store
 from agent_memory_log.cli.timeline import arrange
+from agent_memory_log.errors import ReplayDivergence
 from agent_memory_log.events.payloads import (
     AssistantMessage,
     ModelRequest,

@@ -20,24 +20,22 @@ from hypothesis import strategies as st
 from agent_memory_log import (
     Annotation,
     AssistantMessage,
-    Bounds,
     Event,
     EventData,
     JsonValue,
     ModelRequest,
     PlannerNote,
     Redacted,
-    Redaction,
     RetryHint,
     SystemMessage,
     Thinking,
     ToolCall,
     ToolResult,
-    ToolTelemetry,
     UnknownPayload,
     UserMessage,
     new_event,
 )
+from agent_memory_log.events.payloads import Bounds, Redaction, ToolTelemetry
 from agent_memory_log.events.registry import payload_types
 
 HOSTILE_TEXT = (

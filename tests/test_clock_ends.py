@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from agent_memory_log import Event, InvalidArgument, InvalidEvent, UserMessage, new_event, open_sync_store
+from agent_memory_log import Event, UserMessage, new_event, open_sync_store
+from agent_memory_log.errors import InvalidArgument, InvalidEvent
 from agent_memory_log.events.event import moved
 from agent_memory_log.interchange.atif import from_atif, to_atif
 from agent_memory_log.memory import Candidate, Episode, Preference, Principal, SyncMemory, SyncMemoryClient

@@ -9,17 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent_memory_log import (
-    InvalidArgument,
-    InvalidEvent,
-    JsonValue,
-    PlannerNote,
-    RunExpired,
-    Store,
-    new_event,
-    open_store,
-    open_sync_store,
-)
+from agent_memory_log import JsonValue, PlannerNote, Store, new_event, open_store, open_sync_store
 from agent_memory_log.backend_kit import (
     check_before,
     check_expiry,
@@ -30,6 +20,7 @@ from agent_memory_log.backend_kit import (
 )
 from agent_memory_log.conformance.ends import until_expired, with_an_end
 from agent_memory_log.conformance.threaded import threaded
+from agent_memory_log.errors import InvalidArgument, InvalidEvent, RunExpired
 from agent_memory_log.events.event import to_microseconds
 
 SECOND = 1_000_000

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from agent_memory_log import DecodeError, Event, JsonValue, PlannerNote, StoreUnavailable, open_store
+from agent_memory_log import Event, JsonValue, PlannerNote, open_store
+from agent_memory_log.errors import DecodeError, StoreUnavailable
 from agent_memory_log.transfer import importing as importing_module
 from agent_memory_log.transfer.importing import ImportedRun, import_runs
 

@@ -10,18 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory_log import (
-    BackendNotFound,
-    InvalidArgument,
-    Store,
-    StoreClosed,
-    UserMessage,
-    new_event,
-    open_store,
-    open_sync_store,
-)
+from agent_memory_log import Store, UserMessage, new_event, open_store, open_sync_store
 from agent_memory_log.backend_kit import StoreUrl
 from agent_memory_log.backend_kit.urls import without_credentials
+from agent_memory_log.errors import BackendNotFound, InvalidArgument, StoreClosed
 from agent_memory_log.opening import installed_backends
 from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
 from tests.waiting import PATIENCE
@@ -315,7 +307,8 @@ async def test_a_missing_driver_says_what_to_install() -> None:
 _WITHOUT_THE_DRIVER = """
 import asyncio, sys
 sys.modules["pymongo"] = None  # as if it were not installed
-from agent_memory_log import BackendNotFound, open_store, open_sync_store
+from agent_memory_log import open_store, open_sync_store
+from agent_memory_log.errors import BackendNotFound
 
 async def open_and_close():
     async with open_store(sys.argv[1]):

@@ -17,7 +17,6 @@ from agent_memory_log import (
     Event,
     EventData,
     EventType,
-    InvalidArgument,
     PlannerNote,
     Reader,
     Redacted,
@@ -26,6 +25,7 @@ from agent_memory_log import (
     ToolResult,
     UserMessage,
 )
+from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.reader import _Index
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

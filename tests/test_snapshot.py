@@ -16,17 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agent_memory_log import (
-    CursorOutOfRange,
-    Event,
-    InvalidArgument,
-    PlannerNote,
-    Redacted,
-    Snapshot,
-    ToolCall,
-    UserMessage,
-    new_event,
-)
+from agent_memory_log import Event, PlannerNote, Redacted, Snapshot, ToolCall, UserMessage, new_event
+from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
 from agent_memory_log.snapshot import EventList
 from agent_memory_log_inmem import SyncMemoryStore
 

@@ -12,19 +12,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agent_memory_log import (
-    AgentMemoryLogError,
-    AppendResult,
-    Compacts,
-    Event,
-    PlannerNote,
-    RunHead,
-    RunPage,
-    Snapshot,
-    SyncStore,
-    open_sync_store,
-)
+from agent_memory_log import AgentMemoryLogError, AppendResult, Event, PlannerNote, Snapshot, SyncStore, open_sync_store
 from agent_memory_log.events.event import new_event
+from agent_memory_log.store import Compacts, RunHead, RunPage
 from tests import strategies
 
 RUNS = ("a", "b", "A")

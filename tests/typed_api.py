@@ -12,20 +12,11 @@ from typing import assert_type
 
 from agent_memory_log import (
     AppendResult,
-    BacksUp,
-    BackupResult,
-    CompactResult,
-    Compacts,
     Event,
     EventData,
-    ExpireResult,
-    Flaw,
-    InvalidEvent,
     JsonValue,
     Reader,
-    RunHead,
     RunInfo,
-    RunPage,
     Snapshot,
     Store,
     SyncStore,
@@ -41,7 +32,9 @@ from agent_memory_log import (
     open_sync_store,
     register_payload,
 )
+from agent_memory_log.errors import InvalidEvent
 from agent_memory_log.snapshot import EventList
+from agent_memory_log.store import BacksUp, BackupResult, CompactResult, Compacts, ExpireResult, Flaw, RunHead, RunPage
 from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
 
 

@@ -15,8 +15,6 @@ from agent_memory_log import (
     Event,
     PlannerNote,
     Redacted,
-    Redaction,
-    RunExpired,
     RunInfo,
     Snapshot,
     ToolCall,
@@ -27,6 +25,8 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.backend_kit import prepare
+from agent_memory_log.errors import RunExpired
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.transfer.verifying import Check, Finding, RunReport, Severity, check_run
 from agent_memory_log_inmem import MemoryStore
 from tests.amlog import Amlog

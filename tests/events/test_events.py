@@ -13,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory_log import (
-    DecodeError,
     Event,
     EventData,
     EventType,
-    InvalidEvent,
     PlannerNote,
     ToolCall,
     UnknownPayload,
@@ -26,6 +24,7 @@ from agent_memory_log import (
     new_event,
 )
 from agent_memory_log.backend_kit import prepare
+from agent_memory_log.errors import DecodeError, InvalidEvent
 from agent_memory_log.events.event import (
     format_timestamp,
     from_microseconds,

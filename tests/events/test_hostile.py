@@ -14,24 +14,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent_memory_log import (
-    Bounds,
-    DecodeError,
     Event,
     EventData,
-    InvalidEvent,
     JsonValue,
     RetryHint,
     Thinking,
     ToolCall,
     ToolResult,
-    ToolTelemetry,
     UnknownPayload,
     UserMessage,
     new_event,
 )
 from agent_memory_log.backend_kit import prepare
+from agent_memory_log.errors import DecodeError, InvalidEvent
 from agent_memory_log.events.event import same_body
 from agent_memory_log.events.jsonvalue import encode_canonical
+from agent_memory_log.events.payloads import Bounds, ToolTelemetry
 from agent_memory_log.events.registry import (
     decode_parts,
     decode_payload,

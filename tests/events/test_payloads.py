@@ -14,25 +14,22 @@ import pytest
 from agent_memory_log import (
     Annotation,
     AssistantMessage,
-    Bounds,
-    DecodeError,
     EventData,
     EventType,
-    InvalidEvent,
     JsonValue,
     ModelRequest,
     PlannerNote,
     Redacted,
-    Redaction,
     RetryHint,
     SystemMessage,
     Thinking,
     ToolCall,
     ToolResult,
-    ToolTelemetry,
     UnknownPayload,
     UserMessage,
 )
+from agent_memory_log.errors import DecodeError, InvalidEvent
+from agent_memory_log.events.payloads import Bounds, Redaction, ToolTelemetry
 from agent_memory_log.events.registry import decode_payload, encode_payload, payload_from_map, payload_types
 
 NO_HINT = {

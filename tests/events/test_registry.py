@@ -22,13 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_memory_log import (
-    Bounds,
-    DecodeError,
     Event,
-    EventConflict,
     EventData,
-    InvalidArgument,
-    InvalidEvent,
     JsonValue,
     UnknownPayload,
     UserMessage,
@@ -37,7 +32,9 @@ from agent_memory_log import (
     open_sync_store,
     register_payload,
 )
+from agent_memory_log.errors import DecodeError, EventConflict, InvalidArgument, InvalidEvent
 from agent_memory_log.events import registry
+from agent_memory_log.events.payloads import Bounds
 from agent_memory_log.events.registry import decode_payload, encode_payload, payload_from_map, payload_types
 
 

@@ -12,8 +12,6 @@ import pytest
 from agent_memory_log import (
     Event,
     EventData,
-    InvalidArgument,
-    InvalidEvent,
     JsonValue,
     PlannerNote,
     Store,
@@ -22,7 +20,7 @@ from agent_memory_log import (
     open_sync_store,
     register_payload,
 )
-from agent_memory_log.errors import DecodeError
+from agent_memory_log.errors import DecodeError, InvalidArgument, InvalidEvent
 from agent_memory_log.interchange.atif import from_atif, import_atif, to_atif
 from agent_memory_log.memory import MemoryClient, Principal
 from agent_memory_log.recording import RunRecorder, SyncRunRecorder

@@ -8,19 +8,18 @@ from pathlib import Path
 
 from agent_memory_log import (
     AssistantMessage,
-    Bounds,
     EventData,
     PlannerNote,
     RetryHint,
     Thinking,
     ToolCall,
     ToolResult,
-    ToolTelemetry,
     UnknownPayload,
     UserMessage,
     new_event,
     open_sync_store,
 )
+from agent_memory_log.events.payloads import Bounds, ToolTelemetry
 from agent_memory_log_sqlite import SCHEMA_VERSION
 
 PAYLOADS: tuple[EventData, ...] = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent_memory_log import PlannerNote, RunDeleted, new_event, open_store, open_sync_store
+from agent_memory_log import PlannerNote, new_event, open_store, open_sync_store
+from agent_memory_log.errors import RunDeleted
 from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
 
 _THREE = [new_event(PlannerNote(note=str(number))) for number in range(3)]

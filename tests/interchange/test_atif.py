@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 from agent_memory_log import (
     Annotation,
     AssistantMessage,
-    DecodeError,
     Event,
     EventData,
-    InvalidArgument,
     ModelRequest,
     PlannerNote,
     Redacted,
@@ -33,6 +31,7 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
+from agent_memory_log.errors import DecodeError, InvalidArgument
 from agent_memory_log.events.event import redacted_form
 from agent_memory_log.events.jsonvalue import encode_canonical
 from agent_memory_log.interchange.atif import AtifRun, from_atif, import_atif, to_atif

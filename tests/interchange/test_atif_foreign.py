@@ -14,11 +14,7 @@ from hypothesis import strategies as st
 
 from agent_memory_log import (
     AssistantMessage,
-    DecodeError,
     Event,
-    EventConflict,
-    InvalidArgument,
-    SchemaTooNew,
     Snapshot,
     SystemMessage,
     Thinking,
@@ -28,6 +24,7 @@ from agent_memory_log import (
     new_event,
     open_store,
 )
+from agent_memory_log.errors import DecodeError, EventConflict, InvalidArgument, SchemaTooNew
 from agent_memory_log.events.event import redacted_form
 from agent_memory_log.events.jsonvalue import encode_canonical
 from agent_memory_log.interchange.atif import AtifRun, from_atif, import_atif, to_atif

@@ -24,7 +24,6 @@ from agent_memory_log import (
     ModelRequest,
     RetryHint,
     Snapshot,
-    StoreUnavailable,
     SystemMessage,
     Thinking,
     ToolCall,
@@ -32,6 +31,7 @@ from agent_memory_log import (
     UserMessage,
     new_event,
 )
+from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.events.event import to_microseconds
 from agent_memory_log.interchange.opentelemetry import export_spans, spans_of
 from tests.strategies import events

@@ -14,15 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory_log import (
-    DecodeError,
-    InvalidArgument,
-    MemoryStopped,
-    SchemaTooNew,
-    UserMessage,
-    new_event,
-    open_sync_store,
-)
+from agent_memory_log import UserMessage, new_event, open_sync_store
+from agent_memory_log.errors import DecodeError, InvalidArgument, MemoryStopped, SchemaTooNew
 from agent_memory_log.memory import (
     Candidate,
     Episode,

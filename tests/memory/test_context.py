@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_memory_log import InvalidArgument, MemoryStopped, UserMessage, new_event, open_store, open_sync_store
+from agent_memory_log import UserMessage, new_event, open_store, open_sync_store
+from agent_memory_log.errors import InvalidArgument, MemoryStopped
 from agent_memory_log.memory import (
     Episode,
     Evidence,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent_memory_log import InvalidArgument, SyncStore, UserMessage, new_event, open_sync_store
+from agent_memory_log import SyncStore, UserMessage, new_event, open_sync_store
+from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.memory import Episode, MemoryContext, SyncMemory, SyncMemoryClient
 from agent_memory_log.models.tokens import count_bytes
 from tests.memory.stores import SetClock, somebody

@@ -13,9 +13,6 @@ from agent_memory_log import (
     AgentMemoryLogError,
     AssistantMessage,
     Event,
-    InvalidArgument,
-    StoreClosed,
-    StoreUnavailable,
     SyncStore,
     UnknownPayload,
     UserMessage,
@@ -23,6 +20,7 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
+from agent_memory_log.errors import InvalidArgument, StoreClosed, StoreUnavailable
 from agent_memory_log.memory import (
     Candidate,
     Evidence,

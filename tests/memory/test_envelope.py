@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from agent_memory_log import AssistantMessage, InvalidArgument, SyncStore, UserMessage, new_event, open_sync_store
+from agent_memory_log import AssistantMessage, SyncStore, UserMessage, new_event, open_sync_store
+from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.memory import (
     Candidate,
     Episode,

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory_log import AgentMemoryLogError, DecodeError, Event, UserMessage, new_event, open_sync_store
+from agent_memory_log import AgentMemoryLogError, Event, UserMessage, new_event, open_sync_store
+from agent_memory_log.errors import DecodeError
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.memory import (
     Episode,

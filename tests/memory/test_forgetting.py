@@ -10,10 +10,7 @@ import pytest
 from agent_memory_log import (
     AssistantMessage,
     EventData,
-    InvalidArgument,
-    MemoryStopped,
     Redacted,
-    StoreUnavailable,
     SyncStore,
     Thinking,
     ToolCall,
@@ -23,6 +20,7 @@ from agent_memory_log import (
     new_event,
     open_sync_store,
 )
+from agent_memory_log.errors import InvalidArgument, MemoryStopped, StoreUnavailable
 from agent_memory_log.memory import Evidence, ForgetReport, Principal, SyncMemory, SyncMemoryClient, stream_of
 from agent_memory_log.memory.extraction import RuleExtractor
 from agent_memory_log.memory.stream.payloads import MemoryTombstone

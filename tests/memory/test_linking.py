@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent_memory_log import InvalidArgument, InvalidEvent, UserMessage, new_event, open_sync_store
+from agent_memory_log import UserMessage, new_event, open_sync_store
+from agent_memory_log.errors import InvalidArgument, InvalidEvent
 from agent_memory_log.memory import LinkReport, SyncMemoryClient, stream_of
 from agent_memory_log.memory.learning import links
 from agent_memory_log.memory.records.reports import Stats

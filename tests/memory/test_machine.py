@@ -18,7 +18,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from agent_memory_log import AppendResult, Event, Snapshot, StoreUnavailable, SyncStore
+from agent_memory_log import AppendResult, Event, Snapshot, SyncStore
+from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.memory import Episode, Principal, SyncMemory, SyncMemoryClient, stream_of
 from agent_memory_log.memory.records.kinds import fold_key

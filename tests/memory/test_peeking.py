@@ -11,20 +11,11 @@ from typing import Any
 
 import pytest
 
-from agent_memory_log import (
-    Event,
-    RunExpired,
-    RunHead,
-    Snapshot,
-    Store,
-    StoreUnavailable,
-    SyncStore,
-    UserMessage,
-    new_event,
-    open_store,
-)
+from agent_memory_log import Event, Snapshot, Store, SyncStore, UserMessage, new_event, open_store
+from agent_memory_log.errors import RunExpired, StoreUnavailable
 from agent_memory_log.events.event import format_timestamp
 from agent_memory_log.memory import Hits, Memory, MemoryClient, SyncMemory, SyncMemoryClient
+from agent_memory_log.store import RunHead
 from tests.memory.stores import OpenStore, open_memory_store, somebody, store_url
 from tests.waiting import PATIENCE
 

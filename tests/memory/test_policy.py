@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory_log import InvalidArgument, open_sync_store
-from agent_memory_log.errors import MemoryStopped
+from agent_memory_log import open_sync_store
+from agent_memory_log.errors import InvalidArgument, MemoryStopped
 from agent_memory_log.memory import Candidate, Episode, Fact, Preference, SyncMemoryClient
 from agent_memory_log.memory.policy import (
     MemoryExecution,

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory_log import InvalidArgument, MemoryStopped, open_sync_store
+from agent_memory_log import open_sync_store
+from agent_memory_log.errors import InvalidArgument, MemoryStopped
 from agent_memory_log.memory import Principal, SubjectId, SyncMemory, SyncMemoryClient, stream_of, subject_of
 
 # White space and invisible characters may stand inside, controls nowhere.

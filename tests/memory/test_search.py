@@ -16,8 +16,6 @@ from hypothesis import strategies as st
 from agent_memory_log import (
     AssistantMessage,
     Event,
-    InvalidArgument,
-    MemoryStopped,
     SystemMessage,
     UnknownPayload,
     UserMessage,
@@ -25,6 +23,7 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
+from agent_memory_log.errors import InvalidArgument, MemoryStopped
 from agent_memory_log.memory import (
     Candidate,
     Episode,
@@ -452,7 +451,8 @@ async def test_the_client_that_awaits_finds_the_same() -> None:
 WITHOUT_THE_EXTRA = """
 import sys
 sys.modules["numpy"] = None
-from agent_memory_log import InvalidArgument, UserMessage, new_event, open_sync_store
+from agent_memory_log import UserMessage, new_event, open_sync_store
+from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.memory import Fact, Preference, Principal, SyncMemoryClient
 
 with open_sync_store("memory:") as store:

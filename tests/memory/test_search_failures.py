@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent_memory_log import Event, InvalidArgument, StoreUnavailable, SyncStore, open_store, open_sync_store
+from agent_memory_log import Event, SyncStore, open_store, open_sync_store
+from agent_memory_log.errors import InvalidArgument, StoreUnavailable
 from agent_memory_log.memory import Episode, Hits, MemoryClient, Principal, SyncMemory, SyncMemoryClient, stream_of
 from agent_memory_log.memory.records.principals import VECTORS_RUN
 from agent_memory_log.memory.stream import context as contexts

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_memory_log import Event, Redacted, StoreUnavailable, SyncStore, UserMessage, new_event, open_sync_store
+from agent_memory_log import Event, Redacted, SyncStore, UserMessage, new_event, open_sync_store
+from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.memory import Episode, Hits, SyncMemory, SyncMemoryClient, stream_of
 from agent_memory_log.memory.records.principals import STREAM_RUN, VECTORS_RUN
 from agent_memory_log.memory.search.packing import MOST_BYTES, pack, unpack

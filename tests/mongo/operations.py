@@ -11,7 +11,8 @@ from typing import Any
 
 import bson
 
-from agent_memory_log import AppendResult, Event, PlannerNote, Redaction, Snapshot, Store, new_event
+from agent_memory_log import AppendResult, Event, PlannerNote, Snapshot, Store, new_event
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log_mongo.documents.commits import Run
 from tests.mongo.messages import Request, When
 

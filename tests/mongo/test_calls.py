@@ -11,8 +11,8 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import AutoReconnect, OperationFailure
 
-from agent_memory_log import CursorOutOfRange, StoreUnavailable
 from agent_memory_log.backend_kit import ChangeSignal
+from agent_memory_log.errors import CursorOutOfRange, StoreUnavailable
 from agent_memory_log_mongo import Settings, SyncMongoStore
 from agent_memory_log_mongo.engine.call import Call, TryAgain
 from agent_memory_log_mongo.engine.database import OpenDatabase

@@ -10,8 +10,9 @@ from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import AsyncMongoClient, MongoClient
 from pymongo.errors import InvalidOperation
 
-from agent_memory_log import PlannerNote, StoreClosed, new_event, open_store, open_sync_store
+from agent_memory_log import PlannerNote, new_event, open_store, open_sync_store
 from agent_memory_log.conformance import OpenHandle, StoreConformance
+from agent_memory_log.errors import StoreClosed
 from agent_memory_log_mongo import MongoStore, SyncMongoStore
 
 

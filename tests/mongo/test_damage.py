@@ -15,18 +15,9 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
-from agent_memory_log import (
-    Event,
-    Flaw,
-    InvalidArgument,
-    PlannerNote,
-    StoreCorrupt,
-    SyncStore,
-    Thinking,
-    new_event,
-    open_store,
-    open_sync_store,
-)
+from agent_memory_log import Event, PlannerNote, SyncStore, Thinking, new_event, open_store, open_sync_store
+from agent_memory_log.errors import InvalidArgument, StoreCorrupt
+from agent_memory_log.store import Flaw
 from agent_memory_log_mongo import SCHEMA_VERSION, SyncMongoStore
 from agent_memory_log_mongo.documents.commits import BLANKING
 from tests.mongo.server import GivenServer, MongoServer, with_database

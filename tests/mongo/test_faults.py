@@ -14,7 +14,8 @@ from typing import TypeVar
 import pytest
 from pymongo.errors import OperationFailure, PyMongoError, WriteConcernError
 
-from agent_memory_log import Store, StoreUnavailable, VersionConflict, open_store
+from agent_memory_log import Store, VersionConflict, open_store
+from agent_memory_log.errors import StoreUnavailable
 from tests.mongo.cancelling import cancel_at
 from tests.mongo.failpoints import fail_command
 from tests.mongo.followers import passing

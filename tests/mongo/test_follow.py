@@ -15,18 +15,10 @@ import pytest
 from motor.motor_asyncio import AsyncIOMotorClient
 from pymongo import AsyncMongoClient, MongoClient
 
-from agent_memory_log import (
-    PlannerNote,
-    Redaction,
-    RunDeleted,
-    Store,
-    StoreClosed,
-    StoreUnavailable,
-    new_event,
-    open_store,
-    open_sync_store,
-)
+from agent_memory_log import PlannerNote, Store, new_event, open_store, open_sync_store
 from agent_memory_log.conformance.threaded import threaded
+from agent_memory_log.errors import RunDeleted, StoreClosed, StoreUnavailable
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log_mongo import MongoStore, SyncMongoStore
 from tests.mongo.failpoints import fail_command
 from tests.mongo.followers import Follower, passing, stream_is_read

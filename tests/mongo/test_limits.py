@@ -16,12 +16,9 @@ from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStart
 from agent_memory_log import (
     AssistantMessage,
     Event,
-    EventTooLarge,
-    InvalidArgument,
     JsonValue,
     PlannerNote,
     Redacted,
-    Redaction,
     SyncStore,
     ToolCall,
     ToolResult,
@@ -31,6 +28,8 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.conformance.samples import NOON
+from agent_memory_log.errors import EventTooLarge, InvalidArgument
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log_mongo import Settings, SyncMongoStore
 from agent_memory_log_mongo.settings import DEFAULT_MAX_EVENT_BYTES, MAX_DOCUMENT_BYTES
 from tests.mongo.server import GivenServer, MongoServer

@@ -15,18 +15,8 @@ from pymongo import AsyncMongoClient, MongoClient
 from pymongo.database import Database
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
-from agent_memory_log import (
-    Event,
-    EventTooLarge,
-    InvalidArgument,
-    PlannerNote,
-    SchemaTooNew,
-    StoreClosed,
-    StoreUnavailable,
-    new_event,
-    open_store,
-    open_sync_store,
-)
+from agent_memory_log import Event, PlannerNote, new_event, open_store, open_sync_store
+from agent_memory_log.errors import EventTooLarge, InvalidArgument, SchemaTooNew, StoreClosed, StoreUnavailable
 from agent_memory_log_mongo import (
     SCHEMA_VERSION,
     MongoStore,

@@ -23,14 +23,10 @@ from pymongo.errors import PyMongoError
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
 from agent_memory_log import (
-    DecodeError,
     Event,
-    InvalidArgument,
     PlannerNote,
-    SchemaTooNew,
     Snapshot,
     Store,
-    StoreUnavailable,
     Thinking,
     ToolCall,
     UnknownPayload,
@@ -40,6 +36,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.backend_kit import StoreUrl
+from agent_memory_log.errors import DecodeError, InvalidArgument, SchemaTooNew, StoreUnavailable
 from agent_memory_log.transfer.importing import ImportedRun, import_runs
 from agent_memory_log_mongo.backend import backend
 from agent_memory_log_mongo.engine.call import BYTES

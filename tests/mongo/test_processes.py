@@ -21,19 +21,9 @@ from pymongo.collection import Collection
 from pymongo.database import Database
 from pymongo.errors import AutoReconnect
 
-from agent_memory_log import (
-    CursorOutOfRange,
-    Event,
-    InvalidEvent,
-    Redacted,
-    Redaction,
-    RunDeleted,
-    Store,
-    VersionConflict,
-    new_event,
-    open_store,
-    open_sync_store,
-)
+from agent_memory_log import Event, Redacted, Store, VersionConflict, new_event, open_store, open_sync_store
+from agent_memory_log.errors import CursorOutOfRange, InvalidEvent, RunDeleted
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log_mongo import SyncMongoStore
 from tests import processes
 from tests.mongo.followers import Follower, passing

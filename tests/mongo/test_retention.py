@@ -23,22 +23,12 @@ from pymongo import MongoClient
 from pymongo.database import Database
 from pymongo.monitoring import CommandFailedEvent, CommandListener, CommandStartedEvent, CommandSucceededEvent
 
-from agent_memory_log import (
-    Event,
-    ExpireResult,
-    PlannerNote,
-    RunExpired,
-    RunHead,
-    Store,
-    StoreUnavailable,
-    ToolCall,
-    new_event,
-    open_store,
-    open_sync_store,
-)
+from agent_memory_log import Event, PlannerNote, Store, ToolCall, new_event, open_store, open_sync_store
 from agent_memory_log.conformance.ends import FAR_ENDS, until_expired
+from agent_memory_log.errors import RunExpired, StoreUnavailable
 from agent_memory_log.events.event import format_timestamp
 from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.store import ExpireResult, RunHead
 from agent_memory_log_mongo import SyncMongoStore
 from agent_memory_log_mongo.documents.commits import BLANKING
 from agent_memory_log_mongo.operations.removing import REMOVAL_DELAY_SECONDS

@@ -20,12 +20,8 @@ from pymongo import MongoClient
 
 from agent_memory_log import (
     AgentMemoryLogError,
-    CursorOutOfRange,
     Event,
-    InvalidArgument,
-    InvalidEvent,
     PlannerNote,
-    StoreUnavailable,
     SyncStore,
     UnknownPayload,
     new_event,
@@ -34,6 +30,7 @@ from agent_memory_log import (
 )
 from agent_memory_log.backend_kit import StoreUrl, encode_cursor
 from agent_memory_log.cli.main import main
+from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, InvalidEvent, StoreUnavailable
 from agent_memory_log_mongo import MongoStore, SyncMongoStore
 from tests import amlog
 from tests.mongo.certificates import Certificates, make_certificates

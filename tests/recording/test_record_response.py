@@ -21,10 +21,7 @@ from openai.types.responses import ResponseStreamEvent
 from agent_memory_log import (
     Annotation,
     AssistantMessage,
-    DecodeError,
     Event,
-    EventConflict,
-    InvalidArgument,
     PlannerNote,
     Store,
     Thinking,
@@ -35,6 +32,7 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
+from agent_memory_log.errors import DecodeError, EventConflict, InvalidArgument
 from agent_memory_log.recording import RecordedResponse, RunRecorder, SyncRunRecorder
 from agent_memory_log.transcript import build
 

@@ -19,29 +19,24 @@ from hypothesis import strategies as st
 from agent_memory_log import (
     Annotation,
     AssistantMessage,
-    Bounds,
     Event,
-    EventConflict,
-    EventTooLarge,
-    InvalidArgument,
-    InvalidEvent,
     PlannerNote,
     Reader,
     RetryHint,
     Snapshot,
     Store,
-    StoreClosed,
     SyncStore,
     SystemMessage,
     Thinking,
     ToolCall,
     ToolResult,
-    ToolTelemetry,
     UserMessage,
     decode_event,
     open_store,
     open_sync_store,
 )
+from agent_memory_log.errors import EventConflict, EventTooLarge, InvalidArgument, InvalidEvent, StoreClosed
+from agent_memory_log.events.payloads import Bounds, ToolTelemetry
 from agent_memory_log.recording import RunRecorder, SyncRunRecorder
 from tests.waiting import PATIENCE, until
 

@@ -11,17 +11,17 @@ from hypothesis import given
 from agent_memory_log import (
     Event,
     EventData,
-    InvalidArgument,
     JsonValue,
     PlannerNote,
     Snapshot,
     ToolCall,
     ToolResult,
-    ToolTelemetry,
     UserMessage,
     new_event,
 )
+from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.jsonvalue import encode_canonical
+from agent_memory_log.events.payloads import ToolTelemetry
 from agent_memory_log.replay import Difference, RunDiff, diff, differences
 from tests.transcript.transcripts import json_values
 

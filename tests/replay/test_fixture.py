@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory_log import InvalidArgument, open_sync_store
+from agent_memory_log import open_sync_store
+from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.opening import open_store
 from agent_memory_log.recording import SyncRunRecorder
 from agent_memory_log.replay import Replayer, load_recording

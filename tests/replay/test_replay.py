@@ -20,7 +20,6 @@ from agent_memory_log import (
     AssistantMessage,
     Event,
     EventData,
-    InvalidArgument,
     JsonValue,
     PlannerNote,
     Redacted,
@@ -34,7 +33,7 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
-from agent_memory_log.errors import DecodeError, ReplayDivergence, ToolFailed
+from agent_memory_log.errors import DecodeError, InvalidArgument, ReplayDivergence, ToolFailed
 from agent_memory_log.recording import RunRecorder, SyncRunRecorder
 from agent_memory_log.replay import Match, ModelTurn, Replayer, value_of
 from agent_memory_log.replay.prompts import PromptCheck

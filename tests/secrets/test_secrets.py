@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from agent_memory_log import (
     AssistantMessage,
     Event,
-    InvalidArgument,
     PlannerNote,
-    Redaction,
     Thinking,
     ToolCall,
     ToolResult,
@@ -28,6 +26,8 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.recording import RunRecorder, SyncRunRecorder
 from agent_memory_log.secrets import Finding, find_secrets, redact_text, redacted_event
 from agent_memory_log.secrets.jsontext import redact_json

@@ -10,17 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory_log import (
-    BacksUp,
-    Event,
-    InvalidArgument,
-    PlannerNote,
-    StoreCorrupt,
-    StoreUnavailable,
-    new_event,
-    open_store,
-    open_sync_store,
-)
+from agent_memory_log import Event, PlannerNote, new_event, open_store, open_sync_store
+from agent_memory_log.errors import InvalidArgument, StoreCorrupt, StoreUnavailable
+from agent_memory_log.store import BacksUp
 from agent_memory_log_sqlite import SyncSqliteStore
 from agent_memory_log_sqlite.schema import Settings, connect
 from tests import processes

@@ -11,19 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory_log import (
-    DecodeError,
-    EventsMissing,
-    Flaw,
-    InvalidArgument,
-    PlannerNote,
-    Redacted,
-    StoreCorrupt,
-    UserMessage,
-    new_event,
-    open_store,
-    open_sync_store,
-)
+from agent_memory_log import PlannerNote, Redacted, UserMessage, new_event, open_store, open_sync_store
+from agent_memory_log.errors import DecodeError, EventsMissing, InvalidArgument, StoreCorrupt
+from agent_memory_log.store import Flaw
 from agent_memory_log.transfer.verifying import Check, verify
 from agent_memory_log_sqlite import SyncSqliteStore
 from tests.corruption import campaign, counts

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory_log import Compacts, PlannerNote, StoreUnavailable, ToolResult, new_event, open_store, open_sync_store
+from agent_memory_log import PlannerNote, ToolResult, new_event, open_store, open_sync_store
+from agent_memory_log.errors import StoreUnavailable
+from agent_memory_log.store import Compacts
 from agent_memory_log_sqlite import SyncSqliteStore
 
 SECRET = "wolfram-4711-secret"

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory_log import Event, ExpireResult, PlannerNote, Store, new_event, open_store, open_sync_store
+from agent_memory_log import Event, PlannerNote, Store, new_event, open_store, open_sync_store
 from agent_memory_log.conformance.ends import FAR_ENDS, expired_run
 from agent_memory_log.conformance.threaded import threaded
+from agent_memory_log.store import ExpireResult
 from agent_memory_log_sqlite import SyncSqliteStore
 from tests.sqlite.rows import set_in_run
 from tests.waiting import PATIENCE

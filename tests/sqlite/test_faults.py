@@ -13,17 +13,14 @@ import pytest
 
 from agent_memory_log import (
     AgentMemoryLogError,
-    DecodeError,
-    InvalidArgument,
     PlannerNote,
-    StoreCorrupt,
-    StoreUnavailable,
     ToolResult,
     UserMessage,
     new_event,
     open_store,
     open_sync_store,
 )
+from agent_memory_log.errors import DecodeError, InvalidArgument, StoreCorrupt, StoreUnavailable
 from agent_memory_log_sqlite import SqliteStore, SyncSqliteStore
 from tests import processes
 

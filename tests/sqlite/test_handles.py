@@ -9,17 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory_log import (
-    EventConflict,
-    PlannerNote,
-    Store,
-    StoreClosed,
-    SyncStore,
-    VersionConflict,
-    new_event,
-    open_store,
-    open_sync_store,
-)
+from agent_memory_log import PlannerNote, Store, SyncStore, VersionConflict, new_event, open_store, open_sync_store
+from agent_memory_log.errors import EventConflict, StoreClosed
 from agent_memory_log_sqlite import SqliteStore
 from tests import processes
 

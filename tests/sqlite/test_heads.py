@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory_log import RunExpired, RunHead, SyncStore, UserMessage, new_event, open_store, open_sync_store
+from agent_memory_log import SyncStore, UserMessage, new_event, open_store, open_sync_store
+from agent_memory_log.errors import RunExpired
+from agent_memory_log.store import RunHead
 from agent_memory_log_sqlite import SyncSqliteStore
 
 RUNS = tuple(("agent", f"run {number}") for number in range(40))

@@ -15,13 +15,9 @@ from typing import Any
 import pytest
 
 from agent_memory_log import (
-    DecodeError,
     Event,
     EventData,
     PlannerNote,
-    RunDeleted,
-    StoreClosed,
-    StoreUnavailable,
     ToolResult,
     new_event,
     open_store,
@@ -29,6 +25,7 @@ from agent_memory_log import (
     register_payload,
 )
 from agent_memory_log.conformance.harness import on_another_loop
+from agent_memory_log.errors import DecodeError, RunDeleted, StoreClosed, StoreUnavailable
 from agent_memory_log.events import registry
 from agent_memory_log_sqlite import SqliteStore, SyncSqliteStore
 from tests import processes

@@ -11,17 +11,9 @@ from typing import Any
 
 import pytest
 
-from agent_memory_log import (
-    Event,
-    EventTooLarge,
-    InvalidArgument,
-    InvalidEvent,
-    PlannerNote,
-    Redaction,
-    SyncStore,
-    new_event,
-    open_sync_store,
-)
+from agent_memory_log import Event, PlannerNote, SyncStore, new_event, open_sync_store
+from agent_memory_log.errors import EventTooLarge, InvalidArgument, InvalidEvent
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log_sqlite import SyncSqliteStore
 from tests.sqlite.rows import set_in_run
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory_log import PlannerNote, RunHead, UserMessage, new_event, open_sync_store
+from agent_memory_log import PlannerNote, UserMessage, new_event, open_sync_store
+from agent_memory_log.store import RunHead
 from agent_memory_log_sqlite import SyncSqliteStore
 
 CALLS: dict[str, Callable[[SyncSqliteStore], object]] = {

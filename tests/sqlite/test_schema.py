@@ -9,15 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from agent_memory_log import (
-    ExpireResult,
-    PlannerNote,
-    Reader,
-    SchemaTooNew,
-    new_event,
-    open_store,
-    open_sync_store,
-)
+from agent_memory_log import PlannerNote, Reader, new_event, open_store, open_sync_store
+from agent_memory_log.errors import SchemaTooNew
+from agent_memory_log.store import ExpireResult
 from agent_memory_log_sqlite import SCHEMA_VERSION
 from agent_memory_log_sqlite.schema import Settings, connect
 

@@ -13,11 +13,7 @@ import pytest
 from agent_memory_log import (
     Annotation,
     AssistantMessage,
-    DecodeError,
-    EventConflict,
     EventData,
-    EventTooLarge,
-    InvalidEvent,
     JsonValue,
     PlannerNote,
     Reader,
@@ -31,6 +27,7 @@ from agent_memory_log import (
     decode_event,
     open_store,
 )
+from agent_memory_log.errors import DecodeError, EventConflict, EventTooLarge, InvalidEvent
 from agent_memory_log.events.jsonvalue import encode_canonical
 from agent_memory_log.samples import sample_lines
 from agent_memory_log.transcript import (

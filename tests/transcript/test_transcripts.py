@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 from agent_memory_log import (
     Annotation,
     AssistantMessage,
-    Bounds,
     EventData,
-    InvalidArgument,
     JsonValue,
     ModelRequest,
     PlannerNote,
@@ -33,7 +31,9 @@ from agent_memory_log import (
     new_event,
     open_store,
 )
+from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.jsonvalue import encode_canonical
+from agent_memory_log.events.payloads import Bounds
 from agent_memory_log.transcript import (
     Finding,
     Transcript,

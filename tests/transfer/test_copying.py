@@ -17,22 +17,18 @@ from hypothesis import strategies as st
 from agent_memory_log import (
     AppendResult,
     Event,
-    EventTooLarge,
-    InvalidArgument,
     JsonValue,
     PlannerNote,
     Redacted,
-    Redaction,
-    RunExpired,
     Snapshot,
     Store,
-    StoreClosed,
-    StoreUnavailable,
     UserMessage,
     new_event,
     open_store,
     steps,
 )
+from agent_memory_log.errors import EventTooLarge, InvalidArgument, RunExpired, StoreClosed, StoreUnavailable
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.samples import sample_lines
 from agent_memory_log.transfer import comparing, importing
 from agent_memory_log.transfer.copying import CopiedRun, copy_run, copy_store, runs_by_age

@@ -10,12 +10,9 @@ from typing import Any
 import pytest
 
 from agent_memory_log import (
-    CursorOutOfRange,
     Event,
-    InvalidArgument,
     PlannerNote,
     Redacted,
-    RunDeleted,
     Store,
     ToolResult,
     UserMessage,
@@ -24,6 +21,7 @@ from agent_memory_log import (
     open_store,
     open_sync_store,
 )
+from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, RunDeleted
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.transfer.forking import ForkedRun, fork_run, fork_run_sync
 from agent_memory_log.transfer.importing import BATCH_BYTES, BATCH_EVENTS

@@ -15,19 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agent_memory_log import (
-    DecodeError,
     Event,
-    EventConflict,
-    EventTooLarge,
-    InvalidArgument,
-    InvalidEvent,
     JsonValue,
     PlannerNote,
     Reader,
     Redacted,
-    Redaction,
-    RunDeleted,
-    SchemaTooNew,
     Snapshot,
     Store,
     ToolCall,
@@ -37,6 +29,16 @@ from agent_memory_log import (
     open_store,
     steps,
 )
+from agent_memory_log.errors import (
+    DecodeError,
+    EventConflict,
+    EventTooLarge,
+    InvalidArgument,
+    InvalidEvent,
+    RunDeleted,
+    SchemaTooNew,
+)
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.samples import SAMPLE_NAMES, sample_lines
 from agent_memory_log.transfer import importing, jsonl
 from agent_memory_log.transfer.importing import ImportedRun

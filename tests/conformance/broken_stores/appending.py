@@ -6,7 +6,8 @@ import asyncio
 
 import msgspec
 
-from agent_memory_log import AppendResult, InvalidArgument, Snapshot, VersionConflict, new_event
+from agent_memory_log import AppendResult, Snapshot, VersionConflict, new_event
+from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.payloads import Annotation
 from agent_memory_log_inmem import MemoryStore
 from tests.conformance.broken_stores.base import Append, BrokenStore, Load, caught_by, remade

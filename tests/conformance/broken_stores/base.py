@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from agent_memory_log import AppendResult, Event, JsonValue, RunPage, Snapshot
+from agent_memory_log import AppendResult, Event, JsonValue, Snapshot
 from agent_memory_log.conformance import OpenHandle
+from agent_memory_log.store import RunPage
 from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
 from agent_memory_log_inmem.data import MemoryData
 

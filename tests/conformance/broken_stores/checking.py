@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from agent_memory_log import Flaw
+from agent_memory_log.store import Flaw
 from tests.conformance.broken_stores.base import BrokenStore, caught_by
 
 

@@ -7,18 +7,10 @@ from typing import Any
 
 import msgspec
 
-from agent_memory_log import (
-    AppendResult,
-    CursorOutOfRange,
-    Event,
-    InvalidArgument,
-    InvalidEvent,
-    Redacted,
-    Redaction,
-    RunPage,
-    Snapshot,
-    new_event,
-)
+from agent_memory_log import AppendResult, Event, Redacted, Snapshot, new_event
+from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, InvalidEvent
+from agent_memory_log.events.payloads import Redaction
+from agent_memory_log.store import RunPage
 from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by, remade
 
 

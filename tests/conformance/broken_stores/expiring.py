@@ -9,19 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from agent_memory_log import (
-    AppendResult,
-    Event,
-    ExpireResult,
-    InvalidArgument,
-    InvalidEvent,
-    RunDeleted,
-    RunExpired,
-    RunPage,
-    Snapshot,
-)
+from agent_memory_log import AppendResult, Event, Snapshot
 from agent_memory_log.backend_kit import expiry_of, is_reserved, now_microseconds
+from agent_memory_log.errors import InvalidArgument, InvalidEvent, RunDeleted, RunExpired
 from agent_memory_log.events.event import format_timestamp, from_microseconds
+from agent_memory_log.store import ExpireResult, RunPage
 from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
 from agent_memory_log_inmem.data import Follower
 from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by, remade

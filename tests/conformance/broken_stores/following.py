@@ -5,15 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 
-from agent_memory_log import (
-    AppendResult,
-    CursorOutOfRange,
-    Event,
-    InvalidArgument,
-    InvalidEvent,
-    RunDeleted,
-    StoreClosed,
-)
+from agent_memory_log import AppendResult, Event
+from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, InvalidEvent, RunDeleted, StoreClosed
 from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
 from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
 

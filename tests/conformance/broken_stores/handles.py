@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from types import TracebackType
 
-from agent_memory_log import Snapshot, StoreClosed
+from agent_memory_log import Snapshot
+from agent_memory_log.errors import StoreClosed
 from agent_memory_log_inmem import MemoryStore
 from tests.conformance.broken_stores.base import BrokenStore, Load, caught_by
 

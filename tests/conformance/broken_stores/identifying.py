@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
-from agent_memory_log import AppendResult, InvalidEvent, RunPage, Snapshot
+from agent_memory_log import AppendResult, Snapshot
+from agent_memory_log.errors import InvalidEvent
+from agent_memory_log.store import RunPage
 from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by
 
 

@@ -8,7 +8,8 @@ from typing import ClassVar
 
 import msgspec
 
-from agent_memory_log import AppendResult, Event, JsonValue, RunPage, Snapshot
+from agent_memory_log import AppendResult, Event, JsonValue, Snapshot
+from agent_memory_log.store import RunPage
 from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by, remade
 
 

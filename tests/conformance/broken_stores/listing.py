@@ -6,7 +6,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
 
-from agent_memory_log import AppendResult, CursorOutOfRange, InvalidArgument, RunInfo, RunPage, Snapshot
+from agent_memory_log import AppendResult, RunInfo, Snapshot
+from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
+from agent_memory_log.store import RunPage
 from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by
 
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from agent_memory_log import CursorOutOfRange, InvalidArgument, Snapshot
+from agent_memory_log import Snapshot
+from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
 from agent_memory_log.snapshot import EventList
 from tests.conformance.broken_stores.base import BrokenStore, Load, caught_by, remade
 

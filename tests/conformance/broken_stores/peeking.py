@@ -7,7 +7,10 @@ from typing import Any, cast
 
 import msgspec
 
-from agent_memory_log import InvalidArgument, InvalidEvent, PlannerNote, Redaction, RunExpired, RunHead, new_event
+from agent_memory_log import PlannerNote, new_event
+from agent_memory_log.errors import InvalidArgument, InvalidEvent, RunExpired
+from agent_memory_log.events.payloads import Redaction
+from agent_memory_log.store import RunHead
 from agent_memory_log_inmem import MemoryStore
 from agent_memory_log_inmem.data import _Run
 from tests.conformance.broken_stores.base import BrokenStore, caught_by

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from agent_memory_log import Annotation, AppendResult, Event, InvalidEvent, new_event
+from agent_memory_log import Annotation, AppendResult, Event, new_event
+from agent_memory_log.errors import InvalidEvent
 from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
 
 

@@ -6,7 +6,8 @@ import hashlib
 
 import msgspec
 
-from agent_memory_log import AppendResult, Event, EventConflict, VersionConflict
+from agent_memory_log import AppendResult, Event, VersionConflict
+from agent_memory_log.errors import EventConflict
 from agent_memory_log.events.event import new_event_id, same_body
 from agent_memory_log.events.payloads import Redacted
 from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by

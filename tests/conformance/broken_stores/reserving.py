@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agent_memory_log import AppendResult, InvalidEvent, Redaction, new_event
+from agent_memory_log import AppendResult, new_event
 from agent_memory_log.backend_kit import is_reserved
+from agent_memory_log.errors import InvalidEvent
+from agent_memory_log.events.payloads import Redaction
 from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
 
 

@@ -100,7 +100,7 @@ def test_the_front_is_imported_when_it_is_first_used() -> None:
         "assert not hasattr(front, '__nonsense__'); assert 'msgspec' not in sys.modules;"
         "assert {'open_store', 'Event'} <= set(dir(front));"
         "assert not hasattr(front, 'nonsense');"
-        "assert front.errors.StoreClosed is front.StoreClosed;"
+        "assert front.errors.VersionConflict is front.VersionConflict;"
         "from agent_memory_log import *; assert open_store is front.open_store"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -61,11 +61,11 @@ async def test_every_surface_gives_the_same_result(name: str) -> None:
     operation = METHODS[name](**arguments)
     async with open_store("memory:") as store:
         results = [await _outcome_async(getattr(MemoryClient(store).of(WHO), name), arguments)]
-    with open_sync_store("memory:") as store:
-        results.append(_outcome(lambda: getattr(SyncMemoryClient(store).of(WHO), name)(**arguments)))
-    with open_sync_store("memory:") as store:
-        context = SyncMemoryClient(store).of(WHO)._context
-        results.append(_outcome(lambda: run_sync(execute(operation, context), store)))
+    with open_sync_store("memory:") as sync_store:
+        results.append(_outcome(lambda: getattr(SyncMemoryClient(sync_store).of(WHO), name)(**arguments)))
+    with open_sync_store("memory:") as other_store:
+        context = SyncMemoryClient(other_store).of(WHO)._context
+        results.append(_outcome(lambda: run_sync(execute(operation, context), other_store)))
     assert results[0] == results[1] == results[2]
 
 
@@ -86,7 +86,7 @@ def _outcome(call: Any) -> str:
 def _without_ids(result: Any) -> str:
     """What a result says, but for ids and times, which are new each time."""
     if isinstance(result, (tuple, list)):
-        return repr([_without_ids(item) for item in result])
+        return repr([_without_ids(item) for item in cast("list[Any]", result)])
     if isinstance(result, msgspec.Struct):
         fields = {name: getattr(result, name) for name in result.__struct_fields__}
         return repr(

@@ -1,6 +1,6 @@
 """The client: what an application opens on a store, to get at the memory of a principal.
 
-``sync.py`` is made from this file by ``python -m tests.sync_twin``; a test says if it is not up to date.
+``sync.py`` is made from this file by ``python -m tools.sync_twin``.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ _SAME = ("meta", "meta_json", "end", "expires_at")
 
 
 async def check(call: Call, agent: str | None, run: str | None) -> AsyncGenerator[Flaw]:
-    """See ``Checks.check``."""
+    """See ``Store.check``."""
     check_scope(agent, run)
     call.codec = BYTES
     if agent is not None and run is not None:

@@ -21,6 +21,8 @@ from agent_memory_log.store import Store
 
 _Result = TypeVar("_Result")
 
+_ANSWERS: dict[str | None, bool] = {"y": True, "yes": True, "n": False, "no": False, "": False}
+
 StoreUrl = Annotated[
     str | None,
     typer.Option(
@@ -118,8 +120,24 @@ def confirmed(question: str, *, yes: bool) -> None:
     if not sys.stdin.isatty():
         raise UsageProblem(f"{question} Give --yes to say so, as there is no terminal to ask on")
     with stopping.Graceful():  # the event loop waits for the answer too, and could not be asked to stop
-        if not typer.confirm(one_line(question), err=True):
-            raise typer.Abort
+        try:
+            answer = _ask(one_line(question))
+        except KeyboardInterrupt:
+            raise typer.Abort from None
+    if not answer:
+        raise typer.Abort
+
+
+def _ask(question: str) -> bool:
+    answer: str | None = None
+    while answer not in _ANSWERS:
+        typer.echo(f"{question} [y/N]: ", nl=False, err=True)
+        stopping.wait_for_input()
+        line = sys.stdin.readline()
+        if not line:  # the terminal has closed
+            return False
+        answer = line.strip().casefold()
+    return _ANSWERS[answer]
 
 
 def instant(option: str, text: str) -> datetime:

@@ -53,6 +53,23 @@ class Graceful:
         _asks.pop()
 
 
+def wait_for_input() -> None:
+    """Wait until standard input can be read. A signal that comes just before the wait begins ends it too."""
+    if os.name == "nt":
+        return  # it can wait for sockets only
+    import select  # noqa: PLC0415  # most commands ask nothing
+
+    receiver, sender = os.pipe()
+    os.set_blocking(sender, False)
+    previous = signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
+    try:
+        select.select([0, receiver], [], [])
+    finally:
+        signal.set_wakeup_fd(previous)
+        os.close(receiver)
+        os.close(sender)
+
+
 def _interrupt() -> None:
     raise KeyboardInterrupt
 

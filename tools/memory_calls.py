@@ -20,12 +20,13 @@ _HEAD = '''"""Made from ``operations.py`` by ``python -m tools.memory_calls``: t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 {imports}
 from agent_memory_log.memory import operations as table
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.execution import execute
-from agent_memory_log.memory.records.arguments import several
+from agent_memory_log.memory.records.arguments import Operation, several
 from agent_memory_log.memory.records.principals import Principal
 from agent_memory_log.steps import run_async
 from agent_memory_log.store import Store
@@ -51,7 +52,7 @@ class Memory:
         """Whose memory this is."""
         return self._context.principal
 
-    async def execute(self, operation: table.Operation[_Result]) -> _Result:
+    async def execute(self, operation: Operation[_Result]) -> _Result:
         """Carry out an operation of the table, as the method of its name does."""
         return await run_async(execute(operation, self._context), self._store)
 '''

@@ -9,7 +9,7 @@ from typing import TypeVar
 from agent_memory_log.memory import operations as table
 from agent_memory_log.memory.execution import execute
 from agent_memory_log.memory.operations import KINDS, SWEEP_LIMIT
-from agent_memory_log.memory.records.arguments import several
+from agent_memory_log.memory.records.arguments import Operation, several
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Preference, RecordData
 from agent_memory_log.memory.records.principals import Principal
@@ -62,7 +62,7 @@ class Memory:
         """Whose memory this is."""
         return self._context.principal
 
-    async def execute(self, operation: table.Operation[_Result]) -> _Result:
+    async def execute(self, operation: Operation[_Result]) -> _Result:
         """Carry out an operation of the table, as the method of its name does."""
         return await run_async(execute(operation, self._context), self._store)
 

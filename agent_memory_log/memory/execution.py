@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
+from agent_memory_log.errors import InvalidArgument
+from agent_memory_log.events.fields import describe
 from agent_memory_log.memory import operations as table
 from agent_memory_log.memory.learning import deriving, links, remembering, writing
-from agent_memory_log.memory.records.arguments import check_arguments
+from agent_memory_log.memory.records.arguments import Operation, check_arguments
 from agent_memory_log.memory.search import injecting, reading, searching
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.upkeep import exchange, forgetting, maintaining
@@ -16,16 +18,18 @@ from agent_memory_log.steps import Steps
 _Result = TypeVar("_Result")
 
 
-def execute(operation: table.Operation[_Result], context: Context) -> Steps[_Result]:
+def execute(operation: Operation[_Result], context: Context) -> Steps[_Result]:
     """Carry out an operation on a principal's memory.
 
     Raises ``InvalidArgument`` naming the field that cannot be, before anything is read; and what the operation raises.
     """
+    if type(operation) not in _EXECUTIONS:
+        raise InvalidArgument(f"an operation of memory's table is carried out, found {describe(operation)}")
     check_arguments(operation)
     return cast("Steps[_Result]", _EXECUTIONS[type(operation)](context, operation))
 
 
-_EXECUTIONS: Mapping[type[table.Operation[Any]], Callable[[Context, Any], Steps[Any]]] = {
+_EXECUTIONS: Mapping[type[Operation[Any]], Callable[[Context, Any], Steps[Any]]] = {
     table.Remember: remembering.remember,
     table.Write: writing.write_candidates,
     table.NoteStop: writing.note_stopped,

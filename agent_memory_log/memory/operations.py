@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+from typing import Annotated, Any
 
-import msgspec
 from msgspec import Meta
 
+from agent_memory_log.memory.records.arguments import Local, Operation
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Preference, RecordData
 from agent_memory_log.memory.records.protocols import Extractor, Origin
@@ -40,14 +40,6 @@ from agent_memory_log.memory.records.reports import (
     WriteReport,
 )
 
-_Result = TypeVar("_Result")
-
-Right = Literal["read", "write", "erase"]
-"""What a caller must be allowed to do."""
-
-Local = Meta(extra={"local": True})
-"""Marks a field that cannot travel: a server configures it."""
-
 KINDS = ("preference", "fact", "episode", "message")
 """What is searched unless said."""
 
@@ -64,18 +56,6 @@ _WithEvidence = Annotated[
     bool,
     Meta(description="Redact also the events it came from, in the runs that are linked to the scope."),
 ]
-
-
-class Operation(msgspec.Struct, Generic[_Result], frozen=True):
-    """A call on a principal's memory, whose result is a ``_Result``.
-
-    ``writes``: whether it may change what is stored; ``right``: what the caller must be allowed to do;
-    ``positional``: how many of the first fields a method takes by position.
-    """
-
-    writes: ClassVar[bool] = False
-    right: ClassVar[Right] = "read"
-    positional: ClassVar[int] = 0
 
 
 class Remember(Operation[Outcome], frozen=True):

@@ -16,7 +16,7 @@ from agent_memory_log.memory.execution import execute
 from agent_memory_log.memory.operations import KINDS, SWEEP_LIMIT
 from agent_memory_log.memory.policy.rules import check_limit
 from agent_memory_log.memory.policy.secrets import stop_secrets
-from agent_memory_log.memory.records.arguments import several
+from agent_memory_log.memory.records.arguments import Operation, several
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Preference, RecordData
 from agent_memory_log.memory.records.principals import Principal, SubjectId
@@ -153,7 +153,7 @@ class SyncMemory:
         """Whose memory this is."""
         return self._context.principal
 
-    def execute(self, operation: table.Operation[_Result]) -> _Result:
+    def execute(self, operation: Operation[_Result]) -> _Result:
         """Carry out an operation of the table, as the method of its name does."""
         return run_sync(execute(operation, self._context), self._store)
 

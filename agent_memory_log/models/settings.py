@@ -47,7 +47,7 @@ class Settings(msgspec.Struct, frozen=True):
         """Read them from a JSON object. Raises ``InvalidArgument`` naming each setting that is unknown or wrong."""
         try:
             data: object = json.loads(text)  # NaN and infinities are read, and then refused by name
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidArgument(f"these settings cannot be: all: not JSON: {error}") from error
         return cls(**_checked(cls, data))
 
@@ -159,6 +159,6 @@ def _value(variable: str, text: str) -> object:
         return text
     try:
         value: object = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidArgument(f'{variable} must hold JSON, as in 10 or ["language"], found {text[:80]!r}') from error
     return value

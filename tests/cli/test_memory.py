@@ -199,7 +199,7 @@ class TestLooking:
         assert record.keys() == {
             *("id", "kind", "scope", "key", "value", "text", "confidence", "importance", "stars", "source", "evidence"),
             *("entities", "tags", "links", "supersedes", "valid_from", "valid_until", "ttl_left_days", "created"),
-            *("updated", "status", "data"),
+            *("updated", "status", "data", "memory_type"),
         }
         assert record["source"] == {
             "kind": "run",

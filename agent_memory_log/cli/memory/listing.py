@@ -36,9 +36,9 @@ def list_records(
     """List what is remembered.
 
     With how sure it is, its importance in stars, the days it has left, and the event it comes from. With --json: a
-    list, each with id, kind, scope, key, value, text, confidence, importance, stars, source, evidence (each with name,
-    agent, run, seq and item), entities, tags, links, supersedes, valid_from, valid_until, ttl_left_days, created,
-    updated, status and data.
+    list, each with id, kind, scope, key, value, text, confidence, importance, memory_type, stars, source, evidence
+    (each with name, agent, run, seq and item), entities, tags, links, supersedes, valid_from, valid_until,
+    ttl_left_days, created, updated, status and data.
     """
     principal = principal_of(tenant, user, scopes)
     if status not in _STATUSES:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import typer
 from msgspec import Meta, structs
 
-from agent_memory_log.memory.operations import Operation
+from agent_memory_log.memory.records.arguments import Operation
 
 
 def option(operation: type[Operation[Any]], field: str, *flags: str, metavar: str | None = None) -> Any:  # noqa: ANN401  # as typer says

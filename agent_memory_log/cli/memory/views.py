@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import cast
+
+import msgspec
 
 from agent_memory_log.cli.output import BAD, DIM, GOOD, NAME, WARN, Column, Output, Segment
 from agent_memory_log.cli.run_names import run_name
@@ -11,6 +14,7 @@ from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.events.event import format_timestamp
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.memory import Episode, Evidence, Outcome, Record
+from agent_memory_log.memory.records.record import ENVELOPE_FIELDS
 from agent_memory_log.wording import counted
 
 _MOST_STARS = 5
@@ -81,24 +85,28 @@ def record_map(record: Record, now: datetime | None = None) -> dict[str, JsonVal
         "scope": record.scope,
         "key": record.key,
         "value": record.value,
-        "text": record.text,
-        "confidence": record.confidence,
-        "importance": record.importance,
+        **{name: _shown(getattr(record, name)) for name in ENVELOPE_FIELDS},
         "stars": record.stars,
-        "source": {"kind": record.source.kind, "id": record.source.id, "reliability": record.source.reliability},
-        "evidence": [evidence_map(one) for one in record.evidence],
-        "entities": list(record.entities),
-        "tags": list(record.tags),
-        "links": [{"type": link.type, "target": link.target} for link in record.links],
         "supersedes": list(record.supersedes),
-        "valid_from": time_text(record.valid_from),
-        "valid_until": time_text(record.valid_until),
         "ttl_left_days": record.ttl_left_days(now or datetime.now(UTC)),
         "created": time_text(record.created),
         "updated": time_text(record.updated),
         "status": record.status,
         "data": record.data.to_map(),
     }
+
+
+def _shown(value: object) -> JsonValue:
+    """A field of an envelope as JSON."""
+    if isinstance(value, datetime):
+        return time_text(value)
+    if isinstance(value, Evidence):
+        return evidence_map(value)
+    if isinstance(value, msgspec.Struct):
+        return {name: _shown(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, tuple):
+        return [_shown(item) for item in cast("tuple[object, ...]", value)]
+    return cast("JsonValue", value)
 
 
 def outcome_map(outcome: Outcome) -> dict[str, JsonValue]:

@@ -60,7 +60,7 @@ def _blanked(context: Context, candidate: Candidate) -> Candidate:
         UnknownKind(alone.kind, {} if isinstance(seen, Refusal) else {"key": seen.key}),
         scope=candidate.scope if candidate.scope in context.principal.scopes else "",
         source=Source(candidate.source.kind if candidate.source.kind in _SOURCES else ""),
-        evidence=tuple(msgspec.structs.replace(one, item="") for one in candidate.evidence),
+        evidence=tuple(msgspec.structs.replace(one, item="", event_id="") for one in candidate.evidence),
     )
 
 

@@ -8,6 +8,7 @@ from typing import cast
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import Fact, Preference
 from agent_memory_log.memory.records.protocols import Refusal
+from agent_memory_log.memory.records.record import free_texts
 from agent_memory_log.secrets.jsontext import find_in_values
 
 _REASON = "secret"
@@ -33,7 +34,7 @@ def _values(candidate: Candidate) -> Iterator[tuple[str, str]]:
         yield data.key, data.value
     else:
         yield from _inside("", data.to_map())
-    for text in (candidate.text, *candidate.entities, *candidate.tags):
+    for text in free_texts(candidate):
         yield "", text
 
 

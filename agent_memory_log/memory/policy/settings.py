@@ -61,7 +61,7 @@ class UpkeepSettings(Settings, frozen=True):
 
     max_keyed: Annotated[Count | None, Meta(description="Preferences and facts of a subject; null: any number.")] = 100
     older_than_days: Annotated[
-        float, Meta(ge=0, le=1_000_000, description="Episodes as old as this, in days, may be archived ...")
+        float, Meta(ge=0, le=36_500, description="Episodes as old as this, in days, may be archived ...")
     ] = 90.0
     below_stars: Annotated[float, Meta(ge=1, le=6, description="... where they have fewer stars than this.")] = 3.0
 

@@ -1,4 +1,4 @@
-"""Checks the fields of a struct against their types, as msgspec does not when a struct is made.
+"""What an operation is, and the check of its fields against their types, as msgspec makes none for a new struct.
 
 What a hint says is what is checked: text, numbers with bounds, names of a ``Literal``, aware datetimes, several of
 them, structs. Fields whose hint is a protocol are left to whoever uses them.
@@ -7,11 +7,24 @@ them, structs. Fields whose hint is a protocol are left to whoever uses them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from datetime import datetime
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -20,16 +33,39 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import NotJson, check_text
 
 _Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+Right = Literal["read", "write", "erase"]
+"""What a caller must be allowed to do."""
+
+Local = msgspec.Meta(extra={"local": True})
+"""Marks a field that cannot travel: a server configures it."""
+
+
+class Operation(msgspec.Struct, Generic[_Result], frozen=True):
+    """A call on a principal's memory, whose result is a ``_Result``.
+
+    ``writes``: whether it may change what is stored; ``right``: what the caller must be allowed to do;
+    ``positional``: how many of the first fields a method takes by position.
+    """
+
+    writes: ClassVar[bool] = False
+    right: ClassVar[Right] = "read"
+    positional: ClassVar[int] = 0
+
 
 _Check = Callable[[Any, str], object]
 """Raises ``InvalidArgument`` for a value that the argument of this name cannot have."""
 
 
 def several(values: Iterable[_Item], name: str) -> tuple[_Item, ...]:
-    """The items of a list, tuple or another iterable. Raises ``InvalidArgument``, for a text too, which has letters."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+    """The items of a list, tuple, set (sorted) or iterator.
+
+    Raises ``InvalidArgument``, also for a text, which has letters, and a map, which has keys.
+    """
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise InvalidArgument(f"{name} must be several, as a list or tuple, found {describe(values)}")
-    return tuple(values)
+    return tuple(sorted(values, key=repr) if isinstance(values, AbstractSet) else values)
 
 
 def check_arguments(struct: msgspec.Struct) -> None:
@@ -86,7 +122,9 @@ def _check_several(hint: object) -> _Check:
     item = _check_for(hint)
 
     def check(values: object, name: str) -> None:
-        for place, value in enumerate(several(values, name)):  # type: ignore[arg-type, var-annotated]  # it checks
+        if not isinstance(values, (tuple, list)):  # an iterator would be empty after this
+            raise InvalidArgument(f"{name} must be a tuple, found {describe(values)}")
+        for place, value in enumerate(cast("tuple[object, ...]", values)):
             if item is not None:
                 item(value, f"{name}[{place}]")
 
@@ -102,7 +140,8 @@ def _check_number(hint: object, meta: msgspec.Meta) -> _Check:
     expected += "" if meta.le is None else f" to {meta.le:,}"
 
     def check(value: object, name: str) -> None:
-        if type(value) not in types or not (least <= value <= most and value not in _INFINITE):  # type: ignore[operator]  # a number
+        is_number = isinstance(value, types) and not isinstance(value, bool)
+        if not is_number or not (least <= value <= most and value not in _INFINITE):  # type: ignore[operator]  # a number
             raise InvalidArgument(f"{name} must be {expected}, found {describe(value)}")
 
     return check

@@ -15,6 +15,7 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.records.arguments import text_of
 from agent_memory_log.memory.records.kinds import (
+    MEMORY_TYPES,
     Episode,
     Fact,
     Preference,
@@ -30,7 +31,6 @@ _Item = TypeVar("_Item")
 
 _MAX_TTL_DAYS = 36_500
 _MAX_SEQ = 2**53 - 1
-_MEMORY_TYPES = ("semantic", "episodic", "procedural")
 _TWO_TEXTS = frozenset({Preference, Fact})  # they hold key and value and nothing else: two texts can be stored
 
 
@@ -104,9 +104,9 @@ def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
         None if candidate.ttl_days is None else int(within(candidate.ttl_days, "ttl_days", 1, most)),
         **fields,
     )
-    if made.memory_type and made.memory_type not in _MEMORY_TYPES:
+    if made.memory_type and made.memory_type not in MEMORY_TYPES:
         raise InvalidArgument(
-            f"memory_type must be one of {', '.join(_MEMORY_TYPES)}, found {describe(made.memory_type)}"
+            f"memory_type must be one of {', '.join(MEMORY_TYPES)}, found {describe(made.memory_type)}"
         )
     for evidence in made.evidence:
         if is_reserved(evidence.agent) and not (may_be_copy and subject_of(evidence.agent)):

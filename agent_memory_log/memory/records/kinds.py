@@ -20,6 +20,10 @@ from agent_memory_log.events.jsonvalue import JsonValue, NotJson, check_text, en
 _Kind = TypeVar("_Kind", bound="RecordData")
 
 
+MEMORY_TYPES = ("semantic", "episodic", "procedural")
+"""What a memory may be: what is true, what happened, how something is done."""
+
+
 class RecordData(msgspec.Struct, frozen=True, omit_defaults=True):
     """The base of every kind.
 
@@ -175,6 +179,8 @@ def register_kind(kind: type[_Kind]) -> type[_Kind]:
         check_text(name, "")
     except NotJson as error:
         raise InvalidArgument(f"the kind {name!r} of {kind.__qualname__} {error}") from error
+    if kind.memory_type not in MEMORY_TYPES:
+        raise InvalidArgument(f"the memory_type of {kind.__qualname__} must be one of {', '.join(MEMORY_TYPES)}")
     known = _kinds.get(name)
     if known is not None and (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
         raise InvalidArgument(f"the kind {name!r} already stands for {known.__qualname__}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from datetime import datetime
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, get_type_hints
 
 import msgspec
 
@@ -54,11 +55,6 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, order=
     def run_id(self) -> RunId:
         """The run that holds the event."""
         return (self.agent, self.run)
-
-    @property
-    def event_name(self) -> tuple[str, str, int | str]:
-        """The run and the event's id, or its seq where the id is not known."""
-        return (self.agent, self.run, self.event_id or self.seq)
 
 
 def place_name(evidence: Evidence) -> str:
@@ -114,6 +110,23 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True):
 
 ENVELOPE_FIELDS: tuple[str, ...] = Envelope.__struct_fields__
 _envelope_values = attrgetter(*ENVELOPE_FIELDS)
+
+
+_FREE_TEXTS = tuple(
+    name
+    for name, hint in get_type_hints(Envelope).items()
+    if hint in (str, tuple[str, ...]) and name != "memory_type"  # which is one of three words
+)
+
+
+def free_texts(memory: Envelope) -> Iterator[str]:
+    """Every text of the envelope in which a caller may write anything: a secret, or a value to be forgotten."""
+    for name in _FREE_TEXTS:
+        value: str | tuple[str, ...] = getattr(memory, name)
+        if isinstance(value, str):
+            yield value
+        else:
+            yield from value
 
 
 def envelope_of(memory: Envelope, **changes: object) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Self, cast
 
 import msgspec
 
@@ -50,6 +51,15 @@ class MemoryChanged(EventData, Envelope, frozen=True, gc=False):
 
     record: str
     changed: tuple[str, ...]
+
+    @classmethod
+    def from_map(cls, data: Mapping[str, object]) -> Self:
+        """Read what was stored; the fields once stood in a map of their own, ``changes``."""
+        changes = data.get("changes")
+        if "changed" not in data and isinstance(changes, Mapping):
+            fields = cast("Mapping[str, object]", changes)
+            data = {"record": data.get("record"), "changed": list(fields), **fields}
+        return super().from_map(data)
 
 
 @register_own_payload

@@ -15,7 +15,7 @@ from agent_memory_log.errors import MemoryStopped, VersionConflict
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.memory.operations import SWEEP_LIMIT
 from agent_memory_log.memory.records.principals import STREAM_RUN
-from agent_memory_log.memory.records.record import Evidence
+from agent_memory_log.memory.records.record import Evidence, free_texts
 from agent_memory_log.memory.records.reports import ForgetReport
 from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.memory.stream.history import Ledger
@@ -154,7 +154,7 @@ def _wanted(context: Context, plan: _Plan, reach: Reach) -> Steps[Wanted]:
         frozenset(map(_value, plan.lives)),
         frozenset(live.id for live in plan.lives),
         frozenset(
-            one.event_name
+            one
             for one in _sources(plan.lives, plan.blocked)
             if (one.agent, one.run) in state.linked or one.seq <= own.get((one.agent, one.run), 0)
         ),
@@ -193,7 +193,7 @@ def _records_with(wanted: Wanted, plan: _Plan) -> tuple[str, ...]:
 
 
 def _texts(memory: MemoryRemembered) -> tuple[str, ...]:
-    return (memory.text, *texts(list(memory.data.values())), *memory.entities, *memory.tags)
+    return (*free_texts(memory), *texts(list(memory.data.values())))
 
 
 def _value(live: Live) -> str:

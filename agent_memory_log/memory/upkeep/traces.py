@@ -14,6 +14,7 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventType, Redacted, Redaction
 from agent_memory_log.memory.records.messages import INJECTED_CONTEXT, type_of
+from agent_memory_log.memory.records.record import Evidence
 from agent_memory_log.memory.stream.payloads import MemoryTombstone
 from agent_memory_log.memory.upkeep.mentions import Values
 from agent_memory_log.snapshot import Snapshot
@@ -26,14 +27,14 @@ RunEvent = tuple[str, str, int]
 class Wanted(msgspec.Struct, frozen=True):
     """What to look for in ``runs``: the forgotten ``values``, the ids of their ``records``, the events they rest on.
 
-    ``evidence`` names these events as ``Evidence.event_name`` does. ``swept``: the runs in which every event that holds
-    a value is to go.
+    ``evidence`` names these events; an id that a run does not hold gives way to the seq. ``swept``: the runs in which
+    every event that holds a value is to go.
     """
 
     runs: frozenset[tuple[str, str]] = frozenset()
     values: frozenset[str] = frozenset()
     records: frozenset[str] = frozenset()
-    evidence: frozenset[tuple[str, str, int | str]] = frozenset()
+    evidence: frozenset[Evidence] = frozenset()
     swept: frozenset[tuple[str, str]] = frozenset()
 
 
@@ -77,20 +78,22 @@ def _traces(agent: str, run: str, snapshot: Snapshot, values: Values, wanted: Wa
     to_redact: set[RunEvent] = set()
     holding: set[RunEvent] = set()
     injected: dict[RunEvent, Event] = {}
+    ids = {event.event_id for event in snapshot.log}
+    evidence_here = {
+        place.event_id if place.event_id in ids else place.seq
+        for place in wanted.evidence
+        if (place.agent, place.run) == (agent, run)
+    }
     for exchange in _exchanges(snapshot.log):
         events = {(agent, run, event.seq): event for event in exchange if not isinstance(event.data, _KEPT)}
         repeating = {place for place, event in events.items() if values.are_in_event(event)}
-        evidence = {(agent, run, event.seq) for event in exchange if _is_evidence(agent, run, event, wanted)}
+        evidence = {(agent, run, event.seq) for event in exchange if {event.event_id, event.seq} & evidence_here}
         to_redact |= evidence & events.keys()
         if evidence or (agent, run) in wanted.swept:
             to_redact |= repeating
         holding |= repeating
         injected.update((place, event) for place, event in events.items() if event.type == INJECTED_CONTEXT)
     return Traces(frozenset(to_redact), frozenset(holding), injected)
-
-
-def _is_evidence(agent: str, run: str, event: Event, wanted: Wanted) -> bool:
-    return (agent, run, event.event_id) in wanted.evidence or (agent, run, event.seq) in wanted.evidence
 
 
 _KEPT = (Redacted, Redaction, MemoryTombstone)

@@ -123,48 +123,54 @@ def on(store: Store | SyncStore, operation: Steps[_T]) -> Steps[_T]:
 async def run_async(steps: Steps[_T], store: Store) -> _T:
     """Run an operation as a part of this task."""
     resume: Callable[[], Request] = partial(next, steps)
-    while True:
-        try:
-            request = resume()
-        except StopIteration as end:
-            return cast("_T", end.value)
-        try:
-            if isinstance(request, Ask):
-                answer = await getattr(store, request.method)(*request.arguments, **request.options)
-            elif isinstance(request, Work):
-                answer = await asyncio.to_thread(request.do)
-            elif isinstance(request, Each):
-                answer = await _run_each(request.operations, store)
+    try:
+        while True:
+            try:
+                request = resume()
+            except StopIteration as end:
+                return cast("_T", end.value)
+            try:
+                if isinstance(request, Ask):
+                    answer = await getattr(store, request.method)(*request.arguments, **request.options)
+                elif isinstance(request, Work):
+                    answer = await asyncio.to_thread(request.do)
+                elif isinstance(request, Each):
+                    answer = await _run_each(request.operations, store)
+                else:
+                    answer = await run_async(request.operation, cast("Store", request.store))
+            except Exception as error:  # noqa: BLE001  # the operation decides what becomes of it
+                resume = partial(steps.throw, error)
             else:
-                answer = await run_async(request.operation, cast("Store", request.store))
-        except Exception as error:  # noqa: BLE001  # the operation decides what becomes of it
-            resume = partial(steps.throw, error)
-        else:
-            resume = partial(steps.send, answer)
+                resume = partial(steps.send, answer)
+    finally:
+        del resume  # an error that leaves holds this frame: it must not hold the error
 
 
 def run_sync(steps: Steps[_T], store: SyncStore) -> _T:
     """Run an operation on this thread."""
     resume: Callable[[], Request] = partial(next, steps)
-    while True:
-        try:
-            request = resume()
-        except StopIteration as end:
-            return cast("_T", end.value)
-        try:
-            answer: object
-            if isinstance(request, Ask):
-                answer = getattr(store, request.method)(*request.arguments, **request.options)
-            elif isinstance(request, Work):
-                answer = request.do()
-            elif isinstance(request, Each):
-                answer = [run_sync(operation, store) for operation in request.operations]
+    try:
+        while True:
+            try:
+                request = resume()
+            except StopIteration as end:
+                return cast("_T", end.value)
+            try:
+                answer: object
+                if isinstance(request, Ask):
+                    answer = getattr(store, request.method)(*request.arguments, **request.options)
+                elif isinstance(request, Work):
+                    answer = request.do()
+                elif isinstance(request, Each):
+                    answer = [run_sync(operation, store) for operation in request.operations]
+                else:
+                    answer = run_sync(request.operation, cast("SyncStore", request.store))
+            except Exception as error:  # noqa: BLE001  # the operation decides what becomes of it
+                resume = partial(steps.throw, error)
             else:
-                answer = run_sync(request.operation, cast("SyncStore", request.store))
-        except Exception as error:  # noqa: BLE001  # the operation decides what becomes of it
-            resume = partial(steps.throw, error)
-        else:
-            resume = partial(steps.send, answer)
+                resume = partial(steps.send, answer)
+    finally:
+        del resume  # an error that leaves holds this frame: it must not hold the error
 
 
 async def _run_each(operations: Sequence[Steps[Any]], store: Store) -> list[object]:

@@ -64,7 +64,8 @@ def several(values: Iterable[_Item], name: str) -> tuple[_Item, ...]:
     Raises ``InvalidArgument``, also for a text, which has letters, and a map, which has keys.
     """
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
-        raise InvalidArgument(f"{name} must be several, as a list or tuple, found {describe(values)}")
+        found = describe(cast("object", values))
+        raise InvalidArgument(f"{name} must be several, as a list or tuple, found {found}")
     return tuple(sorted(values, key=repr) if isinstance(values, AbstractSet) else values)
 
 

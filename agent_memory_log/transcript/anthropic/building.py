@@ -47,7 +47,8 @@ class AnthropicBuilder(BlockBuilder):
 
     def thinking(self, seq: int, data: Thinking, residual: Residual) -> None:
         """Add a block as it was; none without a signature, unless this provider sent it so."""
-        if not data.signature and not data.redacted and residual.get("unsigned") is not True:
+        is_own = isinstance(data.structured, Mapping) and self.provider in data.structured
+        if not data.signature and not data.redacted and not is_own:
             self.lose("reasoning", "thinking without a signature", seq, data.event_type)
             return
         block = rendering.thinking_block(data)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
+import msgspec
+
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.events.payloads import AssistantMessage, SystemMessage, Thinking, ToolCall, UserMessage
 from agent_memory_log.transcript.anthropic import rendering
@@ -107,8 +109,8 @@ class AnthropicParser(BlockParser):
 
     def _thinking(self, payload: Thinking, block: JsonMap) -> None:
         residual = difference(rendering.thinking_block(payload), block)
-        if not payload.signature and not payload.redacted:
-            residual["unsigned"] = True
+        if not payload.signature and not payload.redacted:  # is built again only because this provider sent it
+            payload = msgspec.structs.replace(payload, structured={self.provider: {}})
         self.emit_block("assistant", payload, residual)
 
     def _call(self, block: JsonMap) -> None:

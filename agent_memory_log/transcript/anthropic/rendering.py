@@ -6,8 +6,8 @@ message stand outside, in ``system``; later ones are messages of the role ``syst
 
 Residuals of this provider may have parts more, ``message`` apart (``blocks.py``). ``parts``: the spans of content that
 is a list, or of several text blocks (``text_parts.py``). ``text: true``: the content of the assistant's message is its
-text, not a list. ``inline: true``: a system message before any other stands among the messages. ``unsigned: true``:
-thinking came without a signature.
+text, not a list. ``inline: true``: a system message before any other stands among the messages. Thinking that came
+without a signature has a residual even where that is empty.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SAID = TextParts({"type": "text"}, "\n")
 ANSWERED = TextParts({"type": "text"}, "")
 """What the assistant says: citations cut its text in the middle of sentences."""
 
-EXTRA = frozenset({"parts", "message", "text", "inline", "unsigned"})
+EXTRA = frozenset({"parts", "message", "text", "inline"})
 
 
 def text_block(text: str) -> WireMessage:

@@ -65,6 +65,7 @@ class _Repairer(BlockRepairer):
             self.drop(turn, "dropped_part", _blank)
         self.drop_empty()
         self._drop_before_user()
+        self._join()
         self.pair_calls()
         self.drop_empty()
         self._join()

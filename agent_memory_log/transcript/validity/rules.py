@@ -50,5 +50,5 @@ class RuleChecker:
         """``unanswered_call``: each of the open calls is among those ``answered``; none is open from here on."""
         for call_id, where in self.open_calls.items():
             if call_id not in answered:
-                self.find("unanswered_call", f"no result of the call {describe(call_id)} follows it directly", where)
+                self.find("unanswered_call", f"no result of the call {call_id!r} follows it directly", where)
         self.open_calls = {}

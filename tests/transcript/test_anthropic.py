@@ -927,3 +927,13 @@ def test_the_released_types_take_all_but_beta_blocks() -> None:
 def test_the_judge_can_say_no(wrong: list[Message]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         CASE.judge(wrong)
+
+
+def test_thinking_without_a_signature_keeps_the_mark_that_logs_have() -> None:
+    """Event ids stay the same from release to release, so the event under them must too."""
+    thinking = {"type": "thinking", "thinking": "hm", "signature": ""}
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [thinking]}]
+    events = parse(messages, "anthropic")
+    assert isinstance(events[1].data, Thinking)
+    assert events[1].data.structured == {"anthropic": {}}
+    assert build(snapshot_of(events), "anthropic") == messages

@@ -592,3 +592,9 @@ def test_what_follows_an_empty_message_is_not_dropped_with_it() -> None:
     said: list[dict[str, Any]] = [{"role": "user", "content": [{"text": text}]} for text in ("one", "two")]
     repaired = repair([said[0], {"role": "user", "content": []}, said[1]], "bedrock")
     assert list(repaired.transcript) == [{"role": "user", "content": [{"text": "one"}, {"text": "two"}]}]
+
+
+def test_reasoning_with_a_signature_and_no_text_has_a_window() -> None:
+    block: Any = {"reasoningContent": {"reasoningText": {"signature": "signed"}}}
+    messages = [{"role": "assistant", "content": []}, {"role": "user", "content": [block]}]
+    assert len(window(messages, "bedrock", max_events=1).transcript) <= len(messages)

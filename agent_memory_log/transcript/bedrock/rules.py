@@ -60,7 +60,7 @@ def signed_of(block: object) -> tuple[str, str] | None:
         return redacted, ""
     text = map_in(body.get("reasoningText"))
     signature = text.get("signature")
-    return (signature, text["text"]) if isinstance(signature, str) and signature else None
+    return (signature, str(text.get("text", ""))) if isinstance(signature, str) and signature else None
 
 
 def flaw_in(block: object, role: str) -> Flaw | None:

@@ -202,7 +202,7 @@ class BlockBuilder(Builder):
         if self._open(side, residual, seq, says=says):
             self.messages[-1]["content"] = text
             self._is_text = True
-        elif text:
+        elif text or side == "user":
             self._content.append(self.text_block(text))
         self.origins.parts[-1].append(seq)
 

@@ -932,7 +932,7 @@ def test_the_judge_can_say_no(wrong: list[Message]) -> None:
 def test_thinking_without_a_signature_keeps_the_mark_that_logs_have() -> None:
     """Event ids stay the same from release to release, so the event under them must too."""
     thinking = {"type": "thinking", "thinking": "hm", "signature": ""}
-    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [thinking]}]
+    messages: list[Any] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [thinking]}]
     events = parse(messages, "anthropic")
     assert isinstance(events[1].data, Thinking)
     assert events[1].data.structured == {"anthropic": {}}

@@ -596,5 +596,5 @@ def test_what_follows_an_empty_message_is_not_dropped_with_it() -> None:
 
 def test_reasoning_with_a_signature_and_no_text_has_a_window() -> None:
     block: Any = {"reasoningContent": {"reasoningText": {"signature": "signed"}}}
-    messages = [{"role": "assistant", "content": []}, {"role": "user", "content": [block]}]
+    messages: list[Any] = [{"role": "assistant", "content": []}, {"role": "user", "content": [block]}]
     assert len(window(messages, "bedrock", max_events=1).transcript) <= len(messages)

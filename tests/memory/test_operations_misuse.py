@@ -47,14 +47,11 @@ def test_what_is_no_operation_of_the_table_is_refused(me: SyncMemory) -> None:
             me.execute(call)  # type: ignore[arg-type]  # what is tested
 
 
-def test_sets_are_taken_in_one_order_and_maps_are_refused(me: SyncMemory) -> None:
+def test_sets_are_taken_in_one_order(me: SyncMemory) -> None:
     tags: Any = {"c", "a", "b"}
     record = me.remember(key="k", value="v", tags=tags).record
     assert record is not None
     assert record.tags == ("a", "b", "c")
-    wrong: Any = {"a": 1}
-    with pytest.raises(InvalidArgument, match="tags must be several"):
-        me.remember(key="k", value="v", tags=wrong)
 
 
 def test_numbers_of_another_class_are_numbers(me: SyncMemory) -> None:

@@ -7,7 +7,7 @@ them, structs. Fields whose hint is a protocol are left to whoever uses them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from functools import cache
@@ -61,9 +61,9 @@ _Check = Callable[[Any, str], object]
 def several(values: Iterable[_Item], name: str) -> tuple[_Item, ...]:
     """The items of a list, tuple, set (sorted) or iterator.
 
-    Raises ``InvalidArgument``, also for a text, which has letters, and a map, which has keys.
+    Raises ``InvalidArgument``, also for a text, which has letters.
     """
-    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         found = describe(cast("object", values))
         raise InvalidArgument(f"{name} must be several, as a list or tuple, found {found}")
     return tuple(sorted(values, key=repr) if isinstance(values, AbstractSet) else values)

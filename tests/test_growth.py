@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 
+from agent_memory_log import open_sync_store
 from agent_memory_log.events.payloads import ToolCall, ToolResult
 from agent_memory_log.interchange.atif import from_atif
+from agent_memory_log.memory import Candidate, Preference, Principal, SyncMemoryClient
 from agent_memory_log.memory.extraction.rules import RuleExtractor
 from agent_memory_log.memory.extraction.statements import read_statements
+from agent_memory_log.memory.search import searching
 from agent_memory_log.recording.streams import joined
 from agent_memory_log.replay.expectations import read_expectations
 from agent_memory_log.transcript import provider_names
@@ -142,3 +146,21 @@ def test_quadratic_time_is_noticed() -> None:
 
     assert growth(work(300), work(1200), MOST) > MOST
     assert growth(work(300), work(600), MOST) <= MOST
+
+
+@pytest.mark.parametrize("call", ["kinds", "boosts"])
+def test_many_kinds_and_boosts_over_many_records(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a caller names is looked up once a record, and not walked."""
+    monkeypatch.setattr(searching, "_index_type", lambda: None)
+
+    def asked(count: int) -> Callable[[], object]:
+        store = stores.enter_context(open_sync_store("memory:"))
+        me = SyncMemoryClient(store, max_keyed=None).of(Principal("acme", {"user": "1"}))
+        me.write([Candidate(Preference(f"key {number}", "zebra")) for number in range(count)])
+        names = [f"name {number}" for number in range(count)]
+        if call == "kinds":
+            return partial(me.list, kinds=names)
+        return partial(me.search, "zebra", boost_preferences=names)
+
+    with ExitStack() as stores:
+        assert growth(asked(400), asked(1600), MOST) <= MOST

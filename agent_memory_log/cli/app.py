@@ -56,7 +56,7 @@ class _Group(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401  # the types are private to typer
-        """The command of this name; where there is none, all are loaded, from which typer suggests the nearest."""
+        """Load the command of this name; for an unknown name all commands, so that typer can suggest the nearest."""
         for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
             if name not in self.commands:
                 self.commands[name] = _load_command(name, self.rich_markup_mode)

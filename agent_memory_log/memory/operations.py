@@ -113,9 +113,9 @@ class NoteStop(Operation[None], frozen=True):
 
 
 class Get(Operation[Record | None], frozen=True):
-    """The active record with this ``id`` or ``key``; None where there is none, or it has expired.
+    """Return the active record with this ``id`` or ``key``, or None if there is no such record or it has expired.
 
-    Without a ``kind``, the latest updated of those that have the key.
+    Without a ``kind``, it is the latest updated record that has the key.
     """
 
     id: Annotated[str | None, Meta(description="The id of a record, in any scope unless said.")] = None
@@ -282,7 +282,7 @@ class AsOf(Operation[tuple[Record, ...]], frozen=True):
 
 
 class Explain(Operation[Explanation | None], frozen=True):
-    """Why the record with this id, active or not, is or was believed; None where there is none.
+    """Say why the record with this id, active or not, is or was believed. Returns None for an unknown id.
 
     Evidence may name any event of the store. The text of an event is shown only if its run is linked to a scope of
     the principal and the event was not forgotten there; for any other, ``reason`` says why it is not shown.

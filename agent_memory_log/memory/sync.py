@@ -236,9 +236,9 @@ class SyncMemory:
     def get(
         self, *, id: str | None = None, key: str | None = None, kind: str | None = None, scope: str | None = None
     ) -> Record | None:
-        """The active record with this ``id`` or ``key``; None where there is none, or it has expired.
+        """Return the active record with this ``id`` or ``key``, or None if there is no such record or it has expired.
 
-        Without a ``kind``, the latest updated of those that have the key.
+        Without a ``kind``, it is the latest updated record that has the key.
 
         - ``id``: The id of a record, in any scope unless said.
         - ``kind``: Which is meant, where several kinds have the key.
@@ -458,7 +458,7 @@ class SyncMemory:
         )
 
     def explain(self, id: str) -> Explanation | None:
-        """Why the record with this id, active or not, is or was believed; None where there is none.
+        """Say why the record with this id, active or not, is or was believed. Returns None for an unknown id.
 
         Evidence may name any event of the store. The text of an event is shown only if its run is linked to a scope
         of the principal and the event was not forgotten there; for any other, ``reason`` says why it is not shown.

@@ -179,3 +179,18 @@ def test_the_demo_and_its_writer(tmp_path: Path) -> None:
         assert read_line(process)
         status, _, err = stopped(process, signal.SIGTERM)  # both have ended: the writer has the same standard error
     assert (status, err) == (143, b"")
+
+
+def test_a_signal_just_before_the_wait_for_an_answer_ends_it() -> None:
+    """The handler has run, and raised nothing, before the wait begins: only what it left behind can end it."""
+    program = (
+        "import os, select, signal; from agent_memory_log.cli import stopping;"
+        "signal.signal(signal.SIGINT, lambda *_: None); wait = select.select;"
+        "select.select = lambda *lists: (os.kill(os.getpid(), signal.SIGINT), wait(*lists))[1];"
+        "stopping.wait_for_input(); print('ended')"
+    )
+    silent, _keeps_open = os.pipe()
+    ran = subprocess.run(
+        [sys.executable, "-c", program], stdin=silent, capture_output=True, timeout=PATIENCE, check=True, text=True
+    )
+    assert ran.stdout == "ended\n"

@@ -158,7 +158,7 @@ def _number(value: object, least: int, most: int, name: str, where: str) -> floa
 
 
 def _text(value: object, reason: str, where: str) -> str:
-    """A text without the white space around it. Raises ``MemoryStopped`` with the reason where there is none."""
+    """A text without the white space around it. Raises ``MemoryStopped`` with the reason if it is blank or no text."""
     text = value.strip() if isinstance(value, str) else ""
     try:
         check_text(text, "")

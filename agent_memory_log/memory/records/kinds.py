@@ -221,7 +221,7 @@ def fold_key(key: str) -> str:
 
 
 def fold_keys(keys: Iterable[str]) -> frozenset[str]:
-    """Keys folded, without those of which nothing is left."""
+    """The keys folded. Keys that are empty once folded are left out."""
     return frozenset(folded for key in keys if (folded := fold_key(key)))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -56,33 +56,38 @@ def _by_key(state: State, key: str, kind: str | None, now: datetime) -> Live | N
 
 def list_records(context: Context, call: ListRecords) -> Steps[tuple[Record, ...]]:
     """The records of a status, by scope, then as they came. Only active ones are at hand; others are looked up."""
+    kinds = _set_of(call.kinds)
     records: list[Record] = []
     for scope in context.readable(call.scopes):
         if call.status == "active":
-            records += yield from active_records(context, context.subject(scope), call.kinds)
+            records += yield from active_records(context, context.subject(scope), kinds)
         else:
             ledger = yield from _ledger(context, scope)
             records += [
                 record
                 for record in ledger.records(scope, context.hooks.now())
-                if record.status == call.status and (call.kinds is None or record.kind in call.kinds)
+                if record.status == call.status and (kinds is None or record.kind in kinds)
             ]
     return tuple(records)
 
 
-def active_records(context: Context, subject: Subject, kinds: Collection[str] | None) -> Steps[list[Record]]:
+def active_records(context: Context, subject: Subject, kinds: frozenset[str] | None) -> Steps[list[Record]]:
     """The active records of a subject, as they came."""
     yield from subject.refresh()
     now = context.hooks.now()
     return subject.ask(lambda state: _active(state, subject.id.scope, kinds, now))
 
 
-def _active(state: State, scope: str, kinds: Collection[str] | None, now: datetime) -> list[Record]:
+def _active(state: State, scope: str, kinds: frozenset[str] | None, now: datetime) -> list[Record]:
     return [
         live.record_as(scope, "active")
         for live in state.records.values()
         if not live.is_expired(now) and (kinds is None or live.memory.kind in kinds)
     ]
+
+
+def _set_of(kinds: tuple[str, ...] | None) -> frozenset[str] | None:
+    return None if kinds is None else frozenset(kinds)
 
 
 def _ledger(context: Context, scope: str, until: datetime | None = None) -> Steps[Ledger]:
@@ -115,7 +120,7 @@ def as_of(context: Context, call: AsOf) -> Steps[tuple[Record, ...]]:
     records: list[Record] = []
     for scope in context.readable(call.scopes):
         ledger = yield from _ledger(context, scope, call.time)
-        records += _active(ledger.state, scope, call.kinds, call.time)
+        records += _active(ledger.state, scope, _set_of(call.kinds), call.time)
     return tuple(records)
 
 

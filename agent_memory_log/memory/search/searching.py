@@ -133,28 +133,40 @@ def _search_without_index(context: Context, several: Sequence[Search], scopes: t
         records += yield from active_records(context, context.subject(scope), None)
     return [
         Hits(
-            _best([hit for record in records if (hit := _shared_words(record, query)) is not None], query.top_k),
+            _best(_sharing_words(records, query), query.top_k),
             _NO_MESSAGES if query.kinds is None or MESSAGE in query.kinds else "",
         )
         for query in several
     ]
 
 
-def _shared_words(record: Record, query: Search) -> Hit | None:
-    """The record as a hit, by the share of the question's words that it has; None if it is none."""
+def _sharing_words(records: Sequence[Record], query: Search) -> list[Hit]:
+    """The records that share words with the question, each by the share of the question's words that it has."""
+    kinds = None if query.kinds is None else frozenset(query.kinds)
+    words, boosted = frozenset(_words(query.query.casefold())), fold_keys(query.boost_preferences)
+    hits = (
+        _shared_words(record, words, boosted)
+        for record in records
+        if (kinds is None or record.kind in kinds) and _is_within(record, query)
+    )
+    return [hit for hit in hits if hit is not None]
+
+
+def _is_within(record: Record, query: Search) -> bool:
     time = record.valid_from or record.created
-    if (
-        (query.kinds is not None and record.kind not in query.kinds)
-        or record.stars < query.min_importance
-        or (query.since is not None and time < query.since)
-        or (query.until is not None and time >= query.until)
-    ):
-        return None
-    words = set(_words(query.query.casefold()))
+    return (
+        record.stars >= query.min_importance
+        and (query.since is None or time >= query.since)
+        and (query.until is None or time < query.until)
+    )
+
+
+def _shared_words(record: Record, words: frozenset[str], boosted: frozenset[str]) -> Hit | None:
+    """The record as a hit. Returns None if it shares no word and is not boosted."""
     text = " ".join((record.text, record.key.replace("_", " "), *record.tags, *record.entities))
     shared = len(words.intersection(_words(text.casefold())))
     parts: dict[str, float] = {}
-    if record.kind == Preference.kind and fold_key(record.key) in fold_keys(query.boost_preferences):
+    if record.kind == Preference.kind and fold_key(record.key) in boosted:
         parts["preference"] = _BOOST
     if shared:
         parts[SHARED_WORDS] = shared / len(words)

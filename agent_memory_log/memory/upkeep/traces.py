@@ -14,7 +14,7 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventType, Redacted, Redaction
 from agent_memory_log.memory.records.messages import INJECTED_CONTEXT, type_of
-from agent_memory_log.memory.records.record import Evidence
+from agent_memory_log.memory.records.record import Evidence, RunId
 from agent_memory_log.memory.stream.payloads import MemoryTombstone
 from agent_memory_log.memory.upkeep.mentions import Values
 from agent_memory_log.snapshot import Snapshot
@@ -54,7 +54,12 @@ class Traces(msgspec.Struct, frozen=True):
 def find_traces(wanted: Wanted) -> Steps[Traces]:
     """Read the runs. Raises what ``Store.load_run`` raises, but for a run that is gone."""
     values = Values(wanted.values)
-    by_run = yield from each(_in_run(*run, values, wanted) for run in sorted(wanted.runs))
+    evidence: dict[RunId, list[Evidence]] = {}
+    for place in wanted.evidence:
+        evidence.setdefault(place.run_id, []).append(place)
+    by_run = yield from each(
+        _in_run(*run, values, evidence.get(run, ()), swept=run in wanted.swept) for run in sorted(wanted.runs)
+    )
     messages = frozenset[RunEvent]().union(*(traces.to_redact for traces in by_run))
     # An injected context goes with a message in it, and it is only now known which messages go.
     injected = {
@@ -66,30 +71,27 @@ def find_traces(wanted: Wanted) -> Steps[Traces]:
     return Traces(messages | injected, frozenset[RunEvent]().union(*(traces.holding for traces in by_run)))
 
 
-def _in_run(agent: str, run: str, values: Values, wanted: Wanted) -> Steps[Traces]:
+def _in_run(agent: str, run: str, values: Values, evidence: Sequence[Evidence], *, swept: bool) -> Steps[Traces]:
     try:
         snapshot = yield from load(agent, run)
     except (CursorOutOfRange, RunExpired):  # the run is gone, and what it said with it
         return Traces()
-    return (yield from work(lambda: _traces(agent, run, snapshot, values, wanted)))
+    return (yield from work(lambda: _traces(snapshot, values, evidence, swept=swept)))
 
 
-def _traces(agent: str, run: str, snapshot: Snapshot, values: Values, wanted: Wanted) -> Traces:
+def _traces(snapshot: Snapshot, values: Values, evidence: Sequence[Evidence], *, swept: bool) -> Traces:
+    agent, run = snapshot.agent, snapshot.run
     to_redact: set[RunEvent] = set()
     holding: set[RunEvent] = set()
     injected: dict[RunEvent, Event] = {}
-    ids = {event.event_id for event in snapshot.log}
-    evidence_here = {
-        place.event_id if place.event_id in ids else place.seq
-        for place in wanted.evidence
-        if (place.agent, place.run) == (agent, run)
-    }
+    ids = {event.event_id for event in snapshot.log} - {""}
+    cited = {place.event_id if place.event_id in ids else place.seq for place in evidence}
     for exchange in _exchanges(snapshot.log):
         events = {(agent, run, event.seq): event for event in exchange if not isinstance(event.data, _KEPT)}
         repeating = {place for place, event in events.items() if values.are_in_event(event)}
-        evidence = {(agent, run, event.seq) for event in exchange if {event.event_id, event.seq} & evidence_here}
-        to_redact |= evidence & events.keys()
-        if evidence or (agent, run) in wanted.swept:
+        sources = {(agent, run, event.seq) for event in exchange if event.event_id in cited or event.seq in cited}
+        to_redact |= sources & events.keys()
+        if sources or swept:
             to_redact |= repeating
         holding |= repeating
         injected.update((place, event) for place, event in events.items() if event.type == INJECTED_CONTEXT)

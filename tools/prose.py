@@ -1,7 +1,7 @@
 """Plain English as a check: refuses the words and patterns of ``prose.toml`` in code, messages and documents.
 
 ``python -m tools.prose [path ...]`` reads comments, docstrings, messages, the names that code defines, the names of
-tests, and Markdown without its code. It prints every hit as ``file:line: hit -> what to write`` and fails if any exist.
+tests, and Markdown without its code, headings and tables. It prints every hit as ``file:line: hit -> what to write`` and fails if any exist.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ ROOT = Path(__file__).parents[1]
 DIRECTIVE = re.compile(r"^#\s*(noqa|type:|pyright:|pragma|fmt:|!|/)[^#]*|^#+\s?")
 CODE = re.compile(r"``[^`]*``|`[^`]*`|\"[^\"\n]*\"|“[^”]*”|https?://\S+|\{[^{}]*\}")
 EXAMPLE = re.compile(r"(?m)(?:^ {4,}\S.*\n?)+")
-FENCED = re.compile(r"(?ms)^ *(```|~~~).*?^ *\1|^\|.*?$|^ *<[^>]+>.*?$|^!!!.*?$")
+FENCED = re.compile(r"(?ms)^ *(```|~~~).*?^ *\1|^#.*?$|^\|.*?$|^ *<[^>]+>.*?$|^!!!.*?$")
 SENTENCE_END = re.compile(r"(?<=[.:?!])\s+|\n\s*\n|\n(?=\s*(?:[-*>#]|\d+\.|[A-Z]\w+:$)\s)")
-SQL = re.compile(r"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|WHERE|VALUES|FROM|EXISTS)\b")
+NOT_PROSE = re.compile(r"</?[a-z]+\b|\b(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|WHERE|VALUES|FROM|EXISTS)\b")
 MESSAGE_WORDS = 5
 
 
@@ -123,7 +123,7 @@ def messages(tree: ast.Module, docstrings: set[int]) -> Iterator[Prose]:
             text = node.value
         else:
             continue
-        if len(re.findall(r"(?<!\S)[a-z']+(?!\S)", text)) >= MESSAGE_WORDS and not SQL.search(text):
+        if len(re.findall(r"(?<!\S)[a-z']+(?!\S)", text)) >= MESSAGE_WORDS and not NOT_PROSE.search(text):
             yield Prose(node.lineno, text)
 
 
@@ -148,7 +148,7 @@ def check(path: Path, rules: Rules) -> Iterator[tuple[int, str]]:
         texts = in_python(source, is_test="tests" in path.relative_to(ROOT).parts)
         for line, name in defined_names(source):
             if name.strip("_") in rules.names:
-                yield line, f"the name {name} -> name it after what it holds"
+                yield line, f"the name {name} -> name it after its value"
     for prose in texts:
         yield from rules.hits(prose)
 

@@ -1,0 +1,88 @@
+"""The pages of the site that are made from other files: the README and its neighbours, and the API reference.
+
+mkdocs calls ``on_files`` and ``on_config`` (``hooks`` in ``mkdocs.yml``). The API reference has one page for each room
+of the package; ``ROOMS`` says which modules a page shows.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+
+COPIED = {
+    "README.md": "index.md",
+    "ARCHITECTURE.md": "architecture.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+}
+
+ROOMS = {
+    "agent_memory_log": ["front"],
+    "Stores": ["store", "opening"],
+    "Snapshots and readers": ["snapshot", "reader", "pairing"],
+    "Events": ["events.event", "events.payloads", "events.registry", "events.jsonvalue"],
+    "Errors": ["errors"],
+    "Transfer": [
+        "transfer.jsonl",
+        "transfer.copying",
+        "transfer.forking",
+        "transfer.importing",
+        "transfer.verifying",
+    ],
+    "Recording": ["recording"],
+    "Transcripts": ["transcript"],
+    "Replay": ["replay", "pytest_plugin"],
+    "Interchange": ["interchange.atif", "interchange.opentelemetry"],
+    "Memory": ["memory"],
+    "Memory operations": ["memory.operations"],
+    "Memory extraction and policy": ["memory.extraction", "memory.policy"],
+    "Recall": ["recall", "recall.adapters.openai_compatible", "recall.adapters.bert"],
+    "Models": ["models", "models.settings", "models.openai_chat"],
+    "Secrets": ["secrets"],
+    "Backend kit": ["backend_kit"],
+    "Conformance": ["conformance"],
+}
+
+
+def reference_page(title: str) -> str:
+    """Return the path of a room's page."""
+    return f"reference/{title.lower().replace(' ', '-').replace('_', '-')}.md"
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Fill the API reference in the navigation."""
+    for section in config.nav or []:
+        if isinstance(section, dict) and "API reference" in section:
+            section["API reference"] = [{title: reference_page(title)} for title in ROOMS]
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made from other files."""
+    for source, target in COPIED.items():
+        files.append(File.generated(config, target, content=_on_the_site((ROOT / source).read_text(), config)))
+    for title, modules in ROOMS.items():
+        blocks = "\n".join(f"::: agent_memory_log.{module}\n" for module in modules)
+        files.append(File.generated(config, reference_page(title), content=f"# {title}\n\n{blocks}"))
+    return files
+
+
+def _on_the_site(text: str, config: MkDocsConfig) -> str:
+    """Rewrite links of the checkout's root: to pages of the site, or to the repository."""
+
+    def target(link: re.Match[str]) -> str:
+        path = link[2]
+        if path in COPIED:
+            path = COPIED[path]
+        elif path.startswith("docs/"):
+            path = path.removeprefix("docs/")
+        else:
+            path = f"{config.repo_url}blob/main/{path}"
+        return f"{link[1]}{path}{link[3]}"
+
+    return re.sub(r'(\]\(|src="|srcset=")(?!https?:|#)([^)"#]+)([)"#])', target, text)

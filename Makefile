@@ -5,7 +5,7 @@ BIN := .venv/bin
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test torture test-all lint format types generate generate-check docs bench clean
+.PHONY: help demo test torture test-all lint format types generate generate-check docs site release bench clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-9s %s\n", $$1, $$2}'
@@ -33,9 +33,10 @@ torture: .venv/.installed ## Run the campaigns: kills, corruption and growth at 
 
 test-all: test torture ## Run all tests and the campaigns
 
-lint: .venv/.installed ## Check style and format
+lint: .venv/.installed ## Check style, format and plain English
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/python -m tools.prose
 
 format: .venv/.installed ## Format the code and mend what can be mended
 	@$(BIN)/ruff check --fix .
@@ -45,17 +46,32 @@ types: .venv/.installed ## Check types, with two checkers
 	@$(BIN)/mypy
 	@$(BIN)/basedpyright
 
-generate: .venv/.installed ## Make the generated code anew
-	@$(BIN)/python -m tools.memory_calls && $(BIN)/python -m tools.sync_twin
+# Each writes its files, or compares them with --check.
+GENERATORS := tools.memory_calls tools.sync_twin tools.error_table tools.overview tools.cli_page
+
+generate: .venv/.installed ## Write the generated code and documents again
+	@for generator in $(GENERATORS); do $(BIN)/python -m $$generator || exit 1; done
 
 generate-check: .venv/.installed
-	@$(BIN)/python -m tools.memory_calls --check && $(BIN)/python -m tools.sync_twin --check
+	@for generator in $(GENERATORS); do $(BIN)/python -m $$generator --check || exit 1; done
 
-docs: .venv/.installed ## Generate docs/cli.md anew
-	@$(BIN)/python docs/generate_cli.py
+.venv/.site: .venv/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[site]'
+	@touch $@
+
+site: .venv/.site ## Build the documentation in site/, with the API reference
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --clean
+	@echo "site/index.html"
+
+# A virtual environment without the checkout, for each Python that this machine has.
+release: .venv/.site ## Build wheel and sdist in dist/, check them, and try them on each Python of this machine
+	@rm -rf dist
+	@$(BIN)/python -m build --outdir dist . > /dev/null
+	@$(BIN)/twine check --strict dist/*
+	@tools/try_wheel
 
 bench: .venv/.installed ## Measure, as ratios to the floor
 	@$(BIN)/python -m benchmarks
 
 clean: ## Remove what the other commands made
-	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis dist site

@@ -12,6 +12,7 @@ from tools.generated import ROOT, write_or_check
 
 WIDTH, HEIGHT, MARGIN, GAP = 880, 470, 20, 12
 FONT = "ui-sans-serif, system-ui, 'Segoe UI', Helvetica, Arial, sans-serif"
+TITLE = "Runtimes append events to a log; transcripts, replay, memory and interchange are derived from it"
 
 THEMES = {
     "light": {
@@ -55,17 +56,26 @@ CITED = (0, 5)
 BACKENDS = ("In memory|tests", "SQLite|one file, the default", "MongoDB|many machines", "Yours|one conformance suite")
 
 
+def text(x: float, y: float, words: str, color: str, *, small: bool = False, anchor: str = "middle") -> str:
+    """Return a line of text: bold, or small."""
+    style = 'font-size="12.5"' if small else 'font-weight="600"'
+    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" {style} fill="{color}">{escape(words)}</text>'
+
+
+def frame(x: float, y: float, width: float, height: float, fill: str, line: str) -> str:
+    """Return a rectangle with round corners."""
+    size = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
+    return f'<rect {size} rx="8" fill="{fill}" stroke="{line}"/>'
+
+
 def box(x: float, y: float, width: float, height: float, fill: str, lines: str, colors: dict[str, str]) -> str:
     """Return a box whose first line is bold."""
     title, *rest = lines.split("|")
+    middle = x + width / 2
     top = y + height / 2 - 9 * len(rest) + 5
-    parts = [
-        f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="8" fill="{fill}" stroke="{colors["line"]}"/>',
-        f'<text x="{x + width / 2:g}" y="{top:g}" font-weight="600" fill="{colors["ink"]}">{escape(title)}</text>',
-    ]
+    parts = [frame(x, y, width, height, fill, colors["line"]), text(middle, top, title, colors["ink"])]
     parts += [
-        f'<text x="{x + width / 2:g}" y="{top + 18 * number:g}" font-size="12.5" fill="{colors["soft"]}">{escape(line)}</text>'
-        for number, line in enumerate(rest, start=1)
+        text(middle, top + 18 * number, words, colors["soft"], small=True) for number, words in enumerate(rest, start=1)
     ]
     return "\n".join(parts)
 
@@ -83,11 +93,11 @@ def log(y: float, colors: dict[str, str]) -> str:
     """Return the log: a band with numbered events."""
     inner = WIDTH - 2 * MARGIN - 2 * GAP
     width = (inner - GAP * (len(EVENTS) - 1)) / len(EVENTS)
+    promises = "typed · append-only · atomic · idempotent · durable"
     parts = [
-        f'<rect x="{MARGIN}" y="{y}" width="{WIDTH - 2 * MARGIN}" height="112" rx="8" fill="{colors["log"]}" stroke="{colors["line"]}"/>',
-        f'<text x="{MARGIN + GAP}" y="{y + 98}" text-anchor="start" font-weight="600" fill="{colors["ink"]}">The log of a run</text>',
-        f'<text x="{WIDTH - MARGIN - GAP}" y="{y + 98}" text-anchor="end" font-size="12.5" fill="{colors["soft"]}">'
-        "typed · append-only · atomic · idempotent · durable</text>",
+        frame(MARGIN, y, WIDTH - 2 * MARGIN, 112, colors["log"], colors["line"]),
+        text(MARGIN + GAP, y + 98, "The log of a run", colors["ink"], anchor="start"),
+        text(WIDTH - MARGIN - GAP, y + 98, promises, colors["soft"], small=True, anchor="end"),
     ]
     for number, name in enumerate(EVENTS, start=1):
         x = MARGIN + GAP + (number - 1) * (width + GAP)
@@ -117,20 +127,24 @@ def picture(colors: dict[str, str]) -> str:
         'stroke-width="1.5" marker-end="url(#arrow)"/>'
         for number in range(4)
     )
-    return f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="{FONT}" font-size="14" text-anchor="middle" role="img">
-<title>agent-memory-log: runtimes append events to a log; transcripts, replay, memory and interchange are derived from it</title>
-<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="{colors["line"]}"/></marker></defs>
-<rect width="{WIDTH}" height="{HEIGHT}" fill="{colors["page"]}"/>
-{row(14, 52, [("page", lines) for lines in PEOPLE], colors)}
-{arrows}
-{row(90, 78, list(LAYERS), colors)}
-{log(226, colors)}
-{evidence(168, 240, colors)}
-<text x="{WIDTH / 2}" y="186" font-size="12.5" fill="{colors["soft"]}">evidence</text>
-{row(364, 58, [("below", lines) for lines in BACKENDS], colors)}
-<text x="{WIDTH / 2}" y="447" font-size="12.5" fill="{colors["soft"]}">the same interface and the same promises on every backend</text>
-</svg>
-"""
+    shape = 'viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"'
+    promise = "the same interface and the same promises on every backend"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="{FONT}" font-size="14">',
+        f"<title>{TITLE}</title>",
+        f'<defs><marker id="arrow" {shape}><path d="M0 0 L8 4 L0 8 z" fill="{colors["line"]}"/></marker></defs>',
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{colors["page"]}"/>',
+        row(14, 52, [("page", lines) for lines in PEOPLE], colors),
+        arrows,
+        row(90, 78, list(LAYERS), colors),
+        log(226, colors),
+        evidence(168, 240, colors),
+        text(WIDTH / 2, 186, "evidence", colors["soft"], small=True),
+        row(364, 58, [("below", lines) for lines in BACKENDS], colors),
+        text(WIDTH / 2, 447, promise, colors["soft"], small=True),
+        "</svg>\n",
+    ]
+    return "\n".join(parts)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Plain English as a check: refuses the words and patterns of ``prose.toml`` in code, messages and documents.
 
 ``python -m tools.prose [path ...]`` reads comments, docstrings, messages, the names that code defines, the names of
-tests, and Markdown without its code, headings and tables. It prints every hit as ``file:line: hit -> what to write`` and fails if any exist.
+tests, and Markdown without its code, headings and tables.
+It prints every hit as ``file:line: hit -> what to write`` and fails if any exist.
 """
 
 from __future__ import annotations

@@ -1,0 +1,97 @@
+"""The README and the pages that belong to no room: examples run, names exist, links and commands lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent_memory_log import Event, Reader, Snapshot, Store, ToolCall, ToolResult
+from agent_memory_log.memory import Memory
+from agent_memory_log.recording import RunRecorder
+from agent_memory_log.store import BacksUp, Compacts
+from tests.processes import PATIENCE, ROOT
+
+README = (ROOT / "README.md").read_text()
+EXAMPLES = ["README.md", "docs/backends.md"]
+PAGES = [path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))]
+MOST_WORDS = 900
+
+CHEAT_SHEET = {
+    "store": (Store, Compacts, BacksUp),
+    "snapshot": (Snapshot,),
+    "event": (Event,),
+    "call": (ToolCall,),
+    "result": (ToolResult,),
+    "recorder": (RunRecorder,),
+    "memory": (Memory,),
+    "reader": (Reader,),
+}
+
+
+def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
+    done = subprocess.run(
+        command, cwd=folder, env=os.environ | environment, check=False, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0, f"{command}: {done.stderr}"
+
+
+@pytest.mark.parametrize("document", EXAMPLES)
+def test_examples_run_twice_in_the_same_folder(document: str, tmp_path: Path) -> None:
+    programs = Path(sys.executable).parent
+    environment = {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "PYTHONWARNINGS": "error"}
+    blocks = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL)
+    ran = 0
+    for language, block in 2 * blocks:
+        if language == "python" and "import pytest" not in block:
+            _run([sys.executable, "-c", block], tmp_path, environment)
+            ran += 1
+        for line in block.splitlines() if language == "console" and document == "README.md" else ():
+            assert line.startswith("$ ")
+            if line.startswith("$ export "):
+                name, value = line.removeprefix("$ export ").split("=", 1)
+                environment[name] = value
+            elif line.startswith("$ amlog "):
+                _run(line.removeprefix("$ ").split(), tmp_path, environment)
+                ran += 1
+    assert ran >= 2
+
+
+def test_readme_has_a_minute_of_prose() -> None:
+    prose = re.sub(r"^```.*?^```$|^\|.*?$|^ *<[^>]*>.*?$", "", README, flags=re.MULTILINE | re.DOTALL)
+    assert len(prose.split()) <= MOST_WORDS
+
+
+def test_make_commands_of_the_readme_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"`make ([\w-]+)`", README))
+    assert named >= {"demo", "test", "site"}
+    assert named <= targets
+
+
+@pytest.mark.parametrize("document", PAGES)
+def test_links_to_files_lead_somewhere(document: str) -> None:
+    folder = (ROOT / document).parent
+    text = re.sub(r"^```.*?^```$", "", (ROOT / document).read_text(), flags=re.MULTILINE | re.DOTALL)
+    for target in re.findall(r'\]\(([^)#\s]+)|(?:src|srcset)="([^"]+)"', text):
+        path = target[0] or target[1]
+        if not path.startswith("http") and not path.startswith("reference/"):  # the site makes those pages
+            assert (folder / path).exists(), path
+
+
+def test_names_of_the_cheat_sheet_exist() -> None:
+    names = set(re.findall(r"\b([a-z]+)\.([a-z_]+)\b", _answers("cheat-sheet.md") + _answers("from-go.md")))
+    known = [(name, attribute) for name, attribute in names if name in CHEAT_SHEET]
+    assert len(known) > 30
+    for name, attribute in known:
+        assert any(hasattr(owner, attribute) for owner in CHEAT_SHEET[name]), f"{name}.{attribute}"
+
+
+def _answers(page: str) -> str:
+    """Return the last column of a page's tables."""
+    rows = re.findall(r"^\|.*\|([^|]+)\|$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
+    return "\n".join(rows)

@@ -1,1 +1,1 @@
-"""What this library costs, as ratios to the floor under it: ``python -m benchmarks``."""
+"""The costs of this library, as ratios to a floor: ``python -m benchmarks``."""

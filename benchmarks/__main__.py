@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: run every measurement and print the table, targets beside it."""
+"""``python -m benchmarks``: run every measurement and print the table with its targets."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _TMPFS = Path("/dev/shm")  # noqa: S108  # memory-backed, so that an fsync costs
 
 
 def rows(fast: Path, disk: Path) -> list[Row]:
-    """Every comparison that can be made, in the order of the table."""
-    found = [*sqlite.rows(fast, disk), *core.rows(), *transcript.rows(), *memory.rows(fast)]
+    """Return every comparison that this machine can make, in the order of the table."""
+    rows = [*sqlite.rows(fast, disk), *core.rows(), *transcript.rows(), *memory.rows(fast)]
     if not lacking():
         from benchmarks import mongo  # noqa: PLC0415  # it imports the driver, without which the others are measured
 
-        found += mongo.rows(fast, disk)
-    return found
+        rows += mongo.rows(fast, disk)
+    return rows
 
 
 def figures(disk: Path) -> list[Figure]:
-    """Every plain number."""
+    """Return every plain number."""
     return sqlite.figures(disk)
 
 
@@ -54,7 +54,7 @@ def main() -> None:
         for number, row in enumerate(chosen, 1):
             progress.update(task, description=row.name)
             report.add(row, row.measure(options.rounds, lambda: progress.advance(task)))
-            # What cannot be measured has had no rounds.
+            # A row that cannot be measured used no rounds.
             progress.update(task, completed=number * options.rounds)
         for figure in counted:
             progress.update(task, description=figure.name)

@@ -1,4 +1,4 @@
-"""The rows of the table that measure what needs no disk: the in-memory store and the codec."""
+"""The rows of the table that need no disk: the in-memory store and the codec."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EVENTS = 5_000
 
 
 def rows() -> list[Row]:
-    """Every comparison."""
+    """Return every comparison."""
     return [
         Row("In memory, append a ready event", "msgspec encode", 2.5, append_in_memory, microseconds=True),
         Row("Make, check and encode an event", "msgspec encode", None, make_and_check),
@@ -24,7 +24,7 @@ def rows() -> list[Row]:
 def append_in_memory(rounds: int, progress: Progress) -> Ratio:
     """Append a ready event to the in-memory store, against encoding its payload with msgspec alone."""
 
-    def ours() -> float:
+    def measured() -> float:
         events = workload.events(_EVENTS)
         with open_sync_store("memory:") as store:
             append = store.append_events
@@ -35,13 +35,13 @@ def append_in_memory(rounds: int, progress: Progress) -> Ratio:
 
             return timed(work, _EVENTS)
 
-    return compare(ours, _msgspec_alone, rounds, progress)
+    return compare(measured, _msgspec_alone, rounds, progress)
 
 
 def make_and_check(rounds: int, progress: Progress) -> Ratio:
     """Make an event of a payload, check and encode it, against encoding the payload with msgspec alone."""
 
-    def ours() -> float:
+    def measured() -> float:
         payloads = workload.payloads() * (_EVENTS // 5)
 
         def work() -> None:
@@ -50,7 +50,7 @@ def make_and_check(rounds: int, progress: Progress) -> Ratio:
 
         return timed(work, _EVENTS)
 
-    return compare(ours, _msgspec_alone, rounds, progress)
+    return compare(measured, _msgspec_alone, rounds, progress)
 
 
 def _msgspec_alone() -> float:

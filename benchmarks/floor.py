@@ -1,7 +1,7 @@
 """The floor: raw ``sqlite3`` with an equivalent table at the same durability, its payloads encoded beforehand.
 
-A rowid table keyed by an integer, without an index on event ids, without types, order or conflicts: less than any log
-that keeps promises can do.
+A rowid table with an integer key. It has no index on event ids, no types, no order and no conflicts. A log that keeps
+promises has to do more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _decoders = {name: msgspec.json.Decoder(kind).decode for name, kind in payload_t
 
 
 class FloorEvent(msgspec.Struct):
-    """What the floor reads a row into."""
+    """A row as the floor reads it."""
 
     seq: int
     event_id: str
@@ -33,7 +33,7 @@ class FloorEvent(msgspec.Struct):
 
 
 def rows(events: list[Event]) -> list[Row]:
-    """Events as rows, encoded beforehand."""
+    """Return events as rows that are encoded already."""
     return [
         (seq, event.event_id, event.type, to_microseconds(event.timestamp), encode_payload(event.data)[0].decode())
         for seq, event in enumerate(events, 1)
@@ -41,7 +41,7 @@ def rows(events: list[Event]) -> list[Row]:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection to a new floor table, an fsync a commit."""
+    """Yield a connection to a new floor table. Each commit calls fsync."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -52,13 +52,13 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def append_each(connection: sqlite3.Connection, batch: list[Row]) -> None:
-    """One commit a row."""
+    """Commit each row."""
     for row in batch:
         connection.execute(_INSERT, row)
 
 
 def append_batches(connection: sqlite3.Connection, batch: list[Row], size: int) -> None:
-    """One commit for ``size`` rows."""
+    """Commit after every ``size`` rows."""
     for start in range(0, len(batch), size):
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(_INSERT, batch[start : start + size])
@@ -66,7 +66,7 @@ def append_batches(connection: sqlite3.Connection, batch: list[Row], size: int) 
 
 
 def load(connection: sqlite3.Connection, count: int) -> list[FloorEvent]:
-    """The first ``count`` rows with payload, id and timestamp decoded into a struct."""
+    """Return the first ``count`` rows, with payload, id and timestamp decoded into structs."""
     return decode(
         connection.execute(
             "SELECT seq, event_id, type, timestamp, data FROM events WHERE seq <= ? ORDER BY seq", (count,)
@@ -74,10 +74,10 @@ def load(connection: sqlite3.Connection, count: int) -> list[FloorEvent]:
     )
 
 
-def decode(found: list[Row]) -> list[FloorEvent]:
-    """Rows with payload, id and timestamp decoded into a struct."""
+def decode(rows: list[Row]) -> list[FloorEvent]:
+    """Return rows with payload, id and timestamp decoded into structs."""
     decoders = _decoders
     return [
         FloorEvent(seq, event_id, _EPOCH + timedelta(0, 0, microseconds), decoders[kind](data))
-        for seq, event_id, kind, microseconds, data in found
+        for seq, event_id, kind, microseconds, data in rows
     ]

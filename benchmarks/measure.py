@@ -1,6 +1,6 @@
 """Measuring: both sides in turn, round by round, and the ratio of their medians.
 
-Machines are noisy, and drift; what both sides of a round meet alike leaves the ratio as it was.
+Machines are noisy and drift. A disturbance that hits both sides of a round does not change the ratio.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ Side = Callable[[], float]
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """The outcome of a comparison: medians in seconds an operation, their ratio, and the middle half of the rounds'."""
+    """The outcome of a comparison: two medians in seconds for each operation, their ratio, and its quartiles."""
 
-    ours: float
+    measured: float
     floor: float
     ratio: float
     low: float
     high: float
 
     def of_throughput(self) -> Ratio:
-        """The same as a ratio of operations a second, which is the larger the better."""
-        return Ratio(self.ours, self.floor, 1 / self.ratio, 1 / self.high, 1 / self.low)
+        """Return the outcome as a ratio of operations in a second. Larger is better."""
+        return Ratio(self.measured, self.floor, 1 / self.ratio, 1 / self.high, 1 / self.low)
 
 
 @contextmanager
 def no_collections() -> Generator[None]:
-    """Keep the garbage collector out of the way."""
+    """Pause the garbage collector."""
     gc.collect()
     gc.disable()
     try:
@@ -46,24 +46,24 @@ def no_collections() -> Generator[None]:
 
 
 def timed(work: Callable[[], object], operations: int) -> float:
-    """Seconds an operation, with the garbage collector out of the way."""
+    """Return the seconds for each operation, with the garbage collector paused."""
     with no_collections():
         start = perf_counter()
         work()
         return (perf_counter() - start) / operations
 
 
-def compare(ours: Side, floor: Side, rounds: int, progress: Progress) -> Ratio:
-    """Run both sides in turn for ``rounds`` rounds after one uncounted; who goes first changes each round."""
-    ours()
+def compare(measured: Side, floor: Side, rounds: int, progress: Progress) -> Ratio:
+    """Run both sides in turn for ``rounds`` rounds, after a warm-up round. The first side changes each round."""
+    measured()
     floor()
     pairs: list[tuple[float, float]] = []
     for round_number in range(rounds):
         if round_number % 2:
             second = floor()
-            first = ours()
+            first = measured()
         else:
-            first = ours()
+            first = measured()
             second = floor()
         pairs.append((first, second))
         progress()
@@ -71,9 +71,9 @@ def compare(ours: Side, floor: Side, rounds: int, progress: Progress) -> Ratio:
 
 
 def ratio_of(pairs: Sequence[tuple[float, float]]) -> Ratio:
-    """The outcome of rounds of which each found a number for either side."""
-    each = sorted(one / two for one, two in pairs)
-    ours_median = statistics.median(one for one, _ in pairs)
-    floor_median = statistics.median(two for _, two in pairs)
+    """Return the outcome of rounds, each with a number for both sides."""
+    each = sorted(first / second for first, second in pairs)
+    ours_median = statistics.median(first for first, _ in pairs)
+    floor_median = statistics.median(second for _, second in pairs)
     quarter = len(each) // 4
     return Ratio(ours_median, floor_median, ours_median / floor_median, each[quarter], each[-1 - quarter])

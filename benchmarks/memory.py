@@ -1,6 +1,6 @@
 """The rows of the table that measure derived memory, on SQLite.
 
-The floor is loading the events of the same stream, without a snapshot: what anything that folds it must do first.
+The floor loads the events of the same stream, without a snapshot. Every fold has to do that first.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _EVENTS_A_STATEMENT = 20
 
 
 def rows(fast: Path) -> list[Row]:
-    """Every comparison."""
-    found: list[Row] = []
+    """Return every comparison."""
+    rows: list[Row] = []
     for count in (1_000, 10_000, 100_000):
-        found += [
+        rows += [
             _row(fast, f"Memory, open {count:,} records cold", 1.5, count, count, snapshot=False),
             _row(fast, f"Memory, open {count:,}, all live, by a snapshot", 0.7, count, count, snapshot=True),
             _row(fast, f"Memory, open {count:,}, a fifth live, by a snapshot", 0.3, count, count // 5, snapshot=True),
         ]
     return [
-        *found,
+        *rows,
         Row("Memory, get from 10,000 warm", "the check for news", None, lambda n, p: warm(fast, "get", n, p)),
         Row("Memory, list 100 warm", "the check for news", None, lambda n, p: warm(fast, "list", n, p)),
         Row("Memory, derive, runs of 30 events", "reading the run", 3.0, lambda n, p: deriving(fast, 30, n, p)),
@@ -47,24 +47,24 @@ def _row(fast: Path, name: str, target: float, count: int, live: int, *, snapsho
     return Row(name, "loading its events", target, lambda n, p: opening(fast, count, live, n, p, snapshot=snapshot))
 
 
-def _told(count: int, live: int) -> list[Event]:
-    """A stream of ``count`` statements about ``live`` keys: of those said again, the older is closed."""
+def _statements(count: int, live: int) -> list[Event]:
+    """Return a stream of ``count`` statements about ``live`` keys. A repeated key closes its older statement."""
     events: list[Event] = []
-    known: dict[int, str] = {}
+    open_ids: dict[int, str] = {}
     for number in range(count):
         key = number % live
-        told = MemoryRemembered(
+        remembered = MemoryRemembered(
             kind="fact",
             key=f"fact-{key}",
             data={"key": f"fact-{key}", "value": f"the customer's order number {number} was shipped on Tuesday"},
             source=Source("run", "support-agent/run-42"),
             evidence=(Evidence("support-agent", "run-42", number + 1, "rules/1"),),
         )
-        event = new_event(told)
+        event = new_event(remembered)
         events.append(event)
-        if key in known:
-            events.append(new_event(MemoryClosed((known[key],), "superseded", event.event_id, "superseded")))
-        known[key] = event.event_id
+        if key in open_ids:
+            events.append(new_event(MemoryClosed((open_ids[key],), "superseded", event.event_id, "superseded")))
+        open_ids[key] = event.event_id
     return events
 
 
@@ -80,8 +80,8 @@ def _client(store: SyncStore, principal: Principal) -> SyncMemory:
 
 
 def opening(parent: Path, count: int, live: int, rounds: int, progress: Progress, *, snapshot: bool) -> Ratio:
-    """Open a subject in a client that has not seen it, to get one record, against loading its events."""
-    events = _told(count, live)
+    """Get one record of a subject that the client has not opened yet, against loading its events."""
+    events = _statements(count, live)
     with scratch(parent) as folder, open_sync_store(f"sqlite:///{folder / 'ours.db'}") as store:
         agent = _fill(store, _ME, events)
         principal = _ME
@@ -92,29 +92,29 @@ def opening(parent: Path, count: int, live: int, rounds: int, progress: Progress
             assert _client(store, _WITH).stats().snapshot_parts
         repeat = max(1, 10_000 // count)
 
-        def ours() -> float:
+        def measured() -> float:
             def work() -> None:
                 for _ in range(repeat):
                     assert _client(store, principal).get(key="fact-1") is not None
 
             return timed(work, repeat)
 
-        def theirs() -> float:
+        def baseline() -> float:
             return timed(lambda: [store.load_run(agent, STREAM_RUN) for _ in range(repeat)], repeat)
 
-        return compare(ours, theirs, rounds if count < 100_000 else min(rounds, 5), progress)
+        return compare(measured, baseline, rounds if count < 100_000 else min(rounds, 5), progress)
 
 
 def warm(parent: Path, call: str, rounds: int, progress: Progress) -> Ratio:
-    """Ask a client that is warm, against reading that nothing is new."""
+    """Get a record from a warm client, against a read that returns no new events."""
     count = 100 if call == "list" else 10_000
     with scratch(parent) as folder, open_sync_store(f"sqlite:///{folder / 'ours.db'}") as store:
-        agent = _fill(store, _ME, _told(count, count))
+        agent = _fill(store, _ME, _statements(count, count))
         me = _client(store, _ME)
         me.list()
         version = store.load_run(agent, STREAM_RUN, limit=1).version
 
-        def ours() -> float:
+        def measured() -> float:
             def work() -> None:
                 for _ in range(_LOOKS):
                     if call == "list":
@@ -124,16 +124,16 @@ def warm(parent: Path, call: str, rounds: int, progress: Progress) -> Ratio:
 
             return timed(work, _LOOKS)
 
-        def theirs() -> float:
+        def baseline() -> float:
             return timed(lambda: [store.load_run(agent, STREAM_RUN, after=version) for _ in range(_LOOKS)], _LOOKS)
 
-        return compare(ours, theirs, rounds, progress)
+        return compare(measured, baseline, rounds, progress)
 
 
 def deriving(parent: Path, length: int, rounds: int, progress: Progress) -> Ratio:
-    """Derive from runs of ``length`` events, in which the user states something every twenty, against reading them.
+    """Derive from runs of ``length`` events, against reading them. Every twentieth event is a statement of the user.
 
-    The write is part of it: on a real disk its fsync comes on top, once a run.
+    The write is part of the measurement. A real disk adds one fsync for each run.
     """
     runs = max(1, _RUNS * 30 // length)
     with scratch(parent) as folder, open_sync_store(f"sqlite:///{folder / 'ours.db'}") as store:
@@ -144,7 +144,7 @@ def deriving(parent: Path, length: int, rounds: int, progress: Progress) -> Rati
             store.append_events("agent", str(run), *events)
         users = 0
 
-        def ours() -> float:
+        def measured() -> float:
             nonlocal users
             users += 1
             me = SyncMemoryClient(store, extractor=RuleExtractor()).of(Principal("acme", {"user": f"d{users}"}))
@@ -156,7 +156,7 @@ def deriving(parent: Path, length: int, rounds: int, progress: Progress) -> Rati
 
             return timed(work, runs)
 
-        def theirs() -> float:
+        def baseline() -> float:
             return timed(lambda: [len(store.load_run("agent", str(run)).log) for run in range(runs)], runs)
 
-        return compare(ours, theirs, rounds, progress)
+        return compare(measured, baseline, rounds, progress)

@@ -1,8 +1,7 @@
 """The rows of the table that measure the MongoDB backend, on a server in a process of its own for each side.
 
-The synchronous client on both sides, save where tasks append: there, the asynchronous one. Both sides ask the server
-for the same: a majority has each write in its journal. An append is measured on a run that is there already, as the
-floor's is on a collection that is.
+Both sides use the synchronous client, or the asynchronous one where tasks append. Both sides wait until a majority has
+each write in its journal. An append goes to a run that exists, as the floor's goes to a collection that exists.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _BATCH = 1_000
 
 
 def rows(fast: Path, disk: Path) -> list[Row]:
-    """Every comparison."""
+    """Return every comparison."""
     return [
         Row(
             "MongoDB, one event an append",
@@ -120,13 +119,13 @@ def rows(fast: Path, disk: Path) -> list[Row]:
 
 
 def append_one(parent: Path, rounds: int, progress: Progress, *, retryable: bool) -> Ratio:
-    """One event an append, against one document an insert; servers are new in each round (see ``mongo_floor``)."""
+    """Append single events, against inserting single documents. Each round has new servers (see ``mongo_floor``)."""
 
-    def ours() -> float:
+    def measured() -> float:
         with new_server(parent) as uri:
             return _appends(uri, _SINGLE, 1)
 
-    def theirs() -> float:
+    def baseline() -> float:
         first, *documents = floor.documents(workload.events(1 + _SINGLE))
         with new_server(parent) as uri, floor.collection(uri, retryable=retryable) as collection:
             insert = collection.insert_one
@@ -138,14 +137,14 @@ def append_one(parent: Path, rounds: int, progress: Progress, *, retryable: bool
 
             return timed(work, _SINGLE)
 
-    return compare(ours, theirs, rounds, progress)
+    return compare(measured, baseline, rounds, progress)
 
 
 def append_hundred(parent: Path, rounds: int, progress: Progress, *, apart: bool) -> Ratio:
-    """A hundred events an append, against one document of the same size, or a hundred documents."""
+    """Append a hundred events at once, against one document of the same size or a hundred documents."""
     batches = 20
 
-    def theirs(server: str) -> float:
+    def baseline(server: str) -> float:
         chunks = list(workload.chunks(workload.events(100 * (1 + batches)), 100))
         many = [floor.documents(chunk) for chunk in chunks]
         lumps = [floor.lump(chunk, place) for place, chunk in enumerate(chunks)]
@@ -164,7 +163,7 @@ def append_hundred(parent: Path, rounds: int, progress: Progress, *, apart: bool
             insert(0)
             return timed(work, 100 * batches)
 
-    return _on_two_servers(parent, rounds, progress, lambda server: _appends(server, batches, 100), theirs)
+    return _on_two_servers(parent, rounds, progress, lambda server: _appends(server, batches, 100), baseline)
 
 
 def _appends(server: str, count: int, size: int) -> float:
@@ -181,14 +180,14 @@ def _appends(server: str, count: int, size: int) -> float:
 
 
 def load(parent: Path, count: int, rounds: int, progress: Progress) -> Ratio:
-    """Load a run of ``count`` events, appended one by one and so as many documents, against reading the floor's."""
+    """Load a run of ``count`` events, each a document of its own, against reading the floor's documents."""
     events = workload.events(count)
     repeat = max(1, 2_000 // count)
     with (
-        servers(parent) as (one, other),
-        floor.database(one) as uri,
+        servers(parent) as (first, second),
+        floor.database(first) as uri,
         open_sync_store(uri) as store,
-        floor.collection(other) as collection,
+        floor.collection(second) as collection,
     ):
         for event in events:
             store.append_events("agent", "run", event)
@@ -203,18 +202,18 @@ def load(parent: Path, count: int, rounds: int, progress: Progress) -> Ratio:
 
 
 def contention(parent: Path, rounds: int, progress: Progress) -> Ratio:
-    """Eight processes that append to one run, one event an append, against one process: seconds for each append."""
-    with servers(parent) as (one, other), processes(_PROCESSES) as eight, processes(1) as alone:
+    """Let eight processes append single events to one run, against one process: seconds for each append."""
+    with servers(parent) as (first, second), processes(_PROCESSES) as eight, processes(1) as alone:
         return compare(
-            lambda: _seconds_an_append(_laps(one, eight, 50)),
-            lambda: _seconds_an_append(_laps(other, alone, 200)),
+            lambda: _seconds_an_append(_laps(first, eight, 50)),
+            lambda: _seconds_an_append(_laps(second, alone, 200)),
             rounds,
             progress,
         )
 
 
 def contention_tail(parent: Path, rounds: int, progress: Progress) -> Ratio:
-    """The 99th percentile of how long an append takes to a run that eight processes append to, against the median."""
+    """Measure appends of eight processes to one run: their 99th percentile, against their median."""
     pairs: list[tuple[float, float]] = []
     with new_server(parent) as server, processes(_PROCESSES) as eight:
         for _ in range(rounds):
@@ -225,13 +224,13 @@ def contention_tail(parent: Path, rounds: int, progress: Progress) -> Ratio:
 
 
 def _laps(server: str, at_once: AtOnce, each: int) -> list[Lap]:
-    """Let processes append to one run, and look that all of it is there, once."""
+    """Let processes append to one run, and check that each event is stored once."""
     with floor.database(server) as uri:
         laps = at_once(uri, each)
         with open_sync_store(uri) as store:
             log = store.load_run("agent", "run").log
     assert [event.seq for event in log] == list(range(1, len(log) + 1))
-    assert sorted(event.event_id for event in log) == sorted(one for lap in laps for one in lap.event_ids)
+    assert sorted(event.event_id for event in log) == sorted(first for lap in laps for first in lap.event_ids)
     return laps
 
 
@@ -241,9 +240,9 @@ def _seconds_an_append(laps: Sequence[Lap]) -> float:
 
 
 def tasks(parent: Path, rounds: int, progress: Progress, work: Callable[[str, int, int], Side]) -> Ratio:
-    """Many tasks that each write to a run of their own, against one: seconds for each write."""
-    with servers(parent) as (one, other):
-        return compare(work(one, _TASKS, 16), work(other, 1, 200), rounds, progress)
+    """Let many tasks write to a run of their own each, against one task: seconds for each write."""
+    with servers(parent) as (first, second):
+        return compare(work(first, _TASKS, 16), work(second, 1, 200), rounds, progress)
 
 
 def _append_in_tasks(server: str, count: int, each: int) -> Side:
@@ -279,7 +278,7 @@ def _insert_in_tasks(server: str, count: int, each: int) -> Side:
 
 
 async def _at_once(work: Callable[[str, Sequence[Any]], Any], batches: Sequence[Sequence[Any]]) -> float:
-    """Write the first of each batch, so that runs and connections are there, then time the others."""
+    """Write the first event of each batch, so that runs and connections exist. Then time the other events."""
     await asyncio.gather(*[work(f"run-{number}", batch[:1]) for number, batch in enumerate(batches)])
     with no_collections():
         start = perf_counter()
@@ -288,7 +287,7 @@ async def _at_once(work: Callable[[str, Sequence[Any]], Any], batches: Sequence[
 
 
 def threads(parent: Path, rounds: int, progress: Progress) -> Ratio:
-    """As many threads that insert through pymongo, against one: seconds for each insert."""
+    """Let as many threads insert through pymongo, against one thread: seconds for each insert."""
 
     def insert_all(server: str, count: int, each: int) -> float:
         batches = [floor.documents(workload.events(1 + each), b"%16d" % number) for number in range(count)]
@@ -311,7 +310,7 @@ def threads(parent: Path, rounds: int, progress: Progress) -> Ratio:
 
 
 def append_to_long(parent: Path, length: int, rounds: int, progress: Progress) -> Ratio:
-    """One event an append to a run of ``length`` events, against one of 100 in the same database."""
+    """Append single events to a run of ``length`` events, against a run of 100 in the same database."""
     numbers = itertools.count()
     with new_server(parent) as server, floor.database(server) as uri, open_sync_store(uri) as store:
 
@@ -335,14 +334,14 @@ def append_to_long(parent: Path, length: int, rounds: int, progress: Progress) -
 
 
 def append_to_growing(parent: Path, length: int, rounds: int, progress: Progress) -> Ratio | str:
-    """One event pushed to a document of ``length`` events, against one of 100; or why that cannot be."""
+    """Push single events to a document of ``length`` events, against one of 100, or return why that is impossible."""
     numbers = itertools.count()
     with new_server(parent) as server, floor.collection(server) as collection:
 
-        def pushes(held: int) -> float:
+        def pushes(size: int) -> float:
             events = [floor.pushed(event) for event in workload.events(3)]
             run = b"%16d" % next(numbers)
-            collection.insert_one(floor.growing_document(run, workload.events(held)))
+            collection.insert_one(floor.growing_document(run, workload.events(size)))
 
             def work() -> None:
                 for event in events:
@@ -357,7 +356,7 @@ def append_to_growing(parent: Path, length: int, rounds: int, progress: Progress
 
 
 def _on_two_servers(
-    parent: Path, rounds: int, progress: Progress, ours: Callable[[str], float], theirs: Callable[[str], float]
+    parent: Path, rounds: int, progress: Progress, measured: Callable[[str], float], baseline: Callable[[str], float]
 ) -> Ratio:
-    with servers(parent) as (one, other):
-        return compare(lambda: ours(one), lambda: theirs(other), rounds, progress)
+    with servers(parent) as (first, second):
+        return compare(lambda: measured(first), lambda: baseline(second), rounds, progress)

@@ -20,7 +20,7 @@ _PATIENCE = 120
 
 
 class Lap(msgspec.Struct, frozen=True):
-    """What one process did: when, on a clock that all of them share, how long each append took, and which events."""
+    """The appends of one process: times on a clock that all processes share, durations, and events."""
 
     start: float
     end: float
@@ -29,12 +29,12 @@ class Lap(msgspec.Struct, frozen=True):
 
 
 AtOnce = Callable[[str, int], list[Lap]]
-"""Lets each process append so many events, one an append, to one run of the database with this URI."""
+"""Lets each process append so many single events to one run of the database with this URI."""
 
 
 @contextmanager
 def processes(count: int) -> Generator[AtOnce]:
-    """``count`` processes."""
+    """Yield ``count`` processes."""
     context = multiprocessing.get_context("spawn")
     start = context.Barrier(count, timeout=_PATIENCE)
     with ProcessPoolExecutor(count, mp_context=context, initializer=_wait_at, initargs=(start,)) as pool:

@@ -1,6 +1,6 @@
 """The MongoDB servers of the benchmark: processes of its own, or the one that ``AMLOG_TEST_MONGO_URI`` names.
 
-Nothing of the driver is imported here, so that its absence can be told.
+This module imports no driver, so that it can report a missing one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PATIENCE = 60
 
 
 def lacking() -> str:
-    """What is missing to measure MongoDB, and where it comes from; empty when nothing is."""
+    """Return the missing packages and where to get them, or an empty text."""
     if importlib.util.find_spec("pymongo") is None:
         return "there is no pymongo: install agent-memory-log[mongo]"
     if not GIVEN_URI and not _PROGRAM.exists():
@@ -41,7 +41,7 @@ def lacking() -> str:
 
 
 def described() -> str:
-    """Which server it is."""
+    """Return the name of the server."""
     if GIVEN_URI:
         return "the server that AMLOG_TEST_MONGO_URI names"
     return f"SecantusDB {importlib.metadata.version('secantusdb')}, on the same machine"
@@ -49,13 +49,13 @@ def described() -> str:
 
 @contextmanager
 def new_server(parent: Path) -> Generator[str]:
-    """The URI of a new server that keeps its data below ``parent``, gone afterwards, or of the one that is given."""
+    """Yield the URI of a new server with its data below ``parent``, removed afterwards, or of the server given."""
     if GIVEN_URI:
         yield GIVEN_URI
         return
     with scratch(parent) as folder:
         port = _free_port()
-        # An empty file of settings: without one the server looks for others, in the home directory too.
+        # Without an empty settings file, the server would read others, such as one in the home directory.
         settings = folder / "secantusd.toml"
         settings.touch()
         with (folder / "server.log").open("w") as log:
@@ -69,7 +69,7 @@ def new_server(parent: Path) -> Generator[str]:
                 stderr=subprocess.STDOUT,
                 cwd=folder,
                 # A benchmark that is killed leaves no server behind; the child calls nothing that waits for a lock.
-                preexec_fn=_die_with_the_benchmark if sys.platform == "linux" else None,  # noqa: PLW1509  # as said above
+                preexec_fn=_die_with_the_benchmark if sys.platform == "linux" else None,  # noqa: PLW1509  # see above
             )
         try:
             deadline = time.monotonic() + _PATIENCE
@@ -85,9 +85,9 @@ def new_server(parent: Path) -> Generator[str]:
 
 @contextmanager
 def servers(parent: Path) -> Generator[tuple[str, str]]:
-    """Two of them, one for each side; where one is given, twice that."""
-    with new_server(parent) as ours, new_server(parent) as theirs:
-        yield ours, theirs
+    """Yield two servers, one for each side. A given server serves both sides."""
+    with new_server(parent) as measured, new_server(parent) as baseline:
+        yield measured, baseline
 
 
 def _die_with_the_benchmark() -> None:

@@ -1,4 +1,4 @@
-"""Places for a measurement that are gone after it."""
+"""Temporary folders for measurements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextmanager
 def scratch(parent: Path) -> Generator[Path]:
-    """A folder that is gone afterwards."""
+    """Yield a new folder, and remove it afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="amlog-bench-", dir=parent))
     try:
         yield folder

@@ -21,7 +21,7 @@ _TASKS = 100
 
 
 def rows(fast: Path, disk: Path) -> list[Row]:
-    """Every comparison."""
+    """Return every comparison."""
     return [
         Row("SQLite, one event an append", "raw sqlite3", 2.0, lambda n, p: append_one(fast, n, p)),
         Row("SQLite, 100 events an append", "raw sqlite3", 1.8, lambda n, p: append_hundred(fast, n, p)),
@@ -47,7 +47,7 @@ def rows(fast: Path, disk: Path) -> list[Row]:
 
 
 def figures(disk: Path) -> list[Figure]:
-    """Every plain number."""
+    """Return every plain number."""
     return [
         Figure("SQLite, bytes on disk", "bytes an event", 700, lambda: bytes_per_event(disk)),
         Figure("SQLite, async, 100 tasks, on disk", "fsyncs an event", 0.05, lambda: fsyncs_per_event(disk)),
@@ -59,9 +59,9 @@ def _url(folder: Path) -> str:
 
 
 def append_one(parent: Path, rounds: int, progress: Progress) -> Ratio:
-    """One event an append, against one row a commit."""
+    """Append single events, against committing single rows."""
 
-    def ours() -> float:
+    def measured() -> float:
         events = workload.events(_EVENTS)
         with scratch(parent) as folder, open_sync_store(_url(folder)) as store:
             append = store.append_events
@@ -72,13 +72,13 @@ def append_one(parent: Path, rounds: int, progress: Progress) -> Ratio:
 
             return timed(work, _EVENTS)
 
-    return compare(ours, lambda: _floor_append(parent, 1), rounds, progress)
+    return compare(measured, lambda: _floor_append(parent, 1), rounds, progress)
 
 
 def append_hundred(parent: Path, rounds: int, progress: Progress) -> Ratio:
-    """A hundred events an append, against a hundred rows a commit."""
+    """Append a hundred events at once, against committing a hundred rows at once."""
 
-    def ours() -> float:
+    def measured() -> float:
         batches = list(workload.chunks(workload.events(_EVENTS * 2), 100))
         with scratch(parent) as folder, open_sync_store(_url(folder)) as store:
 
@@ -88,7 +88,7 @@ def append_hundred(parent: Path, rounds: int, progress: Progress) -> Ratio:
 
             return timed(work, _EVENTS * 2)
 
-    return compare(ours, lambda: _floor_append(parent, 100), rounds, progress)
+    return compare(measured, lambda: _floor_append(parent, 100), rounds, progress)
 
 
 def _floor_append(parent: Path, size: int) -> float:
@@ -113,14 +113,14 @@ def load(parent: Path, count: int, rounds: int, progress: Progress) -> Ratio:
         floor.append_batches(connection, floor.rows(events), count)
         repeat = max(1, 5_000 // count)
 
-        def ours() -> float:
+        def measured() -> float:
             return timed(lambda: [store.load_run("agent", "run") for _ in range(repeat)], repeat)
 
-        def theirs() -> float:
+        def baseline() -> float:
             return timed(lambda: [floor.load(connection, count) for _ in range(repeat)], repeat)
 
         try:
-            return compare(ours, theirs, rounds, progress)
+            return compare(measured, baseline, rounds, progress)
         finally:
             connection.close()
 
@@ -128,8 +128,8 @@ def load(parent: Path, count: int, rounds: int, progress: Progress) -> Ratio:
 def load_types(parent: Path, event_type: str, rounds: int, progress: Progress) -> Ratio:
     """Load the 10 events of a type among 10,000, against an indexed select of 10 rows."""
     events = [event for event in workload.events(12_500) if event.type != event_type][:9_990]
-    wanted = {"planner_note": new_event(PlannerNote(note="check the refund first"))}
-    sample = wanted.get(event_type) or next(one for one in workload.events(5) if one.type == event_type)
+    samples = {"planner_note": new_event(PlannerNote(note="check the refund first"))}
+    sample = samples.get(event_type) or next(event for event in workload.events(5) if event.type == event_type)
     for place in range(10):
         events.insert(place * 999, new_event(sample.data))
     with scratch(parent) as folder, open_sync_store(_url(folder)) as store:
@@ -139,21 +139,21 @@ def load_types(parent: Path, event_type: str, rounds: int, progress: Progress) -
         connection.execute("CREATE INDEX by_type ON events (type)")
         select = "SELECT seq, event_id, type, timestamp, data FROM events WHERE type = ? ORDER BY seq"
 
-        def ours() -> float:
+        def measured() -> float:
             return timed(lambda: [store.load_run("agent", "run", types=[event_type]) for _ in range(20)], 20)
 
-        def theirs() -> float:
+        def baseline() -> float:
             return timed(lambda: [connection.execute(select, (event_type,)).fetchall() for _ in range(20)], 20)
 
         assert len(store.load_run("agent", "run", types=[event_type]).log) == 10
         try:
-            return compare(ours, theirs, rounds, progress)
+            return compare(measured, baseline, rounds, progress)
         finally:
             connection.close()
 
 
 def append_async(parent: Path, rounds: int, progress: Progress) -> Ratio:
-    """One event an append from one task, against the synchronous store."""
+    """Append single events from one task, against the synchronous store."""
 
     async def append_all() -> float:
         events = workload.events(_EVENTS)
@@ -179,12 +179,12 @@ def append_async(parent: Path, rounds: int, progress: Progress) -> Ratio:
 
 
 def append_to_long(parent: Path, rounds: int, progress: Progress) -> Ratio:
-    """One event an append to a run of 10,000 events, against one of 100."""
+    """Append single events to a run of 10,000 events, against a run of 100."""
     return _long_against_short(parent, rounds, progress, _appends)
 
 
 def planner_turn(parent: Path, rounds: int, progress: Progress) -> Ratio:
-    """A planner's turn (append two events, load what is new, extend) in a run of 10,000 events, against one of 100."""
+    """A planner's turn (append two events, load the new ones, extend) in a run of 10,000 events, against one of 100."""
     return _long_against_short(parent, rounds, progress, _turns)
 
 
@@ -214,10 +214,10 @@ def _appends(store: SyncStore, run: str) -> float:
 
 def _turns(store: SyncStore, run: str) -> float:
     pairs = list(workload.chunks(workload.events(200), 2))
-    held: list[Snapshot] = [store.load_run("agent", run)]
+    latest: list[Snapshot] = [store.load_run("agent", run)]
 
     def work() -> None:
-        snapshot = held[0]
+        snapshot = latest[0]
         for pair in pairs:
             store.append_events("agent", run, *pair)
             snapshot = snapshot.extend(store.load_run("agent", run, after=snapshot.last_seq))
@@ -226,7 +226,7 @@ def _turns(store: SyncStore, run: str) -> float:
 
 
 def bytes_per_event(parent: Path) -> float:
-    """Bytes on disk an event of the workload, after 10,000 single appends and a close."""
+    """Return the bytes on disk for each event, after 10,000 single appends and a close."""
     with scratch(parent) as folder:
         with open_sync_store(_url(folder)) as store:
             for event in workload.events(10_000):
@@ -235,7 +235,7 @@ def bytes_per_event(parent: Path) -> float:
 
 
 def fsyncs_per_event(parent: Path) -> float | None:
-    """Fsyncs an event while 100 tasks append at once, counted from outside the process; None without ``strace``."""
+    """Count the fsyncs for each event while 100 tasks append at once, with ``strace``; None without it."""
     strace = shutil.which("strace")
     if strace is None:
         return None

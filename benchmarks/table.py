@@ -1,4 +1,4 @@
-"""The table: what a row of it says, and how it is drawn."""
+"""The table of results: its rows and their drawing."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _SVG_WIDTH = 150
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One comparison: what, against what, the largest figure we want to see, and how to get it.
+    """A comparison: the work, its floor, the target, and the function that measures it.
 
-    The figure is the ratio; with ``microseconds`` it is the time, and with ``throughput`` a ratio of operations a
-    second, of which we want to see the target at least. A measurement may say why there is nothing to measure.
+    The figure is a ratio, and the target its upper limit. With ``microseconds`` the figure is a time. With
+    ``throughput`` it is a ratio of operations in a second, and the target its lower limit. A measurement may return the
+    reason why it is impossible.
     """
 
     name: str
@@ -33,7 +34,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One number that is no ratio."""
+    """A plain number instead of a ratio."""
 
     name: str
     unit: str
@@ -42,7 +43,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Report:
-    """The table as it fills; ``svg`` is the file it is also drawn into, None for none."""
+    """The table, filled row by row. ``svg`` is an optional file for a drawing of it."""
 
     def __init__(self, rounds: int, svg: Path | None) -> None:
         self._svg = svg
@@ -57,21 +58,21 @@ class Report:
         self._table.add_column("target", justify="right")
         self._notes: list[str] = []
 
-    def add(self, row: Row, found: Ratio | str) -> None:
+    def add(self, row: Row, outcome: Ratio | str) -> None:
         """Add a comparison."""
-        if isinstance(found, str):
-            self._table.add_row(row.name, row.against, "", "", found, "", "-")
+        if isinstance(outcome, str):
+            self._table.add_row(row.name, row.against, "", "", outcome, "", "-")
             return
-        shown = found.of_throughput() if row.throughput else found
-        judged = found.ours * 1e6 if row.microseconds else shown.ratio
+        displayed = outcome.of_throughput() if row.throughput else outcome
+        judged = outcome.measured * 1e6 if row.microseconds else displayed.ratio
         met = row.target is None or (judged >= row.target if row.throughput else judged <= row.target)
         self._table.add_row(
             row.name,
             row.against,
-            f"{found.ours * 1e6:,.1f} µs",
-            f"{shown.ratio:.2f}",
-            Bar(_LONGEST_BAR, 0, min(shown.ratio, _LONGEST_BAR), width=24, color=_color(row.target, met)),
-            f"{shown.low:.2f}-{shown.high:.2f}",
+            f"{outcome.measured * 1e6:,.1f} µs",
+            f"{displayed.ratio:.2f}",
+            Bar(_LONGEST_BAR, 0, min(displayed.ratio, _LONGEST_BAR), width=24, color=_color(row.target, met)),
+            f"{displayed.low:.2f}-{displayed.high:.2f}",
             _verdict(row.target, met, "≥ " if row.throughput else "") + (" µs" if row.microseconds else ""),
         )
 
@@ -82,11 +83,11 @@ class Report:
         self._table.add_row(figure.name, "", text, "", "", "", _verdict(figure.target, met))
 
     def note(self, text: str) -> None:
-        """Say something below the table."""
+        """Add a line below the table."""
         self._notes.append(text)
 
     def print(self) -> None:
-        """Print it, and draw it."""
+        """Print the table and draw it."""
         self._console.print(self._table)
         for note in self._notes:
             self._console.print(note, markup=False, highlight=False)
@@ -95,9 +96,9 @@ class Report:
 
 
 def draw(console: Console, title: str, svg: Path) -> None:
-    """Draw what a recording console has printed into a file."""
+    """Draw the output of a recording console into a file."""
     drawn = console.export_svg(title=title)
-    # A picture in a repository fetches nothing: the reader's own monospaced font will do.
+    # The picture must not fetch a font, so it uses the reader's own monospaced font.
     svg.write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL))
 
 
@@ -110,7 +111,7 @@ def _color(target: float | None, met: bool) -> str:
 def _verdict(target: float | None, met: bool | None, sign: str = "") -> str:
     if target is None:
         return "-"
-    wanted = f"{sign}{target:g}"
+    goal = f"{sign}{target:g}"
     if met is None:
-        return wanted
-    return f"[green]✓[/] {wanted}" if met else f"[yellow]✗[/] {wanted}"
+        return goal
+    return f"[green]✓[/] {goal}" if met else f"[yellow]✗[/] {goal}"

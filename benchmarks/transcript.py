@@ -1,7 +1,7 @@
-"""The rows of the table that measure transcripts: building one, checking it, and bringing it up to a newer snapshot.
+"""The rows of the table that measure transcripts: build, validate, and update to a newer snapshot.
 
-The floor is msgspec decoding the same events once, as the SQLite floor does. The run is the usual workload, each call
-with an id and each thinking block with a signature of its own; the reasoning is in the form the provider takes.
+The floor is msgspec, which decodes the same events once, as the SQLite floor does. The run is the usual workload. Each
+call has an id and each thinking block a signature. The reasoning has the form of the provider.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _REPEATS = 10
 
 
 def rows() -> list[Row]:
-    """Every comparison."""
+    """Return every comparison."""
     long, short = f"{_LONG:,} events", f"{_SHORT:,} events"
     return [
         row
@@ -39,14 +39,14 @@ def rows() -> list[Row]:
 
 
 def build_long(provider: str, rounds: int, progress: Progress) -> Ratio:
-    """Build the transcript of a long run, an event."""
+    """Build the transcript of a long run: seconds for each event."""
     events = _events(provider, _LONG)
     snapshot = _snapshot(events)
     return compare(lambda: timed(lambda: build(snapshot, provider), _LONG), _decode(events), rounds, progress)
 
 
 def validate_long(provider: str, rounds: int, progress: Progress) -> Ratio:
-    """Check the transcript of a long run, an event."""
+    """Validate the transcript of a long run: seconds for each event."""
     events = _events(provider, _LONG)
     transcript = build(_snapshot(events), provider)
     assert validate(transcript, provider) == []
@@ -54,12 +54,12 @@ def validate_long(provider: str, rounds: int, progress: Progress) -> Ratio:
 
 
 def add_turn(provider: str, rounds: int, progress: Progress) -> Ratio:
-    """Take a turn into the snapshot and the transcript of a long run, against the same in that of a short one."""
+    """Add a turn to the snapshot and the transcript of a long run, against those of a short run."""
     return compare(_turns_after(provider, _LONG), _turns_after(provider, _SHORT), rounds, progress)
 
 
 def _turns_after(provider: str, count: int) -> Side:
-    """The seconds a turn takes after ``count`` events: the mean of a few turns, in a few runs of their own."""
+    """Return the seconds for a turn after ``count`` events: the mean of a few turns in a few runs."""
     events = _events(provider, count + _TURNS * _TURN)
     ends = range(count, len(events), _TURN)
 
@@ -91,17 +91,17 @@ def _snapshot(events: list[Event]) -> Snapshot:
 
 
 def _events(provider: str, count: int) -> list[Event]:
-    """A run of ``count`` events, with seqs."""
+    """Return a run of ``count`` events, with seqs."""
     cycle = workload.payloads()
-    made = (new_event(_own(payload, number, provider)) for number in range(count // _TURN) for payload in cycle)
+    events = (new_event(_own(payload, number, provider)) for number in range(count // _TURN) for payload in cycle)
     return [
         Event(event.type, event.timestamp, event.data, event.labels, event.event_id, seq)
-        for seq, event in enumerate(made, 1)
+        for seq, event in enumerate(events, 1)
     ]
 
 
 def _own(payload: EventData, number: int, provider: str) -> EventData:
-    """The payload of turn ``number``."""
+    """Return a copy of the payload with ids of turn ``number``."""
     if isinstance(payload, (ToolCall, ToolResult)):
         return replace(payload, tool_call_id=f"call_{number:06}")
     if not isinstance(payload, Thinking):

@@ -1,4 +1,4 @@
-"""The workload: cycles of what an agent does in a turn, the mean event having about 470 bytes of content.
+"""The workload: cycles of an agent's turn. A mean event has about 470 bytes of content.
 
 User message 120 characters, thinking 600 with a signature of 80, tool call 200 bytes, tool result 1 KB of JSON,
 assistant message 300.
@@ -32,7 +32,7 @@ def _text(length: int) -> str:
 
 
 def _json(length: int) -> str:
-    """JSON text of about ``length`` bytes, of the shape tools return."""
+    """Return JSON text of about ``length`` bytes, in the shape of a tool's result."""
     rows = list(_ROWS)
     while len(json.dumps({"rows": rows})) > length - 30:
         rows.pop()
@@ -41,7 +41,7 @@ def _json(length: int) -> str:
 
 
 def payloads() -> tuple[EventData, ...]:
-    """One cycle."""
+    """Return the payloads of one cycle."""
     return (
         UserMessage(message=_text(120)),
         Thinking(text=_text(600), signature="s" * 80, final=True),
@@ -52,12 +52,12 @@ def payloads() -> tuple[EventData, ...]:
 
 
 def events(count: int) -> list[Event]:
-    """``count`` events of the workload, ready to be appended."""
+    """Return ``count`` events of the workload, ready for an append."""
     cycle = itertools.cycle(payloads())
     return [new_event(next(cycle)) for _ in range(count)]
 
 
 def chunks(items: list[Event], size: int) -> Iterator[list[Event]]:
-    """``items`` in lists of ``size``."""
+    """Return ``items`` in lists of ``size``."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

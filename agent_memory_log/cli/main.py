@@ -75,7 +75,7 @@ def _report(error: Exception, *, debug: bool) -> int:
     message, status = explain(error)
     with contextlib.suppress(BrokenPipeError):
         write_anything(sys.stderr)
-        if debug and status != WRONG_USE:  # the traceback of wrong usage helps nobody
+        if debug and status != WRONG_USE:  # wrong usage needs no traceback
             sys.stderr.write(safe("".join(traceback.format_exception(error))))
         if message:
             print(message, file=sys.stderr)  # noqa: T201  # the only place that writes errors

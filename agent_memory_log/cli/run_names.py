@@ -38,7 +38,10 @@ def _encode(part: str) -> str:
 
 
 def parse_name(name: str) -> tuple[str | None, str]:
-    """Return the agent and the run of a name. The agent is None for a name without one. Raises ``UsageProblem``."""
+    """Return the agent and the run of a name. A name without a slash has None as its agent.
+
+    Raises ``UsageProblem`` for a text that is not a name.
+    """
     parts = name.split("/")
     if len(parts) > 2 or not all(parts):  # noqa: PLR2004  # AGENT/RUN has two
         raise UsageProblem(

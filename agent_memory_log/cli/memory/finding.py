@@ -8,7 +8,7 @@ from agent_memory_log.memory import Memory, Record
 
 
 async def find(memory: Memory, name: str, kind: str | None = None) -> Record | None:
-    """Return the active record with this key, or else the record with this id. Returns None if there is none."""
+    """Return the active record with this key, or else the record with this id, or None."""
     record = await memory.get(key=name, kind=kind)
     if record is not None:
         return record
@@ -17,7 +17,7 @@ async def find(memory: Memory, name: str, kind: str | None = None) -> Record | N
 
 
 async def existing(memory: Memory, name: str, kind: str | None = None) -> Record:
-    """Return the same record as ``find``. Raises ``CommandFailed`` if there is none."""
+    """Return the same record as ``find``. Raises ``CommandFailed`` if no record matches."""
     record = await find(memory, name, kind)
     if record is None:
         raise CommandFailed(

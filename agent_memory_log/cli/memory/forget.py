@@ -120,7 +120,7 @@ async def _forget(
 
 
 async def _find_target(memory: Memory, name: str, kind: str | None) -> tuple[str | None, str]:
-    """Return the record's id and a description for the question. The id is None if ``name`` is a key.
+    """Return the record's id and a description for the question. A key has None as its id.
 
     A name that matches nothing is treated as a key, because a key whose values were all blocked has no record.
     """

@@ -54,7 +54,7 @@ def evidence_name(evidence: Evidence) -> str:
 
 
 def source_name(record: Record) -> str:
-    """Return the first event of the evidence and the number of further events, or the source if there is none."""
+    """Return the first event of the evidence and the number of further events. Without evidence, return the source."""
     if not record.evidence:
         return f"{record.source.kind} {record.source.id}".rstrip()
     more = len(record.evidence) - 1

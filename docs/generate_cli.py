@@ -51,11 +51,11 @@ $ amlog show chats-0001                          # show one of them
 
 | Exit status | Meaning |
 |---|---|
-| 0 | Success |
-| 1 | An error or a failed check |
-| 2 | Wrong usage |
-| 129, 130, 143 | The command received SIGHUP, Ctrl-C or SIGTERM |
-| 141 | The reader of the output closed the pipe |
+| 0 | Success. |
+| 1 | An error or a failed check. |
+| 2 | Wrong usage. |
+| 129, 130, 143 | The command received SIGHUP, Ctrl-C or SIGTERM. |
+| 141 | The reader of the output closed the pipe. |
 """
 
 

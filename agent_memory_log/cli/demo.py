@@ -80,7 +80,7 @@ def demo(
     """
     url = store or f"sqlite:///{tempfile.mkdtemp(prefix='amlog-demo-')}/demo.db"
     if url.startswith("memory:"):
-        raise UsageProblem("memory: ends with the process: give the demo a durable store, such as sqlite:///demo.db")
+        raise UsageProblem("the demo needs a store that outlives its process, such as sqlite:///demo.db")
     check_streams(url)
     sample = sample_run()
     if run_async(_load(url, sample)).version:

@@ -49,9 +49,9 @@ def derive(
     The exit status is 1 if a run could not be read to its end. Nothing is lost then, because the next derive reads the
     same events again.
 
-    With --json: a list of objects with agent, run, status (ok, stopped or skipped), stop_reason, after and position
-    (the events between these seqs were read), error, model_calls, usage and outcomes. Each outcome has action, scope,
-    kind, key, reason, superseded, evidence and record.
+    With --json: a list of objects with agent, run, status (ok, stopped or skipped), stop_reason, after, position,
+    error, model_calls, usage and outcomes. The events after the seq in after, up to position, were read. Each outcome
+    has action, scope, kind, key, reason, superseded, evidence and record.
     """
     if not runs and not again:
         raise UsageProblem("give one or more RUNs, or --again for all runs that were read before")

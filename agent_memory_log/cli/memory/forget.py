@@ -53,8 +53,8 @@ def forget(
     command asks for confirmation. If there is no terminal, confirm with --yes.
 
     The memory cannot be read after this. amlog compact also erases it from an SQLite file. The events it came from are
-    not learned from again. A later statement creates a new memory. With --all, no event that is stored now is learned
-    from again.
+    not learned from again. A later statement creates a new memory. With --all, nothing is learned again from the events
+    that are stored now in the runs that were read.
 
     With --json: an object with records, events (redacted events of the memory's own stream), evidence (redacted events
     of runs), elsewhere and other_records. elsewhere lists events of linked runs that still contain the value, each with

@@ -48,8 +48,8 @@ def list_records(
     from.
 
     With --json: a list of objects with id, kind, scope, key, value, text, confidence, importance, memory_type, stars,
-    source, evidence (each with name, agent, run, seq and item), entities, tags, links, supersedes, valid_from,
-    valid_until, ttl_left_days, created, updated, status and data.
+    source, evidence, entities, tags, links, supersedes, valid_from, valid_until, ttl_left_days, created, updated,
+    status and data. Each piece of evidence has name, agent, run, seq and item.
     """
     principal = principal_of(tenant, user, scopes)
     if status not in _STATUSES:

@@ -40,7 +40,8 @@ def search(
     Searches the messages of runs that the same user has linked with amlog memory link or read with amlog memory derive.
 
     With --json: a list of objects with score, matched_by (the share of each part in the score), kind, id, text,
-    evidence (each with name, agent, run, seq and item) and record (as in amlog memory list, or null for a message).
+    evidence and record. Each piece of evidence has name, agent, run, seq and item. The record is an object as in amlog
+    memory list, and null for a message.
     """
     principal = principal_of(tenant, user, scopes)
     begin = None if since is None else instant("--since", since)

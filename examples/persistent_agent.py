@@ -29,15 +29,7 @@ from typing import IO, TYPE_CHECKING, cast
 
 import openai
 
-from agent_memory_log import (
-    AgentMemoryLogError,
-    Event,
-    JsonValue,
-    SyncStore,
-    ToolCall,
-    UnknownPayload,
-    open_sync_store,
-)
+from agent_memory_log import AgentMemoryLogError, Event, JsonValue, SyncStore, ToolCall, UnknownPayload, open_sync_store
 from agent_memory_log.cli.terminal_text import one_line, safe
 from agent_memory_log.memory import DeriveReport, Episode, Principal, Record, SyncMemory, SyncMemoryClient
 from agent_memory_log.memory.extraction.model import ModelExtractor

@@ -154,7 +154,7 @@ def _suggest(output: Output, url: str, name: str) -> None:
     }
     width = max(map(len, commands))
     output.line("")
-    output.line(("Try next", BOLD), (f"   first set  export AMLOG_STORE={without_credentials(url)}", DIM))
+    output.line(("Try next", BOLD), (f", with AMLOG_STORE={without_credentials(url)}", DIM))
     for command, purpose in commands.items():
         output.line("   ", (f"{program} {command:<{width}}", NAME), (f"   {purpose}", DIM))
 

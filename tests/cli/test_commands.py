@@ -52,7 +52,7 @@ class TestImport:
 
     def test_again_stores_nothing(self, samples: Amlog) -> None:
         ran = samples.ok("import", "jsonl", str(samples.folder / "demo.jsonl"))
-        assert ran.out == "✔ nothing new: ops-agent/2026-03-06-slow-checkout with 45 events already there\n"
+        assert ran.out == "✔ nothing new: ops-agent/2026-03-06-slow-checkout with 45 events already stored\n"
         ran = samples.ok("import", "openai-chat", str(samples.folder / "support.jsonl"), "--agent", "support", "--json")
         assert (ran.json["read"], ran.json["inserted"]) == (81, 0)
 
@@ -61,7 +61,7 @@ class TestImport:
         assert amlog.ok("import", "openai-chat", first, "--agent", "a").out == "✔ imported 1 event into a/c-0001\n"
         amlog.file("c.jsonl", CHAT.replace("]", ',{"role":"user","content":"more"}]'))
         ran = amlog.ok("import", "openai-chat", first, "--agent", "a")
-        assert ran.out == "✔ imported 1 event into a/c-0001   1 already there\n"
+        assert ran.out == "✔ imported 1 event into a/c-0001   1 already stored\n"
 
     def test_a_line_that_is_none_is_named(self, amlog: Amlog) -> None:
         assert "line 2" in amlog.error("import", "openai-chat", amlog.file("c.jsonl", CHAT + "{"), "--agent", "a")
@@ -149,7 +149,7 @@ class TestRuns:
         assert listed == ["r4", "r3", "r2", "r1", "r0"]
         assert cursor[1] is None
         ran = amlog("runs", "-n", "2")
-        assert ran.err.startswith("there are more: --cursor ")
+        assert ran.err.startswith("more runs: continue with --cursor ")
 
     def test_of_an_agent_and_reserved_ones(self, amlog: Amlog) -> None:
         for agent in ("a", "b", "@memory"):
@@ -189,7 +189,7 @@ class TestShow:
         assert [one["seq"] for one in samples.ok("show", name, "--after", "43", "--json").json_lines] == [44, 45]
         ran = samples("show", name, "--after", "3", "--limit", "2")
         assert [line[:4].strip() for line in ran.out.splitlines()[3:]] == ["4", "5"]
-        assert ran.err == "there are more: --after 5\n"
+        assert ran.err == "more events: continue with --after 5\n"
 
     def test_json_is_the_wire_shape(self, samples: Amlog) -> None:
         lines = samples.ok("show", "ops-agent/2026-03-06-slow-checkout", "--json").out.splitlines(keepends=True)
@@ -222,10 +222,10 @@ class TestShow:
         assert "labels role=tool turn=1" not in samples.ok("show", name).out
 
     def test_unknown_and_deleted_runs(self, samples: Amlog) -> None:
-        assert samples.error("show", "nobody/none") == "no run nobody/none: see amlog runs"
-        assert samples.error("show", "none") == "no run 'none': see amlog runs"
+        assert samples.error("show", "nobody/none") == "no run nobody/none: list the runs with amlog runs"
+        assert samples.error("show", "none") == "no run 'none': list the runs with amlog runs"
         samples.ok("delete", "2026-03-06-slow-checkout", "--yes")
-        assert "was deleted, at version 45" in samples.error("show", "ops-agent/2026-03-06-slow-checkout")
+        assert "was deleted at version 45" in samples.error("show", "ops-agent/2026-03-06-slow-checkout")
 
     def test_after_beyond_the_end(self, samples: Amlog) -> None:
         assert "46" in samples.error("show", "2026-03-06-slow-checkout", "--after", "46")
@@ -236,7 +236,7 @@ class TestNames:
         for agent in ("a", "b/c"):
             amlog.append(agent, "same", PlannerNote(note="n"))
         message = amlog.error("show", "same")
-        assert message == "2 agents have a run 'same': name one of b%2Fc/same, a/same"
+        assert message == "2 agents have a run 'same': give one of b%2Fc/same, a/same"
         amlog.ok("show", "b%2Fc/same")
 
     @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ class TestNames:
 
     @pytest.mark.parametrize("name", ["a/b/c", "/b", "a/", "", "%ff"])
     def test_what_names_no_run_is_a_wrong_use(self, samples: Amlog, name: str) -> None:
-        assert "does not name a run" in samples.error("show", name, status=2)
+        assert "is not the name of a run" in samples.error("show", name, status=2)
 
 
 class TestStats:
@@ -289,7 +289,7 @@ class TestChanges:
     def test_delete(self, samples: Amlog) -> None:
         name = "ops-agent/2026-03-06-slow-checkout"
         assert samples.ok("delete", name, "--yes").out == f"✔ deleted {name}, 45 events\n"
-        assert samples.error("delete", name, "--yes") == f"no run {name}: see amlog runs"
+        assert samples.error("delete", name, "--yes") == f"no run {name}: list the runs with amlog runs"
         assert len(samples.ok("runs", "--json").json["runs"]) == 5
 
     def test_delete_and_redact_do_nothing_unasked(self, samples: Amlog) -> None:
@@ -303,7 +303,7 @@ class TestChanges:
         ran = samples.ok("redact", name, "2", "4-6", "2", "--reason", "asked", "--yes", "--json")
         assert ran.json["seqs"] == [2, 4, 5, 6]
         assert (ran.json["version"], ran.json["changed"]) == (46, True)
-        assert samples.ok("redact", name, "2", "--yes").out.startswith("✔ nothing left to redact in ")
+        assert samples.ok("redact", name, "2", "--yes").out.startswith("✔ these events were already redacted in ")
         assert [one["type"] for one in samples.ok("show", name, "--json").json_lines[:6]].count("redacted") == 4
         assert samples.ok("verify", "--json").json["errors"] == 0
 

@@ -49,14 +49,14 @@ class TestCopying:
         target = target_of(samples)
         assert (
             samples.ok("copy", samples.url, target).out
-            == "✔ copied 127 events of 7 runs   1 run of the library's own\n"
+            == "✔ copied 127 events of 7 runs   1 run of the library's own agents\n"
         )
         assert exported(samples, target) == exported(samples, samples.url)
         listed = [samples.ok("runs", "--all", "--store", url, "--json").json["runs"] for url in (samples.url, target)]
         first, second = ([one["name"] for one in runs] for runs in listed)
         assert first == second
         again = samples.ok("copy", samples.url, target).out
-        assert again == "✔ nothing new: 7 runs with 127 events already there\n"
+        assert again == "✔ nothing new: 7 runs with 127 events already stored\n"
 
     def test_what_is_new_and_what_was_redacted(self, samples: Amlog) -> None:
         name, target = "ops-agent/2026-03-06-slow-checkout", target_of(samples)
@@ -64,7 +64,7 @@ class TestCopying:
         samples.ok("redact", name, "2", "4-6", "--yes", "--store", samples.url, "--reason", "asked")
         samples.append("ops-agent", "2026-03-06-slow-checkout", PlannerNote(note="late"))
         ran = samples.ok("copy", samples.url, target)
-        assert ran.out == "✔ copied 2 events of 6 runs   126 already there   4 redacted\n"
+        assert ran.out == "✔ copied 2 events of 6 runs   126 already stored   4 redacted\n"
         shown = [samples.ok("show", name, "--store", url, "--json").json_lines for url in (samples.url, target)]
         assert shown[0][:45] == shown[1][:45]
         assert shown[1][45]["data"] == {"seqs": [2, 4, 5, 6], "reason": "asked"}
@@ -75,7 +75,9 @@ class TestCopying:
         assert ran.out == "✔ copied 45 events of ops-agent/2026-03-06-slow-checkout\n"
         assert samples.ok("copy", samples.url, target, "--agent", "support").out == "✔ copied 81 events of 5 runs\n"
         assert exported(samples, target) == exported(samples, samples.url)
-        assert "either RUNs, or --agent" in samples.error("copy", samples.url, target, "x", "--agent", "a", status=2)
+        assert "either names of runs or --agent" in samples.error(
+            "copy", samples.url, target, "x", "--agent", "a", status=2
+        )
 
     def test_json(self, amlog: Amlog) -> None:
         amlog.append("a", "one", PlannerNote(note="1"), PlannerNote(note="2"))
@@ -129,9 +131,9 @@ class TestCopying:
     def test_runs_that_have_gone_are_no_failure(self, capsys: pytest.CaptureFixture[str]) -> None:
         gone = CopiedRun("a", "r", copied=2, problem="was deleted", gone=True)
         summary = _summary([gone, CopiedRun("a", "s", version=1, events=1, already=1)])
-        assert (summary.ok, summary.gone, summary.failed) == (True, 1, 0)
+        assert (summary.ok, summary.vanished, summary.failed) == (True, 1, 0)
         _write_summary(Output(), [gone], _summary([gone]))
-        assert capsys.readouterr().out == "✔ copied 2 events of 0 runs   1 run gone from the source\n"
+        assert capsys.readouterr().out == "✔ copied 2 events of 0 runs   1 run disappeared from the source\n"
 
 
 class TestRefusals:
@@ -144,7 +146,7 @@ class TestRefusals:
         with open_sync_store(amlog.url):
             pass
         target = target_of(amlog)
-        assert amlog.error("copy", amlog.url, target) == "nothing to copy: the source holds no runs"
+        assert amlog.error("copy", amlog.url, target) == "nothing to copy: the source has no runs"
         amlog.append("a", "r", PlannerNote(note="n"))
         assert "no runs of the agent 'b'" in amlog.error("copy", amlog.url, target, "--agent", "b")
         assert "no run 'x'" in amlog.error("copy", amlog.url, target, "x")
@@ -165,7 +167,10 @@ class TestRefusals:
             "sqlite:///hard.db",
         ):
             (amlog.folder / "x").mkdir(exist_ok=True)
-            assert amlog.error("copy", amlog.url, other, status=2) == "SOURCE_URL and TARGET_URL are the same store"
+            assert (
+                amlog.error("copy", amlog.url, other, status=2)
+                == "SOURCE_URL and TARGET_URL are the same store: give another TARGET_URL"
+            )
         assert "same store" in amlog.error(
             "copy", "mongodb://one:pw@Host:1/db?x=1&y=2", "mongodb://two:pw@host:1/db?y=2&x=1", status=2
         )
@@ -264,7 +269,7 @@ class TestProcesses:
         names = [[one["name"] for one in run("runs", "--all", "--json", "--store", url).json["runs"]] for url in urls]
         assert names[0] == names[1]
         assert run("verify", "--store", urls[1]).out == "✔ 24 runs, 9,624 events: 0 errors, 0 warnings, 0 notes\n"
-        assert run("copy", *urls).out == "✔ nothing new: 24 runs with 9,624 events already there\n"
+        assert run("copy", *urls).out == "✔ nothing new: 24 runs with 9,624 events already stored\n"
 
     def test_interrupted(self, urls: tuple[str, str]) -> None:
         process = self.kill_in_the_middle(urls, signal.SIGINT, 1)
@@ -279,4 +284,6 @@ class TestProcesses:
         assert ran.status == 0
         assert "copying 24 runs" in ran.out
         assert "\x1b[2K" in ran.out
-        assert without_codes(ran.out).endswith("✔ copied 9,624 events of 24 runs   4 runs of the library's own\n")
+        assert without_codes(ran.out).endswith(
+            "✔ copied 9,624 events of 24 runs   4 runs of the library's own agents\n"
+        )

@@ -37,7 +37,7 @@ def test_off_a_terminal_it_is_plain_and_all_holds(tmp_path: Path) -> None:
         assert run(*command.split(), AMLOG_STORE=url).status == 0
     again = run("demo", "--store", url)
     assert again.status == 1
-    assert again.err == "amlog: that store already holds the demo's run: give it a new one\n"
+    assert again.err == "amlog: the store already contains the demo's run: give an empty store\n"
 
 
 def test_on_a_terminal_it_is_coloured(tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def test_what_has_expired_goes_and_the_rest_stays(amlog: Amlog) -> None:
     assert _runs(amlog) == ["a/ends", "a/endless"]
     assert amlog.ok("expire", "--yes").out == "✔ deleted 2 expired runs with 4 events\n"
     assert _runs(amlog) == ["a/ends", "a/endless"]
-    assert "was deleted, at version 2" in amlog.error("show", "a/older")
-    assert amlog.ok("expire").out == "✔ nothing has expired\n", "there is nothing to ask about"
+    assert "was deleted at version 2" in amlog.error("show", "a/older")
+    assert amlog.ok("expire").out == "✔ no run has expired\n", "there is nothing to ask about"
     assert amlog.ok("expire", "--json").json == NOTHING
 
 
@@ -74,7 +74,7 @@ def test_a_time_in_the_future(amlog: Amlog) -> None:
 
 def test_off_a_terminal_yes_must_be_given(amlog: Amlog) -> None:
     message = amlog.error("expire", status=2)
-    assert message.startswith("Delete 2 expired runs with 4 events for good? Give --yes")
+    assert message.startswith("Delete 2 expired runs with 4 events permanently? There is no terminal")
     assert amlog.ok("expire", "--dry-run", "--json").json["runs"] == 2
 
 
@@ -82,5 +82,5 @@ def test_off_a_terminal_yes_must_be_given(amlog: Amlog) -> None:
 def test_on_a_terminal_it_asks(amlog: Amlog, answer: str, status: int, left: int) -> None:
     ran = run_on_terminal("expire", "--store", amlog.url, answer=answer)
     assert ran.status == status
-    assert "Delete 2 expired runs with 4 events for good?" in ran.out
+    assert "Delete 2 expired runs with 4 events permanently?" in ran.out
     assert amlog.ok("expire", "--dry-run", "--json").json["runs"] == left

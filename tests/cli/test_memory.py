@@ -77,7 +77,7 @@ class TestWhose:
         [
             ((), "--tenant"),
             (("--user", "42"), "--tenant"),
-            (("--tenant", "acme"), "whose memory"),
+            (("--tenant", "acme"), "no user or scope"),
             (("--tenant", "", "--user", "42"), "tenant"),
             (("--tenant", "acme", "--user", ""), "id"),
             (("--tenant", "acme", "--scope", "workspace"), "NAME=ID"),
@@ -94,7 +94,7 @@ class TestWhose:
         for whose in (("--tenant", "other", "--user", "42"), ("--tenant", "acme", "--user", "43")):
             assert learnt.ok("memory", "list", *whose, "--json").json == []
         ran = learnt("memory", "list", "--tenant", "acme", "--scope", "workspace=42")
-        assert (ran.status, ran.out, ran.err) == (0, "", "nothing remembered of workspace 42 of acme\n")
+        assert (ran.status, ran.out, ran.err) == (0, "", "no active memories of workspace 42 of acme\n")
 
     def test_several_scopes_are_a_column(self, learnt: Amlog) -> None:
         with _Subject(learnt) as me:
@@ -108,7 +108,7 @@ class TestWhose:
     def test_subjects_lists_them(self, learnt: Amlog) -> None:
         assert learnt.ok("memory", "subjects", "--json").json == [{"tenant": "acme", "scope": "user", "id": "42"}]
         assert learnt.ok("memory", "subjects").out.splitlines()[1].split() == ["acme", "user", "42"]
-        assert learnt("memory", "subjects", "--tenant", "other").err == "no memory of anybody\n"
+        assert learnt("memory", "subjects", "--tenant", "other").err == "no subjects\n"
 
     def test_a_missing_file_is_no_empty_memory(self, amlog: Amlog) -> None:
         for command in ("list", "stats", "rebuild"):
@@ -122,7 +122,7 @@ class TestDerive:
         ran = amlog.ok("memory", "derive", "support/run 1", *WHOSE)
         assert ran.out.splitlines()[0].startswith("✔ support/run%201: 2 written   #1 to #")
         assert "+ written preferred_name: Kim   support/run%201#1" in ran.out
-        assert amlog.ok("memory", "derive", "run 1", *WHOSE).out == "✔ support/run%201: nothing new to read yet\n"
+        assert amlog.ok("memory", "derive", "run 1", *WHOSE).out == "✔ support/run%201: no new events to read\n"
         amlog.append("support", "run 1", UserMessage("Call me Robin."))
         (report,) = amlog.ok("memory", "derive", "run 1", *WHOSE, "--json").json
         assert (report["agent"], report["run"], report["status"]) == ("support", "run 1", "ok")
@@ -136,10 +136,10 @@ class TestDerive:
         assert [one["action"] for one in ran.json[0]["outcomes"]] == ["unchanged", "unchanged"]
         assert "2 unchanged" in learnt.ok("memory", "derive", "run 1", "--again", *WHOSE).out
         ran = learnt("memory", "derive", "--again", "--tenant", "acme", "--user", "43")
-        assert (ran.status, ran.err) == (0, "nothing was learnt from any run so far\n")
+        assert (ran.status, ran.err) == (0, "no run was read before: give the RUNs to learn from\n")
 
     def test_a_run_must_be_named_and_be_there(self, learnt: Amlog) -> None:
-        assert "give a RUN" in learnt.error("memory", "derive", *WHOSE, status=2)
+        assert "give one or more RUNs" in learnt.error("memory", "derive", *WHOSE, status=2)
         assert "no run" in learnt.error("memory", "derive", "missing", *WHOSE)
 
     def test_a_run_that_switches_memory_off_is_skipped(self, amlog: Amlog) -> None:
@@ -230,7 +230,7 @@ class TestLooking:
         then = learnt.ok("memory", "list", *WHOSE, "--as-of", before, "--json").json
         assert [(one["value"], one["status"]) for one in then][1] == ("Kim", "active")
         assert len(then) == 2
-        assert "none of" in learnt.error("memory", "list", *WHOSE, "--status", "gone", status=2)
+        assert "give one of" in learnt.error("memory", "list", *WHOSE, "--status", "gone", status=2)
         assert "--as-of" in learnt.error("memory", "list", *WHOSE, "--as-of", "yesterday", status=2)
         error = learnt.error("memory", "list", *WHOSE, "--as-of", before, "--status", "expired", status=2)
         assert "--status" in error
@@ -269,11 +269,11 @@ class TestLooking:
             "from",
         ]
         assert len(learnt.ok("memory", "search", "preferred language name", "-k", "1", *WHOSE, "--json").json) == 1
-        assert learnt("memory", "search", "zebra", *WHOSE).err == "nothing found\n"
+        assert learnt("memory", "search", "zebra", *WHOSE).err == "no matches\n"
 
     def test_explain_cites_the_log(self, learnt: Amlog) -> None:
         out = learnt.ok("memory", "explain", "preferred_name", *WHOSE).out
-        assert "said by run support/run 1" in out
+        assert "source: run support/run 1" in out
         assert f"  support/run%201#1  user: {SAID}\n" in out
         found = learnt.ok("memory", "explain", "preferred_name", *WHOSE, "--json").json
         assert found["evidence"][0]["text"] == f"user: {SAID}"
@@ -290,7 +290,7 @@ class TestLooking:
         old, new = learnt.ok("memory", "history", "preferred_name", *WHOSE, "--json").json
         assert (old["record"]["value"], old["closed_at"] is None) == ("Kim", False)
         assert (new["record"]["value"], new["closed_at"]) == ("Robin", None)
-        assert learnt("memory", "history", "x", *WHOSE).err == "'x' was never remembered of user 42 of acme\n"
+        assert learnt("memory", "history", "x", *WHOSE).err == "the key 'x' of user 42 of acme has no values\n"
 
     def test_stats_count(self, learnt: Amlog) -> None:
         found = learnt.ok("memory", "stats", *WHOSE, "--json").json
@@ -311,10 +311,10 @@ class TestForget:
     def test_it_asks_and_off_a_terminal_must_be_told(self, learnt: Amlog) -> None:
         error = run("memory", "forget", "preferred_name", *WHOSE, AMLOG_STORE=learnt.url)
         assert (error.status, error.out) == (2, "")
-        assert "Forget 'preferred_name', 1 value, of user 42 of acme for good?" in error.err
+        assert "Forget 'preferred_name', 1 value, of user 42 of acme permanently?" in error.err
         ran = run_on_terminal("memory", "forget", "preferred_name", *WHOSE, answer="n\n", AMLOG_STORE=learnt.url)
         assert ran.status == 1
-        assert "nothing was done" in ran.out
+        assert "cancelled; nothing was changed" in ran.out
         assert _keys(learnt) == ["language", "preferred_name"]
         ran = run_on_terminal("memory", "forget", "preferred_name", *WHOSE, answer="y\n", AMLOG_STORE=learnt.url)
         assert ran.status == 0
@@ -355,10 +355,10 @@ class TestForget:
             learnt.ok(*command, "--dry-run", "--sweep").out == "✔ would forget 1 memory, and redact 3 events of runs\n"
         )
         assert learnt.ok(*command, "--dry-run", "--evidence").out.endswith(
-            "2 events of linked runs still hold the value: support/later#1, support/later#2\n"
+            "  events of linked runs that still contain the value: support/later#1, support/later#2\n"
         )
         assert "redact 3 events" in learnt.error(*command, "-y", "--sweep", "--sweep-limit", "2")
-        assert "take a RECORD" in learnt.error("memory", "forget", "--all", "--sweep", "-y", *WHOSE, status=2)
+        assert "need a RECORD" in learnt.error("memory", "forget", "--all", "--sweep", "-y", *WHOSE, status=2)
         assert _keys(learnt) == ["language", "preferred_name"]
         found = learnt.ok(*command, "-y", "--evidence", "--json").json
         assert [place["name"] for place in found["elsewhere"]] == ["support/later#1", "support/later#2"]
@@ -368,7 +368,7 @@ class TestForget:
         with _Subject(learnt) as me:
             me.remember(key="drink", value="Kim likes tea")
         ran = learnt.ok("memory", "forget", "preferred_name", "-y", "--sweep", *WHOSE)
-        assert "  1 other memory still holds the value: " in ran.out
+        assert "  other memories that still contain the value: " in ran.out
 
     def test_everything(self, learnt: Amlog) -> None:
         assert learnt.ok("memory", "forget", "--all", "-y", *WHOSE).out == "✔ forgot 2 memories\n"
@@ -377,7 +377,7 @@ class TestForget:
         assert _keys(learnt) == []
 
     def test_what_is_not_known(self, learnt: Amlog) -> None:
-        assert "nothing is known of 'x'" in learnt.error("memory", "forget", "x", "-y", *WHOSE)
+        assert "no memory 'x'" in learnt.error("memory", "forget", "x", "-y", *WHOSE)
         for wrong in ((), ("x", "--all"), ("--all", "--kind", "fact")):
             assert "give either" in learnt.error("memory", "forget", *wrong, "-y", *WHOSE, status=2)
         assert _keys(learnt) == ["language", "preferred_name"]
@@ -388,21 +388,21 @@ class TestUpkeep:
         with _Subject(learnt) as me:
             me.write([Candidate(Episode("discovery"), text="Small.", importance=0.1)])
             me.write([Candidate(Episode("discovery"), text="Large.", importance=0.9)])
-        assert learnt.ok("memory", "cleanup", *WHOSE).out == "✔ archived 0 memories, 0 memories had expired\n"
+        assert learnt.ok("memory", "cleanup", *WHOSE).out == "✔ archived 0 memories, marked 0 memories as expired\n"
         ran = learnt.ok("memory", "cleanup", "--older-than", "0", *WHOSE, "--json")
         assert [one["text"] for one in ran.json["archived"]] == ["Small."]
         assert ran.json["expired"] == []
         archived = learnt.ok("memory", "list", "--status", "archived", *WHOSE, "--json").json
         assert [one["text"] for one in archived] == ["Small."]
         ran = learnt.ok("memory", "cleanup", "--older-than", "0", "--below", "6", *WHOSE)
-        assert ran.out.startswith("✔ archived 1 memory, 0 memories had expired\n")
+        assert ran.out.startswith("✔ archived 1 memory, marked 0 memories as expired\n")
         assert "Large." in ran.out
         assert "--below" in learnt.error("memory", "cleanup", "--below", "7", *WHOSE, status=2)
 
     def test_rebuild_gives_the_same(self, learnt: Amlog) -> None:
         ran = learnt.ok("memory", "rebuild", *WHOSE)
         assert ran.out.startswith("✔ 2 memories from ")
-        assert ran.out.endswith(", the same as was held\n")
+        assert ran.out.endswith(", equal to the stored memories\n")
 
 
 class TestInAndOut:

@@ -58,7 +58,7 @@ class TestTheStoreAsOutput:
     def test_an_export_over_the_store_is_refused(self, folder: Path) -> None:
         before = listing(folder)
         ran = shell(f"{AMLOG} export --all --store sqlite:///v.db -o v.db")
-        expected = "amlog: v.db is a file of the store sqlite:///v.db: name another output\n"
+        expected = "amlog: v.db is a file of the store sqlite:///v.db: give another output file\n"
         assert (ran.status, ran.out, ran.err) == (2, "", expected)
         assert_whole()
         assert listing(folder) == before
@@ -115,7 +115,7 @@ class TestTheStoreAsOutput:
         append("sqlite:///other.db", "a", "r", UserMessage(message="keep me"))
         before = Path("other.db").read_bytes()
         refusal = amlog.error("export", "--all", "--store", "sqlite:///v.db", "-o", "other.db", status=2)
-        assert refusal == "other.db is an SQLite database: name another output, or remove it first"
+        assert refusal == "other.db is an SQLite database: give another output file, or remove this one first"
         ran = shell(f"{AMLOG} export --all --store sqlite:///v.db >> other.db")
         assert (ran.status, "standard output goes into an SQLite database" in ran.err) == (2, True)
         assert Path("other.db").read_bytes() == before
@@ -125,7 +125,7 @@ class TestTheStoreAsOutput:
         (folder / "link").symlink_to(folder / f"v.db{end}")
         for target in (f"v.db{end}", "link"):
             refusal = amlog.error("copy", "sqlite:///v.db", f"sqlite:///{target}", status=2)
-            assert refusal == "SOURCE_URL and TARGET_URL are the same store"
+            assert refusal == "SOURCE_URL and TARGET_URL are the same store: give another TARGET_URL"
         assert_whole()
 
     def test_backends_name_their_files(self, folder: Path) -> None:

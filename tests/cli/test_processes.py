@@ -299,7 +299,7 @@ class TestTerminal:
         append(url, "a", "r", PlannerNote(note="n"))
         ran = run_on_terminal("delete", "r", "--store", url, answer=answer)
         assert ran.status == status
-        assert "Delete a/r with 1 event for good? [y/N]:" in without_codes(ran.out)
+        assert "Delete a/r with 1 event permanently? [y/N]:" in without_codes(ran.out)
         with open_sync_store(url) as store:
             assert len(store.list_runs().runs) == left
 
@@ -307,7 +307,7 @@ class TestTerminal:
         append(url, "a", "r", PlannerNote(note="secret"))
         ran = run_on_terminal("redact", "r", "1", "--store", url, answer="y\n")
         assert ran.status == 0
-        assert "Redact 1 event (1) of a/r for good? [y/N]:" in without_codes(ran.out)
+        assert "Redact 1 event (1) of a/r permanently? [y/N]:" in without_codes(ran.out)
         assert "secret" not in run("show", "r", "--store", url).out
 
     def test_help_is_drawn(self) -> None:

@@ -55,14 +55,14 @@ class TestReplay:
         assert not validate(both[key], provider)
 
     def test_an_unknown_provider_or_run_is_an_error(self, orders: Amlog) -> None:
-        assert "--to takes anthropic" in orders.error("replay", "r", "--to", "other", status=2)
+        assert "give one of anthropic" in orders.error("replay", "r", "--to", "other", status=2)
         assert "no run a/none" in orders.error("replay", "a/none", "--to", "bedrock")
         assert "'--to'" in orders.error("replay", "r", status=2)
 
     def test_a_terminal_is_told_what_is_lost_and_what_is_wrong(self, orders: Amlog) -> None:
         given = ("replay", "r", "--to", "anthropic", "--max-result-bytes", "50")
         found = without_codes(run_on_terminal(*given, AMLOG_STORE=orders.url).out)
-        assert "not in it: size_limit: event 4: " in found
+        assert "left out: size_limit: event 4: " in found
         assert "invalid: unanswered_call: event 6: " in found
         found = without_codes(run_on_terminal(*given, "--repair", AMLOG_STORE=orders.url).out)
         assert "repaired: answered_call: event 6: " in found
@@ -77,7 +77,7 @@ class TestReplay:
 class TestDiff:
     def test_runs_that_hold_the_same(self, orders: Amlog) -> None:
         orders.append("a", "again", *ORDERS)
-        assert orders.ok("diff", "r", "again").out == "✔ a/r and a/again hold the same 6 events\n"
+        assert orders.ok("diff", "r", "again").out == "✔ a/r and a/again are equal: 6 events\n"
         found = orders.ok("diff", "r", "again", "--json").json
         assert found == {"same": True, "common": 6, "a": None, "b": None, "differences": []}
 
@@ -86,7 +86,7 @@ class TestDiff:
         ran = orders("diff", "r", "a/other")
         assert (ran.status, ran.err) == (1, "")
         assert ran.out.splitlines() == [
-            "a/r and a/other part after 2 events",
+            "a/r and a/other differ after 2 events",
             '- a/r  #3  call  orders.find  {"id": 7}',
             '+ a/other  #3  call  orders.find  {"id": 9, "x": 1}',
             "  payload.id: - 7, + 9",
@@ -132,7 +132,7 @@ class TestDiff:
         shown = run_on_terminal("diff", "r", "short", AMLOG_STORE=orders.url)
         assert shown.status == 1
         assert COLOUR.search(shown.out)
-        assert "part after 5 events" in without_codes(shown.out)
+        assert "differ after 5 events" in without_codes(shown.out)
         piped = run("diff", "r", "short", AMLOG_STORE=orders.url)
         assert (piped.status, COLOUR.search(piped.out)) == (1, None)
 
@@ -145,7 +145,7 @@ class TestDiff:
 class TestFork:
     def test_it_begins_a_run_that_says_where_it_comes_from(self, orders: Amlog) -> None:
         assert orders.ok("fork", "r", "--at", "4", "r-2").out == "✔ a/r-2 begins with 4 events of a/r\n"
-        assert orders.ok("fork", "a/r", "--at", "4", "a/r-2").out == "✔ nothing new: a/r-2 is that fork already\n"
+        assert orders.ok("fork", "a/r", "--at", "4", "a/r-2").out == "✔ nothing new: a/r-2 is already this fork\n"
         runs = {one["run"]: one for one in orders.ok("runs", "--json").json["runs"]}
         assert runs["r-2"]["meta"] == {"forked_from": {"agent": "a", "run": "r", "seq": 4}}
         assert runs["r-2"]["version"] == 4
@@ -159,7 +159,7 @@ class TestFork:
 
     def test_what_cannot_be_is_refused(self, orders: Amlog) -> None:
         assert "a/r holds the seqs 1 to 6, not 7" in orders.error("fork", "r", "--at", "7", "new")
-        assert "name it a/new" in orders.error("fork", "r", "--at", "2", "b/new", status=2)
+        assert "call it a/new" in orders.error("fork", "r", "--at", "2", "b/new", status=2)
         assert "another name than a/r itself" in orders.error("fork", "r", "--at", "2", "r")
         assert "holds no events" in orders.error("fork", "a/none", "--at", "2", "new")
         orders.append("a", "there", PlannerNote("x"))

@@ -155,7 +155,7 @@ def test_a_question() -> None:
         with contextlib.suppress(OSError):
             written += os.read(controller, 65536)
         os.close(controller)
-    assert written.rstrip().endswith(b"amlog: nothing was done")
+    assert written.rstrip().endswith(b"amlog: cancelled; nothing was changed")
     with open_sync_store("sqlite:///v.db") as store:
         assert len(store.load_run("a", "r").events) == 1
 

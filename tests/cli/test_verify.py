@@ -104,7 +104,7 @@ class TestPlantedDamage:
     def test_one_run_only(self, amlog: Amlog) -> None:
         damage(amlog, "DELETE FROM events WHERE seq = 5")
         assert amlog.ok("verify", "fine", "--json").json["runs"] == 1
-        assert amlog.error("verify", "nobody/none") == "no run nobody/none: see amlog runs"
+        assert amlog.error("verify", "nobody/none") == "no run nobody/none: list the runs with amlog runs"
 
     def test_a_page_of_the_file(self, amlog: Amlog) -> None:
         path = amlog.folder / "runs.db"

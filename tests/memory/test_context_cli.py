@@ -143,8 +143,8 @@ def test_no_run_is_linked_where_one_cannot_be(amlog: Amlog) -> None:
         store.append_events("a", "r", new_event(UserMessage("A zebra.")))
         own = run_name(stream_of(me.principal.subject("user")), STREAM_RUN)
     error = amlog.error("memory", "link", "a/r", own, *WHOSE)
-    assert error == f"{own} is a run of the library's own, and is not linked"
-    assert amlog("memory", "search", "zebra", *WHOSE).err == "nothing found\n"
+    assert error == f"{own} belongs to the library's own agent and cannot be linked"
+    assert amlog("memory", "search", "zebra", *WHOSE).err == "no matches\n"
     assert amlog.ok("memory", "link", "a/r", "r", "a/r", *WHOSE).out.count("linked a/r\n") == 1
     assert amlog.ok("memory", "link", "a/r", "r", *WHOSE, "--json").json == [{"agent": "a", "run": "r"}]
 

@@ -132,7 +132,7 @@ class TestAtif:
             for number, name in enumerate(("a", "b", "a"))
         )
         message = amlog.error("import", "atif", one, two, "--agent", "mine")
-        assert message.startswith(f"{two}: mine/s is already the run of another agent's trajectory")
+        assert message.startswith(f"{two}: the run mine/s already holds the trajectory of another agent")
         assert amlog.ok("import", "atif", one, again, "--agent", "mine", "--json").json["inserted"] == 1
 
 

@@ -64,9 +64,9 @@ SYSTEM_PROMPT = (
 )
 
 MEMORY_PROMPT = (
-    "Here are memories of the user from earlier conversations. Adapt your answers to them, but do not mention them "
-    "unless the user asks. Use them only if they are relevant to the user's message. If they contradict the user's "
-    "message, follow the message."
+    "Here are memories of the user from earlier conversations. Adapt your answers to them silently: do not mention "
+    "them unless the user asks. Use them only if they are relevant to the user's message. If they contradict the "
+    "user's message, follow the message."
 )
 
 

@@ -228,7 +228,9 @@ def test_and_says_how_many(amlog: Amlog) -> None:
     amlog.append(VICTIM, "records", EVIL)
     amlog.append("a", "r", PlannerNote("n"))
     target = f"sqlite:///{amlog.folder / 'target.db'}"
-    assert amlog.ok("copy", amlog.url, target).out == "✔ copied 2 events of 2 runs   1 run of the library's own agents\n"
+    assert (
+        amlog.ok("copy", amlog.url, target).out == "✔ copied 2 events of 2 runs   1 run of the library's own agents\n"
+    )
     assert amlog.ok("copy", amlog.url, target, "--json").json["reserved"] == 1
 
 

@@ -445,7 +445,7 @@ class TestForgetting:
             agent.type("As I said: metric, please. And count once more.")
             agent.expect("agent> ")
             agent.type("/forget")
-            agent.expect("Forget 1 preference and 1 episode, permanently? [y/N] ")
+            agent.expect("Forget 1 preference and 1 episode permanently? [y/N] ")
             agent.press("\r")
             agent.expect("I have forgotten nothing.")
             agent.type("/forget")

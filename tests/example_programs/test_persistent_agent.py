@@ -261,7 +261,7 @@ class TestRemembering:
         assert '- preference "units": "metric"' in memory["content"]
         assert "The files were counted." in memory["content"]
         assert "silently" in memory["content"]
-        assert "present words win" in memory["content"]
+        assert "follow the message" in memory["content"]
         # What was recalled is logged as that, and is not learnt from once more.
         with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
             newest = store.load_run(AGENT, _runs(tmp_path)[0])

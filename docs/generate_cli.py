@@ -1,6 +1,6 @@
-"""Writes ``docs/cli.md`` from the commands themselves: ``python docs/generate_cli.py``, or ``--check`` to only compare.
+"""Writes ``docs/cli.md`` from the commands: ``python docs/generate_cli.py``. ``--check`` only compares the page.
 
-What is said there about a command stands in its docstring; what holds for all of them stands here.
+The text about a command comes from its docstring and its options. The introduction to the page is below.
 """
 
 # ruff: noqa: INP001  # docs is a folder of pages, not a package
@@ -21,34 +21,52 @@ PAGE = Path(__file__).with_name("cli.md")
 _INTRODUCTION = """\
 # `amlog`
 
-<!-- Written by docs/generate_cli.py from the commands: change those, and run it again. -->
+<!-- Written by docs/generate_cli.py from the commands. Change the commands and run it again. -->
 
-`pip install 'agent-memory-log[cli]'` installs it; `python -m agent_memory_log.cli` is the same.
+Install the command line with `pip install 'agent-memory-log[cli]'`. `python -m agent_memory_log.cli` does the same as
+`amlog`.
 
-- **Store**: `--store URL`, before the command or after it, or `AMLOG_STORE` in the environment. There is no default.
-- **Runs** are named `AGENT/RUN`, or `RUN` alone where only one agent has it. Inside a part, `/` is written `%2F` and
-  `%` is written `%25`; the names that commands print can be given back to them as they are.
-- **Output** is laid out and coloured on a terminal (`NO_COLOR` is honoured). Anywhere else it is plain, whole and one
-  line for each event or row. Control, bidirectional and invisible characters in what was logged are shown escaped,
-  everywhere; JSON on a terminal has them as `\\u` escapes, which mean the same.
-- **JSON**: `--json` gives one document, and for `show` and `tail` a line for each event. Keys stay; new ones may come.
-- **Status**: 0; 1 for an error or a failed check; 2 for a wrong use; 130 after Ctrl-C, 143
-  after SIGTERM, 129 after SIGHUP; 141 when the reader of the output has gone. An error is one line on standard error;
-  `--debug` or `AMLOG_DEBUG=1` shows where it comes from.
-- **Files** are written whole or not at all. An output that is a file of the store, by any spelling, symlink or hard
-  link, or any SQLite database, is refused; so is standard output redirected into one.
-- **Nothing is lost by default**: `delete`, `redact`, `expire` and `memory forget` ask, and off a terminal need `--yes`.
+```console
+$ amlog demo                                     # see the log at work
+$ export AMLOG_STORE=sqlite:///runs.db           # set the store once
+$ amlog import openai-chat chats.jsonl --agent support-bot
+$ amlog runs                                     # list the runs
+$ amlog show chats-0001                          # show one of them
+```
+
+- **Store**: give `--store URL` before or after the command, or set `AMLOG_STORE` in the environment. There is no
+  default.
+- **Runs**: a run is called `AGENT/RUN`, or `RUN` if only one agent has a run of that name. Write `%2F` for `/` and
+  `%25` for `%` in the name of an agent or a run. Every command accepts the names that commands print.
+- **Output**: a terminal gets layout and colours. Set `NO_COLOR` to turn the colours off. Pipes and files get plain text
+  without cuts, with one line for each event or row. Control, bidirectional and invisible characters of logged text are
+  always escaped. JSON on a terminal shows them as `\\u` escapes, which have the same meaning.
+- **JSON**: `--json` writes one document, but `show` and `tail` write a line for each event. Keys stay the same. Later
+  versions may add keys.
+- **Errors**: an error is one line on standard error. `--debug` or `AMLOG_DEBUG=1` adds the traceback.
+- **Files**: an output file is written completely or not at all. A command refuses to write to a file of the store or to
+  any SQLite database, under any name or link. It also refuses to run if its output is redirected to such a file.
+- **Confirmation**: `delete`, `redact`, `expire` and `memory forget` ask before they remove anything. If there is no
+  terminal, they need `--yes`.
+
+| Exit status | Meaning |
+|---|---|
+| 0 | Success. |
+| 1 | An error or a failed check. |
+| 2 | Wrong usage. |
+| 129, 130, 143 | The command received SIGHUP, Ctrl-C or SIGTERM. |
+| 141 | The reader of the output closed the pipe. |
 """
 
 
 def build_page() -> str:
-    """The whole page."""
+    """Return the text of the page."""
     root = typer.main.get_command(build_app(rich_help=False))
     context = root.make_context("amlog", [], resilient_parsing=True)
     return "\n".join([_INTRODUCTION, *_group(root, context, "amlog")])
 
 
-def _group(group: Any, context: Any, name: str) -> list[str]:  # noqa: ANN401  # typer keeps the types of commands private
+def _group(group: Any, context: Any, name: str) -> list[str]:  # noqa: ANN401  # typer's types are private
     parts: list[str] = []
     for command_name in group.list_commands(context):
         command = group.get_command(context, command_name)
@@ -60,7 +78,7 @@ def _group(group: Any, context: Any, name: str) -> list[str]:  # noqa: ANN401  #
     return parts
 
 
-def _command(command: Any, context: Any, name: str) -> list[str]:  # noqa: ANN401  # as above
+def _command(command: Any, context: Any, name: str) -> list[str]:  # noqa: ANN401  # typer's types are private
     params = [param for param in command.get_params(context) if param.name != "help"]
     arguments = [_argument(param) for param in params if param.param_type_name == "argument"]
     paragraphs = ["\n".join(textwrap.wrap(part, 120)) for part in command.help.split("\n\n")]
@@ -69,36 +87,36 @@ def _command(command: Any, context: Any, name: str) -> list[str]:  # noqa: ANN40
     return [*lines, *(f"| `{_signature(param)}` | {_meaning(param)} |" for param in params), ""]
 
 
-def _argument(param: Any) -> str:  # noqa: ANN401  # as above
-    shown = param.metavar + ("..." if param.nargs == -1 else "")
-    return shown if param.required else f"[{shown}]"
+def _argument(param: Any) -> str:  # noqa: ANN401  # typer's types are private
+    name = param.metavar + ("..." if param.nargs == -1 else "")
+    return name if param.required else f"[{name}]"
 
 
-def _signature(param: Any) -> str:  # noqa: ANN401  # as above
+def _signature(param: Any) -> str:  # noqa: ANN401  # typer's types are private
     if param.param_type_name == "argument":
         return _argument(param)
     value = "" if param.is_flag else f" {param.metavar}"
     return ", ".join(sorted(param.opts, key=len, reverse=True)) + value
 
 
-def _meaning(param: Any) -> str:  # noqa: ANN401  # as above
+def _meaning(param: Any) -> str:  # noqa: ANN401  # typer's types are private
     text = str(param.help).replace("|", "\\|")
     if param.param_type_name == "option" and param.required:
         text += " Required."
     if param.envvar:
-        text += f" Default: `{param.envvar}` of the environment."
+        text += f" Default: `{param.envvar}` in the environment."
     elif isinstance(param.default, int) and param.default > 1:
         text += f" Default: {param.default}."
     return text
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or with ``--check`` say whether it is as it would be written."""
+    """Write the page and return the exit status. With ``--check``, only compare the page with the commands."""
     page = build_page()
     if arguments == ["--check"]:
         if PAGE.exists() and PAGE.read_text("utf-8") == page:
             return 0
-        print("docs/cli.md is not what the commands say: run python docs/generate_cli.py", file=sys.stderr)  # noqa: T201  # a script
+        print("docs/cli.md is out of date: run python docs/generate_cli.py", file=sys.stderr)  # noqa: T201  # a script
         return 1
     PAGE.write_text(page, "utf-8")
     return 0

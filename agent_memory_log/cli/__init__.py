@@ -1,8 +1,13 @@
-"""``amlog``, the command line. Imports nothing: ``program`` starts the process, ``main`` runs the command.
+"""The command line ``amlog``. ``program`` starts the process and ``main`` runs one command.
 
-One module for each command; ``app`` registers them. ``options``, ``outfile``, ``output``,
-``run_names`` and ``terminal_text`` are what they share.
+Each command has its own module, and ``app`` registers them. The commands share ``options``, ``outfile``, ``output``,
+``run_names`` and ``terminal_text``. This module imports nothing, so that ``program`` can handle signals early.
 
-Statuses: 0; 1 for an error or a failed check; 2 for a wrong use; 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP;
-141 when the reader of the output has gone, as in ``amlog show … | head``.
+Exit statuses:
+
+- 0: success.
+- 1: an error or a failed check.
+- 2: wrong usage.
+- 129, 130 and 143: the process received SIGHUP, Ctrl-C or SIGTERM.
+- 141: the reader of the output closed the pipe, as in ``amlog show … | head``.
 """

@@ -1,4 +1,4 @@
-"""``python -m agent_memory_log.cli``: the same as ``amlog``."""
+"""Runs ``python -m agent_memory_log.cli``, which does the same as ``amlog``."""
 
 from __future__ import annotations
 

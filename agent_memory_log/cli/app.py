@@ -1,6 +1,6 @@
-"""The Typer application: every command registered, in the order in which help lists them.
+"""Builds the Typer application. ``COMMANDS`` lists every command in the order in which help shows them.
 
-To add a command: a module with its function, and its line in ``COMMANDS``.
+To add a command, write a module with its function and add a line to ``COMMANDS``.
 """
 
 from __future__ import annotations
@@ -20,50 +20,49 @@ from agent_memory_log.cli.output import Output
 
 COMMANDS = {
     "demo": ("Getting started", "demo:demo"),
-    "import": ("In and out", "importing:import_app"),
-    "export": ("In and out", "export:export"),
-    "copy": ("In and out", "copy:copy"),
-    "backup": ("In and out", "backup:backup"),
-    "replay": ("In and out", "replay:replay"),
-    "runs": ("Looking", "runs:runs"),
-    "show": ("Looking", "show:show"),
-    "tail": ("Looking", "tail:tail"),
-    "diff": ("Looking", "diff:diff"),
-    "stats": ("Looking", "stats:stats"),
-    "verify": ("Looking", "verify:verify"),
-    "memory": ("Remembering", "memory.app:memory_app"),
-    "fork": ("Changing", "fork:fork"),
-    "delete": ("Changing", "delete:delete"),
-    "redact": ("Changing", "redact:redact"),
-    "expire": ("Changing", "expire:expire"),
-    "compact": ("Changing", "compact:compact"),
+    "import": ("Import and export", "importing:import_app"),
+    "export": ("Import and export", "export:export"),
+    "copy": ("Import and export", "copy:copy"),
+    "backup": ("Import and export", "backup:backup"),
+    "replay": ("Import and export", "replay:replay"),
+    "runs": ("Inspect", "runs:runs"),
+    "show": ("Inspect", "show:show"),
+    "tail": ("Inspect", "tail:tail"),
+    "diff": ("Inspect", "diff:diff"),
+    "stats": ("Inspect", "stats:stats"),
+    "verify": ("Inspect", "verify:verify"),
+    "memory": ("Memory", "memory.app:memory_app"),
+    "fork": ("Change", "fork:fork"),
+    "delete": ("Change", "delete:delete"),
+    "redact": ("Change", "redact:redact"),
+    "expire": ("Change", "expire:expire"),
+    "compact": ("Change", "compact:compact"),
     "backends": ("Getting started", "backends:backends"),
 }
-"""Every command: the panel of help it stands in, and the module of this folder with its function or its group.
+"""The panel of help for each command, and the module and name of its function or group.
 
-A module is imported when its command is run, or help lists them all: a command need not wait for the others' imports.
+A module is imported only when its command runs or when help lists all commands. This keeps every command fast to start.
 """
-
 
 _CONTEXT = {"help_option_names": ["--help", "-h"]}
 
 
 class _Group(TyperGroup):
-    """The group of all commands."""
+    """The top-level group, which imports the module of a command when it is needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401, ARG002  # the type of its context is private to typer
-        """The commands as help lists them."""
+        """Return the names of the commands in the order of ``COMMANDS``."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401  # the types are private to typer
-        """Load the command of this name; for an unknown name all commands, so that typer can suggest the nearest."""
+        """Load and return a command. For an unknown name, load all commands, so that typer suggests the nearest."""
         for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
             if name not in self.commands:
                 self.commands[name] = _load_command(name, self.rich_markup_mode)
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Any) -> object:  # noqa: ANN401  # the type of its context is private to typer
-        """Run the command; a closed pipe gets past typer, which would exit with a status of its own."""
+        """Run the command. Raises ``OutputClosed`` for a closed pipe, for which typer would exit with status 1."""
         try:
             outcome: object = super().invoke(ctx)
             sys.stdout.flush()
@@ -81,13 +80,13 @@ def _load_command(name: str, rich_markup_mode: Any) -> Any:  # noqa: ANN401  # t
         app.add_typer(command, name=name, rich_help_panel=panel)
     else:
         app.command(name, help=reflowed(command), rich_help_panel=panel)(command)
-        app.callback()(lambda: None)  # without a callback, an application of one command is that command
+        app.callback()(lambda: None)  # with one command and no callback, typer builds no group
     group: Any = typer.main.get_command(app)
     return group.commands[name]
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         Output().line(f"amlog {version('agent-memory-log')}")
         raise typer.Exit
 
@@ -100,7 +99,7 @@ def _restore(name: str, value: str | None) -> None:
 
 
 def build_app(*, rich_help: bool) -> typer.Typer:
-    """The application; ``rich_help`` draws help for a terminal."""
+    """Build the application. With ``rich_help``, help has colours and boxes."""
     app = typer.Typer(
         name="amlog",
         cls=_Group,
@@ -115,19 +114,19 @@ def build_app(*, rich_help: bool) -> typer.Typer:
         *,
         store: StoreUrl = None,
         _debug: Annotated[
-            bool, typer.Option("--debug", help="Show the traceback of an error, as AMLOG_DEBUG=1 does.")
+            bool, typer.Option("--debug", help="Show the traceback of an error. AMLOG_DEBUG=1 does the same.")
         ] = False,
         _show_version: Annotated[
             bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
         ] = False,
     ) -> None:
-        """The durable, typed, replayable log of what an AI agent did.
+        """Read and manage the durable, typed, replayable log of an AI agent's runs.
 
-        Name the store once with AMLOG_STORE, or each time with --store: sqlite:///runs.db is a file. Run amlog demo to
-        see it work.
+        Set the store with --store or with AMLOG_STORE in the environment. For example, sqlite:///runs.db is a file in
+        the current folder. Start with amlog demo to see the log at work.
         """
         if store:
-            # As if it stood in the environment, where every command looks, until this one ends.
+            # Commands read the store from the environment. The old value is restored when the command ends.
             saved = os.environ.get("AMLOG_STORE")
             os.environ["AMLOG_STORE"] = store
             ctx.call_on_close(lambda: _restore("AMLOG_STORE", saved))

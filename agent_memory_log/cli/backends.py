@@ -1,4 +1,4 @@
-"""``amlog backends``: which stores can be opened here."""
+"""``amlog backends``: lists the installed backends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXAMPLES = {
 
 
 class _Backend(msgspec.Struct):
-    """What is known of a backend; these names are the keys of its JSON."""
+    """One row of the list. The field names are also the JSON keys."""
 
     scheme: str
     usable: bool
@@ -34,10 +34,11 @@ class _Backend(msgspec.Struct):
 def backends(*, as_json: AsJson = False) -> None:
     """List the installed backends.
 
-    Whether they can be used, and what to install where not. With --json: a list, each with scheme, usable, package,
-    version, target, error and hint.
+    Shows whether each backend can be used, and which package to install if it cannot.
+
+    With --json: a list of objects with scheme, usable, package, version, target, error and hint.
     """
-    installed = [_look_at(entry) for _, entry in sorted(installed_backends().items())]
+    installed = [_inspect(entry) for _, entry in sorted(installed_backends().items())]
     output = Output()
     if as_json:
         output.json(installed)
@@ -56,12 +57,12 @@ def backends(*, as_json: AsJson = False) -> None:
     )
 
 
-def _look_at(entry: EntryPoint) -> _Backend:
+def _inspect(entry: EntryPoint) -> _Backend:
     package = entry.dist.name if entry.dist is not None else "?"
     version = entry.dist.version if entry.dist is not None else "?"
     problem, hint = "", f"--store {_EXAMPLES.get(entry.name, f'{entry.name}:…')}"
     try:
         entry.load()
-    except Exception as error:  # noqa: BLE001  # a third party's package may fail in any way, and the list goes on
-        problem, hint = f"{type(error).__name__}: {error}", install_hint(entry.name, "install what it needs")
+    except Exception as error:  # noqa: BLE001  # a third party's package may raise anything, and the list must continue
+        problem, hint = f"{type(error).__name__}: {error}", install_hint(entry.name, "install its dependencies")
     return _Backend(entry.name, not problem, package, version, entry.value, problem, hint)

@@ -1,4 +1,4 @@
-"""``amlog backup``: a verified copy of a store, made while others write to it."""
+"""``amlog backup``: copies a store to a file while others write to it, and verifies the copy."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from agent_memory_log.wording import counted
 
 def backup(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="Where to; a file that is not there yet.", show_default=False)
+        str, typer.Argument(metavar="FILE", help="The file to create. It must not exist.", show_default=False)
     ],
     *,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a store to a file, and verify the copy.
+    """Copy a store to a file and verify the copy.
 
-    Others may write to the store meanwhile: the backup holds what it held at one instant. What was redacted or deleted
-    is not in it. A plain copy of the file (cp) is no backup, as part of the store is in SQLite's file beside it. With
-    --json: runs, events, and size in bytes.
+    Other processes can write to the store meanwhile. The backup holds the state of the store at one moment, without
+    redacted or deleted data. Do not use cp for a backup, because SQLite keeps part of the store in a second file.
+
+    With --json: an object with runs, events and size (in bytes).
     """
 
     async def work(opened: Store) -> BackupResult:
         if not isinstance(opened, BacksUp):
-            raise CommandFailed(f"{scheme(store)}: stores cannot be backed up to a file; amlog copy copies them")
+            raise CommandFailed(f"{scheme(store)}: stores cannot be backed up to a file; use amlog copy")
         return await opened.backup(file)
 
     result = with_store(store, work)

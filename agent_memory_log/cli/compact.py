@@ -1,4 +1,4 @@
-"""``amlog compact``: unused space given back, what was redacted or deleted erased for good."""
+"""``amlog compact``: frees unused disk space, and erases redacted and deleted data from the file."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from agent_memory_log.store import CompactResult, Compacts, Store
 
 
 def compact(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Give unused space back.
+    """Free unused disk space.
 
-    What was redacted or deleted is erased for good; nothing that can be read is lost. With --json: before and after, in
-    bytes.
+    Redacted and deleted data is erased from the file permanently. Readable events are not changed.
+
+    With --json: an object with before and after, the sizes in bytes.
     """
 
     async def work(opened: Store) -> CompactResult:
@@ -26,6 +27,6 @@ def compact(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
     Output().report(
         {"before": result.before, "after": result.after},
         f"{size(result.before)} before, {size(result.after)} after",
-        f"{size(saved)} given back" if saved > 0 else "",
+        f"{size(saved)} freed" if saved > 0 else "",
         as_json=as_json,
     )

@@ -1,4 +1,4 @@
-"""``amlog copy``: runs from one store to another."""
+"""``amlog copy``: copies runs from one store to another."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from agent_memory_log.transfer.verifying import Remark, Severity
 from agent_memory_log.wording import counted
 
 _PASSES = 2
-"""How often a copy goes over an event: it is stored, and read back."""
+"""The number of times that a copy handles an event: once to store it, and once to read it back."""
 
 
 def copy(
@@ -38,13 +38,13 @@ def copy(
     ],
     target: Annotated[
         str,
-        typer.Argument(metavar="TARGET_URL", help="The store to copy to; made if need be.", show_default=False),
+        typer.Argument(metavar="TARGET_URL", help="The store to copy to. It is created if needed.", show_default=False),
     ],
     runs: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="RUN",
-            help="AGENT/RUN or RUN, any number of them; every run of the store without any.",
+            help="AGENT/RUN or RUN. Repeatable. Default: every run of the source.",
             show_default=False,
         ),
     ] = None,
@@ -54,17 +54,20 @@ def copy(
 ) -> None:
     """Copy runs from one store to another.
 
-    Between any two: a file, a server, a third party's. Seqs, ids, times, labels, meta and redactions are kept, and each
-    run is read back and compared. The library's own runs are among them: the target then holds the source's memories.
-    Copying again goes on where a copy was interrupted, adds what is new, and redacts what was redacted in the source
-    since. Nothing is stored twice.
+    The stores can have different backends. Seqs, ids, times, labels, meta and redactions stay the same. Each run is
+    read back and compared with the source. The runs of the library's own agents are copied too, so the target gets the
+    memories of the source.
 
-    A run of which the target holds something else is left as it is there; the others are copied, and the status is 1. A
-    run that was deleted or has expired in the source meanwhile is only mentioned. Runs that only the target has stay.
+    Copying again continues an interrupted copy, adds new events, and applies new redactions of the source. It stores no
+    event twice.
 
-    With --json: ok, events, copied, already_there, redacted, failed, gone, reserved (how many of the runs are the
-    library's own), and runs, each with name, agent, run, version, events, copied, already_there, redacted, digest (of
-    what both stores hold), problem, the seq it is about and gone.
+    If the target has a different run of the same name, the target's run is not changed, the other runs are copied, and
+    the exit status is 1. A run that was deleted or has expired in the source during the copy is only reported. Runs
+    that exist only in the target stay.
+
+    With --json: an object with ok, events, copied, already_there, redacted, failed, gone, reserved (the number of runs
+    of the library's own agents) and runs. Each run has name, agent, run, version, events, copied, already_there,
+    redacted, digest (of the content in both stores), problem, seq (of the event with the problem) and gone.
     """
     _check_use(source, target, runs or (), agent)
     results = run_async(_copy(source, target, runs or (), agent))
@@ -81,49 +84,51 @@ def copy(
 
 def _check_use(source: str, target: str, names: Sequence[str], agent: str | None) -> None:
     if names and agent is not None:
-        raise UsageProblem("give either RUNs, or --agent NAME for every run of one agent, or neither for all")
+        raise UsageProblem("give either names of runs or --agent NAME; without both, every run is copied")
     for name in names:
-        if "://" in name:  # no name of a run has that, and what says so would show a password
-            raise UsageProblem(f"{one_line(without_credentials(name))!r} is a third URL: give two, and names of runs")
+        if "://" in name:  # the message for a wrong run name would show the URL's password
+            raise UsageProblem(
+                f"{one_line(without_credentials(name))!r} is a third URL: give two URLs, then the names of runs"
+            )
     if _is_same_store(source, target):
-        raise UsageProblem("SOURCE_URL and TARGET_URL are the same store")
+        raise UsageProblem("SOURCE_URL and TARGET_URL are the same store: give another TARGET_URL")
 
 
 async def _copy(source_url: str, target_url: str, names: Sequence[str], agent: str | None) -> list[CopiedRun]:
     async with open_existing(source_url) as source:
-        infos = await _chosen(source, names, agent)
+        infos = await _select(source, names, agent)
         async with open_or_create(target_url) as target:
             title = f"copying {counted(len(infos), 'run')}"
             with progress(title, _PASSES * sum(info.event_count for info in infos)) as advance:
                 return [await _copy_one(source, target, info, advance) for info in infos]
 
 
-async def _chosen(source: Store, names: Sequence[str], agent: str | None) -> list[RunInfo]:
-    wanted = {(run.agent, run.run) for run in [await existing_run(source, name) for name in names]}
-    infos = [info for info in await runs_by_age(source, agent) if not names or (info.agent, info.run) in wanted]
+async def _select(source: Store, names: Sequence[str], agent: str | None) -> list[RunInfo]:
+    selected = {(run.agent, run.run) for run in [await existing_run(source, name) for name in names]}
+    infos = [info for info in await runs_by_age(source, agent) if not names or (info.agent, info.run) in selected]
     if not infos:
-        whose = "" if agent is None else f" of the agent {agent!r}"
-        raise CommandFailed(f"nothing to copy: the source holds no runs{whose}")
+        owner = "" if agent is None else f" of the agent {agent!r}"
+        raise CommandFailed(f"nothing to copy: the source has no runs{owner}")
     return infos
 
 
 async def _copy_one(source: Store, target: Store, info: RunInfo, advance: Advance) -> CopiedRun:
-    """Copy a run, moving the bar by its share of it, whatever there was to do."""
+    """Copy a run and move the progress bar by exactly two steps for each event."""
     left = _PASSES * info.event_count
 
-    def seen(events: int) -> None:
+    def on_events(events: int) -> None:
         nonlocal left
         amount = min(events, left)
         left -= amount
         advance(amount)
 
-    result = await copy_run(source, target, info.agent, info.run, seen=seen)
+    result = await copy_run(source, target, info.agent, info.run, seen=on_events)
     advance(left)
     return result
 
 
-class Copied(msgspec.Struct, frozen=True):
-    """What ``copy`` did; the names are the keys of its JSON."""
+class CopySummary(msgspec.Struct, frozen=True, rename={"vanished": "gone"}):
+    """The result of ``amlog copy``. The encoded names are the JSON keys."""
 
     ok: bool
     runs: list[dict[str, JsonValue]]
@@ -132,13 +137,13 @@ class Copied(msgspec.Struct, frozen=True):
     already_there: int
     redacted: int
     failed: int
-    gone: int
+    vanished: int
     reserved: int
 
 
-def _summary(results: Sequence[CopiedRun]) -> Copied:
+def _summary(results: Sequence[CopiedRun]) -> CopySummary:
     failed = sum(bool(result.problem) and not result.gone for result in results)
-    return Copied(
+    return CopySummary(
         ok=not failed,
         runs=[_result_map(result) for result in results],
         events=sum(result.events for result in results),
@@ -146,7 +151,7 @@ def _summary(results: Sequence[CopiedRun]) -> Copied:
         already_there=sum(result.already for result in results),
         redacted=sum(result.redacted for result in results),
         failed=failed,
-        gone=sum(result.gone for result in results),
+        vanished=sum(result.gone for result in results),
         reserved=sum(not result.problem and is_reserved(result.agent) for result in results),
     )
 
@@ -172,29 +177,30 @@ def _remark(result: CopiedRun) -> Remark:
     return Remark(severity, result.agent, result.run, result.seq, result.problem)
 
 
-def _write_summary(output: Output, results: Sequence[CopiedRun], summary: Copied) -> None:
-    kept = [result for result in results if not result.gone]
-    name = run_name(kept[0].agent, kept[0].run) if len(kept) == 1 else counted(len(kept), "run")
+def _write_summary(output: Output, results: Sequence[CopiedRun], summary: CopySummary) -> None:
+    remaining = [result for result in results if not result.gone]
+    first = remaining[0] if remaining else None
+    name = run_name(first.agent, first.run) if first and len(remaining) == 1 else counted(len(remaining), "run")
     sign: Segment = (f"{output.tick} ", GOOD) if summary.ok else (f"{output.cross} ", BAD)
-    gone = f"   {counted(summary.gone, 'run')} gone from the source" if summary.gone else ""
+    vanished = f"   {counted(summary.vanished, 'run')} disappeared from the source" if summary.vanished else ""
     if summary.ok and not summary.copied:
-        there = counted(summary.already_there, "event")
-        output.line(sign, f"nothing new: {name} with {there} already there", (gone, DIM))
+        existing = counted(summary.already_there, "event")
+        output.line(sign, f"nothing new: {name} with {existing} already stored", (vanished, DIM))
         return
-    already = f"   {summary.already_there:,} already there" if summary.already_there else ""
+    already = f"   {summary.already_there:,} already stored" if summary.already_there else ""
     redacted = f"   {summary.redacted:,} redacted" if summary.redacted else ""
-    reserved = f"   {counted(summary.reserved, 'run')} of the library's own" if summary.reserved else ""
+    reserved = f"   {counted(summary.reserved, 'run')} of the library's own agents" if summary.reserved else ""
     failed = f"   {counted(summary.failed, 'run')} failed" if summary.failed else ""
     copied = f"copied {counted(summary.copied, 'event')} of {name}"
-    output.line(sign, copied, (already + redacted + gone + reserved, DIM), (failed, BAD))
+    output.line(sign, copied, (already + redacted + vanished + reserved, DIM), (failed, BAD))
 
 
 def _is_same_store(source: str, target: str) -> bool:
-    """Whether two URLs name one store, or have a file in common, as far as URLs and files show it.
+    """Return whether two URLs have a file in common, or are equal except for the user.
 
-    Copying a store onto itself in another guise does no harm: it finds everything there.
+    The same store under two other URLs is not detected. Copying a store to itself changes nothing.
     """
-    shared = (is_same_file(mine, theirs) for mine in store_files(source) for theirs in store_files(target))
+    shared = (is_same_file(left, right) for left in store_files(source) for right in store_files(target))
     return any(shared) or _without_user(source) == _without_user(target)
 
 

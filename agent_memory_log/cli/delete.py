@@ -1,4 +1,4 @@
-"""``amlog delete``: a run and everything in it, gone."""
+"""``amlog delete``: deletes a run and its events."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from agent_memory_log.wording import counted
 
 
 def delete(run: RunName, *, store: StoreUrl = None, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Delete a run, for good.
+    """Delete a run permanently.
 
-    Its events, their ids and its meta go. Asks first; off a terminal --yes must be given. If the run is written again,
-    its numbering goes on from there. amlog compact gives the space back. With --json: agent, run and deleted, the
-    number of events.
+    Deletes its events, their ids and its meta. The command asks for confirmation. If there is no terminal, confirm with
+    --yes. If the run is written again, its seqs continue after the deleted events. amlog compact frees the disk space.
+
+    With --json: an object with agent, run and deleted (the number of deleted events).
     """
 
     async def work(opened: Store) -> Snapshot:
-        there = await existing_run(opened, run)
-        events = counted(event_count(there), "event")
-        confirmed(f"Delete {run_name(there.agent, there.run)} with {events} for good?", yes=yes)
-        await opened.delete_run(there.agent, there.run)
-        return there
+        head = await existing_run(opened, run)
+        events = counted(event_count(head), "event")
+        confirmed(f"Delete {run_name(head.agent, head.run)} with {events} permanently?", yes=yes)
+        await opened.delete_run(head.agent, head.run)
+        return head
 
-    gone = with_store(store, work)
+    deleted = with_store(store, work)
     Output().report(
-        {"agent": gone.agent, "run": gone.run, "deleted": event_count(gone)},
-        f"deleted {run_name(gone.agent, gone.run)}, {counted(event_count(gone), 'event')}",
+        {"agent": deleted.agent, "run": deleted.run, "deleted": event_count(deleted)},
+        f"deleted {run_name(deleted.agent, deleted.run)}, {counted(event_count(deleted), 'event')}",
         as_json=as_json,
     )

@@ -1,4 +1,4 @@
-"""``amlog demo``: a log that survives the death of its writer, shown on a real process and a real signal."""
+"""``amlog demo``: kills a writer process and shows that the log keeps every acknowledged event."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ _PAUSE_BEFORE_KILL = 0.025
 _PAUSE_AFTER = 0.01
 
 
-class Check(msgspec.Struct, frozen=True):
-    """One thing that was verified; the names are the keys of its JSON."""
+class Check(msgspec.Struct, frozen=True, rename={"details": "found"}):
+    """One check of the demo. The encoded names are the JSON keys."""
 
     check: str
     ok: bool
-    found: str
+    details: str
 
 
 class _Written(msgspec.Struct, frozen=True):
-    """What a writer process acknowledged before it ended, and its exit status."""
+    """The lines that a writer process printed before it ended, its exit status and its process id."""
 
     acknowledged: list[Acknowledged]
     status: int
@@ -64,29 +64,29 @@ def demo(
         typer.Option(
             "--store",
             metavar="URL",
-            help="An empty store to use, such as sqlite:///demo.db; by default a new file in a temporary folder.",
+            help="URL of an empty store, such as sqlite:///demo.db. Default: a new file in a temporary folder.",
             show_default=False,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Watch a log survive the death of its writer.
+    """Show that the log survives when its writer is killed.
 
-    A process appends a sample run event by event and is killed half way. The file is opened again, every acknowledged
-    event must be there and none in part; then the same process runs again over all events, and none may be stored
-    twice. Needs no network.
+    A process appends a sample run event by event and is killed halfway. The file is opened again. It must contain every
+    acknowledged event, and no partial event. Then the process runs again with all events, and must store no event
+    twice. The demo needs no network.
 
-    With --json: ok, store, and checks, each with check, ok and found.
+    With --json: an object with ok, store and checks. Each check has check, ok and found.
     """
     url = store or f"sqlite:///{tempfile.mkdtemp(prefix='amlog-demo-')}/demo.db"
     if url.startswith("memory:"):
-        raise UsageProblem("the demo needs a store that outlives a process, such as sqlite:///demo.db")
+        raise UsageProblem("the demo needs a store that outlives its process, such as sqlite:///demo.db")
     check_streams(url)
     sample = sample_run()
     if run_async(_load(url, sample)).version:
-        raise CommandFailed("that store already holds the demo's run: give it a new one")
+        raise CommandFailed("the store already contains the demo's run: give an empty store")
     output = Output()
-    with Graceful():  # the writer is a process of its own, and ends with this one
+    with Graceful():  # a signal raises KeyboardInterrupt, so that this process can kill the writer first
         checks = _play(Output(io.StringIO()) if as_json else output, url, sample)
     ok = all(check.ok for check in checks)
     if as_json:
@@ -96,33 +96,33 @@ def demo(
 
 
 def _play(output: Output, url: str, sample: SampleRun) -> list[Check]:
-    """Play all acts, telling what happens."""
+    """Play the acts of the demo, describe each, and return all checks."""
     total = len(sample.events)
     output.heading("amlog demo", without_credentials(url))
 
     _begin(output, 1, f"A process appends the {total} events of an agent's run, one by one")
     killed = _write(url, total, _PAUSE_BEFORE_KILL, kill_after=total // 2)
     death = check_killed(killed, total)
-    output.line("   ", (f"{output.cross} ", BAD), f"killed: process {killed.process}, {death.found}")
+    output.line("   ", (f"{output.cross} ", BAD), f"killed: process {killed.process}, {death.details}")
 
     _begin(output, 2, "The file is opened again")
     stored = run_async(_load(url, sample)).log
     survival = check_survival(sample.events, stored, killed.acknowledged)
-    _tell(output, survival)
+    _write_checks(output, survival)
 
-    _begin(output, 3, f"The same process runs again, over all {total} events")
+    _begin(output, 3, f"The process runs again with all {total} events")
     second = check_second(_write(url, total, _PAUSE_AFTER), total, missing=total - len(stored))
-    _tell(output, [second])
+    _write_checks(output, [second])
 
-    _begin(output, 4, "What the agent did")
+    _begin(output, 4, "The agent's run")
     output.line("")
     write_run(output, run_async(_load(url, sample)))
 
-    _begin(output, 5, "What was verified")
+    _begin(output, 5, "The results")
     checks = [death, *survival, second, *run_async(_check_store(url, sample))]
     output.table(
-        (Column(""), Column("check"), Column("found", DIM)),
-        [(_sign(output, check), check.check, check.found) for check in checks],
+        (Column(""), Column("check"), Column("details", DIM)),
+        [(_sign(output, check), check.check, check.details) for check in checks],
     )
     _suggest(output, url, run_name(sample.agent, sample.run))
     return checks
@@ -138,48 +138,48 @@ def _sign(output: Output, check: Check) -> Segment:
     return (output.tick, GOOD) if check.ok else (output.cross, BAD)
 
 
-def _tell(output: Output, checks: Sequence[Check]) -> None:
+def _write_checks(output: Output, checks: Sequence[Check]) -> None:
     for check in checks:
-        output.line("   ", _sign(output, check), f" {check.check}", (f"   {check.found}", DIM))
+        output.line("   ", _sign(output, check), f" {check.check}", (f"   {check.details}", DIM))
 
 
 def _suggest(output: Output, url: str, name: str) -> None:
-    """Say what can be looked at next, with commands that work as they stand."""
+    """Suggest the next commands, in a form that can be copied to the shell."""
     program = sys.argv[0] if Path(sys.argv[0]).name == "amlog" else f"{sys.executable} -m agent_memory_log.cli"
     program = "amlog" if shutil.which("amlog") else program
     commands = {
-        "runs": "the runs in it",
-        f"show {name} --full": "every detail of the run above",
-        "export --all -o runs.jsonl": "all of it as text",
+        "runs": "list the runs",
+        f"show {name} --full": "show all details of this run",
+        "export --all -o runs.jsonl": "write all runs to a text file",
     }
     width = max(map(len, commands))
     output.line("")
-    output.line(("Try next", BOLD), (f", after  export AMLOG_STORE={without_credentials(url)}", DIM))
+    output.line(("Try next", BOLD), (f", with AMLOG_STORE={without_credentials(url)}", DIM))
     for command, purpose in commands.items():
         output.line("   ", (f"{program} {command:<{width}}", NAME), (f"   {purpose}", DIM))
 
 
 def _write(url: str, total: int, pause: float, *, kill_after: int | None = None) -> _Written:
-    """Run a writer process to its end, or until it has acknowledged ``kill_after`` events."""
-    process = subprocess.Popen(  # noqa: S603  # our own module, by a list of arguments
+    """Run a writer process to its end, or kill it after it has acknowledged ``kill_after`` events."""
+    process = subprocess.Popen(  # noqa: S603  # runs a module of this package, without a shell
         [sys.executable, "-m", "agent_memory_log.cli.demo_writer", str(pause)],
-        env={**os.environ, "AMLOG_STORE": url},  # it may hold a password, and arguments are there for all to see
+        env={**os.environ, "AMLOG_STORE": url},  # the URL may hold a password, and other users can read arguments
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        start_new_session=True,  # Ctrl-C is for this process, which then ends the writer
+        start_new_session=True,  # Ctrl-C must reach only this process, which then kills the writer
     )
     decoder = msgspec.json.Decoder(Acknowledged)
     acknowledged: list[Acknowledged] = []
-    assert process.stdout is not None  # noqa: S101  # it is a pipe; Popen's type cannot say so
+    assert process.stdout is not None  # noqa: S101  # Popen's type does not know that it is a pipe
     with process, progress("appending", total) as advance:
         try:
             for line in process.stdout:
                 if not line.endswith(b"\n"):
-                    break  # it died while it wrote this, and so nobody was told
+                    break  # the writer died while it wrote this line, so the event is not acknowledged
                 acknowledged.append(decoder.decode(line))
                 advance()
                 if len(acknowledged) == kill_after:
-                    time.sleep(random.uniform(0, 2 * pause))  # noqa: S311  # to hit it anywhere: asleep, or in an append
+                    time.sleep(random.uniform(0, 2 * pause))  # noqa: S311  # kills at any moment of an append
                     process.kill()
         finally:
             process.kill()
@@ -192,19 +192,22 @@ async def _load(url: str, sample: SampleRun) -> Snapshot:
 
 
 def check_killed(written: _Written, total: int) -> Check:
-    """Check that the writer was killed before it was done. Raises ``CommandFailed`` where it ended by itself."""
+    """Check that the writer was killed before its last event. Raises ``CommandFailed`` if it was not killed."""
     if written.status >= 0 and sys.platform != "win32":
         raise CommandFailed(f"the writer ended with status {written.status} before it was killed")
     cause = "signal 9" if written.status == -signal.SIGKILL else f"status {written.status}"
-    heard = len(written.acknowledged)
-    return Check("the writer was killed", heard < total, f"{cause} after {heard} of {total} events")
+    count = len(written.acknowledged)
+    return Check("the writer was killed", count < total, f"{cause} after {count} of {total} events")
 
 
 def check_survival(sent: Sequence[Event], stored: Sequence[Event], acknowledged: Sequence[Acknowledged]) -> list[Check]:
-    """Compare what is stored with what was acknowledged, and with what was sent. One more event may be stored."""
-    places = {event.event_id: event.seq for event in stored}
-    kept = sum(places.get(line.event_id) == line.seq for line in acknowledged)
-    more = len(stored) - kept
+    """Compare the stored events with the acknowledged events and the sent events.
+
+    The writer may have died between storing an event and acknowledging it, so one more event may be stored.
+    """
+    seqs = {event.event_id: event.seq for event in stored}
+    survived = sum(seqs.get(line.event_id) == line.seq for line in acknowledged)
+    more = len(stored) - survived
     bodies = {event.event_id: event for event in sent}
     partial = [
         event for event in stored if event.event_id not in bodies or not same_body(event, bodies[event.event_id])
@@ -212,23 +215,23 @@ def check_survival(sent: Sequence[Event], stored: Sequence[Event], acknowledged:
     return [
         Check(
             "acknowledged events survived",
-            kept == len(acknowledged) and more in (0, 1),
-            f"{kept} of {len(acknowledged)}" + (f", {more} more had not been acknowledged yet" if more else ""),
+            survived == len(acknowledged) and more in (0, 1),
+            f"{survived} of {len(acknowledged)}" + (f", and {more} not acknowledged yet" if more else ""),
         ),
-        Check("no event is partial", not partial, f"{len(stored)} compared with what was sent"),
+        Check("no event is partial", not partial, f"{len(stored)} stored events compared with the sent events"),
     ]
 
 
 def check_second(written: _Written, total: int, *, missing: int) -> Check:
-    """Check that the second writer stored what was missing, and no more. Raises ``CommandFailed`` where it failed."""
+    """Check that the second writer stored exactly the missing events. Raises ``CommandFailed`` if it failed."""
     if written.status:
         raise CommandFailed(f"the second writer ended with status {written.status}")
     new = sum(line.inserted for line in written.acknowledged)
-    heard = len(written.acknowledged)
+    count = len(written.acknowledged)
     return Check(
-        "the second writer stored only what was missing",
-        new == missing and heard == total,
-        f"{new} new, {heard - new} recognised",
+        "the second writer stored only the missing events",
+        new == missing and count == total,
+        f"{new} new, {count - new} already stored",
     )
 
 
@@ -238,7 +241,7 @@ async def _check_store(url: str, sample: SampleRun) -> list[Check]:
 
 
 async def check_whole(store: Store, sample: SampleRun) -> list[Check]:
-    """Check the finished store: complete, in order, readable, and the same after an export and import."""
+    """Check that the run is complete, ordered and readable, and that export and import lose nothing."""
     snapshot = await store.load_run(sample.agent, sample.run)
     sent, stored = ([event.event_id for event in events] for events in (sample.events, snapshot.log))
     reader = Reader(snapshot)

@@ -1,9 +1,8 @@
-"""The process that the demo kills: ``python -m agent_memory_log.cli.demo_writer PAUSE``, not for people.
+"""The process that the demo kills. ``amlog demo`` starts it with ``python -m agent_memory_log.cli.demo_writer PAUSE``.
 
-The URL of the store comes in ``AMLOG_STORE``: every user of the machine can read arguments.
-
-Appends each event of the sample run by itself and prints a line once the store has acknowledged it. It neither knows
-nor asks what an earlier writer did.
+It appends the events of the sample run one by one, and prints a line after the store has acknowledged each. It does not
+know which events an earlier writer has stored. ``AMLOG_STORE`` holds the URL of the store, because every user of the
+machine can read arguments.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from agent_memory_log.samples import sample_lines
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
-    """A line of the writer's output: an event that is stored, and whether it is ``inserted`` or was there already."""
+    """A line of the writer's output, about one stored event. ``inserted`` is false if it was stored before."""
 
     seq: int
     event_id: str
@@ -29,7 +28,7 @@ class Acknowledged(msgspec.Struct, frozen=True):
 
 
 class SampleRun(msgspec.Struct, frozen=True):
-    """The run that the demo writes."""
+    """The run that the demo writes to the store."""
 
     agent: str
     run: str
@@ -38,13 +37,13 @@ class SampleRun(msgspec.Struct, frozen=True):
 
 
 def sample_run() -> SampleRun:
-    """Read the run from the samples; its event ids are the same in every process."""
+    """Read the run from the samples. Its event ids are the same in every process."""
     header, *lines, _end = (decode_json(line) for line in sample_lines("demo.jsonl"))
     return SampleRun(header["agent"], header["run"], header["meta"], [Event.from_map(line) for line in lines])
 
 
 def main(url: str, pause: float) -> None:
-    """Write the sample run to the store at ``url``, waiting ``pause`` seconds after each event for people to watch."""
+    """Write the sample run to the store at ``url``, and wait ``pause`` seconds after each event."""
     sample = sample_run()
     with open_sync_store(url) as store:
         for event in sample.events:
@@ -59,4 +58,4 @@ if __name__ == "__main__":
     try:
         main(os.environ["AMLOG_STORE"], float(sys.argv[1]))
     except BrokenPipeError:
-        sys.exit(1)  # whoever started this has gone, and nobody is to hear of it
+        sys.exit(1)  # the demo has ended and no longer reads this output

@@ -1,4 +1,4 @@
-"""``amlog diff``: where two runs part."""
+"""``amlog diff``: shows the first difference between two runs."""
 
 from __future__ import annotations
 
@@ -15,53 +15,59 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.replay.differences import Difference, describe_all
 from agent_memory_log.replay.run_diff import RunDiff
-from agent_memory_log.replay.run_diff import diff as find_parting
+from agent_memory_log.replay.run_diff import diff as compare_runs
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.store import Store
 from agent_memory_log.wording import counted
 
 _LEFT, _RIGHT = GOOD, BAD
 _SHOWN = 300
-"""How many characters of an event are shown: where it differs is shown by itself."""
+"""The most characters of an event that are shown. The differing fields have lines of their own."""
 
 
 def diff(
-    left: Annotated[str, typer.Argument(metavar="RUN_A", help="A run, as AGENT/RUN or RUN.", show_default=False)],
-    right: Annotated[str, typer.Argument(metavar="RUN_B", help="The run to compare it with.", show_default=False)],
+    left: Annotated[
+        str, typer.Argument(metavar="RUN_A", help="The first run, as AGENT/RUN or RUN.", show_default=False)
+    ],
+    right: Annotated[
+        str, typer.Argument(metavar="RUN_B", help="The second run, as AGENT/RUN or RUN.", show_default=False)
+    ],
     *,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show where two runs part.
+    """Show the first difference between two runs.
 
-    Compares type and data of their events in append order, up to the first that differ; ids, times, durations and
-    labels are left out, and JSON texts are compared as JSON. Exits with 0 if the runs hold the same, 1 if they part.
+    Compares the type and data of the events in append order and stops at the first difference. Ids, times, durations
+    and labels are ignored. Text that is JSON is compared as JSON. The exit status is 0 if the runs are equal, and 1 if
+    they differ.
 
-    With --json: same, common (how many events at the beginning are equal), a and b (the events that differ, null where
-    a run has ended), and differences, each with path, and a and b where that side has something.
+    With --json: an object with same, common, a, b and differences. common is the number of equal events at the
+    beginning. a and b are the first events that differ, and null for a run that has ended. Each difference has path,
+    and a or b or both: the value in that run, if the run has one.
     """
 
     async def work(opened: Store) -> tuple[Snapshot, Snapshot]:
         return await load_existing(opened, left), await load_existing(opened, right)
 
     snapshots = with_store(store, work)
-    parting = find_parting(*snapshots)
+    result = compare_runs(*snapshots)
     output = Output()
     if as_json:
-        output.json(_as_map(parting))
+        output.json(_as_map(result))
     else:
-        _write(output, parting, *(run_name(snapshot.agent, snapshot.run) for snapshot in snapshots))
-    if not parting.same:
+        _write(output, result, *(run_name(snapshot.agent, snapshot.run) for snapshot in snapshots))
+    if not result.same:
         raise typer.Exit(1)
 
 
-def _as_map(parting: RunDiff) -> dict[str, JsonValue]:
+def _as_map(result: RunDiff) -> dict[str, JsonValue]:
     return {
-        "same": parting.same,
-        "common": parting.common,
-        "a": None if parting.left_event is None else parting.left_event.to_map(),
-        "b": None if parting.right_event is None else parting.right_event.to_map(),
-        "differences": [_difference_map(difference) for difference in parting.differences],
+        "same": result.same,
+        "common": result.common,
+        "a": None if result.left_event is None else result.left_event.to_map(),
+        "b": None if result.right_event is None else result.right_event.to_map(),
+        "differences": [_difference_map(difference) for difference in result.differences],
     }
 
 
@@ -74,15 +80,15 @@ def _difference_map(difference: Difference) -> dict[str, JsonValue]:
     return sides
 
 
-def _write(output: Output, parting: RunDiff, left: str, right: str) -> None:
-    equal = counted(parting.common, "event")
-    if parting.same:
-        output.line((f"{output.tick} ", GOOD), f"{left} and {right} hold the same {equal}")
+def _write(output: Output, result: RunDiff, left: str, right: str) -> None:
+    equal = counted(result.common, "event")
+    if result.same:
+        output.line((f"{output.tick} ", GOOD), f"{left} and {right} are equal: {equal}")
         return
-    output.line((left, BOLD), " and ", (right, BOLD), f" part after {equal}")
-    for sign, name, style, event in (("-", left, _LEFT, parting.left_event), ("+", right, _RIGHT, parting.right_event)):
+    output.line((left, BOLD), " and ", (right, BOLD), f" differ after {equal}")
+    for sign, name, style, event in (("-", left, _LEFT, result.left_event), ("+", right, _RIGHT, result.right_event)):
         output.hanging([(f"{sign} ", style), (f"{name}  ", NAME)], _event_text(event))
-    for line in describe_all(parting.differences, "-", "+"):
+    for line in describe_all(result.differences, "-", "+"):
         output.hanging([("  ", DIM)], line)
 
 

@@ -1,7 +1,7 @@
-"""What a timeline says about an event: its kind, its text, and what must stand out.
+"""Describes an event for a timeline: its kind, its text and its highlighted parts.
 
-To show a new built-in payload: a function here and its line in ``_DESCRIBERS``. A payload without one, registered or
-unknown, is shown as its map.
+To show a new built-in payload, write a function here and add it to ``_DESCRIBERS``. A payload without a function is
+shown as its map.
 """
 
 from __future__ import annotations
@@ -35,13 +35,17 @@ from agent_memory_log.wording import ranges
 
 
 class Entry(msgspec.Struct):
-    """What is shown of an event.
+    """The description of an event.
 
-    - ``kind``: a word for its type, with ``kind_style``.
-    - ``lead``: what stands before the text, on its first line.
-    - ``text`` in ``style``; untrusted, and of any length: ``lines`` is how many to show of it in short.
-    - ``notes``: further lines.
-    - ``details``: lines shown only in full.
+    Attributes:
+        kind: A word for the type of the event.
+        kind_style: The style of ``kind``.
+        lead: The segments before the text, on its first line.
+        text: The text of the event. It is not escaped, and can have any length.
+        style: The style of ``text``.
+        lines: The number of lines of ``text`` to show, unless the view is full.
+        notes: Further lines.
+        details: Lines that only the full view shows.
     """
 
     kind: str
@@ -55,18 +59,23 @@ class Entry(msgspec.Struct):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What a describer needs to know: the output's signs, and whether the ``whole`` run is shown, so that a call
-    without a result is open and not just answered elsewhere.
+    """The signs of the output, and whether the timeline is complete.
+
+    Attributes:
+        tick: The sign of success.
+        cross: The sign of failure.
+        retry: The sign of a retry.
+        is_complete: Whether all events of the run are shown. Only then is a call without a result known to be open.
     """
 
     tick: str = "✔"
     cross: str = "✘"
     retry: str = "↻"
-    whole: bool = False
+    is_complete: bool = False
 
 
 def describe(row: Row, look: Look) -> Entry:
-    """What to show of a row's event."""
+    """Return the description of a row's event."""
     data = row.event.data
     describer = _DESCRIBERS.get(type(data))
     entry = describer(data, row, look) if describer is not None else _other(data, row)
@@ -112,7 +121,7 @@ def _thinking(data: Thinking, _row: Row, _look: Look) -> Entry:
 
 def _tool_call(data: ToolCall, row: Row, look: Look) -> Entry:
     entry = Entry("call", NAME, [(data.tool_name or "(unnamed)", "bold cyan")], data.payload_json, lines=1)
-    if look.whole and row.result is None:
+    if look.is_complete and row.result is None:
         entry.notes.append([("open: no result yet", WARN)])
     details = {"id": data.tool_call_id, "parent": data.parent_tool_call_id, "queue": data.queue}
     if data.expected_children_total:
@@ -135,7 +144,7 @@ def _tool_result(data: ToolResult, row: Row, look: Look) -> Entry:
         entry.lead.append((" (empty)", DIM))
     elif data.result_json and entry.text is not data.result_json:
         entry.details.append([("result ", DIM), (data.result_json, "")])
-    if look.whole and row.call is None:
+    if look.is_complete and row.call is None:
         entry.notes.append([("answers no open call", WARN)])
     return _with_structured(_with_facts(entry, data, look), data.structured)
 

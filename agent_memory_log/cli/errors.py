@@ -1,25 +1,25 @@
-"""What a command raises to end with one line and a status of its own; ``__init__`` turns every error into those."""
+"""The exceptions with which a command ends early. ``main`` turns each into one line of text and an exit status."""
 
 from __future__ import annotations
 
 FAILED = 1
-"""The status of a command that could not do what was asked."""
+"""The exit status of a command that failed."""
 
 WRONG_USE = 2
-"""The status of a command that was called wrongly."""
+"""The exit status of a command with wrong arguments."""
 
 
 class CommandFailed(Exception):
-    """The command could not do what was asked; the message is the line to print."""
+    """The command failed. The message is the line that the user sees."""
 
     status = FAILED
 
 
 class UsageProblem(CommandFailed):
-    """What was asked makes no sense, whatever the store holds."""
+    """The arguments are wrong, independent of the content of the store."""
 
     status = WRONG_USE
 
 
 class OutputClosed(Exception):
-    """Whoever read the output has gone; there is nothing to say and nobody to say it to."""
+    """The reader of standard output closed the pipe. No message is written."""

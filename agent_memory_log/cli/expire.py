@@ -1,4 +1,4 @@
-"""``amlog expire``: the runs that are past their end, gone."""
+"""``amlog expire``: deletes the runs that have expired."""
 
 from __future__ import annotations
 
@@ -21,23 +21,25 @@ def expire(
         typer.Option(
             "--before",
             metavar="TIME",
-            help="Only runs that ended by then, such as 2026-11-21T09:30:00Z; by default now.",
+            help="Only runs that expired by this time, such as 2026-11-21T09:30:00Z. Default: now.",
             show_default=False,
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the expired runs.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the runs that have expired, for good.
+    """Delete all expired runs permanently.
 
-    A run ends at the expires_at of its meta, and cannot be read from then on; this removes its events, as amlog delete
-    would. Asks first; off a terminal --yes must be given. If the run is written again, its numbering goes on from
-    there. amlog compact gives the space back. With --json: runs and events, how many were deleted (with --dry-run:
-    would be), and dry_run.
+    A run expires at the time in its meta's key expires_at. It cannot be read after that time, and this command deletes
+    its events as amlog delete does. The command asks for confirmation. If there is no terminal, confirm with --yes. If
+    a run is written again, its seqs continue after the deleted events. amlog compact frees the disk space.
+
+    With --json: an object with runs, events and dry_run. runs and events are the numbers of deleted runs and events, or
+    with --dry-run of those that would be deleted.
     """
     result = run_async(_expire(store, _instant(before), dry_run=dry_run, yes=yes))
-    done = f"{'would delete' if dry_run else 'deleted'} {_what(result)}" if result.runs else "nothing has expired"
+    done = f"{'would delete' if dry_run else 'deleted'} {_summary(result)}" if result.runs else "no run has expired"
     value = {"runs": result.runs, "events": result.events, "dry_run": dry_run}
     Output().report(value, done, as_json=as_json)
 
@@ -47,15 +49,15 @@ async def _expire(url: str | None, before: datetime, *, dry_run: bool, yes: bool
         counted_first = await store.expire_runs(before=before, dry_run=True)
         if dry_run or not counted_first.runs:
             return counted_first
-        confirmed(f"Delete {_what(counted_first)} for good?", yes=yes)
+        confirmed(f"Delete {_summary(counted_first)} permanently?", yes=yes)
         return await store.expire_runs(before=before)
 
 
-def _what(result: ExpireResult) -> str:
+def _summary(result: ExpireResult) -> str:
     return f"{counted(result.runs, 'expired run')} with {counted(result.events, 'event')}"
 
 
 def _instant(text: str | None) -> datetime:
     if text is None:
-        return datetime.now(UTC)  # one instant for counting and deleting: what is confirmed is what goes
+        return datetime.now(UTC)  # counting and deleting use the same time, so the confirmed count is right
     return instant("--before", text)

@@ -1,4 +1,4 @@
-"""``amlog export``: runs as JSONL, losslessly, or one of them in another tool's format."""
+"""``amlog export``: writes runs as lossless JSONL, or one run in the format of another tool."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from agent_memory_log.wording import counted
 
 
 class Format(enum.StrEnum):
-    """What a run may be written as."""
+    """The formats of an export."""
 
     JSONL = "jsonl"
     ATIF = "atif"
@@ -37,43 +37,45 @@ class Format(enum.StrEnum):
 
 def export(
     run: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="AGENT/RUN or RUN; leave out with --all.", show_default=False)
+        str | None, typer.Argument(metavar="RUN", help="AGENT/RUN or RUN. Leave it out with --all.", show_default=False)
     ] = None,
     *,
     store: StoreUrl = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every run of the store, or of --agent.")] = False,
-    reserved: Annotated[bool, typer.Option("--reserved", help="With --all: also the library's own agents.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Export every run of the store.")] = False,
+    reserved: Annotated[bool, typer.Option("--reserved", help="With --all: include the library's own agents.")] = False,
     agent: AgentName = None,
     to: Annotated[
-        Format, typer.Option("--to", metavar="FORMAT", help="jsonl (the default), or with RUN: atif or otel.")
+        Format, typer.Option("--to", metavar="FORMAT", help="jsonl (default), atif or otel. The last two need RUN.")
     ] = Format.JSONL,
     content: Annotated[
-        bool, typer.Option("--content", help="With --to otel: also what was said, thought and returned.")
+        bool, typer.Option("--content", help="With --to otel: include messages, thinking and tool results.")
     ] = False,
     no_server_data: Annotated[
-        bool, typer.Option("--no-server-data", help="With --to atif: leave out the tools' server data.")
+        bool, typer.Option("--no-server-data", help="With --to atif: leave out the server data of tool results.")
     ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Write to this file, whole or not at all.", show_default=False
+            "--output", "-o", metavar="FILE", help="Write to this file, not to standard output.", show_default=False
         ),
     ] = None,
 ) -> None:
-    """Write runs as JSONL, losslessly, or a run in another tool's format.
+    """Write runs as JSONL, or one run in the format of another tool.
 
-    A header for each run and a line for each event, from which import jsonl makes the same run. Exporting, importing
-    and exporting again gives the same bytes.
+    JSONL has a header line for each run and a line for each event. amlog import jsonl creates the same runs from it.
+    Exporting, importing and exporting again gives the same bytes.
 
-    With --to atif: one JSON document, with the runs of its sub-agents in it, from which import atif makes the same run.
-    With --to otel: a line of OTLP JSON with the run's spans, as an OpenTelemetry Collector reads it from a file.
+    With --to atif: one JSON document, which includes the runs of sub-agents. amlog import atif creates the same runs
+    from it.
+
+    With --to otel: one line of OTLP JSON with the spans of the run. An OpenTelemetry Collector can read it from a file.
     """
     if (run is None) != (everything or agent is not None):
         raise UsageProblem("give either a RUN, or --all, or --agent NAME for every run of one agent")
     if to is not Format.JSONL and run is None:
-        raise UsageProblem(f"--to {to.value} writes one run: name it")
+        raise UsageProblem(f"--to {to.value} writes a single run: give its name as RUN")
     if (content and to is not Format.OTEL) or (no_server_data and to is not Format.ATIF):
-        raise UsageProblem("--content is for --to otel, and --no-server-data for --to atif")
+        raise UsageProblem("--content works only with --to otel, and --no-server-data only with --to atif")
     if run is None or to is Format.JSONL:
         _export(store, run, agent, output, reserved=reserved)
     elif to is Format.ATIF:
@@ -93,7 +95,7 @@ def _export_atif(url: str | None, name: str, to: Path | None, *, server_data: bo
 
 
 async def _subagents(store: Store, root: Snapshot) -> list[Snapshot]:
-    """The runs whose meta names this one as their parent, and those inside them."""
+    """Return the runs whose meta names ``root`` or one of its sub-agents as their parent."""
     inner: dict[tuple[str, str], list[RunInfo]] = {}
     for info in await runs_of(store):
         parent = info.meta.get(PARENT)
@@ -146,11 +148,11 @@ def _export(url: str | None, name: str | None, agent: str | None, to: Path | Non
 async def _source(
     store: Store, name: str | None, agent: str | None, *, reserved: bool
 ) -> tuple[AsyncIterator[bytes], int, int]:
-    """The lines to write, and how many runs and events there are about."""
+    """Return the lines to write, and the expected numbers of runs and events."""
     if name is not None:
         run = await existing_run(store, name)
         return export_run(store, run.agent, run.run), 1, event_count(run)
     counts = [info.event_count for info in await runs_of(store, agent, reserved=reserved)]
     if not counts and agent is not None:
-        raise CommandFailed(f"no runs of the agent {agent!r}: see amlog runs")
+        raise CommandFailed(f"no runs of the agent {agent!r}: list the runs with amlog runs")
     return export_store(store, agent=agent, include_reserved=reserved), len(counts), sum(counts)

@@ -1,4 +1,4 @@
-"""``amlog import``: other people's transcripts and trajectories, and our own JSONL, into a store."""
+"""``amlog import``: imports transcripts, trajectories and exported runs into a store."""
 
 from __future__ import annotations
 
@@ -36,69 +36,71 @@ Reserved = Annotated[
     bool,
     typer.Option(
         "--reserved",
-        help="Also take in the library's own agents and event types: who wrote the file then decides what memory says.",
+        help="Also import the library's own agents and event types. The author of the file then controls the memory.",
     ),
 ]
 
-File = Annotated[str, typer.Argument(metavar="FILE", help="The file, or - for standard input.", show_default=False)]
+File = Annotated[str, typer.Argument(metavar="FILE", help="The file. Use - for standard input.", show_default=False)]
 
 
 def openai_chat(
     file: File,
     *,
-    agent: Annotated[str, typer.Option("--agent", metavar="NAME", help="The agent the runs belong to.")],
+    agent: Annotated[str, typer.Option("--agent", metavar="NAME", help="The agent of the imported runs.")],
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
     """Import OpenAI Chat Completions transcripts.
 
-    The file has one JSON object with messages a line. A line is a run. It is named by its field run, run_id, id or
-    conversation_id, and without one by the file and the line, such as chats-0007; its other fields become the run's
-    meta. Importing again stores nothing twice.
+    Each line of the file is a JSON object with messages, and becomes a run. The field run, run_id, id or
+    conversation_id is the name of the run. Without such a field, the name is made of the file and the line, such as
+    chats-0007. The other fields become the meta of the run. Importing again stores nothing twice.
 
-    With --json: runs, each with name, agent, run, version, read, inserted and problem (empty where all of it was
-    imported); and the sums read and inserted.
+    With --json: an object with runs, read and inserted. Each run has name, agent, run, version, read, inserted and
+    problem (empty if the whole run was imported). read and inserted are sums over the runs.
     """
     _report(run_async(_import_chats(file, agent, store)), as_json=as_json)
 
 
 def jsonl(file: File, *, reserved: Reserved = False, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """Import runs that amlog export wrote, with their events, ids and numbering.
+    """Import runs that amlog export wrote, with the same events, ids and seqs.
 
-    The file is read once before anything is stored: one that was cut off or changed since is refused. A file without
-    an end line, as older ones are, is taken with a note. Importing again stores nothing twice.
+    The whole file is checked before anything is stored. A file that was cut off or changed after the export is refused.
+    Files of older versions have no end line. They are imported with a warning. Importing again stores nothing twice.
 
-    With --json: as for openai-chat.
+    With --json: the same object as for openai-chat.
     """
     results = run_async(_import_jsonl(file, store, reserved=reserved))
     if not all(result.verified for result in results):
-        note(f"{file} has no end line: whether it is whole and unchanged is not known")
+        note(f"{file} has no end line: cannot check that the file is complete and unchanged")
     _report(results, as_json=as_json)
 
 
 def atif(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE", help="The files, or - for standard input.", show_default=False)
+        list[str], typer.Argument(metavar="FILE", help="The files. Use - for standard input.", show_default=False)
     ],
     *,
     agent: Annotated[
         str | None,
         typer.Option(
-            "--agent", metavar="NAME", help="The agent that all runs belong to, sub-agents' too.", show_default=False
+            "--agent", metavar="NAME", help="The agent of all runs, also those of sub-agents.", show_default=False
         ),
     ] = None,
     reserved: Reserved = False,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import ATIF trajectories, as amlog export --to atif and other tools write them.
+    """Import ATIF trajectories that amlog export --to atif or other tools wrote.
 
-    Each file is one JSON document. A run has the name amlog wrote in it, or else is named by its session_id or
-    trajectory_id, and without either by the file; its agent is the document's, unless given. Embedded trajectories of
-    sub-agents become runs of their own; under --agent, these are named RUN:AGENT:TRAJECTORY_ID. Importing again stores
-    nothing twice.
+    Each file is one JSON document. The name of the run is the name that amlog wrote to the document. In other documents
+    it is the session_id, the trajectory_id, or else the name of the file. The agent is the agent of the document,
+    unless --agent is given.
 
-    With --json: as for openai-chat.
+    Embedded trajectories of sub-agents become separate runs. With --agent, their names are RUN:AGENT:TRAJECTORY_ID.
+    Importing again stores nothing twice.
+
+    With --json: the same object as for openai-chat.
     """
     trajectories = _read_trajectories(files, agent)
     _report(run_async(_import_atif(trajectories, store, reserved=reserved)), as_json=as_json)
@@ -114,15 +116,15 @@ def go_mongodb(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Import what the Go original (goa-ai / loom-mcp, v1.0.3) keeps in MongoDB.
+    """Import runs that the Go original (goa-ai / loom-mcp, v1.0.3) stored in MongoDB.
 
-    The database is only read. The URL's option collection names the collection, unless it is agent_memory. Seqs, times
-    and labels are kept. Importing again adds what is new, and stores nothing twice.
+    The command only reads the database. The default collection is agent_memory. The option collection of the URL names
+    another one. Seqs, times and labels stay the same. Importing again adds new events and stores nothing twice.
 
-    Of a run with an event that cannot be read, the events before it are imported, and the status is 1; the other runs
-    are imported.
+    If an event cannot be read, the events of its run before it are imported, all other runs are imported, and the exit
+    status is 1.
 
-    With --json: as for openai-chat.
+    With --json: the same object as for openai-chat.
     """
     results = run_async(_import_go_original(source, store, reserved=reserved))
     _report(results, as_json=as_json)
@@ -133,7 +135,7 @@ async def _import_go_original(source: str, store_url: str | None, *, reserved: b
     backend = find_backend(url)
     if not isinstance(backend, ReadsGoOriginal):
         raise UsageProblem(
-            f"SOURCE_URL must name a MongoDB database, as in mongodb://host/database, found {url.shown!r}"
+            f"SOURCE_URL must be the URL of a MongoDB database, such as mongodb://host/database, got {url.shown!r}"
         )
     results: list[ImportedRun] = []
     async with open_or_create(store_url) as store, aclosing(backend.go_original_runs(url)) as runs:
@@ -173,7 +175,7 @@ async def _import_jsonl(file: str, url: str | None, *, reserved: bool) -> list[I
 
 @contextmanager
 def _rereadable(file: str) -> Generator[BinaryIO]:
-    """The file opened, or a copy of what can be read only once, such as standard input."""
+    """Yield the open file, or a temporary copy of a stream that can be read only once."""
     with ExitStack() as stack:
         opened = sys.stdin.buffer if file == "-" else stack.enter_context(Path(file).open("rb"))
         if not opened.seekable():
@@ -198,8 +200,8 @@ def _read_trajectories(files: list[str], agent: str | None) -> list[AtifRun]:
         own_agent = cast("dict[str, dict[str, object]]", document)["agent"]["name"]
         if agent is not None and own_agents.setdefault(trajectory.run, own_agent) != own_agent:
             raise CommandFailed(
-                f"{file}: {agent}/{trajectory.run} is already the run of another agent's trajectory: rename one's "
-                "session_id, or import them without --agent"
+                f"{file}: the run {agent}/{trajectory.run} already holds the trajectory of another agent: change the "
+                "session_id of one of them, or import them without --agent"
             )
         trajectories.append(trajectory)
     return trajectories
@@ -214,13 +216,13 @@ async def _import_atif(trajectories: list[AtifRun], url: str | None, *, reserved
 
 
 def _missing_name(document: object, file: str) -> str | None:
-    """The file's own name, for a document that names no run."""
+    """Return the name of the file if the document has no name for its run, else None."""
     if not isinstance(document, dict):
         return None
     fields = cast("dict[str, object]", document)
     extra = fields.get("extra")
-    named = fields.get("session_id") or fields.get("trajectory_id")
-    if named or (isinstance(extra, dict) and "agent_memory_log" in extra):
+    name = fields.get("session_id") or fields.get("trajectory_id")
+    if name or (isinstance(extra, dict) and "agent_memory_log" in extra):
         return None
     return "stdin" if file == "-" else Path(file).stem
 
@@ -231,13 +233,13 @@ def _name_and_meta(chat: ChatLine, stem: str) -> tuple[str, dict[str, JsonValue]
     for field in _RUN_FIELDS:
         value = chat.extra.get(field)
         if (isinstance(value, str) and value) or type(value) is int:
-            return str(value), {key: kept for key, kept in chat.extra.items() if key != field}
+            return str(value), {key: other for key, other in chat.extra.items() if key != field}
     return f"{stem}-{chat.line:04}", chat.extra
 
 
 @contextmanager
 def _lines(file: str) -> Generator[Iterable[bytes]]:
-    """A file's lines, with a progress bar for how far they were read."""
+    """Yield the lines of a file, and show a progress bar while they are read."""
     if file == "-":
         with progress("importing") as advance:
             yield _counted(sys.stdin.buffer, advance)
@@ -255,7 +257,7 @@ def _counted(opened: BinaryIO, advance: Advance) -> Iterator[bytes]:
 
 def _report(results: list[ImportedRun], *, as_json: bool) -> None:
     if not results:
-        raise CommandFailed("nothing to import: there are no runs in it")
+        raise CommandFailed("nothing to import: the source contains no runs")
     read, inserted = sum(result.read for result in results), sum(result.inserted for result in results)
     runs = [
         run_map(
@@ -276,9 +278,9 @@ def _report(results: list[ImportedRun], *, as_json: bool) -> None:
         write_findings(output, problems)
     name = run_name(results[0].agent, results[0].run) if len(results) == 1 else counted(len(results), "run")
     text = f"imported {counted(inserted, 'event')} into {name}"
-    already = f"{read - inserted:,} already there" if inserted < read else ""
+    already = f"{read - inserted:,} already stored" if inserted < read else ""
     if not inserted:
-        text, already = f"nothing new: {name} with {counted(read, 'event')} already there", ""
+        text, already = f"nothing new: {name} with {counted(read, 'event')} already stored", ""
     listed = {"runs": runs, "read": read, "inserted": inserted}
     output.report(listed, text, already, as_json=as_json, failed=bool(problems))
     if problems:
@@ -286,7 +288,7 @@ def _report(results: list[ImportedRun], *, as_json: bool) -> None:
         raise typer.Exit(FAILED)
 
 
-_HELP = "Put runs into a store.\n\nRuns that are in another store are copied, with amlog copy SOURCE_URL TARGET_URL."
+_HELP = "Import runs into a store.\n\nTo copy runs from another store, use amlog copy SOURCE_URL TARGET_URL."
 
 import_app = typer.Typer(no_args_is_help=True, help=_HELP)
 import_app.command(_OPENAI_CHAT, help=reflowed(openai_chat))(openai_chat)

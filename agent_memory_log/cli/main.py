@@ -1,4 +1,4 @@
-"""Running a command: whatever happens becomes an exit status, and every error one line."""
+"""Runs one command. Turns its outcome into an exit status, and every error into one line of text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ _NEEDS_EXTRA = "the command line needs typer and rich: pip install 'agent-memory
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line with ``arguments``, by default the process's own; the exit status.
+    """Run the command line and return the exit status.
 
-    Every error is one line on standard error; its traceback is shown with ``--debug`` or AMLOG_DEBUG=1.
+    An error is written as one line to standard error. ``--debug`` or AMLOG_DEBUG=1 also shows its traceback.
+
+    Args:
+        arguments: The command and its options. Defaults to the arguments of the process.
     """
     _ensure_streams()
     rest, debug = _debug_first(list(sys.argv[1:] if arguments is None else arguments))
@@ -31,19 +34,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (BrokenPipeError, OutputClosed):
         _give_up_output()
         return PIPE_CLOSED
-    except Exception as error:  # noqa: BLE001  # the last resort: a person sees a line, never a traceback
+    except Exception as error:  # noqa: BLE001  # users see one line for any error, not a traceback
         return _report(error, debug=debug)
     return status
 
 
 def _run(arguments: list[str]) -> int:
     try:
-        import rich  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # only to know that it is there
-        import typer  # noqa: PLC0415  # the extra may not be installed
+        import rich  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # only checks that rich is installed
+        import typer  # noqa: PLC0415  # the extra ``cli`` may not be installed
     except ModuleNotFoundError as error:
         if error.name not in ("rich", "typer"):
             raise
-        print(f"amlog: {_NEEDS_EXTRA}", file=sys.stderr)  # noqa: T201  # output.py needs what is missing
+        print(f"amlog: {_NEEDS_EXTRA}", file=sys.stderr)  # noqa: T201  # output.py needs the missing packages
         return FAILED
     from agent_memory_log.cli.app import build_app  # noqa: PLC0415  # imports typer
 
@@ -53,7 +56,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _debug_first(arguments: list[str]) -> tuple[list[str], bool]:
-    """``--debug`` is welcome after the command's name too."""
+    """Move ``--debug`` before the command's name, and return whether to show tracebacks."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     if "--debug" in arguments[:end]:
         return ["--debug", *(argument for argument in arguments[:end] if argument != "--debug"), *arguments[end:]], True
@@ -61,7 +64,7 @@ def _debug_first(arguments: list[str]) -> tuple[list[str], bool]:
 
 
 def _report(error: Exception, *, debug: bool) -> int:
-    from agent_memory_log.cli.failures import explain  # noqa: PLC0415  # not needed when all goes well
+    from agent_memory_log.cli.failures import explain  # noqa: PLC0415  # only errors need it
     from agent_memory_log.cli.output import write_anything  # noqa: PLC0415  # as above
     from agent_memory_log.cli.terminal_text import safe  # noqa: PLC0415  # as above
 
@@ -72,21 +75,21 @@ def _report(error: Exception, *, debug: bool) -> int:
     message, status = explain(error)
     with contextlib.suppress(BrokenPipeError):
         write_anything(sys.stderr)
-        if debug and status != WRONG_USE:  # it has no traceback worth reading
+        if debug and status != WRONG_USE:  # wrong usage needs no traceback
             sys.stderr.write(safe("".join(traceback.format_exception(error))))
         if message:
-            print(message, file=sys.stderr)  # noqa: T201  # the one place where errors are written
+            print(message, file=sys.stderr)  # noqa: T201  # the only place that writes errors
     return status
 
 
 def _ensure_streams() -> None:
-    """Python has no standard stream where the process was started without one, as by ``>&-``."""
+    """Open the null device for each missing standard stream, such as after ``>&-`` in a shell."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  # open until the end
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115  # for the whole process
 
 
 def _give_up_output() -> None:
-    """Keep the interpreter from complaining, when it exits, about what it can no longer write."""
+    """Discard unwritten output, so that the interpreter does not report a broken pipe when it exits."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""The options and arguments that several commands share, and what opens the store they name."""
+"""The options and arguments that several commands share, and the functions that open a store and ask for consent."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ StoreUrl = Annotated[
         "--store",
         envvar="AMLOG_STORE",
         metavar="URL",
-        help="The store, such as sqlite:///runs.db.",
+        help="URL of the store, such as sqlite:///runs.db.",
         show_default=False,
     ),
 ]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Write JSON, with keys that stay.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Write JSON. Its keys are stable.")]
 
 RunName = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        help="AGENT/RUN, or RUN alone where only one agent has it; / and % inside a part are written %2F and %25.",
+        help="AGENT/RUN, or RUN if only one agent has a run of that name. Write %2F for / and %25 for % in a name.",
         show_default=False,
     ),
 ]
@@ -49,43 +49,43 @@ AgentName = Annotated[
     str | None, typer.Option("--agent", metavar="NAME", help="Only the runs of this agent.", show_default=False)
 ]
 
-Reserved = Annotated[bool, typer.Option("--all", help="Also the library's own agents, which begin with @.")]
+Reserved = Annotated[bool, typer.Option("--all", help="Include the library's own agents. Their names begin with @.")]
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def store_url(url: str | None) -> str:
-    """The URL that was given. Raises ``UsageProblem`` saying what to give."""
+    """Return ``url``. Raises ``UsageProblem`` if it is missing."""
     if not url:
-        raise UsageProblem("no store: give --store URL or set AMLOG_STORE, as in AMLOG_STORE=sqlite:///runs.db")
+        raise UsageProblem("no store: give --store URL or set AMLOG_STORE, for example AMLOG_STORE=sqlite:///runs.db")
     return url
 
 
 def scheme(url: str | None) -> str:
-    """The scheme of the URL that was given, which says what kind of store it is."""
+    """Return the scheme of a store's URL, such as ``sqlite``."""
     return store_url(url).split(":", 1)[0]
 
 
 def open_existing(url: str | None) -> OpeningStore:
-    """Open the store that was given, to look at what is there. Raises ``CommandFailed`` where there is no file.
+    """Open a store that must exist. Raises ``CommandFailed`` if its file is missing.
 
-    Opening a store of files creates them, and a mistyped name should be an error and not an empty store.
+    ``open_store`` creates a missing file. A mistyped file name must be an error here, not an empty store.
     """
     files = store_files(store_url(url))
     if files and not files[0].exists():
-        raise CommandFailed(f"{files[0]}: no such file; amlog import creates one")
+        raise CommandFailed(f"{files[0]}: no such file; check the URL, or create the store with amlog import")
     return open_or_create(url)
 
 
 def open_or_create(url: str | None) -> OpeningStore:
-    """Open the store that was given, to put something in."""
+    """Open a store to write to it. Creates its file if needed."""
     url = store_url(url)
     check_streams(url)
     return open_store(url)
 
 
 def with_store(url: str | None, work: Callable[[Store], Awaitable[_Result]]) -> _Result:
-    """Open the store that was given, as ``open_existing`` does, do some work with it, and close it."""
+    """Open an existing store, run ``work`` on it, close it, and return the result."""
 
     async def opened() -> _Result:
         async with open_existing(url) as store:
@@ -95,7 +95,10 @@ def with_store(url: str | None, work: Callable[[Store], Awaitable[_Result]]) -> 
 
 
 def run_async(coroutine: Coroutine[object, object, _Result]) -> _Result:
-    """Run a command's coroutine to its end; a signal cancels it, and is an interrupt when it has cleaned up."""
+    """Run a command's coroutine and return its result.
+
+    A signal cancels the coroutine. Raises ``KeyboardInterrupt`` after the coroutine has cleaned up.
+    """
 
     async def stoppable() -> _Result:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -114,12 +117,12 @@ def run_async(coroutine: Coroutine[object, object, _Result]) -> _Result:
 
 
 def confirmed(question: str, *, yes: bool) -> None:
-    """Ask before something is lost. Raises ``typer.Abort`` for no, ``UsageProblem`` where there is nobody to ask."""
+    """Ask the user to confirm. Raises ``typer.Abort`` for no, ``UsageProblem`` if standard input is no terminal."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageProblem(f"{question} Give --yes to say so, as there is no terminal to ask on")
-    with stopping.Graceful():  # the event loop waits for the answer too, and could not be asked to stop
+        raise UsageProblem(f"{question} There is no terminal to ask on; confirm with --yes")
+    with stopping.Graceful():  # the question blocks the event loop, so a signal could not cancel the task
         try:
             answer = _ask(one_line(question))
         except KeyboardInterrupt:
@@ -141,7 +144,7 @@ def _ask(question: str) -> bool:
 
 
 def instant(option: str, text: str) -> datetime:
-    """The time that an option was given, in UTC. Raises ``UsageProblem`` naming the option."""
+    """Parse the time given to ``option`` and return it in UTC. Raises ``UsageProblem`` for any other text."""
     try:
         return parse_timestamp(text)
     except (ValueError, OverflowError) as error:
@@ -149,5 +152,5 @@ def instant(option: str, text: str) -> datetime:
 
 
 def reflowed(command: Callable[..., None]) -> str:
-    """A command's help with its paragraphs on one line each: where they break is for the terminal to say."""
+    """Return the docstring of a command with each paragraph on one line, because the terminal wraps the text."""
     return "\n\n".join(" ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n"))

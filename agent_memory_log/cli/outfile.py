@@ -1,4 +1,4 @@
-"""What commands write besides lines on a terminal: files, whole or not at all, and never over a store."""
+"""Writes output files. A file is written completely or not at all, and never replaces a file of a store."""
 
 from __future__ import annotations
 
@@ -21,44 +21,41 @@ _SQLITE = (
     b"\x37\x7f\x06\x83",
     b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7",  # a rollback journal
 )
-"""How SQLite's files begin (https://sqlite.org/fileformat2.html)."""
+"""The first bytes of SQLite's files (https://sqlite.org/fileformat2.html)."""
 
 _DESCRIPTORS = ("/dev/fd/", "/dev/std", "/proc/")
 _STREAMS = {1: "standard output", 2: "standard error"}
 
 
 def check_output(to: Path, *urls: str) -> None:
-    """Refuse an output whose writing would destroy a file of the stores at ``urls``, or any SQLite database.
-
-    Raises ``UsageProblem``.
-    """
+    """Raise ``UsageProblem`` if ``to`` is a file of the stores at ``urls``, or any SQLite database."""
     for url in urls:
         if any(is_same_file(to, file) for file in store_files(url)):
-            raise UsageProblem(f"{to} is a file of the store {without_credentials(url)}: name another output")
+            raise UsageProblem(f"{to} is a file of the store {without_credentials(url)}: give another output file")
     if _is_sqlite(to):
-        raise UsageProblem(f"{to} is an SQLite database: name another output, or remove it first")
+        raise UsageProblem(f"{to} is an SQLite database: give another output file, or remove this one first")
 
 
 def check_streams(url: str) -> None:
-    """Refuse to run with standard output or error redirected into the store, or any SQLite database.
+    """Raise ``UsageProblem`` if standard output or error is redirected to the store, or to any SQLite database.
 
-    Raises ``UsageProblem``, with standard error closed where the message would go into the database.
+    If it is standard error, it is redirected to the null device, because the message would damage the database.
     """
     for descriptor, name in _STREAMS.items():
-        with suppress(OSError):  # a stream may be closed, and a file of the store not be there
+        with suppress(OSError):  # a stream may be closed, and a file of the store may be missing
             stream = os.fstat(descriptor)
             if not stat.S_ISREG(stream.st_mode):
                 continue
-            of_store = any(os.path.samestat(stream, file.stat()) for file in store_files(url) if file.exists())
-            if of_store or _is_sqlite(Path(f"/dev/fd/{descriptor}")):
+            in_store = any(os.path.samestat(stream, file.stat()) for file in store_files(url) if file.exists())
+            if in_store or _is_sqlite(Path(f"/dev/fd/{descriptor}")):
                 if name == "standard error":
                     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
-                what = f"the store {without_credentials(url)}" if of_store else "an SQLite database"
-                raise UsageProblem(f"{name} goes into {what}: redirect it to another file")
+                target = f"the store {without_credentials(url)}" if in_store else "an SQLite database"
+                raise UsageProblem(f"{name} goes into {target}: redirect it to another file")
 
 
 def is_same_file(path: Path, other: Path) -> bool:
-    """Whether two paths lead to one file, by symlinks or hard links; or would, where it is not there yet."""
+    """Return whether two paths are the same file, also through links. Compares the real paths of a missing file."""
     try:
         return path.samefile(other)
     except OSError:
@@ -67,10 +64,10 @@ def is_same_file(path: Path, other: Path) -> bool:
 
 @contextmanager
 def writer(to: Path | None, *urls: str) -> Generator[Callable[[bytes], object]]:
-    """What writes bytes to standard output, or to a file that takes its name when the block ends.
+    """Yield a function that writes bytes to ``to``, or to standard output for None.
 
-    What goes to a terminal must be JSON: invisible characters in it are escaped, which keeps its values. Raises as
-    ``check_output`` does.
+    The file appears under its name when the block ends without an error. The bytes must be JSON, because unsafe
+    characters are escaped as JSON on a terminal. Raises ``UsageProblem`` as ``check_output`` does.
     """
     if to is None:
         output = Output()
@@ -83,7 +80,7 @@ def writer(to: Path | None, *urls: str) -> Generator[Callable[[bytes], object]]:
         return
     check_output(to, *urls)
     if str(to.absolute()).startswith(_DESCRIPTORS) or (to.exists() and not to.is_file()):
-        with to.open("ab") as stream:  # what is open already, a pipe or a device cannot be replaced
+        with to.open("ab") as stream:  # an open descriptor, a pipe or a device cannot be replaced
             yield stream.write
         return
     with replaced(to) as temporary, temporary.open("wb") as file:
@@ -92,10 +89,10 @@ def writer(to: Path | None, *urls: str) -> Generator[Callable[[bytes], object]]:
 
 @contextmanager
 def replaced(to: Path) -> Generator[Path]:
-    """An empty file that takes the name and the place of ``to`` when the block ends, and goes away when it fails.
+    """Yield an empty temporary file that replaces ``to`` when the block ends. It is removed if the block fails.
 
-    It lies in the same folder, and is on the disk before it takes the name. A signal that ends the process removes it.
-    Call ``check_output`` first. Raises ``CommandFailed`` when it cannot be created.
+    The temporary file is in the same folder, and it is synced to disk before it replaces ``to``. A signal that ends
+    the process removes it. Call ``check_output`` first. Raises ``CommandFailed`` if the file cannot be created.
     """
     target = Path(os.path.realpath(to))
     temporary = target.with_name(f".amlog-{os.urandom(8).hex()}")
@@ -116,7 +113,7 @@ def replaced(to: Path) -> Generator[Path]:
 
 
 def _create(temporary: Path, target: Path) -> None:
-    """Create an empty file with the permissions of the file to replace, or those of any new file."""
+    """Create an empty file. It gets the permissions of ``target`` if that exists, else those of a new file."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
     if target.exists():
         os.close(os.open(temporary, flags, 0o600))
@@ -126,11 +123,11 @@ def _create(temporary: Path, target: Path) -> None:
 
 
 def _is_sqlite(path: Path) -> bool:
-    """Whether ``path`` is a file of an SQLite database."""
+    """Return whether ``path`` is a file of an SQLite database."""
     try:
         if not path.is_file():
             return False
         with path.open("rb") as file:
             return file.read(16).startswith(_SQLITE)
     except OSError:
-        return False  # it cannot be read
+        return False  # an unreadable file cannot be checked

@@ -1,7 +1,7 @@
-"""Standard output: laid out and coloured on a terminal, plain text elsewhere, JSON where it was asked for.
+"""Writes to standard output: layout and colours on a terminal, plain text elsewhere, JSON with ``--json``.
 
-Every text that is passed in is made harmless here, so that a command cannot forget it. Off a terminal nothing is cut,
-wrapped or coloured, and rich is not even imported.
+This module escapes unsafe characters in every text, so that no command can forget it. If the output is no terminal,
+text is not cut, wrapped or coloured, and rich is not imported.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 Segment = tuple[str, str]
-"""A piece of a line: its text and its style, ``""`` for none."""
+"""A piece of a line: its text and its rich style. An empty style means plain text."""
 
 DIM = "dim"
 BOLD = "bold"
@@ -31,15 +31,18 @@ GOOD = "green"
 BAD = "bold red"
 WARN = "yellow"
 
-
 _NARROWEST = 24
-"""The fewest columns that text is wrapped to, however narrow the terminal is."""
+"""The least width for wrapped text, in columns, even on a narrower terminal."""
 
 
 class Column(msgspec.Struct, frozen=True):
-    """A table's column: its title, the style of its cells, and whether they are numbers.
+    """A column of a table.
 
-    On a terminal too narrow for all, ``cut`` columns are cut, and after them the others wrap.
+    Attributes:
+        title: The text of the header.
+        style: The rich style of the cells.
+        number: Whether the cells are aligned to the right.
+        cut: Whether a narrow terminal cuts the cells. The other columns wrap.
     """
 
     title: str
@@ -49,7 +52,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Output:
-    """One command's standard output."""
+    """The standard output of one command."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream: TextIO = sys.stdout if stream is None else stream
@@ -60,9 +63,9 @@ class Output:
 
     @property
     def console(self) -> Console:
-        """The rich console; only for a terminal."""
+        """The rich console. Use it only if the output is a terminal."""
         if self._console is None:
-            from rich.console import Console  # noqa: PLC0415  # a pipe need not pay for importing rich
+            from rich.console import Console  # noqa: PLC0415  # importing rich is slow, and a pipe does not need it
 
             self._console = Console(
                 file=self.stream,
@@ -85,14 +88,14 @@ class Output:
         return "✘" if self.unicode else "!!"
 
     def line(self, *segments: Segment | str) -> None:
-        """Write a line made of ``segments``; a terminal wraps it between words."""
+        """Write one line. A terminal wraps it between words."""
         if self.terminal:
             self.console.print(self.text(*segments), overflow="fold")
         else:
             self.stream.write("".join(one_line(_text_of(segment)) for segment in segments).rstrip(" ") + "\n")
 
     def hanging(self, head: Sequence[Segment | str], body: str) -> None:
-        """Write ``head`` and ``body``; on a narrow terminal the rest of ``body`` hangs under its beginning."""
+        """Write ``head`` and ``body`` on one line. A terminal indents the wrapped lines of ``body`` below its start."""
         if not self.terminal:
             self.line(*head, body)
             return
@@ -103,7 +106,7 @@ class Output:
             self.console.print((first if at == 0 else self.text(" " * margin)) + line, soft_wrap=True)
 
     def text(self, *segments: Segment | str) -> Text:
-        """``segments`` as rich text, for a terminal."""
+        """Return ``segments`` as rich text."""
         from rich.text import Text  # noqa: PLC0415  # see console
 
         text = Text()
@@ -113,11 +116,19 @@ class Output:
         return text
 
     def heading(self, title: str, *details: str) -> None:
-        """Write the line above a report: its title, and details that matter less."""
+        """Write the title of a report, and its details in a dim style."""
         self.line((title, BOLD), *((f"   {detail}", DIM) for detail in details))
 
     def report(self, value: object, text: str, *details: str, as_json: bool, failed: bool = False) -> None:
-        """Write what a command did: ``value`` as JSON, or ``text`` after a sign, and ``details`` that matter less."""
+        """Write the result of a command.
+
+        Args:
+            value: The result, which is written if ``as_json`` is set.
+            text: The result as a sentence, which is written after a tick or a cross otherwise.
+            details: Further texts in a dim style. Empty texts are left out.
+            as_json: Whether to write JSON.
+            failed: Whether the sign is a cross.
+        """
         if as_json:
             self.json(value)
         else:
@@ -125,15 +136,15 @@ class Output:
             self.line(sign, text, *((f"   {detail}", DIM) for detail in details if detail))
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Segment | str]]) -> None:
-        """Write a table; off a terminal as aligned columns with a line of titles."""
+        """Write a table. If the output is no terminal, write a line of titles and aligned columns."""
         if self.terminal:
             self._rich_table(columns, rows)
             return
         lines = [[column.title for column in columns]]
         lines += [[one_line(_text_of(cell)) for cell in row] for row in rows]
-        taken = [[_width(cell) for cell in line] for line in lines]
-        widest = [max(line[at] for line in taken) for at in range(len(columns))]
-        for line, widths in zip(lines, taken, strict=True):
+        all_widths = [[_width(cell) for cell in line] for line in lines]
+        widest = [max(line[at] for line in all_widths) for at in range(len(columns))]
+        for line, widths in zip(lines, all_widths, strict=True):
             cells = (
                 " " * (most - width) + cell if column.number else cell + " " * (most - width)
                 for cell, width, most, column in zip(line, widths, widest, columns, strict=True)
@@ -163,39 +174,39 @@ class Output:
         self.console.print(table)
 
     def json(self, value: object) -> None:
-        """Write a JSON document, indented on a terminal."""
+        """Write a JSON document. A terminal gets it indented."""
         encoded = msgspec.json.encode(value)
         if self.terminal:
             encoded = msgspec.json.format(encoded, indent=2)
         self.encoded(encoded + b"\n")
 
     def json_line(self, value: object) -> None:
-        """Write one line of a stream of JSON lines, at once visible to who reads it."""
+        """Write one line of JSON Lines."""
         self.encoded(msgspec.json.encode(value) + b"\n")
 
     def encoded(self, lines: bytes) -> None:
-        """Write lines of JSON as they are."""
+        """Write encoded JSON, and escape the characters that are unsafe on a terminal."""
         self.stream.write(safe_json(lines.decode(), self.stream.encoding or "ascii"))
 
     def flush(self) -> None:
-        """Hand on what was written."""
+        """Flush the stream."""
         self.stream.flush()
 
 
 def write_anything(stream: TextIO) -> None:
-    """Have ``stream`` escape what its encoding lacks: an ASCII terminal is no reason to fail."""
+    """Make ``stream`` escape characters that its encoding lacks, so that an ASCII terminal causes no error."""
     reconfigure: Callable[..., None] | None = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="backslashreplace")
 
 
 def note(text: str) -> None:
-    """Write a remark to standard error, where it does not mix with what was asked for."""
-    print(one_line(text), file=sys.stderr)  # noqa: T201  # this is what writes remarks
+    """Write a remark to standard error, so that it does not mix with the result on standard output."""
+    print(one_line(text), file=sys.stderr)  # noqa: T201  # the only place that writes remarks
 
 
 def meta_text(meta: Mapping[str, JsonValue]) -> str:
-    """A run's meta on one line: ``session_id=s-1 score=0.5``; text as it is, anything else as JSON."""
+    """Return the meta of a run on one line, such as ``session_id=s-1 score=0.5``. Values other than text are JSON."""
     return " ".join(
         f"{key}={value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
         for key, value in meta.items()
@@ -203,7 +214,7 @@ def meta_text(meta: Mapping[str, JsonValue]) -> str:
 
 
 def _width(text: str) -> int:
-    """The columns of a terminal that ``text`` takes."""
+    """Return the number of terminal columns that ``text`` needs."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len  # noqa: PLC0415  # see Output.console
@@ -224,18 +235,18 @@ def _can_write(stream: TextIO, glyphs: str) -> bool:
 
 
 class Advance(Protocol):
-    """Says that so much more is done."""
+    """A function that moves a progress bar."""
 
     def __call__(self, amount: int = 1, /) -> None:
-        """Move the bar by ``amount``."""
+        """Move the bar by ``amount`` units of its total."""
         ...
 
 
 @contextmanager
 def progress(title: str, total: int | None = None) -> Generator[Advance]:
-    """A progress bar on standard error while a block runs, where that is a terminal; it leaves nothing behind.
+    """Show a progress bar on standard error while a block runs, and remove it afterwards.
 
-    ``total`` None: not known.
+    Shows nothing if standard error is no terminal. ``total`` is None if the amount of work is unknown.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield _no_advance
@@ -258,4 +269,4 @@ def progress(title: str, total: int | None = None) -> Generator[Advance]:
 
 
 def _no_advance(_amount: int = 1, /) -> None:
-    """Nobody is watching."""
+    """Do nothing, because there is no bar to move."""

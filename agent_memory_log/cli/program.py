@@ -1,4 +1,4 @@
-"""The process: signals are handled before anything slow is imported, so that Ctrl-C never shows a traceback."""
+"""Starts the process. It installs the signal handlers before any slow import, so Ctrl-C never shows a traceback."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from agent_memory_log.cli import stopping
 
 
 def main() -> int:
-    """Run the command line with the process's own arguments; the exit status."""
+    """Run the command line with the arguments of the process and return the exit status."""
     stopping.install()
-    from agent_memory_log.cli.main import main as run  # noqa: PLC0415  # see above
+    from agent_memory_log.cli.main import main as run  # noqa: PLC0415  # slow, so the handlers come first
 
     status = run()
     return stopping.received_status() or status

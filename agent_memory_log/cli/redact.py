@@ -1,4 +1,4 @@
-"""``amlog redact``: the content of single events, gone; their places stay."""
+"""``amlog redact``: removes the content of single events."""
 
 from __future__ import annotations
 
@@ -22,34 +22,39 @@ _MOST_SEQS = 100_000
 def redact(
     run: RunName,
     seqs: Annotated[
-        list[str], typer.Argument(metavar="SEQ", help="Seqs to redact, such as 3 or 5-8.", show_default=False)
+        list[str], typer.Argument(metavar="SEQ", help="The seqs to redact, such as 3 or 5-8.", show_default=False)
     ],
     *,
     store: StoreUrl = None,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the log.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="The reason, which is stored in the log.")
+    ] = "",
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Redact events of a run, for good.
+    """Redact events of a run permanently.
 
-    Their content and labels go; their place, time and id stay. Asks first; off a terminal --yes must be given. Nothing
-    of them can be read from then on; amlog compact erases them from an SQLite file. With --json: agent, run, seqs,
-    version, and whether anything was still there to redact.
+    Removes the content and labels of the events. Their seqs, times and ids stay. The command asks for confirmation. If
+    there is no terminal, confirm with --yes. The content cannot be read after this. amlog compact also erases it from
+    an SQLite file.
+
+    With --json: an object with agent, run, seqs, version and changed. changed is false if all of these events were
+    redacted before.
     """
-    wanted = sorted(set(_expanded(seqs)))
+    selected = sorted(set(_expanded(seqs)))
 
     async def work(opened: Store) -> tuple[Snapshot, AppendResult]:
-        there = await existing_run(opened, run)
-        events = f"{counted(len(wanted), 'event')} ({ranges(wanted)})"
-        confirmed(f"Redact {events} of {run_name(there.agent, there.run)} for good?", yes=yes)
-        return there, await opened.redact_events(there.agent, there.run, wanted, reason=reason)
+        head = await existing_run(opened, run)
+        events = f"{counted(len(selected), 'event')} ({ranges(selected)})"
+        confirmed(f"Redact {events} of {run_name(head.agent, head.run)} permanently?", yes=yes)
+        return head, await opened.redact_events(head.agent, head.run, selected, reason=reason)
 
-    there, result = with_store(store, work)
+    head, result = with_store(store, work)
     changed = bool(result.inserted)
-    done = f"redacted {ranges(wanted)} of" if changed else "nothing left to redact in"
+    done = f"redacted {ranges(selected)} of" if changed else "these events were already redacted in"
     Output().report(
-        {"agent": there.agent, "run": there.run, "seqs": wanted, "version": result.version, "changed": changed},
-        f"{done} {run_name(there.agent, there.run)}",
+        {"agent": head.agent, "run": head.run, "seqs": selected, "version": result.version, "changed": changed},
+        f"{done} {run_name(head.agent, head.run)}",
         as_json=as_json,
     )
 
@@ -58,8 +63,10 @@ def _expanded(texts: Iterable[str]) -> Iterable[int]:
     for text in texts:
         first, dash, last = text.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise UsageProblem(f"{one_line(text)!r} is not a seq, such as 3, or a range of them, such as 5-8")
+            raise UsageProblem(f"{one_line(text)!r} is not a seq: give a number such as 3, or a range such as 5-8")
         start, end = int(first), int(last if dash else first)
         if end < start or end - start > _MOST_SEQS:
-            raise UsageProblem(f"{one_line(text)!r} is not a range of at most {_MOST_SEQS:,} seqs")
+            raise UsageProblem(
+                f"{one_line(text)!r} is not a valid range: it must ascend and have at most {_MOST_SEQS:,} seqs"
+            )
         yield from range(start, end + 1)

@@ -1,4 +1,4 @@
-"""``amlog replay``: a run as a provider's transcript."""
+"""``amlog replay``: writes a run as a provider's transcript."""
 
 from __future__ import annotations
 
@@ -20,29 +20,39 @@ def replay(
     run: RunName,
     *,
     provider: Annotated[
-        str, typer.Option("--to", metavar="PROVIDER", help="anthropic, bedrock, openai-chat or openai-responses.")
+        str,
+        typer.Option(
+            "--to", metavar="PROVIDER", help="The provider: anthropic, bedrock, openai-chat or openai-responses."
+        ),
     ],
     store: StoreUrl = None,
     repaired: Annotated[
-        bool, typer.Option("--repair", help="Change what the provider would refuse, and nothing else.")
+        bool, typer.Option("--repair", help="Change only the parts that the provider would refuse.")
     ] = False,
     whole_request: Annotated[
-        bool, typer.Option("--request", help="All arguments of the call the log can supply, not the messages alone.")
+        bool,
+        typer.Option("--request", help="Write every argument of the call that the log contains, not only messages."),
     ] = False,
     max_result_bytes: Annotated[
         int | None,
         typer.Option(
-            "--max-result-bytes", min=1, metavar="N", help="Leave out larger tool results.", show_default=False
+            "--max-result-bytes",
+            min=1,
+            metavar="N",
+            help="Leave out tool results larger than N bytes.",
+            show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Write a run as a provider's transcript, as JSON.
+    """Write a run as a provider's transcript, in JSON.
 
-    It is what the provider's call takes as messages (openai-responses: input). What of the run is not in it, what the
-    provider would refuse, and with --repair what was changed, is said on standard error where that is a terminal.
+    The JSON is the value of the messages argument of the provider's API call (of input for openai-responses).
+
+    If standard error is a terminal, remarks are written to it. They list the parts of the run that the transcript
+    lacks, and the parts that the provider would refuse. With --repair they list the changes instead of refused parts.
     """
     if provider not in provider_names():
-        raise UsageProblem(f"unknown provider {one_line(provider)!r}: --to takes {', '.join(provider_names())}")
+        raise UsageProblem(f"unknown provider {one_line(provider)!r}: give one of {', '.join(provider_names())}")
     snapshot = with_store(store, lambda opened: load_existing(opened, run))
     arguments: dict[str, Any] | None = None
     key = find(provider).messages_key
@@ -51,7 +61,7 @@ def replay(
         transcript: Transcript = arguments.pop(key)
     else:
         transcript = build(snapshot, provider, max_result_bytes=max_result_bytes)
-    remarks = [_remark("not in it", loss.reason, loss.seq, loss.message) for loss in transcript.losses]
+    remarks = [_remark("left out", loss.reason, loss.seq, loss.message) for loss in transcript.losses]
     if repaired:
         outcome = repair(transcript, provider, request=arguments)
         transcript = outcome.transcript
@@ -66,6 +76,6 @@ def replay(
             note(remark)
 
 
-def _remark(what: str, name: str, seq: int | None, message: str) -> str:
-    place = f"event {seq}: " if seq else ""
-    return f"{what}: {name}: {place}{message}"
+def _remark(category: str, name: str, seq: int | None, message: str) -> str:
+    event = f"event {seq}: " if seq else ""
+    return f"{category}: {name}: {event}{message}"

@@ -1,6 +1,6 @@
-"""How a run is named on the command line: ``AGENT/RUN``, or ``RUN`` where that is unique over the agents.
+"""Names of runs on the command line: ``AGENT/RUN``, or ``RUN`` if only one agent has a run of that name.
 
-In each part ``/`` and ``%`` are percent-encoded, and so is what a terminal or a shell would not take as text.
+In each part ``/``, ``%``, whitespace, control characters and invisible characters are percent-encoded.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _encoded = re.compile(rf"[/%\x00-\x20\x7f-\xa0{INVISIBLE}]")
 
 
 def run_name(agent: str, run: str) -> str:
-    """The name by which ``parse_name`` and every command know a run; printable, and safe to show."""
+    """Return the printable name of a run. ``parse_name`` and every command accept it."""
     return f"{_encode(agent)}/{_encode(run)}"
 
 
 def run_map(agent: str, run: str, **fields: JsonValue) -> dict[str, JsonValue]:
-    """A run as JSON: its name, its agent and run, and what a command has to say about it."""
+    """Return the JSON object of a run: its name, agent and run, then the ``fields`` of the command."""
     return {"name": run_name(agent, run), "agent": agent, "run": run, **fields}
 
 
@@ -38,27 +38,34 @@ def _encode(part: str) -> str:
 
 
 def parse_name(name: str) -> tuple[str | None, str]:
-    """The agent (None: not said) and the run of a name. Raises ``UsageProblem`` when it is none."""
+    """Return the agent and the run of a name. A name without a slash has None as its agent.
+
+    Raises ``UsageProblem`` for a text that is not a name.
+    """
     parts = name.split("/")
     if len(parts) > 2 or not all(parts):  # noqa: PLR2004  # AGENT/RUN has two
         raise UsageProblem(
-            f"{one_line(without_credentials(name))!r} does not name a run: give AGENT/RUN or RUN; in a part, write %2F "
-            "for / and %25 for %"
+            f"{one_line(without_credentials(name))!r} is not the name of a run: give AGENT/RUN or RUN, and write %2F "
+            "for / and %25 for % inside a name"
         )
     try:
         decoded = [unquote(part, errors="strict") for part in parts]
     except UnicodeDecodeError as error:
-        raise UsageProblem(f"{one_line(name)!r} does not name a run: {error.object!r} is not UTF-8") from error
+        raise UsageProblem(f"{one_line(name)!r} is not the name of a run: {error.object!r} is not UTF-8") from error
     return (None if len(decoded) == 1 else decoded[0]), decoded[-1]
 
 
 async def runs_of(store: Store, agent: str | None = None, *, reserved: bool = False) -> list[RunInfo]:
-    """Every run of an agent, or of all; with the library's own where ``reserved``."""
+    """Return every run of ``agent``, or of all agents for None. ``reserved`` includes the library's own agents."""
     return await steps.run_async(steps.all_runs(agent, include_reserved=reserved), store)
 
 
 async def resolve(store: Store, name: str) -> tuple[str, str]:
-    """The agent and run that ``name`` stands for; a full name need not exist. Raises ``CommandFailed``."""
+    """Return the agent and run of ``name``.
+
+    An AGENT/RUN is not looked up, so the run may be missing. Raises ``CommandFailed`` if a name without an agent
+    matches no run or several.
+    """
     agent, run = parse_name(name)
     if agent is not None:
         return agent, run
@@ -66,24 +73,24 @@ async def resolve(store: Store, name: str) -> tuple[str, str]:
     if len(infos) == 1:
         return infos[0].agent, run
     if not infos:
-        raise CommandFailed(f"no run {_encode(run)!r}: see amlog runs")
+        raise CommandFailed(f"no run {_encode(run)!r}: list the runs with amlog runs")
     candidates = ", ".join(run_name(info.agent, run) for info in infos[:_SHOWN_CANDIDATES])
     more = f" and {len(infos) - _SHOWN_CANDIDATES} more" if len(infos) > _SHOWN_CANDIDATES else ""
-    raise CommandFailed(f"{len(infos)} agents have a run {_encode(run)!r}: name one of {candidates}{more}")
+    raise CommandFailed(f"{len(infos)} agents have a run {_encode(run)!r}: give one of {candidates}{more}")
 
 
 async def existing_run(store: Store, name: str) -> Snapshot:
-    """The run that ``name`` stands for, which holds events, without reading them. Raises ``CommandFailed``."""
+    """Return the head of the run called ``name``, without its events. Raises ``CommandFailed`` if it has none."""
     agent, run = await resolve(store, name)
     with suppress(RunExpired):
-        there = await store.load_run(agent, run, types=())
-        if event_count(there):
-            return there
-    raise CommandFailed(f"no run {run_name(agent, run)}: see amlog runs")
+        head = await store.load_run(agent, run, types=())
+        if event_count(head):
+            return head
+    raise CommandFailed(f"no run {run_name(agent, run)}: list the runs with amlog runs")
 
 
 def event_count(snapshot: Snapshot) -> int:
-    """How many events a run holds, whether or not they were read."""
+    """Return the number of events in the run, including events that the snapshot does not contain."""
     return snapshot.version - snapshot.first_seq + 1
 
 
@@ -95,11 +102,14 @@ async def load_existing(
     types: Iterable[str] | None = None,
     limit: int | None = None,
 ) -> Snapshot:
-    """Read the run that ``name`` stands for, which holds events; see ``Store.load_run``. Raises ``CommandFailed``."""
+    """Load the run called ``name``. Raises ``CommandFailed`` if it does not exist or was deleted.
+
+    The options have the same meaning as in ``Store.load_run``.
+    """
     agent, run = await resolve(store, name)
     snapshot = await store.load_run(agent, run, after=after, types=types, limit=limit)
     if not snapshot.version:
-        raise CommandFailed(f"no run {run_name(agent, run)}: see amlog runs")
+        raise CommandFailed(f"no run {run_name(agent, run)}: list the runs with amlog runs")
     if snapshot.first_seq > snapshot.version:
-        raise CommandFailed(f"{run_name(agent, run)} was deleted, at version {snapshot.version}")
+        raise CommandFailed(f"the run {run_name(agent, run)} was deleted at version {snapshot.version}")
     return snapshot

@@ -1,4 +1,4 @@
-"""``amlog runs``: the runs of a store."""
+"""``amlog runs``: lists the runs of a store."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def runs(
     store: StoreUrl = None,
     agent: AgentName = None,
     reserved: Reserved = False,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="How many to list.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of runs.")] = 50,
     cursor: Annotated[
         str | None,
-        typer.Option("--cursor", metavar="CURSOR", help="Go on where another page ended.", show_default=False),
+        typer.Option("--cursor", metavar="CURSOR", help="Continue after the previous page.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List runs, the newest first.
+    """List runs, newest first.
 
-    With --json: runs, each with name, agent, run, version, created, events and meta; and cursor, which is null on the
-    last page.
+    With --json: an object with runs and cursor. Each run has name, agent, run, version, created, events and meta. The
+    cursor is null on the last page.
     """
     page = with_store(
         store, lambda opened: opened.list_runs(agent, limit=limit, cursor=cursor, include_reserved=reserved)
@@ -49,7 +49,7 @@ def runs(
         return
     output.table(_COLUMNS, [_row(info) for info in page.runs])
     if page.cursor is not None:
-        note(f"there are more: --cursor {page.cursor}")
+        note(f"more runs: continue with --cursor {page.cursor}")
 
 
 def _run_map(info: RunInfo) -> dict[str, JsonValue]:

@@ -1,4 +1,4 @@
-"""``amlog show``: a run as a timeline."""
+"""``amlog show``: shows a run as a timeline."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.wording import counted
 
 _SHORTEST_RUN = 0.1
-"""In seconds; below it times only say in which order messages were imported."""
+"""The least length of a run for which times are shown, in seconds. Imported messages differ only by microseconds."""
 
 Types = Annotated[
     list[str] | None,
-    typer.Option("--type", "-t", metavar="TYPE", help="Only events of this type; may be repeated.", show_default=False),
+    typer.Option("--type", "-t", metavar="TYPE", help="Only events of this type. Repeatable.", show_default=False),
 ]
 After = Annotated[int, typer.Option("--after", min=0, metavar="SEQ", help="Only events after this seq.")]
 
@@ -36,22 +36,31 @@ def show(
     types: Types = None,
     after: After = 0,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="At most so many.", show_default=False)
+        int | None,
+        typer.Option("--limit", "-n", min=1, metavar="N", help="Maximum number of events.", show_default=False),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Cut nothing; show ids, labels and telemetry too.")] = False,
-    by_turns: Annotated[bool, typer.Option("--turns", help="Turn by turn, each with a heading of its own.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Do not cut texts. Also show ids, labels and telemetry.")
+    ] = False,
+    by_turns: Annotated[
+        bool, typer.Option("--turns", help="Group the events by turn, with a heading for each.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show a run as a timeline.
 
-    Each tool call stands with the calls made inside it and its result. Off a terminal an event is one whole line. With
-    --json: a line for each event, in append order, with type, timestamp, data, labels, event_id and seq.
+    A tool call is followed by the calls made inside it and by its result. If the output is not a terminal, each event
+    is one line and nothing is cut.
 
-    A turn is what the user said and all up to the next time. With --turns and --json: a line for each turn, with turn
-    (its number), first_seq, last_seq, tool_calls, open_tool_calls and events.
+    With --turns, the events are grouped by turn. A turn begins with a user message and ends before the next one.
+
+    With --json: a line for each event, in append order, with type, timestamp, data, labels, event_id and seq.
+
+    With --turns and --json: a line for each turn, with turn (its number), first_seq, last_seq, tool_calls,
+    open_tool_calls and events.
     """
     if by_turns and (types or after or limit):
-        raise UsageProblem("--turns shows the whole run: leave --type, --after and --limit out")
+        raise UsageProblem("--turns shows the whole run: remove --type, --after and --limit")
     snapshot = with_store(store, lambda opened: load_existing(opened, run, after=after, types=types, limit=limit))
     output = Output()
     if as_json and by_turns:
@@ -63,12 +72,21 @@ def show(
         return
     write_run(output, snapshot, full=full, by_turns=by_turns)
     if snapshot.last_seq < snapshot.version:
-        note(f"there are more: --after {snapshot.last_seq}")
+        note(f"more events: continue with --after {snapshot.last_seq}")
 
 
 def write_run(output: Output, snapshot: Snapshot, *, full: bool = False, by_turns: bool = False) -> None:
-    """Write a snapshot as a timeline with a heading and a footer; ``by_turns`` with a heading for each turn too."""
-    whole = snapshot.types is None and snapshot.after < snapshot.first_seq and snapshot.last_seq == snapshot.version
+    """Write a snapshot as a timeline with a heading and a footer.
+
+    Args:
+        output: The output to write to.
+        snapshot: All or some events of a run.
+        full: Whether to show texts without cuts, and all details.
+        by_turns: Whether to write a heading for each turn.
+    """
+    is_complete = (
+        snapshot.types is None and snapshot.after < snapshot.first_seq and snapshot.last_seq == snapshot.version
+    )
     events = snapshot.events
     details = [counted(len(events), "event")]
     took = 0.0
@@ -85,7 +103,7 @@ def write_run(output: Output, snapshot: Snapshot, *, full: bool = False, by_turn
     writer = TimelineWriter(
         output,
         full=full,
-        whole=whole,
+        is_complete=is_complete,
         start=events[0].timestamp if len(events) else None,
         timed=timed,
         highest_seq=snapshot.last_seq,
@@ -94,7 +112,7 @@ def write_run(output: Output, snapshot: Snapshot, *, full: bool = False, by_turn
         write_turns(output, writer, snapshot)
     else:
         writer.write(arrange(snapshot.log))
-    if whole:
+    if is_complete:
         _write_calls(output, snapshot)
 
 

@@ -1,4 +1,4 @@
-"""``amlog stats``: how much of what a store holds."""
+"""``amlog stats``: counts the runs, events and tool calls of a store."""
 
 from __future__ import annotations
 
@@ -28,7 +28,17 @@ _TYPE_COLUMNS = (Column("type"), Column("events", number=True), Column("share", 
 
 
 class Totals(msgspec.Struct):
-    """Counts over some runs; the names are the keys of its JSON. ``bytes`` is the size of the events as JSONL."""
+    """Counts over some runs. The field names are the JSON keys.
+
+    Attributes:
+        runs: The number of runs.
+        events: The number of events.
+        tool_calls: The number of tool calls.
+        tool_errors: The number of tool results with an error.
+        open_calls: The number of tool calls without a result.
+        bytes: The size of the events as JSONL.
+        types: The number of events for each event type.
+    """
 
     runs: int = 0
     events: int = 0
@@ -39,7 +49,7 @@ class Totals(msgspec.Struct):
     types: dict[str, int] = {}
 
     def add(self, other: Totals) -> None:
-        """Count ``other`` in."""
+        """Add the counts of ``other``."""
         self.runs += other.runs
         self.events += other.events
         self.tool_calls += other.tool_calls
@@ -53,11 +63,13 @@ class Totals(msgspec.Struct):
 def stats(
     *, store: StoreUrl = None, agent: AgentName = None, reserved: Reserved = False, as_json: AsJson = False
 ) -> None:
-    """Count what a store holds.
+    """Count the runs, events and tool calls of a store.
 
-    Runs, events by type, tool calls, failed and open ones, and size, for each agent. With --json: total and agents (by
-    name), each with runs, events, tool_calls, tool_errors, open_calls, bytes (of the events as JSONL) and types (events
-    by type).
+    Shows for each agent the number of runs, events and tool calls, the failed and the open tool calls, and the size.
+    Also shows the number of events of each type.
+
+    With --json: an object with total and agents (by name). Each has runs, events, tool_calls, tool_errors, open_calls,
+    bytes (the size of the events as JSONL) and types (the number of events by type).
     """
     agents = with_store(store, lambda opened: _count(opened, agent, reserved=reserved))
     total = Totals()

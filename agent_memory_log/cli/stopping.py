@@ -1,7 +1,7 @@
-"""Stopping on Ctrl-C, SIGTERM or SIGHUP, at any moment of the process. Imports nothing that takes time.
+"""Stops the process on Ctrl-C, SIGTERM or SIGHUP. This module imports nothing slow, so that it can be loaded first.
 
-A signal ends the process at once, and removes its temporary files. Work that must clean up more than those is done in a
-``Graceful`` block: the first signal then only asks it to end, and a second one ends the process at once.
+A signal removes the temporary files and ends the process at once. Work that needs more cleanup runs in a ``Graceful``
+block. There the first signal only requests a stop, and a second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 _BY_SIGNAL = 128
 
 temporary_files: set[Path] = set()
-"""The files to remove when a signal ends the process; a file is added before it is created."""
+"""The files that a signal removes. Add a file here before you create it."""
 
 _received: list[int] = []
-_asks: list[Callable[[], object]] = []
+_stop_requests: list[Callable[[], object]] = []
 
 
 def install() -> None:
-    """Handle the signals, except those that this process was started to ignore, as with ``nohup``."""
+    """Install the signal handlers. Signals that the process ignores, as under ``nohup``, stay ignored."""
     for name in _SIGNALS:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
@@ -33,31 +33,31 @@ def install() -> None:
 
 
 def received_status() -> int:
-    """The exit status after a signal, such as 130 after Ctrl-C; 0 when none came."""
+    """Return the exit status for the received signal, such as 130 for Ctrl-C. Returns 0 if there was no signal."""
     return _BY_SIGNAL + _received[0] if _received else 0
 
 
 class Graceful:
-    """A block in which the first signal calls ``ask``, by default raises ``KeyboardInterrupt``.
+    """A block in which the first signal calls ``request_stop``, which raises ``KeyboardInterrupt`` by default.
 
-    ``ask`` makes the block end soon and returns at once: it runs between any two steps of the block.
+    ``request_stop`` must return at once and make the block end soon. It can run between any two steps of the block.
     """
 
-    def __init__(self, ask: Callable[[], object] | None = None) -> None:
-        self._ask = ask or _interrupt
+    def __init__(self, request_stop: Callable[[], object] | None = None) -> None:
+        self._request_stop = request_stop or _interrupt
 
     def __enter__(self) -> None:
-        _asks.append(self._ask)
+        _stop_requests.append(self._request_stop)
 
     def __exit__(self, *_error: object) -> None:
-        _asks.pop()
+        _stop_requests.pop()
 
 
 def wait_for_input() -> None:
-    """Wait until standard input can be read. A signal that comes just before the wait begins ends it too."""
+    """Wait until standard input can be read. A signal ends the wait, even one that arrives just before it begins."""
     if os.name == "nt":
-        return  # it can wait for sockets only
-    import select  # noqa: PLC0415  # most commands ask nothing
+        return  # on Windows, select accepts only sockets
+    import select  # noqa: PLC0415  # most commands ask no question
 
     receiver, sender = os.pipe()
     os.set_blocking(sender, False)
@@ -75,12 +75,12 @@ def _interrupt() -> None:
 
 
 def _stop(number: int, _frame: object) -> None:
-    if _received or not _asks:
+    if _received or not _stop_requests:
         for file in tuple(temporary_files):
-            try:  # noqa: SIM105  # contextlib takes time to import
-                os.unlink(file)  # noqa: PTH108  # and so does pathlib
+            try:  # noqa: SIM105  # contextlib is slow to import
+                os.unlink(file)  # noqa: PTH108  # pathlib is slow to import too
             except OSError:
                 pass
         os._exit(_BY_SIGNAL + number)
     _received.append(number)
-    _asks[-1]()
+    _stop_requests[-1]()

@@ -1,4 +1,4 @@
-"""``amlog tail``: a run as it happens."""
+"""``amlog tail``: shows the events of a run while they are appended."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ from agent_memory_log.store import Store
 
 
 def tail(run: RunName, *, store: StoreUrl = None, after: After = 0, as_json: AsJson = False) -> None:
-    """Follow a run as it is written.
+    """Follow a run until Ctrl-C.
 
-    Shows its events, and then each new one as it is appended, until Ctrl-C. A run named AGENT/RUN need not exist yet.
-    With --json: a line for each event, as in show.
+    Shows the stored events of the run, then each new event when it is appended. A run given as AGENT/RUN does not have
+    to exist yet.
+
+    With --json: a line for each event, as in amlog show.
     """
     run_async(_tail(store, run, after, as_json=as_json))
 
@@ -56,19 +58,22 @@ async def _follow(store: Store, agent: str, run: str, after: int, *, as_json: bo
 
 
 def _watch_reader(following: asyncio.Task[None]) -> asyncio.Event:
-    """Cancel ``following`` when whoever reads standard output goes away; a write to say so may never come."""
+    """Cancel ``following`` and set the returned event when the reader of standard output closes the pipe.
+
+    Without this, the process would notice only at its next write, and there may never be one.
+    """
     left = asyncio.Event()
 
-    def gone() -> None:
+    def on_closed() -> None:
         asyncio.get_running_loop().remove_reader(descriptor)
         left.set()
         following.cancel()
 
     try:
         descriptor = sys.stdout.fileno()
-        # A pipe's writing end becomes readable only by its reader closing; nothing else is worth watching.
+        # The writing end of a pipe becomes readable only when the reader closes it. Other files need no watch.
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-            asyncio.get_running_loop().add_reader(descriptor, gone)
+            asyncio.get_running_loop().add_reader(descriptor, on_closed)
     except (OSError, UnsupportedOperation, NotImplementedError, ValueError):
-        pass  # then the next write finds out
+        pass  # the next write raises BrokenPipeError instead
     return left

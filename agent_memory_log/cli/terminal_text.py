@@ -1,8 +1,8 @@
-"""Text for people: what came out of a log made harmless, and durations, sizes and counts in short.
+"""Escapes unsafe characters in text, and formats durations and sizes.
 
-Nothing here knows about terminals. Text in a log was written by models, users and tools: a control character in it
-could move the cursor, a bidirectional override could make a line read as another, an invisible one could make two
-names look the same or hide an instruction. All are shown escaped.
+Models, users and tools write the text in a log. A control character in it could move the cursor. A bidirectional
+override could make a line read differently. An invisible character could hide an instruction, or make two names look
+the same. The functions here escape all of them.
 """
 
 # ruff: noqa: PLR2004  # units of time and size, and the widths of escapes, are clearest as numbers
@@ -15,9 +15,9 @@ INVISIBLE = (
     r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
     r"\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""For a character class: what Unicode has shown as nothing (Default_Ignorable_Code_Point), and its line ends.
+"""Invisible characters (Unicode's Default_Ignorable_Code_Point) and Unicode line ends, for a regex character class.
 
-Not U+FE00-FE0F, which only choose how an emoji looks.
+U+FE00 to U+FE0F are left out, because they only select how an emoji looks.
 """
 
 _UNSAFE = rf"\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{INVISIBLE}"
@@ -28,20 +28,20 @@ _SHORT = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def safe(text: str) -> str:
-    """``text`` with control characters and bidirectional overrides escaped; line ends stay, tabs become spaces."""
+    """Return ``text`` with unsafe characters escaped. Line ends stay, and tabs become spaces."""
     text = text.replace("\r\n", "\n")
     return _unsafe.sub(_escape, text.expandtabs(4) if "\t" in text else text)
 
 
 def one_line(text: str) -> str:
-    """``safe`` text on one line, losing nothing: line ends and tabs are escaped too."""
+    """Return ``text`` on one line. Line ends, tabs and unsafe characters are escaped."""
     return _unsafe_or_layout.sub(_escape, text)
 
 
 def safe_json(text: str, encoding: str) -> str:
-    """JSON text with what could disturb a terminal escaped: the same value, as it can only stand in strings.
+    """Return JSON text with unsafe characters escaped as JSON, which does not change its values.
 
-    Where ``encoding`` lacks a character, all that are not ASCII are escaped.
+    If ``encoding`` lacks a character of the text, all characters outside ASCII are escaped.
     """
     text = _unsafe.sub(lambda match: _json_escape(match[0]), text)
     try:
@@ -65,7 +65,7 @@ def _json_escape(char: str) -> str:
 
 
 def duration(nanoseconds: int) -> str:
-    """A length of time in short: ``850ns``, ``12ms``, ``3.4s``, ``2m 05s``, ``1h 20m``, ``3d 4h``."""
+    """Return a duration as short text: ``850ns``, ``12ms``, ``3.4s``, ``2m 05s``, ``1h 20m``, ``3d 4h``."""
     sign = "-" if nanoseconds < 0 else ""
     return sign + _positive_duration(abs(nanoseconds))
 
@@ -89,12 +89,12 @@ def _positive_duration(nanoseconds: int) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes in short: ``812 B``, ``1.5 KB``, ``20.0 MB``; a KB has 1,000 bytes."""
+    """Return a number of bytes as short text: ``812 B``, ``1.5 KB``, ``20.0 MB``. A KB has 1,000 bytes."""
     if count < 1_000:
         return f"{count} B"
     value = float(count)
     for unit in ("KB", "MB", "GB"):
         value /= 1_000
-        if value < 999.95:  # above it the number would be written as 1000.0
+        if value < 999.95:  # larger values would be rounded to 1000.0
             return f"{value:.1f} {unit}"
     return f"{value / 1_000:.1f} TB"

@@ -1,6 +1,6 @@
-"""Which event belongs where in a timeline: nested calls under their parent, a result beside its call.
+"""Arranges events as rows of a timeline: nested calls below their parent, and a result below its call.
 
-No text and no terminal here. A live tail adds event after event; ``arrange`` orders the events of a whole run.
+``Timeline`` makes the rows of events that arrive one by one. ``arrange`` orders the events of a whole run.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from agent_memory_log.pairing import Pairing
 class Row(msgspec.Struct):
     """A row of a timeline.
 
-    - ``depth``: how many calls the event is inside of.
-    - ``call``: for a result, the row of the call it answers; None if no such call was added.
-    - ``parent``: for a call, the row of the call it is made inside of.
-    - ``result``, ``inside``: for a call, the rows of its result and of the calls made inside it.
-    - ``adjacent``: for a result, whether it stands right below its call.
+    Attributes:
+        event: The event that the row shows.
+        depth: The number of calls around the event.
+        call: For a result, the row of its call. None if that call was not added.
+        parent: For a nested call, the row of the call around it.
+        result: For a call, the row of its result.
+        inside: For a call, the rows of the calls nested directly in it.
+        adjacent: For a result, whether it is directly below its call.
     """
 
     event: Event
@@ -34,13 +37,13 @@ class Row(msgspec.Struct):
 
 
 class Timeline:
-    """Makes rows of events that arrive one after the other, in append order."""
+    """Makes rows of events that arrive one by one, in append order."""
 
     def __init__(self) -> None:
         self._pairing: Pairing[Row] = Pairing()
 
     def add(self, event: Event) -> Row:
-        """The row of the next event."""
+        """Add the next event and return its row."""
         row = Row(event)
         data = event.data
         if isinstance(data, ToolCall):
@@ -57,13 +60,14 @@ class Timeline:
 
 
 def arrange(log: Iterable[Event]) -> list[Row]:
-    """The rows of a timeline of ``log``, which is in append order: as there, but each call followed by the calls made
-    inside it and then by its result.
+    """Return the rows of a run's timeline.
+
+    The rows keep the append order of ``log``, except that a call is followed by its nested calls and its result.
     """
     timeline = Timeline()
-    arrived = [timeline.add(event) for event in log]
+    unordered = [timeline.add(event) for event in log]
     rows: list[Row] = []
-    waiting = [row for row in reversed(arrived) if row.parent is None and row.call is None]
+    waiting = [row for row in reversed(unordered) if row.parent is None and row.call is None]
     while waiting:
         row = waiting.pop()
         rows.append(row)

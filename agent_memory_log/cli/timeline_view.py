@@ -1,4 +1,4 @@
-"""Writes a timeline: in columns on a terminal, long text cut or hanging under itself; elsewhere one line an event."""
+"""Writes a timeline: columns with cut or wrapped text on a terminal, and one line for each event elsewhere."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ _KIND_WIDTH = 10
 _NARROWEST_BODY = 24
 _DEEPEST_INDENT = 8
 _LONGEST_KEPT = 20_000
-"""How much of a text is laid out when it is to be cut to a few lines anyway."""
+"""The most characters of a text that are wrapped before it is cut to a few lines."""
 
 
 class TimelineWriter:
-    """Writes rows to ``output``.
+    """Writes the rows of a timeline.
 
-    ``start`` is the instant that a terminal shows times relative to; None shows the time of day. ``whole``: all events
-    of the run are shown, so that what is missing is missing. ``timed``: times say something, and a terminal shows them.
-    ``highest_seq`` sets the first column's width.
+    Args:
+        output: The output to write to.
+        full: Whether to show texts without cuts, and all details.
+        is_complete: Whether all events of the run are written, so that a call without a result is open.
+        start: The time to which a terminal shows relative times. None shows the time of day.
+        timed: Whether a terminal shows times.
+        highest_seq: The largest seq to expect. It sets the width of the first column.
     """
 
     def __init__(
@@ -37,7 +41,7 @@ class TimelineWriter:
         output: Output,
         *,
         full: bool = False,
-        whole: bool = False,
+        is_complete: bool = False,
         start: datetime | None = None,
         timed: bool = True,
         highest_seq: int = 9999,
@@ -48,10 +52,10 @@ class TimelineWriter:
         self._time_width = _TIME_WIDTH + 2 if timed else 0
         self._seq_width = max(4, len(str(highest_seq)))
         retry = "↻" if output.unicode else "->"
-        self._look = Look(output.tick, output.cross, retry, whole=whole)
+        self._look = Look(output.tick, output.cross, retry, is_complete=is_complete)
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Write ``rows``, one after the other."""
+        """Write ``rows`` in the order given."""
         for at, row in enumerate(rows):
             if at and self._start is not None and self._output.terminal and row.event.type == EventType.USER_MESSAGE:
                 self._output.line("")
@@ -116,18 +120,18 @@ class TimelineWriter:
         return lines
 
     def _wrapped(self, text: Text, width: int, limit: int | None) -> list[Text]:
-        if limit == 1:  # wrapping would break before a long word, and JSON is one
+        if limit == 1:  # wrapping breaks before a long word, and JSON is one long word
             text.truncate(width, overflow="ellipsis" if self._output.unicode else "crop")
             return [text]
         lines = list(text.wrap(self._output.console, width, overflow="fold", tab_size=4))
         if limit is None or len(lines) <= limit:
             return lines
-        kept = lines[:limit]
-        last = kept[-1]
+        visible = lines[:limit]
+        last = visible[-1]
         last.rstrip()
         last.truncate(width - 1)
         last.append("…" if self._output.unicode else ">", DIM)
-        return kept
+        return visible
 
     def _time(self, timestamp: datetime) -> str:
         if self._start is None:
@@ -135,7 +139,7 @@ class TimelineWriter:
         since = timestamp - self._start
         sign = "-" if since.days < 0 else "+"
         seconds = abs(since.total_seconds())
-        if seconds < 59.95:  # noqa: PLR2004  # above it the number would be written as 60.0
+        if seconds < 59.95:  # noqa: PLR2004  # larger values would be rounded to 60.0
             return f"{sign}{seconds:.1f}s"
         minutes, rest = divmod(round(seconds), 60)
         hours, minutes = divmod(minutes, 60)

@@ -1,4 +1,4 @@
-"""A run turn by turn: a heading before the events of each."""
+"""Writes a run grouped by turn, with a heading before the events of each turn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def write_turns(output: Output, writer: TimelineWriter, snapshot: Snapshot) -> N
     turns, waiting = reader.turns(), _open_seqs(reader)
     chunks: list[list[Row]] = [[] for _ in turns]
     number = 0
-    # A call's result stands beside it, though it may have come in a later turn; what the user says stands where it did.
+    # A result is shown below its call, even if a later turn holds it. User messages keep their order, so a row with
+    # the user message of the next turn begins that turn.
     for row in arrange(snapshot.log):
         while number + 1 < len(turns) and row.event is turns[number + 1].user_message:
             number += 1
@@ -63,6 +64,6 @@ def _open_seqs(reader: Reader) -> AbstractSet[int]:
 
 
 def _calls(turn: Turn, waiting: AbstractSet[int]) -> tuple[int, int]:
-    """How many tool calls were made in a turn, and how many of them are ``waiting`` for a result."""
+    """Return the number of tool calls in a turn, and how many of them are in ``waiting``."""
     calls = {event.seq for event in turn.events if isinstance(event.data, ToolCall)}
     return len(calls), len(calls & waiting)

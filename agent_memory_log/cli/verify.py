@@ -1,4 +1,4 @@
-"""``amlog verify``: whether a store holds what it promises."""
+"""``amlog verify``: checks the content of a store for damage."""
 
 from __future__ import annotations
 
@@ -23,22 +23,27 @@ _STYLES = {Severity.ERROR: BAD, Severity.WARNING: WARN, Severity.NOTE: DIM}
 def verify(
     run: Annotated[
         str | None,
-        typer.Argument(metavar="RUN", help="AGENT/RUN or RUN; the whole store without it.", show_default=False),
+        typer.Argument(metavar="RUN", help="AGENT/RUN or RUN. Default: the whole store.", show_default=False),
     ] = None,
     *,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that a store is whole.
+    """Check a store for damage.
 
-    The status is 1 when it is not. Errors: a missing or misplaced seq, an event that cannot be read, an event id used
-    twice, a payload of another type, content that a redaction marker says is gone, and what the store's own check
-    finds: a row that differs from its checksum, an index or a list that differs from what it is of, a damaged file.
-    Warnings: a tool result that answers no open call, a redacted event without its marker. Notes: calls without a
-    result, as in a run that goes on, and how many events have no checksum. The library's own runs are included.
+    The exit status is 1 if there are errors. The runs of the library's own agents are checked too.
 
-    With --json: ok, runs, events, calls, errors, warnings, notes, and findings, each with severity, check, agent, run,
-    seq and message; agent and run are null where it is about the store as a whole.
+    Errors are: a missing or misplaced seq, an unreadable event, a duplicate event id, and a payload of the wrong type.
+    An event that still has its content although a redaction marker names it is an error too. The backend also reports
+    errors of its own: a row that differs from its checksum, an index that differs from its table, or a damaged file.
+
+    Warnings are: a tool result that answers no open call, and a redacted event without a redaction marker.
+
+    Notes are: tool calls without a result, as in a run that is not finished, and the number of events without a
+    checksum.
+
+    With --json: an object with ok, runs, events, calls, errors, warnings, notes and findings. Each finding has
+    severity, check, agent, run, seq and message. agent and run are null if the finding concerns the whole store.
     """
     verdict = with_store(store, lambda opened: _verify(opened, run))
     output = Output()
@@ -58,12 +63,12 @@ async def _verify(store: Store, name: str | None) -> Verdict:
     agent, run = await resolve(store, name)
     verdict = await verify_store(store, agent, run)
     if not verdict.runs and verdict.ok:
-        raise CommandFailed(f"no run {run_name(agent, run)}: see amlog runs")
+        raise CommandFailed(f"no run {run_name(agent, run)}: list the runs with amlog runs")
     return verdict
 
 
 async def _events(store: Store) -> int | None:
-    """How many events the store's runs hold, None where damage hides it."""
+    """Return the number of events in the store, or None if damage prevents the count."""
     try:
         return sum(info.event_count for info in await runs_of(store, reserved=True))
     except (StoreCorrupt, DecodeError):
@@ -71,23 +76,23 @@ async def _events(store: Store) -> int | None:
 
 
 def write_findings(output: Output, findings: Iterable[Remark]) -> None:
-    """Write findings, those of a run together."""
-    shown: str | None = None
+    """Write findings. A terminal shows the name of a run once, above its findings."""
+    heading: str | None = None
     for finding in findings:
         name = "the store" if finding.agent is None else run_name(finding.agent, finding.run or "")
         severity: Segment = (f"{finding.severity:<7}", _STYLES[finding.severity])
-        place = f"#{finding.seq}" if finding.seq else ""
+        seq = f"#{finding.seq}" if finding.seq else ""
         if not output.terminal:
-            output.line(severity, f"  {name}  {place}  {finding.message}" if place else f"  {name}  {finding.message}")
+            output.line(severity, f"  {name}  {seq}  {finding.message}" if seq else f"  {name}  {finding.message}")
             continue
-        if name != shown:
-            shown = name
+        if name != heading:
+            heading = name
             output.line((name, BOLD))
-        output.hanging(["  ", severity, f"  {place:>6}  "], finding.message)
+        output.hanging(["  ", severity, f"  {seq:>6}  "], finding.message)
 
 
 def _write_verdict(output: Output, verdict: Verdict) -> None:
     sign: Segment = (f"{output.tick} ", GOOD) if verdict.ok else (f"{output.cross} ", BAD)
     counts = [counted(verdict.errors, "error"), counted(verdict.warnings, "warning"), counted(verdict.notes, "note")]
-    looked_at = f"{counted(verdict.runs, 'run')}, {counted(verdict.events, 'event')}"
-    output.line(sign, f"{looked_at}: ", (", ".join(counts), GOOD if verdict.ok else BAD))
+    checked = f"{counted(verdict.runs, 'run')}, {counted(verdict.events, 'event')}"
+    output.line(sign, f"{checked}: ", (", ".join(counts), GOOD if verdict.ok else BAD))

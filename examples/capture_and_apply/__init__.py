@@ -1,5 +1,5 @@
-"""One session captures what a user says, a later one plans, retrieves, answers, and its answer is audited.
+"""One session captures a user's wishes. A later session retrieves them for an answer, and audits the answer.
 
-``python examples/capture_and_apply`` plays three sessions, each in a process of its own; the model is scripted.
+``python examples/capture_and_apply`` plays three sessions, each in its own process. The model is scripted.
 Needs ``agent-memory-log[memory]``.
 """

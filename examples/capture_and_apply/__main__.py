@@ -1,8 +1,9 @@
-"""Shows what one session captures and another applies, in processes that share nothing but a store.
+"""Shows that one session captures memories and another one applies them, in processes that share only a store.
 
-A user states language, style and update channel, and claims a tier, which is not believed. A later session plans what
-to look up and applies it, and its answer is audited. A third declares what it was never given, and is stopped. The
-model is scripted: no network is needed.
+In the first session, a user states a language, a style and an update channel, and claims a tier that policy rejects.
+The second session plans a search, retrieves the memories and answers, and the answer passes an audit. In the third
+session, the model cites a memory that was not retrieved, and the session is stopped. The model is scripted, so no
+network is needed.
 """
 
 # ruff: noqa: T201  # a program for a terminal
@@ -22,9 +23,9 @@ from examples.capture_and_apply.results import SessionResult
 from examples.capture_and_apply.sessions import PlayedSession, play_all
 
 _TITLES = {
-    "capture": "A user says how they want things, and claims a tier",
-    "respond": "Later, in another process, they ask for a text",
-    "overreach": "And once more, with a model that declares what it was never given",
+    "capture": "A user states preferences and claims a tier",
+    "respond": "Later, in another process, the user asks for a text",
+    "overreach": "The model cites a memory that was not retrieved",
 }
 _DENIED = "declared_tier"
 _STATED = {"language", "response_style", "update_channel"}
@@ -32,7 +33,7 @@ _OUT_OF_CONTEXT = "invalid_answer:memory_keys_out_of_context"
 
 
 class _Outcome(msgspec.Struct, frozen=True):
-    """What the trace says of one memory that was proposed."""
+    """The outcome of one proposed memory, as in the trace."""
 
     key: str
     action: str
@@ -40,7 +41,7 @@ class _Outcome(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One thing that was verified: its name, whether it holds, and what shows it."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -48,10 +49,10 @@ class Check(msgspec.Struct, frozen=True):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Play the sessions and check what came of them; the exit status is 1 if a check fails."""
+    """Play the sessions and check their results. Returns 1 as the exit status if a check fails."""
     parser = argparse.ArgumentParser(prog="capture_and_apply", description=__doc__)
     parser.add_argument(
-        "--store", metavar="URL", help="a store that outlives a process; by default a new file in a temporary folder"
+        "--store", metavar="URL", help="a store that outlives a process (default: a new file in a temporary folder)"
     )
     url: str = parser.parse_args(arguments).store or f"sqlite:///{tempfile.mkdtemp(prefix='amlog-example-')}/demo.db"
     sessions: dict[str, PlayedSession] = {}
@@ -59,50 +60,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for number, session in enumerate(play_all(url), 1):
             sessions[session.name] = session
             print(f"\n{number}  {_TITLES[session.name]}   process {session.process}")
-            _tell(session)
+            _write_session(session)
     except (AgentMemoryLogError, RuntimeError) as error:
         print(f"capture_and_apply: {error}", file=sys.stderr)
         return 1
     checks = check(sessions)
-    print("\nWhat was verified")
-    for one in checks:
-        print(f"   {'ok' if one.ok else '!!'}  {one.name}   {one.details}")
+    print("\nThe results")
+    for result in checks:
+        print(f"   {'ok' if result.ok else '!!'}  {result.name}   {result.details}")
     print(f"\nTry next, with AMLOG_STORE={without_credentials(url)}")
     for command in ("list", "explain language", "history language", "stats"):
         print(f"   amlog memory {command} --tenant demo --user 42")
-    return 0 if all(one.ok for one in checks) else 1
+    return 0 if all(result.ok for result in checks) else 1
 
 
 def check(sessions: dict[str, PlayedSession]) -> list[Check]:
-    """Check what the three sessions promise."""
+    """Check the results of the three sessions."""
     captured, applied, overreached = (sessions[name] for name in _TITLES)
     remembered = {item.key: item.value for item in applied.result.memory_state}
-    blocked = {one.key: one.reason for one in _outcomes(captured.result) if one.action == "blocked"}
+    blocked = {entry.key: entry.reason for entry in _outcomes(captured.result) if entry.action == "blocked"}
     return [
         Check(
-            "what the user stated was captured",
+            "the user's statements were captured",
             remembered.keys() == _STATED,
             ", ".join(f"{key}: {value}" for key, value in remembered.items()),
         ),
         Check(
-            "what they claimed was asked for and not believed",
+            "the user's claim was proposed and blocked",
             blocked == {_DENIED: "key_denied_execution"},
             ", ".join(f"{key}: {reason}" for key, reason in blocked.items()),
         ),
         Check(
-            "another process retrieved it and applied it",
+            "another process retrieved and applied the memories",
             applied.process != captured.process and applied.result.outcome == "memory_applied",
             ", ".join(applied.result.used_memory_keys),
         ),
         Check(
-            "an answer that rests on what was not retrieved was stopped",
+            "an answer that cites a memory without retrieving it was stopped",
             overreached.result.stop_reason == _OUT_OF_CONTEXT and not overreached.result.answer,
             overreached.result.stop_reason,
         ),
     ]
 
 
-def _tell(session: PlayedSession) -> None:
+def _write_session(session: PlayedSession) -> None:
     result = session.result
     print(f"   user   {session.script.message}")
     remembered = {item.key: item for item in result.memory_state}
@@ -122,7 +123,7 @@ def _tell(session: PlayedSession) -> None:
 
 
 def _outcomes(result: SessionResult) -> list[_Outcome]:
-    """What became of each memory that was proposed."""
+    """Return the outcome of each proposed memory."""
     (outcomes,) = [step.detail["outcomes"] for step in result.trace if step.action == "write"] or [[]]
     return msgspec.convert(outcomes, list[_Outcome])
 

@@ -1,4 +1,4 @@
-"""What a session returns: plain structs, the same for one that captures and one that answers."""
+"""The structs of a session's result. Capturing and answering sessions return the same ones."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.memory import Record
 
 Phase = Literal["capture", "retrieve_plan", "retrieve", "apply"]
-"""``capture`` is all of a capturing session; one that answers plans, retrieves, then applies what it found."""
+"""The phases of a session. A capturing session has only ``capture``. An answering session has the other three."""
 
 
 class MemoryItem(msgspec.Struct, frozen=True):
-    """A memory as a session shows it; ``ttl_left_days`` are whole days, rounded up (None: it does not expire)."""
+    """A memory in a result. ``ttl_left_days`` is in whole days, rounded up, and None for a memory without an end."""
 
     id: str
     kind: str
@@ -28,7 +28,7 @@ class MemoryItem(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, record: Record, now: datetime) -> MemoryItem:
-        """A record as it stands at a time."""
+        """Return the item for a record at the time ``now``."""
         return cls(
             record.id,
             record.kind,
@@ -42,7 +42,7 @@ class MemoryItem(msgspec.Struct, frozen=True):
 
 
 class TraceStep(msgspec.Struct, frozen=True):
-    """A step that a session took, as it may be logged: counts, keys, scopes and reasons, never a value or a text."""
+    """A step of a session, safe to log. It has counts, keys, scopes and reasons, but no values or texts."""
 
     step: int
     phase: Phase
@@ -52,7 +52,7 @@ class TraceStep(msgspec.Struct, frozen=True):
 
 
 class HistoryEntry(msgspec.Struct, frozen=True):
-    """What a step worked on, for the caller: with values and texts. ``step`` is that of the trace."""
+    """The content of a step, with values and texts. ``step`` is the number of the step in the trace."""
 
     step: int
     phase: Phase
@@ -61,19 +61,24 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
 
 class SessionResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a session ended.
+    """The result of a session.
 
-    - ``run_id``: the session's name, as given or a new one.
-    - ``status`` and ``stop_reason``: ``ok`` and ``success``, or ``stopped`` and the stable reason; ``phase``: where it
-      stopped (``""``: it did not).
-    - ``outcome``: ``memory_applied``: the answer rests on the memories that it names; ``context_only``: it names none;
-      ``""``: the session captured, or stopped.
-    - ``answer``: the text; ``used_memory_keys``: the keys that it declared, all retrieved; ``applied_memory``: what was
-      retrieved under them.
-    - ``memory_state``: all that is remembered at the end.
-    - ``trace``, ``history``: the steps, without and with what they worked on.
-    - ``retrieved_keys``, ``invalid_used_memory_keys``, ``raw_intent``: what explains a stop: the keys that were found,
-      those that were declared and not found, and the plan as the model wrote it.
+    Attributes:
+        run_id: The id of the session, from the caller or a new one.
+        status: ``ok``, or ``stopped`` if policy, the model or the time budget ended the session.
+        stop_reason: ``success``, or the stable reason of the stop.
+        phase: The phase in which the session stopped, or ``""``.
+        outcome: ``memory_applied`` if the answer cites memories, and ``context_only`` if it cites no memory. ``""`` for
+            a session that captured or stopped.
+        answer: The text of the answer.
+        used_memory_keys: The keys that the answer cites. All of them were retrieved.
+        applied_memory: The retrieved memories with these keys.
+        memory_state: All active memories at the end.
+        trace: The steps without values and texts.
+        history: The steps with values and texts.
+        retrieved_keys: The keys of the retrieved memories.
+        invalid_used_memory_keys: The keys that the answer cites although they were not retrieved.
+        raw_intent: The plan as the model wrote it.
     """
 
     run_id: str

@@ -1,7 +1,7 @@
-"""A session: its phases one after the other, within one budget of time.
+"""Runs the phases of a session within one time budget.
 
-What stops a session is noted in memory's stream with its reason, and is a result, not an exception: exceptions are for
-what the store raises, and for arguments that are wrong.
+A stop of the session is a result, not an exception, and its reason is noted in the memory's stream. The session raises
+only the errors of the store, and ``InvalidArgument`` for wrong arguments.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ _PACKAGE = "examples.capture_and_apply"
 
 
 class _Contract(BaseModel):
-    """What the model is asked for, as a schema. Proposals and plans are read by memory's policy, with its reasons."""
+    """The base of the schemas for the model's answers. Memory's policy reads proposals and plans itself."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
 
 class Proposals(_Contract):
-    """What a message says that is worth remembering."""
+    """The memories that the model proposes after reading a message."""
 
     items: tuple[PreferenceItem, ...]
 
 
 class Plan(_Contract):
-    """What to look for in memory."""
+    """The search that the model plans."""
 
     kind: Literal["retrieve_memory"]
     query: Annotated[str, Field(min_length=1)]
@@ -65,20 +65,25 @@ class Plan(_Contract):
 
 
 class Answer(_Contract):
-    """The answer, and the keys of the memories that it follows."""
+    """The answer, and the keys of the memories that it cites."""
 
     answer: str
     used_memory_keys: tuple[str, ...]
 
 
 class AuditedSession:
-    """Sessions of one principal with one model. Nothing is kept between them but what is in memory.
+    """Runs sessions of one principal with one model. Sessions share only the stored memories.
 
-    - ``settings``: the budgets, the model's name, the scopes that policy allows; the defaults unless given.
-    - ``verifiers``: by key, what proves that an answer follows a memory.
-    - ``clock``: what time it is, for ``ttl_left_days``; ``timer``: seconds, for the budget of time.
+    The class is synchronous like the model port. An asynchronous caller runs each session in a thread, with a handle of
+    its own.
 
-    Synchronous, as the model port is: an asynchronous caller runs a session in a thread, with a handle of its own.
+    Args:
+        me: The memory of the principal.
+        model: The model that proposes, plans and answers.
+        settings: The budgets, the model's name and the scopes that policy allows. Defaults to ``MemorySettings()``.
+        verifiers: The functions that check whether an answer follows a memory, by key.
+        clock: Returns the current time, for ``ttl_left_days``.
+        timer: Returns seconds, for the time budget.
     """
 
     def __init__(
@@ -99,25 +104,31 @@ class AuditedSession:
         self.timer = timer
 
     def capture(self, message: str, *, evidence: Sequence[Evidence] = (), run_id: str | None = None) -> SessionResult:
-        """Have the model propose what a message says that is worth remembering, and write what may be written.
+        """Let the model propose memories from a message, and write those that policy allows.
 
-        ``evidence``: the events that hold the message, where it is logged. Raises ``InvalidArgument`` for a message
-        that is no text, and what the store raises.
+        Args:
+            message: The user's message.
+            evidence: The events that contain the message, if it is logged.
+            run_id: The id of the session. Defaults to a new one.
+
+        Raises:
+            InvalidArgument: The message is empty or not a text.
+            AgentMemoryLogError: The store failed.
         """
         _check(message, "message")
         return _Steps(self, run_id, tuple(evidence)).capture(message)
 
     def respond(self, request: str, *, run_id: str | None = None) -> SessionResult:
-        """Answer a request with the help of what is remembered, and audit the answer.
+        """Answer a request with the help of memories, and audit the answer.
 
-        Raises ``InvalidArgument`` for a request that is no text, and what the store raises.
+        Raises ``InvalidArgument`` for a request that is empty or not a text, and the errors of the store.
         """
         _check(request, "request")
         return _Steps(self, run_id).respond(request)
 
 
 class _Steps:
-    """The steps of one session: what it has done so far."""
+    """The state of one session: its phase and its steps so far."""
 
     def __init__(self, session: AuditedSession, run_id: str | None, evidence: tuple[Evidence, ...] = ()) -> None:
         self._session = session
@@ -205,10 +216,10 @@ class _Steps:
         self._done("retrieve", {"items": len(hits), "keys": keys}, [_memory_map(record) for record in self._retrieved])
 
     def _apply(self, request: str) -> tuple[str, AnswerAudit]:
-        known = "\n".join(encode_json(_memory_map(record)).decode() for record in self._retrieved) or "(nothing)"
-        # Memory stands in a message of its own, before the user's, whose present words win.
+        lines = "\n".join(encode_json(_memory_map(record)).decode() for record in self._retrieved) or "(nothing)"
+        # The memories are in a separate message before the request, because the request takes precedence.
         raw = self._ask(
-            "answer", Answer, ModelMessage("system", f"Remembered:\n{known}"), ModelMessage("user", request)
+            "answer", Answer, ModelMessage("system", f"Remembered:\n{lines}"), ModelMessage("user", request)
         )
         answer = read_answer(raw, Answer)
         if not answer.answer.strip():
@@ -255,7 +266,7 @@ class _Steps:
     def _stopped(self, error: MemoryStopped | ModelFailed) -> SessionResult:
         reason = error.reason if isinstance(error, MemoryStopped) else error.code
         if isinstance(error, ModelFailed) and self._deadline.has_passed:
-            # The model was only given the time that was left.
+            # The model's timeout was the rest of the time budget.
             reason = MAX_SECONDS
         if not self._is_noted:
             scope = reason.removeprefix(_SCOPE_DENIED) if reason.startswith(_SCOPE_DENIED) else None
@@ -302,7 +313,7 @@ class _Steps:
 
 
 def _memory_map(record: Record) -> dict[str, JsonValue]:
-    """A memory as the model and the history see it."""
+    """Return a memory as JSON, for the model and the history."""
     content: dict[str, JsonValue] = {"key": record.key, "value": record.value} if record.key else {"text": record.text}
     return {"kind": record.kind, "scope": record.scope, **content}
 
@@ -313,7 +324,7 @@ def _stop(reason: str, message: str) -> NoReturn:
 
 def _check(text: object, name: str) -> None:
     if not isinstance(text, str) or not text.strip():
-        raise InvalidArgument(f"{name} must be text that is not white space alone, found {describe(text)}")
+        raise InvalidArgument(f"{name} must be text with more than white space, got {describe(text)}")
     try:
         check_text(text, "")
     except NotJson as error:

@@ -1,7 +1,7 @@
-"""The sessions: what is said in each, what the scripted model makes of it, and how each runs in a process of its own.
+"""The scripts of the three sessions, and the functions that play each in its own process.
 
-``python -m examples.capture_and_apply.sessions NAME`` plays one of them on the store that ``AMLOG_STORE`` names and
-prints its result as a line of JSON; it is not for people.
+``play_all`` starts ``python -m examples.capture_and_apply.sessions NAME``. That process plays one session on the store
+in ``AMLOG_STORE`` and prints its result as a line of JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from examples.capture_and_apply.results import SessionResult
 from examples.capture_and_apply.session import AuditedSession
 
 PATIENCE = 120
-"""How many seconds a session may take."""
+"""The time limit of a session, in seconds."""
 
 PRINCIPAL = Principal(tenant="demo", scopes={"user": "42"})
 AGENT = "incident-desk"
@@ -32,7 +32,7 @@ SETTINGS = MemorySettings(
         allowed_keys=frozenset({"language", "response_style", "update_channel", "declared_tier"}),
         allowed_scopes=frozenset({"user"}),
     ),
-    # Anybody may say that they pay for the best: it may be asked for, and is not believed.
+    # Any user can claim a tier. The model may propose it, but execution blocks it.
     execution=ExecutionSettings(denied_keys=frozenset({"declared_tier"})),
 )
 
@@ -43,7 +43,13 @@ _UPDATE = (
 
 
 class SessionScript(msgspec.Struct, frozen=True):
-    """A session: whether it captures or answers, the user's message, and the model's answer to each question."""
+    """The script of a session.
+
+    Attributes:
+        captures: Whether the session captures memories. Otherwise it answers.
+        message: The user's message.
+        answers: The model's answers, in the order of its requests.
+    """
 
     captures: bool
     message: str
@@ -86,11 +92,11 @@ SESSIONS: Mapping[str, SessionScript] = {
         ),
     ),
 }
-"""The sessions by name, in the order in which the demo plays them."""
+"""The sessions by name, in playing order."""
 
 
 class PlayedSession(msgspec.Struct, frozen=True):
-    """A session that was played: its ``name``, its ``script``, the ``process`` it ran in, and its ``result``."""
+    """A finished session: its name, its script, the id of its process, and its result."""
 
     name: str
     script: SessionScript
@@ -99,15 +105,15 @@ class PlayedSession(msgspec.Struct, frozen=True):
 
 
 def play_all(url: str) -> Iterator[PlayedSession]:
-    """Play the sessions one after the other on the store at ``url``, which must outlive a process.
+    """Play all sessions in order on the store at ``url``, and yield their results.
 
-    - ``capture``: a user states language, style and update channel, and claims a tier; policy allows all four, and
-      execution denies ``declared_tier``: three are written, one is blocked with ``key_denied_execution``.
-    - ``respond``: later, the user asks for an update on the payment incident: the answer follows what was captured.
-    - ``overreach``: the model declares the tier, which was never retrieved: stopped with
+    - ``capture``: The user states a language, a style and an update channel, and claims a tier. Policy allows all four
+      keys. Execution blocks ``declared_tier`` with ``key_denied_execution``, so three memories are written.
+    - ``respond``: The user asks for an update on the payment incident. The answer follows the captured memories.
+    - ``overreach``: The model cites ``declared_tier``, which was not retrieved. The session is stopped with
       ``invalid_answer:memory_keys_out_of_context``.
 
-    Raises ``InvalidArgument`` for a store in memory, and ``RuntimeError`` with the words of a process that failed.
+    Raises ``InvalidArgument`` for a store in memory, and ``RuntimeError`` with the message of a failed process.
     """
     if url.startswith("memory:"):
         raise InvalidArgument("the sessions need a store that outlives a process, such as sqlite:///demo.db")
@@ -115,9 +121,9 @@ def play_all(url: str) -> Iterator[PlayedSession]:
 
 
 def _play_in_process(url: str, name: str, script: SessionScript) -> PlayedSession:
-    process = subprocess.Popen(  # noqa: S603  # Python itself, with this module
+    process = subprocess.Popen(  # noqa: S603  # runs this module, without a shell
         [sys.executable, "-m", __name__, name],
-        env={**os.environ, "AMLOG_STORE": url},  # it may hold a password, and every user can read arguments
+        env={**os.environ, "AMLOG_STORE": url},  # the URL may hold a password, and every user can read arguments
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -125,7 +131,7 @@ def _play_in_process(url: str, name: str, script: SessionScript) -> PlayedSessio
     with process:
         try:
             out, err = process.communicate(timeout=PATIENCE)
-        except BaseException:  # an interrupt too: the session is not to go on alone
+        except BaseException:  # an interrupt must end the session's process too
             process.kill()
             raise
     if process.returncode:
@@ -134,7 +140,7 @@ def _play_in_process(url: str, name: str, script: SessionScript) -> PlayedSessio
 
 
 def play(url: str, name: str) -> SessionResult:
-    """Play one session on the store at ``url``."""
+    """Play one session on the store at ``url`` and return its result."""
     script = SESSIONS[name]
     with open_sync_store(url) as store:
         client = SyncMemoryClient(store, policy=SETTINGS.memory_policy(), execution=SETTINGS.memory_execution())
@@ -143,7 +149,7 @@ def play(url: str, name: str) -> SessionResult:
         run = f"demo-{name}"
         logged = store.append_events(AGENT, run, new_event(UserMessage(message=script.message))).events[0]
         if script.captures:
-            me.link_run(AGENT, run)  # so that what is captured can be explained with the user's words
+            me.link_run(AGENT, run)  # explain can then show the user's message
             return session.capture(script.message, evidence=[Evidence(AGENT, run, logged.seq)], run_id=run)
         return session.respond(script.message, run_id=run)
 

@@ -1,6 +1,6 @@
-"""What shows that an answer follows a memory: a table from keys to tests of the text.
+"""Checks whether an answer follows a memory. A table maps the keys of memories to functions that test the text.
 
-A key without a verifier proves nothing and blocks nothing, and so does a value that its verifier has no test for.
+An audit ignores keys that have no verifier, and values that a verifier cannot test. A verifier returns None for those.
 """
 
 from __future__ import annotations
@@ -15,25 +15,26 @@ _CONCISE_WORDS = 80
 _CONCISE_SENTENCES = 3
 _ENGLISH_OPENING = "Incident update:"
 
-# The point inside a number or a name ends no sentence: white space must follow. A row of marks is looked at once.
+# White space must follow the mark, because a point inside a number or a name ends no sentence. The possessive
+# quantifiers read a row of marks only once.
 _sentence_end = re.compile(r"(?<![.!?])[.!?]++[\"')\]]*+(?=\s|\Z)")
 
 
 def names_channel(value: str, answer: str) -> bool | None:
-    """Whether the channel is named, as a word of its own."""
-    named = fold_text(value)
-    return re.search(rf"(?<!\w){re.escape(named)}(?!\w)", fold_text(answer)) is not None if named else None
+    """Return whether the answer contains the channel as a separate word."""
+    channel = fold_text(value)
+    return re.search(rf"(?<!\w){re.escape(channel)}(?!\w)", fold_text(answer)) is not None if channel else None
 
 
 def is_concise(value: str, answer: str) -> bool | None:
-    """For ``concise``: at most 80 words and 3 sentences."""
+    """Return for ``concise`` whether the answer has at most 80 words and 3 sentences."""
     if fold_text(value) != "concise":
         return None
     return len(answer.split()) <= _CONCISE_WORDS and _sentences(answer) <= _CONCISE_SENTENCES
 
 
 def is_english_update(value: str, answer: str) -> bool | None:
-    """For ``english``: begins with ``Incident update:``."""
+    """Return for ``english`` whether the answer begins with ``Incident update:``."""
     if fold_text(value) not in {"english", "en"}:
         return None
     return answer.lstrip().startswith(_ENGLISH_OPENING)
@@ -44,7 +45,7 @@ VERIFIERS: Mapping[str, Verifier] = {
     "response_style": is_concise,
     "language": is_english_update,
 }
-"""The verifiers by key, compared trimmed and case-folded."""
+"""The verifiers by key. The audit compares trimmed and case-folded keys."""
 
 
 def _sentences(text: str) -> int:

@@ -1,4 +1,4 @@
-"""``amlog import atif``, ``amlog export --to atif`` and ``--to otel``; the examples of ``docs/interchange.md`` run."""
+"""Tests of ``amlog import atif``, ``amlog export --to atif`` and ``--to otel``, and of ``docs/interchange.md``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def trajectory(**fields: Any) -> bytes:
 
 
 class TestAtif:
-    def test_out_and_in_gives_the_same_store(self, amlog: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_export_and_import_give_the_same_store(self, amlog: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
         amlog.load_samples()
         target = str(amlog.folder / "demo.json")
         assert amlog.ok("export", DEMO, "--to", "atif", "-o", target).out == ""
@@ -46,32 +46,32 @@ class TestAtif:
         assert amlog.ok("export", DEMO).out == before
         assert amlog.ok("import", "atif", target, "--json").json["inserted"] == 0
 
-    def test_theirs_comes_out_as_it_went_in(self, amlog: Amlog) -> None:
+    def test_export_returns_the_imported_foreign_document(self, amlog: Amlog) -> None:
         inner = {**DOCUMENT, "trajectory_id": "t", "steps": [{**STEP, "message": "inner"}]}
         document = trajectory(session_id="s", subagent_trajectories=[inner], notes="n")
         ran = amlog.ok("import", "atif", amlog.file("one.json", document), "--json")
-        assert [one["name"] for one in ran.json["runs"]] == ["theirs/s", "theirs/s:t"]
+        assert [run["name"] for run in ran.json["runs"]] == ["theirs/s", "theirs/s:t"]
         assert amlog.ok("export", "s", "--to", "atif").json == msgspec.json.decode(document)
 
-    def test_names_come_from_the_file_where_there_are_none(self, amlog: Amlog) -> None:
+    def test_runs_without_a_name_get_the_file_name(self, amlog: Amlog) -> None:
         files = [amlog.file("one.json", trajectory()), amlog.file("two.json", trajectory(trajectory_id="t"))]
         ran = amlog.ok("import", "atif", *files, "--agent", "mine", "--json")
-        assert [one["name"] for one in ran.json["runs"]] == ["mine/one", "mine/t"]
+        assert [run["name"] for run in ran.json["runs"]] == ["mine/one", "mine/t"]
 
-    def test_the_runs_of_sub_agents_go_along(self, amlog: Amlog) -> None:
+    def test_export_includes_the_runs_of_sub_agents(self, amlog: Amlog) -> None:
         amlog.append("a", "outer", ToolCall("c", "ask"), ToolResult("c", "ask", result_json="1"))
         amlog.append("b", "inner", UserMessage("x"), meta={"parent_run": {"agent": "a", "run": "outer"}})
         amlog.append("b", "deeper", UserMessage("y"), meta={"parent_run": {"agent": "b", "run": "inner"}})
         document = amlog.ok("export", "outer", "--to", "atif").json
         (inner,) = document["subagent_trajectories"]
-        assert [one["trajectory_id"] for one in inner["subagent_trajectories"]] == ["b/deeper"]
+        assert [run["trajectory_id"] for run in inner["subagent_trajectories"]] == ["b/deeper"]
 
-    def test_server_data_stays_when_asked(self, amlog: Amlog) -> None:
+    def test_no_server_data_leaves_out_server_data(self, amlog: Amlog) -> None:
         amlog.append("a", "r", ToolCall("c", "f"), ToolResult("c", "f", server_data='"theirs alone"'))
         assert "theirs alone" in amlog.ok("export", "r", "--to", "atif").out
         assert "theirs alone" not in amlog.ok("export", "r", "--to", "atif", "--no-server-data").out
 
-    def test_a_file_that_is_none_is_named_and_nothing_is_stored(self, amlog: Amlog) -> None:
+    def test_error_names_an_invalid_file_and_stores_nothing(self, amlog: Amlog) -> None:
         good, bad = amlog.file("good.json", trajectory()), amlog.file("bad.json", trajectory(steps=[7]))
         message = amlog.error("import", "atif", good, bad)
         assert message == f"{bad}: trajectory.steps[0]: expected `object`, got `int`"
@@ -81,12 +81,12 @@ class TestAtif:
         assert amlog.error("import", "atif", amlog.file("list.json", "[]")).endswith("must be a map, found list []")
         assert not (amlog.folder / "runs.db").exists()
 
-    def test_nothing_in_it(self, amlog: Amlog) -> None:
+    def test_import_refuses_a_document_without_steps(self, amlog: Amlog) -> None:
         assert "nothing to import" in amlog.error("import", "atif", amlog.file("x.json", trajectory(steps=[])))
 
 
 class TestSpans:
-    def test_a_line_of_otlp(self, amlog: Amlog) -> None:
+    def test_export_writes_one_line_of_otlp(self, amlog: Amlog) -> None:
         amlog.load_samples()
         (line,) = amlog.ok("export", DEMO, "--to", "otel").json_lines
         spans = line["resourceSpans"][0]["scopeSpans"][0]["spans"]
@@ -94,12 +94,12 @@ class TestSpans:
         assert len(spans) == 13
         assert amlog.ok("export", DEMO, "--to", "otel").json_lines == [line]
 
-    def test_content_only_when_asked(self, amlog: Amlog) -> None:
+    def test_export_writes_content_only_on_request(self, amlog: Amlog) -> None:
         amlog.append("a", "r", UserMessage("what I said"))
         assert "what I said" not in amlog.ok("export", "r", "--to", "otel").out
         assert "what I said" in amlog.ok("export", "r", "--to", "otel", "--content").out
 
-    def test_without_the_extra(self, amlog: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_error_names_the_missing_extra(self, amlog: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
         amlog.append("a", "r", UserMessage("x"))
         monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.json.file.trace_exporter", None)
         assert "agent-memory-log[otel]" in amlog.error("export", "r", "--to", "otel")
@@ -116,12 +116,12 @@ class TestSpans:
         ("r", "--to", "csv"),
     ],
 )
-def test_what_makes_no_sense(amlog: Amlog, arguments: tuple[str, ...]) -> None:
+def test_export_refuses_contradictory_options(amlog: Amlog, arguments: tuple[str, ...]) -> None:
     amlog.append("a", "r", UserMessage("x"))
     assert "--" in amlog.error("export", *arguments, status=2)
 
 
-def test_the_examples_of_the_page_run(tmp_path: Path) -> None:
+def test_examples_of_the_interchange_page_run(tmp_path: Path) -> None:
     blocks = re.findall(r"^```(\w+)\n(.*?)^```$", (ROOT / "docs/interchange.md").read_text(), re.MULTILINE | re.DOTALL)
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

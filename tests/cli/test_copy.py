@@ -1,4 +1,4 @@
-"""``amlog copy``: what it says, what it refuses, that it shows no password, and that it survives being killed."""
+"""Tests of ``amlog copy``: its output, its refusals, hidden passwords, and copies that were killed."""
 
 from __future__ import annotations
 
@@ -44,48 +44,50 @@ def exported(amlog: Amlog, url: str) -> str:
 
 
 class TestCopying:
-    def test_all_of_it_and_then_nothing_new(self, samples: Amlog) -> None:
+    def test_copy_transfers_all_runs_and_then_reports_nothing_new(self, samples: Amlog) -> None:
         samples.append("@memory", "own", PlannerNote(note="n"))
         target = target_of(samples)
         assert (
             samples.ok("copy", samples.url, target).out
-            == "✔ copied 127 events of 7 runs   1 run of the library's own\n"
+            == "✔ copied 127 events of 7 runs   1 run of the library's own agents\n"
         )
         assert exported(samples, target) == exported(samples, samples.url)
         listed = [samples.ok("runs", "--all", "--store", url, "--json").json["runs"] for url in (samples.url, target)]
-        first, second = ([one["name"] for one in runs] for runs in listed)
+        first, second = ([run_map["name"] for run_map in runs] for runs in listed)
         assert first == second
         again = samples.ok("copy", samples.url, target).out
-        assert again == "✔ nothing new: 7 runs with 127 events already there\n"
+        assert again == "✔ nothing new: 7 runs with 127 events already stored\n"
 
-    def test_what_is_new_and_what_was_redacted(self, samples: Amlog) -> None:
+    def test_copy_adds_new_events_and_new_redactions(self, samples: Amlog) -> None:
         name, target = "ops-agent/2026-03-06-slow-checkout", target_of(samples)
         samples.ok("copy", samples.url, target)
         samples.ok("redact", name, "2", "4-6", "--yes", "--store", samples.url, "--reason", "asked")
         samples.append("ops-agent", "2026-03-06-slow-checkout", PlannerNote(note="late"))
         ran = samples.ok("copy", samples.url, target)
-        assert ran.out == "✔ copied 2 events of 6 runs   126 already there   4 redacted\n"
-        shown = [samples.ok("show", name, "--store", url, "--json").json_lines for url in (samples.url, target)]
-        assert shown[0][:45] == shown[1][:45]
-        assert shown[1][45]["data"] == {"seqs": [2, 4, 5, 6], "reason": "asked"}
+        assert ran.out == "✔ copied 2 events of 6 runs   126 already stored   4 redacted\n"
+        shown_events = [samples.ok("show", name, "--store", url, "--json").json_lines for url in (samples.url, target)]
+        assert shown_events[0][:45] == shown_events[1][:45]
+        assert shown_events[1][45]["data"] == {"seqs": [2, 4, 5, 6], "reason": "asked"}
 
-    def test_chosen_runs(self, samples: Amlog) -> None:
+    def test_copy_transfers_only_selected_runs(self, samples: Amlog) -> None:
         target = target_of(samples)
         ran = samples.ok("copy", samples.url, target, "2026-03-06-slow-checkout")
         assert ran.out == "✔ copied 45 events of ops-agent/2026-03-06-slow-checkout\n"
         assert samples.ok("copy", samples.url, target, "--agent", "support").out == "✔ copied 81 events of 5 runs\n"
         assert exported(samples, target) == exported(samples, samples.url)
-        assert "either RUNs, or --agent" in samples.error("copy", samples.url, target, "x", "--agent", "a", status=2)
+        assert "either names of runs or --agent" in samples.error(
+            "copy", samples.url, target, "x", "--agent", "a", status=2
+        )
 
-    def test_json(self, amlog: Amlog) -> None:
+    def test_copy_json_has_totals_and_runs(self, amlog: Amlog) -> None:
         amlog.append("a", "one", PlannerNote(note="1"), PlannerNote(note="2"))
         amlog.append("b/c", "two", PlannerNote(note="n"))
         append(target_of(amlog), "a", "one", PlannerNote(note="other"))
         ran = amlog("copy", amlog.url, target_of(amlog), "--json")
         assert (ran.status, ran.err) == (1, "")
-        found: dict[str, Any] = ran.json
-        first, second = found.pop("runs")
-        assert found == {
+        report: dict[str, Any] = ran.json
+        first, second = report.pop("runs")
+        assert report == {
             "ok": False,
             "events": 3,
             "copied": 1,
@@ -112,7 +114,7 @@ class TestCopying:
             "gone": False,
         }
 
-    def test_what_failed_is_named_and_the_others_are_copied(self, amlog: Amlog) -> None:
+    def test_copy_reports_failed_runs_and_copies_the_others(self, amlog: Amlog) -> None:
         target = target_of(amlog)
         same = new_event(PlannerNote(note="n"))
         for name in ("one", "two", "three"):
@@ -121,36 +123,36 @@ class TestCopying:
         append(target, "a", "two", same, meta={"k": 1})
         ran = amlog("copy", amlog.url, target)
         assert (ran.status, ran.err) == (1, "")
-        one, two, summary = ran.out.splitlines()
-        assert one.startswith("error    a/one  #1  the target holds another event: a planner_note with the id ")
+        first, two, summary = ran.out.splitlines()
+        assert first.startswith("error    a/one  #1  the target holds another event: a planner_note with the id ")
         assert two.startswith("error    a/two  the target's run has another meta")
         assert summary == "✘ copied 1 event of 3 runs   2 runs failed"
 
-    def test_runs_that_have_gone_are_no_failure(self, capsys: pytest.CaptureFixture[str]) -> None:
-        gone = CopiedRun("a", "r", copied=2, problem="was deleted", gone=True)
-        summary = _summary([gone, CopiedRun("a", "s", version=1, events=1, already=1)])
-        assert (summary.ok, summary.gone, summary.failed) == (True, 1, 0)
-        _write_summary(Output(), [gone], _summary([gone]))
-        assert capsys.readouterr().out == "✔ copied 2 events of 0 runs   1 run gone from the source\n"
+    def test_deleted_runs_of_the_source_are_no_failure(self, capsys: pytest.CaptureFixture[str]) -> None:
+        deleted = CopiedRun("a", "r", copied=2, problem="was deleted", gone=True)
+        summary = _summary([deleted, CopiedRun("a", "s", version=1, events=1, already=1)])
+        assert (summary.ok, summary.vanished, summary.failed) == (True, 1, 0)
+        _write_summary(Output(), [deleted], _summary([deleted]))
+        assert capsys.readouterr().out == "✔ copied 2 events of 0 runs   1 run disappeared from the source\n"
 
 
 class TestRefusals:
-    def test_a_mistyped_source_creates_nothing(self, amlog: Amlog) -> None:
+    def test_copy_of_a_missing_source_creates_nothing(self, amlog: Amlog) -> None:
         missing = amlog.folder / "missing.db"
         assert "no such file" in amlog.error("copy", f"sqlite:///{missing}", target_of(amlog))
         assert list(amlog.folder.iterdir()) == []
 
-    def test_nothing_to_copy(self, amlog: Amlog) -> None:
+    def test_copy_refuses_a_source_without_runs(self, amlog: Amlog) -> None:
         with open_sync_store(amlog.url):
             pass
         target = target_of(amlog)
-        assert amlog.error("copy", amlog.url, target) == "nothing to copy: the source holds no runs"
+        assert amlog.error("copy", amlog.url, target) == "nothing to copy: the source has no runs"
         amlog.append("a", "r", PlannerNote(note="n"))
         assert "no runs of the agent 'b'" in amlog.error("copy", amlog.url, target, "--agent", "b")
         assert "no run 'x'" in amlog.error("copy", amlog.url, target, "x")
         assert not (amlog.folder / "target.db").exists()
 
-    def test_a_store_onto_itself(self, amlog: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_copy_refuses_the_same_store_twice(self, amlog: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
         amlog.append("a", "r", PlannerNote(note="n"))
         path = amlog.folder / "runs.db"
         (amlog.folder / "linked.db").symlink_to(path)
@@ -165,12 +167,15 @@ class TestRefusals:
             "sqlite:///hard.db",
         ):
             (amlog.folder / "x").mkdir(exist_ok=True)
-            assert amlog.error("copy", amlog.url, other, status=2) == "SOURCE_URL and TARGET_URL are the same store"
+            assert (
+                amlog.error("copy", amlog.url, other, status=2)
+                == "SOURCE_URL and TARGET_URL are the same store: give another TARGET_URL"
+            )
         assert "same store" in amlog.error(
             "copy", "mongodb://one:pw@Host:1/db?x=1&y=2", "mongodb://two:pw@host:1/db?y=2&x=1", status=2
         )
 
-    def test_a_copy_of_the_file_is_another_store(self, amlog: Amlog) -> None:
+    def test_copy_accepts_an_empty_target_file(self, amlog: Amlog) -> None:
         amlog.append("a", "r", PlannerNote(note="n"))
         (amlog.folder / "target.db").write_bytes(b"")
         assert amlog.ok("copy", amlog.url, target_of(amlog)).out == "✔ copied 1 event of a/r\n"
@@ -181,19 +186,19 @@ PASSWORDS = ("s3cret", "p#ss", "p@ss:w", "p/s?s", "p%40ss", "'\"\\", "on")
 
 class TestCredentials:
     @pytest.mark.parametrize("password", PASSWORDS)
-    def test_no_error_shows_them(self, samples: Amlog, password: str) -> None:
+    def test_errors_show_no_credentials(self, samples: Amlog, password: str) -> None:
         url = f"nodb://someone:{password}@host/db?token=t0ken"
         for arguments in ((url, target_of(samples)), (samples.url, url), (samples.url, target_of(samples), url)):
             ran = samples("copy", *arguments)
             assert ran.status in (1, 2)
-            shown = ran.out + ran.err
-            assert f":{password}" not in shown
-            assert "someone" not in shown
-            assert "t0ken" not in shown
-            assert "nodb" in shown
+            output = ran.out + ran.err
+            assert f":{password}" not in output
+            assert "someone" not in output
+            assert "t0ken" not in output
+            assert "nodb" in output
 
     @pytest.mark.parametrize("password", ["s3cret", "s#cret"])
-    def test_nor_does_a_traceback(self, samples: Amlog, password: str) -> None:
+    def test_tracebacks_show_no_credentials(self, samples: Amlog, password: str) -> None:
         url = f"memory://someone:{password}@host/db?max_event_bytes=no"
         ran = run("copy", samples.url, url, "--debug")
         assert "Traceback" in ran.err
@@ -203,7 +208,7 @@ class TestCredentials:
 
 @pytest.fixture
 def urls(tmp_path: Path) -> tuple[str, str]:
-    """A store of 24 runs and 9,600 events, and one to be made."""
+    """Return the URL of a store with 24 runs and 9,600 events, and the URL of a store that does not exist yet."""
     source = f"sqlite:///{tmp_path / 'source.db'}"
     with open_sync_store(f"{source}?durability=os") as store:
         for number in range(24):
@@ -215,8 +220,8 @@ def urls(tmp_path: Path) -> tuple[str, str]:
     return source, f"sqlite:///{tmp_path / 'target.db'}"
 
 
-def held(url: str) -> int:
-    """How many events a store holds; 0 where there is none yet."""
+def stored_count(url: str) -> int:
+    """Return the number of events in a store, or 0 if the store does not exist yet."""
     if not Path(url.removeprefix("sqlite:///")).exists():
         return 0
     with open_sync_store(url) as store:
@@ -224,7 +229,7 @@ def held(url: str) -> int:
 
 
 class _Lock:
-    """Keeps everybody else from writing to a file."""
+    """Holds the write lock of a database file."""
 
     def __init__(self, url: str) -> None:
         self._connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=PATIENCE)
@@ -239,44 +244,48 @@ class _Lock:
 
 class TestProcesses:
     def kill_in_the_middle(self, urls: tuple[str, str], signal_number: int, more: int) -> subprocess.Popen[bytes]:
-        """Copy until the target holds ``more`` events, and have it end while it waits to store the next."""
-        enough = held(urls[1]) + more
+        """Start a copy, wait until it has stored ``more`` events, and send a signal while it waits for the lock."""
+        enough = stored_count(urls[1]) + more
         process = start("copy", *urls)
-        until_blocking(lambda: held(urls[1]) >= enough or process.poll() is not None)
+        until_blocking(lambda: stored_count(urls[1]) >= enough or process.poll() is not None)
         with _Lock(urls[1]):
             process.send_signal(signal_number)
         return process
 
-    def test_killed_again_and_again(self, urls: tuple[str, str]) -> None:
+    def test_copy_completes_after_several_kills(self, urls: tuple[str, str]) -> None:
         for more in (1, 1, 2000, 3000):
             process = self.kill_in_the_middle(urls, signal.SIGKILL, more)
             process.communicate(timeout=PATIENCE)
             assert process.returncode == -signal.SIGKILL
-            assert 0 < held(urls[1]) < held(urls[0])
-        there = held(urls[1])
+            assert 0 < stored_count(urls[1]) < stored_count(urls[0])
+        already_stored = stored_count(urls[1])
         ran = run("copy", *urls, "--json")
         assert (ran.status, ran.err) == (0, "")
-        assert (ran.json["events"], ran.json["already_there"]) == (9624, there)
-        assert ran.json["copied"] == 9624 - there
-        assert len({one["digest"] for one in ran.json["runs"]}) == 24
+        assert (ran.json["events"], ran.json["already_there"]) == (9624, already_stored)
+        assert ran.json["copied"] == 9624 - already_stored
+        assert len({run_map["digest"] for run_map in ran.json["runs"]}) == 24
         exports = [run("export", "--all", "--reserved", "--store", url) for url in urls]
         assert exports[0].out == exports[1].out
-        names = [[one["name"] for one in run("runs", "--all", "--json", "--store", url).json["runs"]] for url in urls]
+        names = [
+            [run_map["name"] for run_map in run("runs", "--all", "--json", "--store", url).json["runs"]] for url in urls
+        ]
         assert names[0] == names[1]
         assert run("verify", "--store", urls[1]).out == "✔ 24 runs, 9,624 events: 0 errors, 0 warnings, 0 notes\n"
-        assert run("copy", *urls).out == "✔ nothing new: 24 runs with 9,624 events already there\n"
+        assert run("copy", *urls).out == "✔ nothing new: 24 runs with 9,624 events already stored\n"
 
-    def test_interrupted(self, urls: tuple[str, str]) -> None:
+    def test_copy_continues_after_an_interrupt(self, urls: tuple[str, str]) -> None:
         process = self.kill_in_the_middle(urls, signal.SIGINT, 1)
         assert process.communicate(timeout=PATIENCE) == (b"", b"")
         assert process.returncode == 130
         assert run("copy", *urls).status == 0
 
-    def test_in_a_pipe_it_is_quiet_and_on_a_terminal_it_moves(self, urls: tuple[str, str]) -> None:
+    def test_copy_shows_progress_only_on_a_terminal(self, urls: tuple[str, str]) -> None:
         assert run("copy", *urls).err == ""
         Path(urls[1].removeprefix("sqlite:///")).unlink()
         ran = run_on_terminal("copy", *urls)
         assert ran.status == 0
         assert "copying 24 runs" in ran.out
         assert "\x1b[2K" in ran.out
-        assert without_codes(ran.out).endswith("✔ copied 9,624 events of 24 runs   4 runs of the library's own\n")
+        assert without_codes(ran.out).endswith(
+            "✔ copied 9,624 events of 24 runs   4 runs of the library's own agents\n"
+        )

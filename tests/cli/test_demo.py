@@ -1,4 +1,4 @@
-"""The demo, as the process a person starts: it proves what it says, on a terminal and off one."""
+"""Tests of ``amlog demo`` as a process, on a terminal and in a pipe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.amlog import COLOUR, PATIENCE, run, run_on_terminal, start, without_c
 CHECKS = 8
 
 
-def test_off_a_terminal_it_is_plain_and_all_holds(tmp_path: Path) -> None:
+def test_demo_output_is_plain_and_all_checks_pass(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'demo.db'}"
     ran = run("demo", "--store", url)
     assert (ran.status, ran.err) == (0, "")
@@ -37,10 +37,10 @@ def test_off_a_terminal_it_is_plain_and_all_holds(tmp_path: Path) -> None:
         assert run(*command.split(), AMLOG_STORE=url).status == 0
     again = run("demo", "--store", url)
     assert again.status == 1
-    assert again.err == "amlog: that store already holds the demo's run: give it a new one\n"
+    assert again.err == "amlog: the store already contains the demo's run: give an empty store\n"
 
 
-def test_on_a_terminal_it_is_coloured(tmp_path: Path) -> None:
+def test_demo_uses_colours_on_a_terminal(tmp_path: Path) -> None:
     ran = run_on_terminal("demo", TMPDIR=str(tmp_path))
     assert ran.status == 0
     assert COLOUR.search(ran.out)
@@ -49,21 +49,21 @@ def test_on_a_terminal_it_is_coloured(tmp_path: Path) -> None:
     assert len(re.findall(r"^ ✔ ", out, re.MULTILINE)) == CHECKS
 
 
-def test_json(tmp_path: Path) -> None:
+def test_demo_json_lists_all_checks(tmp_path: Path) -> None:
     ran = run("demo", "--json", "--store", f"sqlite:///{tmp_path / 'demo.db'}")
     assert ran.status == 0
     assert ran.json["ok"] is True
     assert len(ran.json["checks"]) == CHECKS
-    assert all(one["ok"] for one in ran.json["checks"])
+    assert all(check["ok"] for check in ran.json["checks"])
 
 
-def test_a_store_that_dies_with_the_process_is_refused() -> None:
+def test_demo_refuses_a_store_in_memory() -> None:
     ran = run("demo", "--store", "memory:")
     assert ran.status == 2
     assert "outlives" in ran.err
 
 
-def test_an_interrupt_ends_it_and_its_writer(tmp_path: Path) -> None:
+def test_interrupt_ends_the_demo_and_its_writer(tmp_path: Path) -> None:
     process = start("demo", "--store", f"sqlite:///{tmp_path / 'demo.db'}")
     assert process.stdout is not None
     while b"1  A process appends" not in process.stdout.readline():
@@ -73,28 +73,28 @@ def test_an_interrupt_ends_it_and_its_writer(tmp_path: Path) -> None:
     assert (process.returncode, err) == (130, b"")
 
 
-async def test_it_can_fail() -> None:
+async def test_checks_detect_lost_moved_and_changed_events() -> None:
     sample = sample_run()
     async with open_store("memory:") as store:
         await store.append_events(sample.agent, sample.run, *sample.events, meta=sample.meta)
         assert all(check.ok for check in await check_whole(store, sample))
         stored = (await store.load_run(sample.agent, sample.run)).log
-        heard = [Acknowledged(event.seq, event.event_id, inserted=True) for event in stored]
-        lost = [*heard, msgspec.structs.replace(heard[0], event_id="lost")]
-        moved = [msgspec.structs.replace(heard[0], seq=2), *heard[1:]]
+        all_lines = [Acknowledged(event.seq, event.event_id, inserted=True) for event in stored]
+        lost = [*all_lines, msgspec.structs.replace(all_lines[0], event_id="lost")]
+        moved = [msgspec.structs.replace(all_lines[0], seq=2), *all_lines[1:]]
 
         def survived(acknowledged: list[Acknowledged], stored: Sequence[Event] = stored) -> list[bool]:
             return [check.ok for check in check_survival(sample.events, stored, acknowledged)]
 
-        assert survived(heard) == [True, True]
-        assert survived(heard[:-1]) == [True, True]
-        assert survived(heard[:-2]) == [False, True]
+        assert survived(all_lines) == [True, True]
+        assert survived(all_lines[:-1]) == [True, True]
+        assert survived(all_lines[:-2]) == [False, True]
         assert survived(lost) == [False, True]
         assert survived(moved) == [False, True]
         other = msgspec.structs.replace(stored[0], data=UserMessage(message="cut"))
-        assert survived(heard, [other, *stored[1:]]) == [True, False]
+        assert survived(all_lines, [other, *stored[1:]]) == [True, False]
 
         await store.append_events(sample.agent, sample.run, new_event(UserMessage(message="stored twice")))
-        assert survived(heard, (await store.load_run(sample.agent, sample.run)).log) == [True, False]
+        assert survived(all_lines, (await store.load_run(sample.agent, sample.run)).log) == [True, False]
         failed = [check.check for check in await check_whole(store, sample) if not check.ok]
         assert failed == ["every event is stored once, in order"]

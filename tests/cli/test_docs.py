@@ -1,4 +1,4 @@
-"""The command line's reference is what the commands say, and none of them is left out."""
+"""Tests that the reference page of the command line is complete and up to date."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.amlog import PATIENCE
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_reference_is_up_to_date() -> None:
+def test_reference_is_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, str(DOCS / "generate_cli.py"), "--check"],
         capture_output=True,
@@ -27,19 +27,19 @@ def test_the_reference_is_up_to_date() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_every_command_is_in_the_reference_and_has_help() -> None:
+def test_reference_has_every_command_with_its_help() -> None:
     page = (DOCS / "cli.md").read_text("utf-8")
     sections = re.findall(r"^## `amlog (\w+)[^`]*`\n\n(.+)$", page, re.MULTILINE)
     assert {name for name, _ in sections} == set(COMMANDS)
     assert all(text.endswith(".") for _, text in sections)
 
 
-def test_every_option_says_what_it_does() -> None:
+def test_every_option_has_help() -> None:
     rows = re.findall(r"^\| `([^`]+)` \| (.*) \|$", (DOCS / "cli.md").read_text("utf-8"), re.MULTILINE)
     assert len(rows) > 40
     assert [name for name, text in rows if not text.strip()] == []
 
 
-def test_help_off_a_terminal_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_in_a_pipe_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "--help"]) == 0
     assert capsys.readouterr().out.startswith("Usage: amlog show ")

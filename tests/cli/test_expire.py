@@ -1,4 +1,4 @@
-"""``amlog expire``: it counts, asks, deletes what has expired and nothing else."""
+"""Tests that ``amlog expire`` counts, asks, and deletes only expired runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING = {"runs": 0, "events": 0, "dry_run": False}
 
 @pytest.fixture
 def amlog(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Amlog:
-    """A store with a run that ended in 1970, one that ended in 2001, one that will end and one without an end."""
+    """Return a store with runs that expire in 1970, in 2001, in 9999 and never."""
     command = Amlog(tmp_path, capsys)
     monkeypatch.setenv("AMLOG_STORE", command.url)
     monkeypatch.delenv("AMLOG_DEBUG", raising=False)
@@ -23,36 +23,36 @@ def amlog(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     command.append("a", "endless", note)
     for run in ("older", "newer", "ends"):
         command.append("a", run, note, note, meta={"expires_at": "9999-12-31T23:59:59Z"})
-    for run, end in (("older", 1), ("newer", 1_000_000_000_000_000)):  # nobody has to wait for it
+    for run, end in (("older", 1), ("newer", 1_000_000_000_000_000)):  # avoids a wait in the test
         set_in_run(tmp_path / "runs.db", "expires_at", end, run)
     return command
 
 
 def _runs(amlog: Amlog) -> list[str]:
-    return [one["name"] for one in amlog.ok("runs", "--json").json["runs"]]
+    return [run["name"] for run in amlog.ok("runs", "--json").json["runs"]]
 
 
-def test_what_has_expired_goes_and_the_rest_stays(amlog: Amlog) -> None:
+def test_expire_deletes_only_expired_runs(amlog: Amlog) -> None:
     assert _runs(amlog) == ["a/ends", "a/endless"]
     assert amlog.ok("expire", "--yes").out == "✔ deleted 2 expired runs with 4 events\n"
     assert _runs(amlog) == ["a/ends", "a/endless"]
-    assert "was deleted, at version 2" in amlog.error("show", "a/older")
-    assert amlog.ok("expire").out == "✔ nothing has expired\n", "there is nothing to ask about"
+    assert "was deleted at version 2" in amlog.error("show", "a/older")
+    assert amlog.ok("expire").out == "✔ no run has expired\n", "there is nothing to ask about"
     assert amlog.ok("expire", "--json").json == NOTHING
 
 
-def test_as_json(amlog: Amlog) -> None:
+def test_expire_json_counts_runs_and_events(amlog: Amlog) -> None:
     assert amlog.ok("expire", "--yes", "--json").json == {"runs": 2, "events": 4, "dry_run": False}
 
 
-def test_a_dry_run_changes_nothing(amlog: Amlog) -> None:
+def test_dry_run_changes_nothing(amlog: Amlog) -> None:
     for _ in range(2):
         assert amlog.ok("expire", "--dry-run").out == "✔ would delete 2 expired runs with 4 events\n"
         assert amlog.ok("expire", "--dry-run", "--json").json == {"runs": 2, "events": 4, "dry_run": True}
     assert "expired at 2001-09-09T01:46:40Z" in amlog.error("show", "a/newer")
 
 
-def test_only_what_ended_by_an_instant(amlog: Amlog) -> None:
+def test_before_limits_the_deleted_runs(amlog: Amlog) -> None:
     assert amlog.ok("expire", "--yes", "--before", "2001-09-09T03:46:39.999999+02:00", "--json").json["runs"] == 1
     assert amlog.ok("expire", "--yes", "--before", "2001-09-09T03:46:40+02:00").out == (
         "✔ deleted 1 expired run with 2 events\n"
@@ -62,25 +62,25 @@ def test_only_what_ended_by_an_instant(amlog: Amlog) -> None:
 @pytest.mark.parametrize(
     "before", ["", "yesterday", "2026-01-01", "2026-01-01T00:00:00", "0000-01-01T00:00:00Z", "\x1b[2J"]
 )
-def test_what_is_no_time(amlog: Amlog, before: str) -> None:
+def test_expire_refuses_an_invalid_time(amlog: Amlog, before: str) -> None:
     assert "--before" in amlog.error("expire", "--yes", "--before", before, status=2)
     assert amlog.ok("expire", "--dry-run", "--json").json["runs"] == 2
 
 
-def test_a_time_in_the_future(amlog: Amlog) -> None:
+def test_expire_refuses_a_time_in_the_future(amlog: Amlog) -> None:
     assert "future" in amlog.error("expire", "--yes", "--before", "9999-12-31T23:59:59Z")
     assert _runs(amlog) == ["a/ends", "a/endless"]
 
 
-def test_off_a_terminal_yes_must_be_given(amlog: Amlog) -> None:
+def test_expire_without_a_terminal_requires_yes(amlog: Amlog) -> None:
     message = amlog.error("expire", status=2)
-    assert message.startswith("Delete 2 expired runs with 4 events for good? Give --yes")
+    assert message.startswith("Delete 2 expired runs with 4 events permanently? There is no terminal")
     assert amlog.ok("expire", "--dry-run", "--json").json["runs"] == 2
 
 
 @pytest.mark.parametrize(("answer", "status", "left"), [("y\n", 0, 0), ("n\n", 1, 2)])
-def test_on_a_terminal_it_asks(amlog: Amlog, answer: str, status: int, left: int) -> None:
+def test_expire_asks_on_a_terminal(amlog: Amlog, answer: str, status: int, left: int) -> None:
     ran = run_on_terminal("expire", "--store", amlog.url, answer=answer)
     assert ran.status == status
-    assert "Delete 2 expired runs with 4 events for good?" in ran.out
+    assert "Delete 2 expired runs with 4 events permanently?" in ran.out
     assert amlog.ok("expire", "--dry-run", "--json").json["runs"] == left

@@ -1,4 +1,4 @@
-"""Derived memory on the command line: each command does what its help says, in plain text and in JSON."""
+"""Tests that each ``amlog memory`` command does what its help describes, in plain text and in JSON."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from agent_memory_log.memory import (
 from tests.amlog import Amlog, run, run_on_terminal, without_codes
 from tests.models.model_server import ModelServer, Reply, Request, says_json
 
-WHOSE = ("--tenant", "acme", "--user", "42")
-SAID = "Hello. Please answer in German. Call me Kim."
+OWNER = ("--tenant", "acme", "--user", "42")
+MESSAGE = "Hello. Please answer in German. Call me Kim."
 
 
 @pytest.fixture
@@ -34,10 +34,10 @@ def amlog(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 
 @pytest.fixture
-def learnt(amlog: Amlog) -> Amlog:
-    """A store with a run that was learnt from: two preferences."""
+def derived(amlog: Amlog) -> Amlog:
+    """Return a store with two preferences that were derived from a run."""
     _append_run(amlog)
-    amlog.ok("memory", "derive", "support/run 1", *WHOSE)
+    amlog.ok("memory", "derive", "support/run 1", *OWNER)
     return amlog
 
 
@@ -45,7 +45,7 @@ def _append_run(amlog: Amlog, *more: UserMessage) -> None:
     amlog.append(
         "support",
         "run 1",
-        UserMessage(SAID),
+        UserMessage(MESSAGE),
         AssistantMessage("Hello."),
         UserMessage("x"),
         AssistantMessage("y"),
@@ -54,7 +54,7 @@ def _append_run(amlog: Amlog, *more: UserMessage) -> None:
 
 
 class _Subject:
-    """The memory behind the command line, to put in what no command would."""
+    """Opens the memory of the user, to write records that no command writes."""
 
     def __init__(self, amlog: Amlog) -> None:
         self._url = amlog.url
@@ -68,16 +68,16 @@ class _Subject:
 
 
 def _keys(amlog: Amlog, *options: str) -> list[str]:
-    return [one["key"] for one in amlog.ok("memory", "list", *WHOSE, *options, "--json").json]
+    return [record["key"] for record in amlog.ok("memory", "list", *OWNER, *options, "--json").json]
 
 
-class TestWhose:
+class TestPrincipal:
     @pytest.mark.parametrize(
-        ("options", "said"),
+        ("options", "expected"),
         [
             ((), "--tenant"),
             (("--user", "42"), "--tenant"),
-            (("--tenant", "acme"), "whose memory"),
+            (("--tenant", "acme"), "no user or scope"),
             (("--tenant", "", "--user", "42"), "tenant"),
             (("--tenant", "acme", "--user", ""), "id"),
             (("--tenant", "acme", "--scope", "workspace"), "NAME=ID"),
@@ -86,74 +86,74 @@ class TestWhose:
             (("--tenant", "acme", "--user", "42", "--scope", "user=43"), "'user' is given twice"),
         ],
     )
-    def test_it_must_be_said(self, learnt: Amlog, options: tuple[str, ...], said: str) -> None:
-        assert said in learnt.error("memory", "list", *options, status=2)
+    def test_commands_require_a_valid_principal(self, derived: Amlog, options: tuple[str, ...], expected: str) -> None:
+        assert expected in derived.error("memory", "list", *options, status=2)
 
-    def test_one_tenant_or_user_never_sees_another(self, learnt: Amlog) -> None:
-        assert _keys(learnt) == ["language", "preferred_name"]
-        for whose in (("--tenant", "other", "--user", "42"), ("--tenant", "acme", "--user", "43")):
-            assert learnt.ok("memory", "list", *whose, "--json").json == []
-        ran = learnt("memory", "list", "--tenant", "acme", "--scope", "workspace=42")
-        assert (ran.status, ran.out, ran.err) == (0, "", "nothing remembered of workspace 42 of acme\n")
+    def test_principals_see_only_their_own_memories(self, derived: Amlog) -> None:
+        assert _keys(derived) == ["language", "preferred_name"]
+        for other in (("--tenant", "other", "--user", "42"), ("--tenant", "acme", "--user", "43")):
+            assert derived.ok("memory", "list", *other, "--json").json == []
+        ran = derived("memory", "list", "--tenant", "acme", "--scope", "workspace=42")
+        assert (ran.status, ran.out, ran.err) == (0, "", "no active memories of workspace 42 of acme\n")
 
-    def test_several_scopes_are_a_column(self, learnt: Amlog) -> None:
-        with _Subject(learnt) as me:
+    def test_list_shows_a_scope_column_for_several_scopes(self, derived: Amlog) -> None:
+        with _Subject(derived) as me:
             me.remember(key="region", value="eu", scope="workspace")
-        ran = learnt.ok("memory", "list", *WHOSE, "--scope", "workspace=ops")
+        ran = derived.ok("memory", "list", *OWNER, "--scope", "workspace=ops")
         assert ran.out.splitlines()[0].startswith("scope")
         assert [line.split()[0] for line in ran.out.splitlines()[1:]] == ["user", "user", "workspace"]
-        assert "region" not in learnt.ok("memory", "list", *WHOSE).out
-        assert learnt.ok("memory", "show", "region", "--tenant", "acme", "--scope", "workspace=ops").out
+        assert "region" not in derived.ok("memory", "list", *OWNER).out
+        assert derived.ok("memory", "show", "region", "--tenant", "acme", "--scope", "workspace=ops").out
 
-    def test_subjects_lists_them(self, learnt: Amlog) -> None:
-        assert learnt.ok("memory", "subjects", "--json").json == [{"tenant": "acme", "scope": "user", "id": "42"}]
-        assert learnt.ok("memory", "subjects").out.splitlines()[1].split() == ["acme", "user", "42"]
-        assert learnt("memory", "subjects", "--tenant", "other").err == "no memory of anybody\n"
+    def test_subjects_lists_all_subjects(self, derived: Amlog) -> None:
+        assert derived.ok("memory", "subjects", "--json").json == [{"tenant": "acme", "scope": "user", "id": "42"}]
+        assert derived.ok("memory", "subjects").out.splitlines()[1].split() == ["acme", "user", "42"]
+        assert derived("memory", "subjects", "--tenant", "other").err == "no subjects\n"
 
-    def test_a_missing_file_is_no_empty_memory(self, amlog: Amlog) -> None:
+    def test_commands_refuse_a_missing_file(self, amlog: Amlog) -> None:
         for command in ("list", "stats", "rebuild"):
-            assert "no such file" in amlog.error("memory", command, *WHOSE)
+            assert "no such file" in amlog.error("memory", command, *OWNER)
         assert not (amlog.folder / "runs.db").exists()
 
 
 class TestDerive:
-    def test_what_is_new_is_learnt_once(self, amlog: Amlog) -> None:
+    def test_derive_reads_new_events_once(self, amlog: Amlog) -> None:
         _append_run(amlog)
-        ran = amlog.ok("memory", "derive", "support/run 1", *WHOSE)
+        ran = amlog.ok("memory", "derive", "support/run 1", *OWNER)
         assert ran.out.splitlines()[0].startswith("✔ support/run%201: 2 written   #1 to #")
         assert "+ written preferred_name: Kim   support/run%201#1" in ran.out
-        assert amlog.ok("memory", "derive", "run 1", *WHOSE).out == "✔ support/run%201: nothing new to read yet\n"
+        assert amlog.ok("memory", "derive", "run 1", *OWNER).out == "✔ support/run%201: no new events to read\n"
         amlog.append("support", "run 1", UserMessage("Call me Robin."))
-        (report,) = amlog.ok("memory", "derive", "run 1", *WHOSE, "--json").json
+        (report,) = amlog.ok("memory", "derive", "run 1", *OWNER, "--json").json
         assert (report["agent"], report["run"], report["status"]) == ("support", "run 1", "ok")
         assert (report["after"], report["position"], report["model_calls"]) == (3, 5, 0)
         (outcome,) = report["outcomes"]
         assert (outcome["action"], outcome["record"]["value"]) == ("written", "Robin")
         assert outcome["superseded"] in outcome["record"]["supersedes"]
 
-    def test_again_asks_about_every_run(self, learnt: Amlog) -> None:
-        ran = learnt.ok("memory", "derive", "--again", *WHOSE, "--json")
-        assert [one["action"] for one in ran.json[0]["outcomes"]] == ["unchanged", "unchanged"]
-        assert "2 unchanged" in learnt.ok("memory", "derive", "run 1", "--again", *WHOSE).out
-        ran = learnt("memory", "derive", "--again", "--tenant", "acme", "--user", "43")
-        assert (ran.status, ran.err) == (0, "nothing was learnt from any run so far\n")
+    def test_derive_again_reads_all_linked_runs(self, derived: Amlog) -> None:
+        ran = derived.ok("memory", "derive", "--again", *OWNER, "--json")
+        assert [outcome["action"] for outcome in ran.json[0]["outcomes"]] == ["unchanged", "unchanged"]
+        assert "2 unchanged" in derived.ok("memory", "derive", "run 1", "--again", *OWNER).out
+        ran = derived("memory", "derive", "--again", "--tenant", "acme", "--user", "43")
+        assert (ran.status, ran.err) == (0, "no run was read before: give the RUNs to learn from\n")
 
-    def test_a_run_must_be_named_and_be_there(self, learnt: Amlog) -> None:
-        assert "give a RUN" in learnt.error("memory", "derive", *WHOSE, status=2)
-        assert "no run" in learnt.error("memory", "derive", "missing", *WHOSE)
+    def test_derive_requires_an_existing_run(self, derived: Amlog) -> None:
+        assert "give one or more RUNs" in derived.error("memory", "derive", *OWNER, status=2)
+        assert "no run" in derived.error("memory", "derive", "missing", *OWNER)
 
-    def test_a_run_that_switches_memory_off_is_skipped(self, amlog: Amlog) -> None:
-        amlog.append("a", "off", *[UserMessage(SAID), AssistantMessage("x")] * 2, meta={"memory": False})
-        assert amlog.ok("memory", "derive", "off", *WHOSE).out == "- a/off: skipped: memory_off\n"
+    def test_derive_skips_a_run_with_memory_off(self, amlog: Amlog) -> None:
+        amlog.append("a", "off", *[UserMessage(MESSAGE), AssistantMessage("x")] * 2, meta={"memory": False})
+        assert amlog.ok("memory", "derive", "off", *OWNER).out == "- a/off: skipped: memory_off\n"
 
-    def test_a_secret_is_blocked_and_never_shown(self, amlog: Amlog) -> None:
+    def test_derive_blocks_secrets_and_never_prints_them(self, amlog: Amlog) -> None:
         secret = "sk-proj-" + "A1b2C3d4" * 5
         amlog.append("a", "r", UserMessage(f"Call me {secret}."), *[AssistantMessage("x"), UserMessage("y")] * 2)
-        ran = amlog.ok("memory", "derive", "r", *WHOSE)
+        ran = amlog.ok("memory", "derive", "r", *OWNER)
         assert "blocked" in ran.out or "nothing to remember" in ran.out
-        assert secret not in ran.out + amlog.ok("memory", "list", *WHOSE, "--json").out
+        assert secret not in ran.out + amlog.ok("memory", "list", *OWNER, "--json").out
 
-    def test_a_model_can_be_asked(self, amlog: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_derive_uses_a_model_on_request(self, amlog: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
         _append_run(amlog)
 
         def answer(request: Request) -> Reply:
@@ -164,29 +164,29 @@ class TestDerive:
         with ModelServer(answer) as server:
             monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
             monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-            (report,) = amlog.ok("memory", "derive", "run 1", "--model", *WHOSE, "--json").json
+            (report,) = amlog.ok("memory", "derive", "run 1", "--model", *OWNER, "--json").json
         assert (report["model_calls"], report["usage"]["total_tokens"]) == (2, 30)
-        assert [one["record"]["kind"] for one in report["outcomes"]] == ["fact"]
+        assert [outcome["record"]["kind"] for outcome in report["outcomes"]] == ["fact"]
 
-    def test_a_model_that_fails_is_a_status_and_loses_nothing(
+    def test_failed_model_sets_the_status_and_loses_nothing(
         self, amlog: Amlog, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         _append_run(amlog)
         with ModelServer([Reply(status=400)]) as server:
             monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
             monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-            ran = amlog("memory", "derive", "run 1", "--model", *WHOSE)
+            ran = amlog("memory", "derive", "run 1", "--model", *OWNER)
         assert (ran.status, ran.out, ran.err) == (1, "✘ support/run%201: stopped: llm_unavailable\n", "")
-        assert "2 written" in amlog.ok("memory", "derive", "run 1", *WHOSE).out
+        assert "2 written" in amlog.ok("memory", "derive", "run 1", *OWNER).out
 
-    def test_no_key_is_said(self, learnt: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_derive_names_the_missing_api_key(self, derived: Amlog, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-        assert "OPENAI_API_KEY" in learnt.error("memory", "derive", "run 1", "--model", *WHOSE)
+        assert "OPENAI_API_KEY" in derived.error("memory", "derive", "run 1", "--model", *OWNER)
 
 
-class TestLooking:
-    def test_list_shows_what_there_is_to_know(self, learnt: Amlog) -> None:
-        title, language, name = learnt.ok("memory", "list", *WHOSE).out.splitlines()
+class TestReading:
+    def test_list_shows_confidence_stars_days_and_source(self, derived: Amlog) -> None:
+        title, language, name = derived.ok("memory", "list", *OWNER).out.splitlines()
         assert title.split() == ["kind", "key", "memory", "sure", "stars", "days", "from"]
         assert language.split()[:3] == ["preference", "language", "german"]
         for line in (language, name):
@@ -194,8 +194,8 @@ class TestLooking:
             assert " 180 " in line
             assert line.endswith("support/run%201#1")
 
-    def test_list_json_has_every_field(self, learnt: Amlog) -> None:
-        record = learnt.ok("memory", "list", *WHOSE, "--json").json[1]
+    def test_list_json_has_every_field(self, derived: Amlog) -> None:
+        record = derived.ok("memory", "list", *OWNER, "--json").json[1]
         assert record.keys() == {
             *("id", "kind", "scope", "key", "value", "text", "confidence", "importance", "stars", "source", "evidence"),
             *("entities", "tags", "links", "supersedes", "valid_from", "valid_until", "ttl_left_days", "created"),
@@ -216,258 +216,258 @@ class TestLooking:
         assert (record["value"], record["data"]) == ("Kim", {"key": "preferred_name", "value": "Kim"})
         assert record["ttl_left_days"] == 180
 
-    def test_list_by_kind_status_and_day(self, learnt: Amlog) -> None:
-        before = learnt.ok("memory", "list", *WHOSE, "--json").json[0]["created"]
-        with _Subject(learnt) as me:
+    def test_list_filters_by_kind_status_and_time(self, derived: Amlog) -> None:
+        before = derived.ok("memory", "list", *OWNER, "--json").json[0]["created"]
+        with _Subject(derived) as me:
             me.write([Candidate(Episode("discovery"), text="The build takes an hour.", source=Source("user"))])
-        learnt.append("support", "run 1", UserMessage("Call me Robin."))
-        learnt.ok("memory", "derive", "run 1", *WHOSE)
-        (episode,) = learnt.ok("memory", "list", *WHOSE, "--kind", "episode", "--json").json
+        derived.append("support", "run 1", UserMessage("Call me Robin."))
+        derived.ok("memory", "derive", "run 1", *OWNER)
+        (episode,) = derived.ok("memory", "list", *OWNER, "--kind", "episode", "--json").json
         assert (episode["text"], episode["key"], episode["ttl_left_days"]) == ("The build takes an hour.", "", None)
-        assert "discovery" in learnt.ok("memory", "list", *WHOSE, "--kind", "episode").out
-        (old,) = learnt.ok("memory", "list", *WHOSE, "--status", "superseded", "--json").json
+        assert "discovery" in derived.ok("memory", "list", *OWNER, "--kind", "episode").out
+        (old,) = derived.ok("memory", "list", *OWNER, "--status", "superseded", "--json").json
         assert old["value"] == "Kim"
-        then = learnt.ok("memory", "list", *WHOSE, "--as-of", before, "--json").json
-        assert [(one["value"], one["status"]) for one in then][1] == ("Kim", "active")
+        then = derived.ok("memory", "list", *OWNER, "--as-of", before, "--json").json
+        assert [(record["value"], record["status"]) for record in then][1] == ("Kim", "active")
         assert len(then) == 2
-        assert "none of" in learnt.error("memory", "list", *WHOSE, "--status", "gone", status=2)
-        assert "--as-of" in learnt.error("memory", "list", *WHOSE, "--as-of", "yesterday", status=2)
-        error = learnt.error("memory", "list", *WHOSE, "--as-of", before, "--status", "expired", status=2)
+        assert "give one of" in derived.error("memory", "list", *OWNER, "--status", "gone", status=2)
+        assert "--as-of" in derived.error("memory", "list", *OWNER, "--as-of", "yesterday", status=2)
+        error = derived.error("memory", "list", *OWNER, "--as-of", before, "--status", "expired", status=2)
         assert "--status" in error
 
-    def test_show_by_key_and_by_id(self, learnt: Amlog) -> None:
-        shown = learnt.ok("memory", "show", " Preferred_Name ", *WHOSE)
-        assert shown.out.startswith("preferred_name: Kim   preference, scope user\n")
-        assert "★★★★☆" in shown.out
-        assert "180 days left" in shown.out
-        record = learnt.ok("memory", "show", "preferred_name", *WHOSE, "--json").json
-        assert learnt.ok("memory", "show", *WHOSE, "--", record["id"]).out == shown.out
-        assert "no memory 'nothing' of user 42 of acme" in learnt.error("memory", "show", "nothing", *WHOSE)
-        assert "no memory" in learnt.error("memory", "show", "preferred_name", *WHOSE, "--kind", "fact")
-        assert "no memory" in learnt.error("memory", "show", *WHOSE, "--kind", "fact", "--", record["id"])
+    def test_show_finds_a_record_by_key_or_id(self, derived: Amlog) -> None:
+        output = derived.ok("memory", "show", " Preferred_Name ", *OWNER)
+        assert output.out.startswith("preferred_name: Kim   preference, scope user\n")
+        assert "★★★★☆" in output.out
+        assert "180 days left" in output.out
+        record = derived.ok("memory", "show", "preferred_name", *OWNER, "--json").json
+        assert derived.ok("memory", "show", *OWNER, "--", record["id"]).out == output.out
+        assert "no memory 'nothing' of user 42 of acme" in derived.error("memory", "show", "nothing", *OWNER)
+        assert "no memory" in derived.error("memory", "show", "preferred_name", *OWNER, "--kind", "fact")
+        assert "no memory" in derived.error("memory", "show", *OWNER, "--kind", "fact", "--", record["id"])
 
-    def test_an_id_finds_what_is_not_active_any_more(self, learnt: Amlog) -> None:
-        record = learnt.ok("memory", "show", "preferred_name", *WHOSE, "--json").json
-        learnt.append("support", "run 1", UserMessage("Call me Robin."))
-        learnt.ok("memory", "derive", "run 1", *WHOSE)
-        assert learnt.ok("memory", "show", *WHOSE, "--", record["id"]).out.startswith(
+    def test_show_finds_an_inactive_record_by_id(self, derived: Amlog) -> None:
+        record = derived.ok("memory", "show", "preferred_name", *OWNER, "--json").json
+        derived.append("support", "run 1", UserMessage("Call me Robin."))
+        derived.ok("memory", "derive", "run 1", *OWNER)
+        assert derived.ok("memory", "show", *OWNER, "--", record["id"]).out.startswith(
             "preferred_name: Kim   preference, scope user, superseded\n"
         )
 
-    def test_search(self, learnt: Amlog) -> None:
-        hits = learnt.ok("memory", "search", "preferred", "name", *WHOSE, "--json").json
-        (hit,) = [one for one in hits if one["record"] and one["record"]["value"] == "Kim"]
-        assert [one["score"] for one in hits] == sorted((one["score"] for one in hits), reverse=True)
+    def test_search_returns_scored_hits(self, derived: Amlog) -> None:
+        hits = derived.ok("memory", "search", "preferred", "name", *OWNER, "--json").json
+        (hit,) = [hit for hit in hits if hit["record"] and hit["record"]["value"] == "Kim"]
+        assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True)
         assert 0 < hit["score"] <= 1
         assert hit["matched_by"]
         assert (hit["id"], hit["kind"]) == (hit["record"]["id"], "preference")
         assert hit["evidence"] == hit["record"]["evidence"]
-        assert learnt.ok("memory", "search", "preferred name", *WHOSE).out.splitlines()[0].split() == [
+        assert derived.ok("memory", "search", "preferred name", *OWNER).out.splitlines()[0].split() == [
             "score",
             "kind",
             "memory",
             "from",
         ]
-        assert len(learnt.ok("memory", "search", "preferred language name", "-k", "1", *WHOSE, "--json").json) == 1
-        assert learnt("memory", "search", "zebra", *WHOSE).err == "nothing found\n"
+        assert len(derived.ok("memory", "search", "preferred language name", "-k", "1", *OWNER, "--json").json) == 1
+        assert derived("memory", "search", "zebra", *OWNER).err == "no matches\n"
 
-    def test_explain_cites_the_log(self, learnt: Amlog) -> None:
-        out = learnt.ok("memory", "explain", "preferred_name", *WHOSE).out
-        assert "said by run support/run 1" in out
-        assert f"  support/run%201#1  user: {SAID}\n" in out
-        found = learnt.ok("memory", "explain", "preferred_name", *WHOSE, "--json").json
-        assert found["evidence"][0]["text"] == f"user: {SAID}"
-        assert found["record"]["value"] == "Kim"
-        assert found["events"]
-        assert "no memory" in learnt.error("memory", "explain", "nothing", *WHOSE)
+    def test_explain_cites_the_log(self, derived: Amlog) -> None:
+        out = derived.ok("memory", "explain", "preferred_name", *OWNER).out
+        assert "source: run support/run 1" in out
+        assert f"  support/run%201#1  user: {MESSAGE}\n" in out
+        report = derived.ok("memory", "explain", "preferred_name", *OWNER, "--json").json
+        assert report["evidence"][0]["text"] == f"user: {MESSAGE}"
+        assert report["record"]["value"] == "Kim"
+        assert report["events"]
+        assert "no memory" in derived.error("memory", "explain", "nothing", *OWNER)
 
-    def test_history_has_every_value(self, learnt: Amlog) -> None:
-        learnt.append("support", "run 1", UserMessage("Call me Robin."))
-        learnt.ok("memory", "derive", "run 1", *WHOSE)
-        lines = learnt.ok("memory", "history", "preferred_name", *WHOSE).out.splitlines()
+    def test_history_has_every_value(self, derived: Amlog) -> None:
+        derived.append("support", "run 1", UserMessage("Call me Robin."))
+        derived.ok("memory", "derive", "run 1", *OWNER)
+        lines = derived.ok("memory", "history", "preferred_name", *OWNER).out.splitlines()
         assert ["Kim" in lines[1], "superseded" in lines[1]] == [True, True]
         assert ["Robin" in lines[2], "active" in lines[2]] == [True, True]
-        old, new = learnt.ok("memory", "history", "preferred_name", *WHOSE, "--json").json
+        old, new = derived.ok("memory", "history", "preferred_name", *OWNER, "--json").json
         assert (old["record"]["value"], old["closed_at"] is None) == ("Kim", False)
         assert (new["record"]["value"], new["closed_at"]) == ("Robin", None)
-        assert learnt("memory", "history", "x", *WHOSE).err == "'x' was never remembered of user 42 of acme\n"
+        assert derived("memory", "history", "x", *OWNER).err == "the key 'x' of user 42 of acme has no values\n"
 
-    def test_stats_count(self, learnt: Amlog) -> None:
-        found = learnt.ok("memory", "stats", *WHOSE, "--json").json
-        assert (found["active"], found["runs"]) == ({"preference": 2}, 1)
-        assert "active preference" in learnt.ok("memory", "stats", *WHOSE).out
+    def test_stats_counts_memories(self, derived: Amlog) -> None:
+        report = derived.ok("memory", "stats", *OWNER, "--json").json
+        assert (report["active"], report["runs"]) == ({"preference": 2}, 1)
+        assert "active preference" in derived.ok("memory", "stats", *OWNER).out
 
-    def test_what_was_said_cannot_move_the_cursor(self, amlog: Amlog) -> None:
+    def test_output_escapes_control_characters(self, amlog: Amlog) -> None:
         with _Subject(amlog) as me:
             me.remember(Preference("style", "\x1b[2Jbold\u202e"))
         for command in (("list",), ("show", "style"), ("explain", "style"), ("history", "style"), ("search", "style")):
-            out = amlog.ok("memory", *command, *WHOSE).out
+            out = amlog.ok("memory", *command, *OWNER).out
             assert "\x1b" not in out
             assert "\\x1b[2Jbold\\u202e" in out
-            assert "\u202e" not in amlog.ok("memory", *command, *WHOSE, "--json").out
+            assert "\u202e" not in amlog.ok("memory", *command, *OWNER, "--json").out
 
 
 class TestForget:
-    def test_it_asks_and_off_a_terminal_must_be_told(self, learnt: Amlog) -> None:
-        error = run("memory", "forget", "preferred_name", *WHOSE, AMLOG_STORE=learnt.url)
+    def test_forget_asks_on_a_terminal_and_otherwise_requires_yes(self, derived: Amlog) -> None:
+        error = run("memory", "forget", "preferred_name", *OWNER, AMLOG_STORE=derived.url)
         assert (error.status, error.out) == (2, "")
-        assert "Forget 'preferred_name', 1 value, of user 42 of acme for good?" in error.err
-        ran = run_on_terminal("memory", "forget", "preferred_name", *WHOSE, answer="n\n", AMLOG_STORE=learnt.url)
+        assert "Forget 'preferred_name', 1 value, of user 42 of acme permanently?" in error.err
+        ran = run_on_terminal("memory", "forget", "preferred_name", *OWNER, answer="n\n", AMLOG_STORE=derived.url)
         assert ran.status == 1
-        assert "nothing was done" in ran.out
-        assert _keys(learnt) == ["language", "preferred_name"]
-        ran = run_on_terminal("memory", "forget", "preferred_name", *WHOSE, answer="y\n", AMLOG_STORE=learnt.url)
+        assert "cancelled; nothing was changed" in ran.out
+        assert _keys(derived) == ["language", "preferred_name"]
+        ran = run_on_terminal("memory", "forget", "preferred_name", *OWNER, answer="y\n", AMLOG_STORE=derived.url)
         assert ran.status == 0
         assert "forgot 1 memory" in without_codes(ran.out)
-        assert _keys(learnt) == ["language"]
+        assert _keys(derived) == ["language"]
 
-    def test_a_key_is_every_value_and_is_not_learnt_again(self, learnt: Amlog) -> None:
-        learnt.append("support", "run 1", UserMessage("Call me Robin."))
-        learnt.ok("memory", "derive", "run 1", *WHOSE)
-        assert learnt.ok("memory", "forget", "preferred_name", "-y", *WHOSE).out == "✔ forgot 2 memories\n"
+    def test_forgotten_key_loses_all_values_and_stays_forgotten(self, derived: Amlog) -> None:
+        derived.append("support", "run 1", UserMessage("Call me Robin."))
+        derived.ok("memory", "derive", "run 1", *OWNER)
+        assert derived.ok("memory", "forget", "preferred_name", "-y", *OWNER).out == "✔ forgot 2 memories\n"
         assert (
-            learnt.ok("memory", "derive", "--again", *WHOSE, "--json").json[0]["outcomes"][-1]["action"] == "forgotten"
+            derived.ok("memory", "derive", "--again", *OWNER, "--json").json[0]["outcomes"][-1]["action"] == "forgotten"
         )
-        assert learnt.ok("memory", "history", "language", *WHOSE).out
-        assert learnt.ok("memory", "rebuild", *WHOSE, "--json").json["equal"] is True
-        assert _keys(learnt) == ["language"]
+        assert derived.ok("memory", "history", "language", *OWNER).out
+        assert derived.ok("memory", "rebuild", *OWNER, "--json").json["equal"] is True
+        assert _keys(derived) == ["language"]
 
-    def test_an_id_is_that_one(self, learnt: Amlog) -> None:
-        with _Subject(learnt) as me:
+    def test_forget_by_id_erases_only_that_record(self, derived: Amlog) -> None:
+        with _Subject(derived) as me:
             me.write([Candidate(Episode("discovery"), text="One."), Candidate(Episode("discovery"), text="Two.")])
-        one, _ = learnt.ok("memory", "list", *WHOSE, "--kind", "episode", "--json").json
-        report = learnt.ok("memory", "forget", "-y", *WHOSE, "--json", "--", one["id"]).json
+        record, _ = derived.ok("memory", "list", *OWNER, "--kind", "episode", "--json").json
+        report = derived.ok("memory", "forget", "-y", *OWNER, "--json", "--", record["id"]).json
         assert report["records"] == 1
-        assert [one["text"] for one in learnt.ok("memory", "list", *WHOSE, "--kind", "episode", "--json").json] == [
-            "Two."
-        ]
+        assert [
+            record["text"] for record in derived.ok("memory", "list", *OWNER, "--kind", "episode", "--json").json
+        ] == ["Two."]
 
-    def test_evidence_goes_too_when_asked(self, learnt: Amlog) -> None:
-        ran = learnt.ok("memory", "forget", "preferred_name", "-y", "--evidence", *WHOSE)
+    def test_forget_redacts_evidence_on_request(self, derived: Amlog) -> None:
+        ran = derived.ok("memory", "forget", "preferred_name", "-y", "--evidence", *OWNER)
         assert ran.out == "✔ forgot 1 memory, and redacted 1 event of runs\n"
-        assert SAID not in learnt.ok("show", "support/run 1", "--full").out
+        assert MESSAGE not in derived.ok("show", "support/run 1", "--full").out
 
-    def test_a_sweep_redacts_what_holds_the_value(self, learnt: Amlog) -> None:
-        learnt.append("support", "later", UserMessage("It is Kim again."), UserMessage("Call Kim's mother."))
-        learnt.ok("memory", "link", "later", *WHOSE)
-        command = ("memory", "forget", "preferred_name", *WHOSE)
+    def test_sweep_redacts_every_event_that_contains_the_value(self, derived: Amlog) -> None:
+        derived.append("support", "later", UserMessage("It is Kim again."), UserMessage("Call Kim's mother."))
+        derived.ok("memory", "link", "later", *OWNER)
+        command = ("memory", "forget", "preferred_name", *OWNER)
         assert (
-            learnt.ok(*command, "--dry-run", "--sweep").out == "✔ would forget 1 memory, and redact 3 events of runs\n"
+            derived.ok(*command, "--dry-run", "--sweep").out == "✔ would forget 1 memory, and redact 3 events of runs\n"
         )
-        assert learnt.ok(*command, "--dry-run", "--evidence").out.endswith(
-            "2 events of linked runs still hold the value: support/later#1, support/later#2\n"
+        assert derived.ok(*command, "--dry-run", "--evidence").out.endswith(
+            "  events of linked runs that still contain the value: support/later#1, support/later#2\n"
         )
-        assert "redact 3 events" in learnt.error(*command, "-y", "--sweep", "--sweep-limit", "2")
-        assert "take a RECORD" in learnt.error("memory", "forget", "--all", "--sweep", "-y", *WHOSE, status=2)
-        assert _keys(learnt) == ["language", "preferred_name"]
-        found = learnt.ok(*command, "-y", "--evidence", "--json").json
-        assert [place["name"] for place in found["elsewhere"]] == ["support/later#1", "support/later#2"]
-        assert (found["records"], found["evidence"]) == (1, 1)
+        assert "redact 3 events" in derived.error(*command, "-y", "--sweep", "--sweep-limit", "2")
+        assert "need a RECORD" in derived.error("memory", "forget", "--all", "--sweep", "-y", *OWNER, status=2)
+        assert _keys(derived) == ["language", "preferred_name"]
+        report = derived.ok(*command, "-y", "--evidence", "--json").json
+        assert [place["name"] for place in report["elsewhere"]] == ["support/later#1", "support/later#2"]
+        assert (report["records"], report["evidence"]) == (1, 1)
 
-    def test_other_memories_that_hold_the_value_are_named(self, learnt: Amlog) -> None:
-        with _Subject(learnt) as me:
+    def test_forget_names_other_memories_with_the_value(self, derived: Amlog) -> None:
+        with _Subject(derived) as me:
             me.remember(key="drink", value="Kim likes tea")
-        ran = learnt.ok("memory", "forget", "preferred_name", "-y", "--sweep", *WHOSE)
-        assert "  1 other memory still holds the value: " in ran.out
+        ran = derived.ok("memory", "forget", "preferred_name", "-y", "--sweep", *OWNER)
+        assert "  other memories that still contain the value: " in ran.out
 
-    def test_everything(self, learnt: Amlog) -> None:
-        assert learnt.ok("memory", "forget", "--all", "-y", *WHOSE).out == "✔ forgot 2 memories\n"
-        assert _keys(learnt) == []
-        assert learnt.ok("memory", "derive", "run 1", *WHOSE).status == 0
-        assert _keys(learnt) == []
+    def test_forget_all_erases_every_memory(self, derived: Amlog) -> None:
+        assert derived.ok("memory", "forget", "--all", "-y", *OWNER).out == "✔ forgot 2 memories\n"
+        assert _keys(derived) == []
+        assert derived.ok("memory", "derive", "run 1", *OWNER).status == 0
+        assert _keys(derived) == []
 
-    def test_what_is_not_known(self, learnt: Amlog) -> None:
-        assert "nothing is known of 'x'" in learnt.error("memory", "forget", "x", "-y", *WHOSE)
+    def test_forget_refuses_unknown_keys_and_wrong_options(self, derived: Amlog) -> None:
+        assert "no memory 'x'" in derived.error("memory", "forget", "x", "-y", *OWNER)
         for wrong in ((), ("x", "--all"), ("--all", "--kind", "fact")):
-            assert "give either" in learnt.error("memory", "forget", *wrong, "-y", *WHOSE, status=2)
-        assert _keys(learnt) == ["language", "preferred_name"]
+            assert "give either" in derived.error("memory", "forget", *wrong, "-y", *OWNER, status=2)
+        assert _keys(derived) == ["language", "preferred_name"]
 
 
 class TestUpkeep:
-    def test_cleanup_archives_what_is_old_and_matters_little(self, learnt: Amlog) -> None:
-        with _Subject(learnt) as me:
+    def test_cleanup_archives_old_unimportant_episodes(self, derived: Amlog) -> None:
+        with _Subject(derived) as me:
             me.write([Candidate(Episode("discovery"), text="Small.", importance=0.1)])
             me.write([Candidate(Episode("discovery"), text="Large.", importance=0.9)])
-        assert learnt.ok("memory", "cleanup", *WHOSE).out == "✔ archived 0 memories, 0 memories had expired\n"
-        ran = learnt.ok("memory", "cleanup", "--older-than", "0", *WHOSE, "--json")
-        assert [one["text"] for one in ran.json["archived"]] == ["Small."]
+        assert derived.ok("memory", "cleanup", *OWNER).out == "✔ archived 0 memories, marked 0 memories as expired\n"
+        ran = derived.ok("memory", "cleanup", "--older-than", "0", *OWNER, "--json")
+        assert [record["text"] for record in ran.json["archived"]] == ["Small."]
         assert ran.json["expired"] == []
-        archived = learnt.ok("memory", "list", "--status", "archived", *WHOSE, "--json").json
-        assert [one["text"] for one in archived] == ["Small."]
-        ran = learnt.ok("memory", "cleanup", "--older-than", "0", "--below", "6", *WHOSE)
-        assert ran.out.startswith("✔ archived 1 memory, 0 memories had expired\n")
+        archived = derived.ok("memory", "list", "--status", "archived", *OWNER, "--json").json
+        assert [record["text"] for record in archived] == ["Small."]
+        ran = derived.ok("memory", "cleanup", "--older-than", "0", "--below", "6", *OWNER)
+        assert ran.out.startswith("✔ archived 1 memory, marked 0 memories as expired\n")
         assert "Large." in ran.out
-        assert "--below" in learnt.error("memory", "cleanup", "--below", "7", *WHOSE, status=2)
+        assert "--below" in derived.error("memory", "cleanup", "--below", "7", *OWNER, status=2)
 
-    def test_rebuild_gives_the_same(self, learnt: Amlog) -> None:
-        ran = learnt.ok("memory", "rebuild", *WHOSE)
+    def test_rebuild_equals_the_stored_memories(self, derived: Amlog) -> None:
+        ran = derived.ok("memory", "rebuild", *OWNER)
         assert ran.out.startswith("✔ 2 memories from ")
-        assert ran.out.endswith(", the same as was held\n")
+        assert ran.out.endswith(", equal to the stored memories\n")
 
 
-class TestInAndOut:
-    def test_what_is_exported_can_be_taken_in(self, learnt: Amlog) -> None:
-        data = learnt.ok("memory", "export", *WHOSE).out
+class TestExportAndImport:
+    def test_import_reads_an_export(self, derived: Amlog) -> None:
+        data = derived.ok("memory", "export", *OWNER).out
         assert json.loads(data.splitlines()[0])["format"].startswith("agent-memory-log-records/")
-        file = learnt.file("memory.jsonl", data)
+        file = derived.file("memory.jsonl", data)
         other = ("--tenant", "acme", "--user", "43")
-        ran = learnt.ok("memory", "import", file, *other)
+        ran = derived.ok("memory", "import", file, *other)
         assert ran.out.startswith("✔ 2 written\n")
-        report = learnt.ok("memory", "import", file, *other, "--json").json
-        assert (report["status"], [one["action"] for one in report["outcomes"]]) == ("ok", ["unchanged"] * 2)
-        again, first = (json.loads(text.splitlines()[0]) for text in (learnt.ok("memory", "export", *other).out, data))
+        report = derived.ok("memory", "import", file, *other, "--json").json
+        assert (report["status"], [outcome["action"] for outcome in report["outcomes"]]) == ("ok", ["unchanged"] * 2)
+        again, first = (json.loads(text.splitlines()[0]) for text in (derived.ok("memory", "export", *other).out, data))
         assert (again["format"], again["records"]) == (first["format"], first["records"])
-        assert len(learnt.ok("memory", "list", *other, "--json").json) == 2
+        assert len(derived.ok("memory", "list", *other, "--json").json) == 2
 
-    def test_from_standard_input_into_a_new_store(self, learnt: Amlog) -> None:
-        data = learnt.ok("memory", "export", *WHOSE).out
-        url = f"sqlite:///{learnt.folder / 'new.db'}"
-        ran = run("memory", "import", "-", *WHOSE, stdin=data.encode(), AMLOG_STORE=url)
+    def test_import_reads_standard_input_into_a_new_store(self, derived: Amlog) -> None:
+        data = derived.ok("memory", "export", *OWNER).out
+        url = f"sqlite:///{derived.folder / 'new.db'}"
+        ran = run("memory", "import", "-", *OWNER, stdin=data.encode(), AMLOG_STORE=url)
         assert (ran.status, ran.err) == (0, "")
-        assert run("memory", "export", *WHOSE, AMLOG_STORE=url).out.count("\n") == 3
+        assert run("memory", "export", *OWNER, AMLOG_STORE=url).out.count("\n") == 3
 
-    def test_a_secret_in_a_file_is_blocked(self, learnt: Amlog) -> None:
-        _, records = learnt.ok("memory", "export", *WHOSE).out.split("\n", 1)
-        header = '{"format":"agent-memory-log-records/1"}\n'  # by hand, without a digest
+    def test_import_blocks_a_secret(self, derived: Amlog) -> None:
+        _, records = derived.ok("memory", "export", *OWNER).out.split("\n", 1)
+        header = '{"format":"agent-memory-log-records/1"}\n'  # without a digest, so that the records may change
         data = header + records.replace("Kim", "ghp_" + "A1b2C3d4" * 4 + "A1b2")
-        ran = learnt.ok("memory", "import", learnt.file("m.jsonl", data), "--tenant", "acme", "--user", "43")
+        ran = derived.ok("memory", "import", derived.file("m.jsonl", data), "--tenant", "acme", "--user", "43")
         assert "1 written, 1 blocked" in ran.out
         assert "ghp_" not in ran.out
 
-    def test_what_is_no_export_is_refused_whole(self, learnt: Amlog) -> None:
-        data = learnt.ok("memory", "export", *WHOSE).out
-        whose = ("--tenant", "acme", "--user", "43")
+    def test_import_stores_nothing_from_an_invalid_file(self, derived: Amlog) -> None:
+        data = derived.ok("memory", "export", *OWNER).out
+        other = ("--tenant", "acme", "--user", "43")
         for wrong in ("x\n", "{}\n", data + "{}\n", data + "x\n"):
-            assert "line" in learnt.error("memory", "import", learnt.file("m.jsonl", wrong), *whose)
-        assert learnt.error("memory", "import", "missing.jsonl", *whose) == "missing.jsonl: No such file or directory"
-        assert learnt.ok("memory", "list", *whose, "--json").json == []
+            assert "line" in derived.error("memory", "import", derived.file("m.jsonl", wrong), *other)
+        assert derived.error("memory", "import", "missing.jsonl", *other) == "missing.jsonl: No such file or directory"
+        assert derived.ok("memory", "list", *other, "--json").json == []
 
 
-def test_on_a_terminal_it_is_laid_out(learnt: Amlog) -> None:
-    shown = run_on_terminal("memory", "list", *WHOSE, columns=120, AMLOG_STORE=learnt.url)
-    assert shown.status == 0
-    assert "\x1b[" in shown.out
-    assert "★★★★☆" in shown.out
-    narrow = without_codes(run_on_terminal("memory", "list", *WHOSE, columns=60, AMLOG_STORE=learnt.url).out)
+def test_terminal_output_fits_its_width(derived: Amlog) -> None:
+    output = run_on_terminal("memory", "list", *OWNER, columns=120, AMLOG_STORE=derived.url)
+    assert output.status == 0
+    assert "\x1b[" in output.out
+    assert "★★★★☆" in output.out
+    narrow = without_codes(run_on_terminal("memory", "list", *OWNER, columns=60, AMLOG_STORE=derived.url).out)
     assert "★★★★☆  preferred_name  Kim\n" in narrow
     assert "180 days left" in narrow
-    told = without_codes(run_on_terminal("memory", "history", "language", *WHOSE, AMLOG_STORE=learnt.url).out)
-    assert "german" in told
-    assert "active, support/run%201#1" in told
-    plain = run("memory", "list", *WHOSE, AMLOG_STORE=learnt.url, PYTHONIOENCODING="ascii")
+    history = without_codes(run_on_terminal("memory", "history", "language", *OWNER, AMLOG_STORE=derived.url).out)
+    assert "german" in history
+    assert "active, support/run%201#1" in history
+    plain = run("memory", "list", *OWNER, AMLOG_STORE=derived.url, PYTHONIOENCODING="ascii")
     assert "****." in plain.out
 
 
-def test_every_event_that_a_memory_rests_on_is_readable(amlog: Amlog) -> None:
+def test_explain_shows_every_linked_event_of_the_evidence(amlog: Amlog) -> None:
     call = ToolCall("c1", "book", payload_json='{"seat": "1"}')
     amlog.append("a/b", "r", call, ToolResult("c1", "book", error_message="seat must be a number"))
     with _Subject(amlog) as me:
         evidence = (Evidence("a/b", "r", 2), Evidence("a/b", "r", 1), Evidence("a/b", "gone", 1))
         me.write([Candidate(Episode("error"), text="A seat is a number.", evidence=evidence)])
         me.link_run("a/b", "r")
-    (episode,) = amlog.ok("memory", "list", *WHOSE, "--json").json
-    assert "a%2Fb/r#2 +2" in amlog.ok("memory", "list", *WHOSE).out
-    out = amlog.ok("memory", "explain", *WHOSE, "--", episode["id"]).out
+    (episode,) = amlog.ok("memory", "list", *OWNER, "--json").json
+    assert "a%2Fb/r#2 +2" in amlog.ok("memory", "list", *OWNER).out
+    out = amlog.ok("memory", "explain", *OWNER, "--", episode["id"]).out
     assert "  a%2Fb/r#2  tool_result: book: seat must be a number\n" in out
     assert '  a%2Fb/r#1  tool_call: book {"seat": "1"}\n' in out
     assert "  a%2Fb/gone#1  (not linked to this subject)\n" in out

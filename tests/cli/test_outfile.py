@@ -1,4 +1,4 @@
-"""A command never writes over a store, and writes a file whole or not at all."""
+"""Tests that a command never overwrites a store, and writes a file completely or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDS = ("", "-wal", "-shm", "-journal")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with a store, ``v.db``."""
+    """Return the working directory, which contains the store ``v.db``."""
     monkeypatch.chdir(tmp_path)
     append("sqlite:///v.db", "a", "r", UserMessage(message="keep me"))
     return tmp_path
@@ -37,7 +37,7 @@ def amlog(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 
 def shell(command: str) -> Ran:
-    """Run a shell's command in the working directory."""
+    """Run a shell command in the working directory."""
     done = subprocess.run(
         command, shell=True, capture_output=True, check=False, timeout=PATIENCE, text=True, env=environment()
     )
@@ -55,20 +55,20 @@ def listing(folder: Path) -> set[str]:
 
 
 class TestTheStoreAsOutput:
-    def test_an_export_over_the_store_is_refused(self, folder: Path) -> None:
+    def test_export_refuses_to_overwrite_the_store(self, folder: Path) -> None:
         before = listing(folder)
         ran = shell(f"{AMLOG} export --all --store sqlite:///v.db -o v.db")
-        expected = "amlog: v.db is a file of the store sqlite:///v.db: name another output\n"
+        expected = "amlog: v.db is a file of the store sqlite:///v.db: give another output file\n"
         assert (ran.status, ran.out, ran.err) == (2, "", expected)
         assert_whole()
         assert listing(folder) == before
 
     @pytest.mark.parametrize("end", ENDS)
-    def test_every_file_of_the_store_by_every_name(self, folder: Path, end: str) -> None:
+    def test_check_refuses_every_store_file_under_any_name(self, folder: Path, end: str) -> None:
         file = folder / f"v.db{end}"
         (folder / "other").mkdir()
         (folder / "linked").symlink_to(folder)
-        (folder / "link").symlink_to(file)  # which dangles where the file is not there
+        (folder / "link").symlink_to(file)  # the link dangles if the file is missing
         spellings = [file, Path(file.name), folder / "other" / ".." / file.name, folder / "linked" / file.name]
         for to in [*spellings, Path("link")]:
             with pytest.raises(UsageProblem, match="is a file of the store"):
@@ -81,12 +81,12 @@ class TestTheStoreAsOutput:
         with pytest.raises(UsageProblem, match="is a file of the store"):
             check_output(Path("hard"), "sqlite:///v.db")
 
-    def test_another_file_is_fine(self, folder: Path) -> None:
+    def test_check_accepts_other_files(self, folder: Path) -> None:
         for name in ("v.jsonl", "v.db.jsonl", "v.db-wal2", "v"):
             check_output(folder / name, "sqlite:///v.db")
 
     @pytest.mark.parametrize("to", ["jsonl", "atif", "otel"])
-    def test_in_every_format(self, folder: Path, amlog: Amlog, to: str) -> None:
+    def test_every_export_format_refuses_the_store(self, folder: Path, amlog: Amlog, to: str) -> None:
         refusal = amlog.error("export", "r", "--to", to, "--store", "sqlite:///v.db", "-o", "v.db-wal", status=2)
         assert "is a file of the store" in refusal
         assert_whole()
@@ -94,7 +94,7 @@ class TestTheStoreAsOutput:
 
     @pytest.mark.parametrize("redirection", [">> v.db", "2>> v.db", "-o /dev/fd/7 7>> v.db"])
     @pytest.mark.usefixtures("folder")
-    def test_a_stream_into_the_store(self, redirection: str) -> None:
+    def test_commands_refuse_output_redirected_to_the_store(self, redirection: str) -> None:
         before = Path("v.db").read_bytes()
         ran = shell(f"{AMLOG} export --all --store sqlite:///v.db {redirection}")
         assert ran.status == 2, ran
@@ -103,7 +103,7 @@ class TestTheStoreAsOutput:
         assert_whole()
 
     @pytest.mark.usefixtures("folder")
-    def test_a_stream_into_the_store_that_the_shell_emptied(self) -> None:
+    def test_commands_refuse_output_to_a_truncated_store(self) -> None:
         for command in ("runs", "demo"):
             ran = shell(f"{AMLOG} {command} --store sqlite:///v.db > v.db")
             assert ran.status == 2, ran
@@ -111,24 +111,24 @@ class TestTheStoreAsOutput:
             assert Path("v.db").read_bytes() == b""
 
     @pytest.mark.usefixtures("folder")
-    def test_another_database(self, amlog: Amlog) -> None:
+    def test_commands_refuse_output_to_another_database(self, amlog: Amlog) -> None:
         append("sqlite:///other.db", "a", "r", UserMessage(message="keep me"))
         before = Path("other.db").read_bytes()
         refusal = amlog.error("export", "--all", "--store", "sqlite:///v.db", "-o", "other.db", status=2)
-        assert refusal == "other.db is an SQLite database: name another output, or remove it first"
+        assert refusal == "other.db is an SQLite database: give another output file, or remove this one first"
         ran = shell(f"{AMLOG} export --all --store sqlite:///v.db >> other.db")
         assert (ran.status, "standard output goes into an SQLite database" in ran.err) == (2, True)
         assert Path("other.db").read_bytes() == before
 
     @pytest.mark.parametrize("end", ENDS)
-    def test_a_copy_into_a_file_of_its_source(self, folder: Path, amlog: Amlog, end: str) -> None:
+    def test_copy_refuses_a_file_of_its_source(self, folder: Path, amlog: Amlog, end: str) -> None:
         (folder / "link").symlink_to(folder / f"v.db{end}")
         for target in (f"v.db{end}", "link"):
             refusal = amlog.error("copy", "sqlite:///v.db", f"sqlite:///{target}", status=2)
-            assert refusal == "SOURCE_URL and TARGET_URL are the same store"
+            assert refusal == "SOURCE_URL and TARGET_URL are the same store: give another TARGET_URL"
         assert_whole()
 
-    def test_backends_name_their_files(self, folder: Path) -> None:
+    def test_backends_list_their_files(self, folder: Path) -> None:
         assert store_files("sqlite:///v.db") == tuple(folder.resolve() / f"v.db{end}" for end in ENDS)
         assert store_files("memory:x") == ()
         assert isinstance(find_backend(StoreUrl.parse("sqlite:///v.db")), KeepsFiles)
@@ -136,7 +136,7 @@ class TestTheStoreAsOutput:
 
 
 class TestWriting:
-    def test_a_failure_leaves_what_was_there(self, folder: Path) -> None:
+    def test_failed_write_keeps_the_old_file(self, folder: Path) -> None:
         before = listing(folder)
         with suppress(ZeroDivisionError), writer(Path("new")) as write:
             write(b"half")
@@ -152,7 +152,7 @@ class TestWriting:
         assert listing(folder) == before | {"old"}
 
     @pytest.mark.usefixtures("folder")
-    def test_a_symlink_stays_and_what_it_leads_to_is_replaced(self) -> None:
+    def test_writer_replaces_the_target_of_a_symlink(self) -> None:
         Path("old").write_bytes(b"old")
         Path("link").symlink_to("old")
         with writer(Path("link")) as write:
@@ -161,7 +161,7 @@ class TestWriting:
         assert Path("old").read_bytes() == b"new"
 
     @pytest.mark.usefixtures("folder")
-    def test_permissions(self) -> None:
+    def test_writer_keeps_permissions(self) -> None:
         mask = os.umask(0o027)
         try:
             with writer(Path("new")) as write:
@@ -175,13 +175,13 @@ class TestWriting:
         assert [Path(name).stat().st_mode & 0o777 for name in ("new", "old")] == [0o640, 0o604]
 
     @pytest.mark.usefixtures("folder")
-    def test_a_folder_that_is_not_there(self) -> None:
+    def test_writer_refuses_a_missing_folder(self) -> None:
         with pytest.raises(CommandFailed, match=r"^nowhere/x: No such file or directory$"), replaced(Path("nowhere/x")):
             pass
         assert not temporary_files
 
     @pytest.mark.usefixtures("folder")
-    def test_a_stream_by_its_path_is_appended_to(self) -> None:
+    def test_writer_appends_to_an_open_stream(self) -> None:
         Path("log").write_bytes(b"before\n")
         assert shell(f"{AMLOG} export --all --store sqlite:///v.db -o /dev/stdout >> log").status == 0
         lines = Path("log").read_bytes().splitlines()
@@ -190,7 +190,7 @@ class TestWriting:
         assert len(piped.out.splitlines()) == 3
 
 
-def test_bytes_in_a_file_stay_as_they_are(amlog: Amlog) -> None:
+def test_exported_file_keeps_all_characters(amlog: Amlog) -> None:
     amlog.append("a", "r", PlannerNote(note="a\u200bb\x9bc\u202e"))
     amlog.ok("export", "--all", "--store", amlog.url, "-o", str(amlog.folder / "x.jsonl"))
     assert "a\u200bb\x9bc\u202e" in (amlog.folder / "x.jsonl").read_text()

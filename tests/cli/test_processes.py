@@ -1,4 +1,4 @@
-"""What only a process shows: pipes, signals, exit statuses, terminals, start-up without the extra."""
+"""Tests that need a process: pipes, signals, exit statuses, terminals, and starting without the extra."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'runs.db'}"
 
 
-def test_it_is_installed_as_a_program() -> None:
+def test_amlog_is_an_installed_program() -> None:
     program = Path(sys.executable).with_name("amlog")
     if not program.exists():
         pytest.skip("the package is not installed beside this interpreter")
@@ -32,7 +32,7 @@ def test_it_is_installed_as_a_program() -> None:
     assert done.stdout.startswith("amlog ")
 
 
-def test_without_the_extra_it_says_what_to_install() -> None:
+def test_error_names_the_missing_extra() -> None:
     for missing in ("typer", "rich"):
         code = (
             f"import sys; sys.modules[{missing!r}] = None; from agent_memory_log.cli.main import main; sys.exit(main())"
@@ -44,7 +44,7 @@ def test_without_the_extra_it_says_what_to_install() -> None:
         assert (done.returncode, done.stdout, done.stderr) == (1, "", expected)
 
 
-def test_a_command_does_not_wait_for_what_the_others_import(url: str) -> None:
+def test_command_does_not_import_other_commands(url: str) -> None:
     append(url, "a", "r", UserMessage(message="x"))
     code = (
         "import sys; from agent_memory_log.cli.main import main; status = main(['runs']); "
@@ -63,7 +63,7 @@ def test_a_command_does_not_wait_for_what_the_others_import(url: str) -> None:
 
 
 class TestErrors:
-    def test_statuses_and_one_line(self, tmp_path: Path) -> None:
+    def test_error_is_one_line_with_a_status(self, tmp_path: Path) -> None:
         missing = run("runs", "--store", f"sqlite:///{tmp_path}/x.db")
         assert (missing.status, missing.out, missing.err.count("\n")) == (1, "", 1)
         usage = run("runs", "--nonsense")
@@ -82,12 +82,12 @@ class TestErrors:
             assert "Traceback" in ran.err
             assert ran.err.splitlines()[-1].startswith("amlog: ")
 
-    def test_what_an_error_quotes_is_harmless(self, url: str) -> None:
+    def test_error_escapes_quoted_text(self, url: str) -> None:
         append(url, "a", "r", PlannerNote(note="n"))
         assert "\x1b" not in run("show", "\x1b[31m", "--store", url).err
         assert run("show", "no\nrun", "--store", url).err.count("\n") == 1
 
-    def test_a_full_disk(self, url: str) -> None:
+    def test_full_disk_is_reported(self, url: str) -> None:
         append(url, "a", "r", PlannerNote(note="n"))
         with Path("/dev/full").open("wb") as full:
             done = subprocess.run(
@@ -100,7 +100,7 @@ class TestErrors:
             )
         assert (done.returncode, done.stderr) == (1, b"amlog: No space left on device\n")
 
-    def test_no_standard_output_at_all(self, url: str) -> None:
+    def test_command_works_without_standard_output(self, url: str) -> None:
         append(url, "a", "r", PlannerNote(note="n"))
         program = f"exec {sys.executable} -m agent_memory_log.cli show r --store {url} >&-"
         done = subprocess.run(["sh", "-c", program], stderr=subprocess.PIPE, check=False, timeout=PATIENCE)
@@ -108,18 +108,18 @@ class TestErrors:
 
 
 class TestPipes:
-    def test_plain_whole_and_quiet(self, url: str) -> None:
+    def test_piped_output_is_plain_and_complete(self, url: str) -> None:
         long = "word " * 5000
         append(url, "agent-" + "x" * 200, "run", UserMessage(message=long + "end"), PlannerNote(note="n"))
-        shown = run("show", "run", "--store", url)
-        assert long + "end\n" in shown.out
+        output = run("show", "run", "--store", url)
+        assert long + "end\n" in output.out
         listed = run("runs", "--store", url)
         assert "agent-" + "x" * 200 in listed.out
-        for ran in (shown, listed, run("stats", "--store", url), run("verify", "--store", url), run("--help")):
+        for ran in (output, listed, run("stats", "--store", url), run("verify", "--store", url), run("--help")):
             assert "\x1b" not in ran.out
             assert ran.err == ""
 
-    def test_a_reader_that_leaves(self, url: str) -> None:
+    def test_show_ends_when_its_reader_leaves(self, url: str) -> None:
         append(url, "a", "r", *(UserMessage(message="x" * 1000) for _ in range(2000)))
         for extra in ([], ["--json"]):
             process = start("show", "r", "--store", url, *extra)
@@ -131,7 +131,7 @@ class TestPipes:
             process.stderr.close()
             assert process.wait(PATIENCE) == 141
 
-    def test_an_export_whose_reader_leaves(self, url: str) -> None:
+    def test_export_ends_when_its_reader_leaves(self, url: str) -> None:
         append(url, "a", "r", *(UserMessage(message="x" * 1000) for _ in range(2000)))
         process = start("export", "--all", "--store", url)
         assert process.stdout is not None
@@ -142,7 +142,7 @@ class TestPipes:
         process.stderr.close()
         assert process.wait(PATIENCE) == 141
 
-    def test_import_from_standard_input(self, url: str) -> None:
+    def test_import_reads_standard_input(self, url: str) -> None:
         chat = b'{"messages":[{"role":"user","content":"hi"}]}\n'
         ran = run("import", "openai-chat", "-", "--agent", "a", "--store", url, stdin=chat)
         assert (ran.status, ran.out) == (0, "✔ imported 1 event into a/stdin-0001\n")
@@ -150,19 +150,19 @@ class TestPipes:
         again = run("import", "jsonl", "-", "--store", url, "--json", stdin=exported.encode())
         assert (again.json["read"], again.json["inserted"]) == (1, 0)
 
-    def test_an_encoding_that_lacks_characters(self, url: str) -> None:
+    def test_output_escapes_characters_that_the_encoding_lacks(self, url: str) -> None:
         append(url, "a", "r", UserMessage(message="日本 ✔"), ToolCall("1", "t"))
         ran = run("show", "r", "--store", url, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
         assert (ran.status, ran.err) == (0, "")
         assert r"\u65e5\u672c \u2714" in ran.out
 
-    def test_json_in_an_encoding_that_lacks_characters(self, url: str) -> None:
+    def test_json_keeps_its_values_in_an_ascii_encoding(self, url: str) -> None:
         append(url, "a", "r", UserMessage(message="é 日本 😀"))
         for command in (("show", "r", "--json"), ("export", "r")):
             ran = run(*command, "--store", url, PYTHONIOENCODING="ascii", PYTHONUTF8="0", LC_ALL="C")
             assert "é 日本 😀" in str([msgspec.json.decode(line) for line in ran.out.splitlines()])
 
-    def test_a_table_of_wide_characters_is_aligned(self, url: str) -> None:
+    def test_table_aligns_wide_characters(self, url: str) -> None:
         append(url, "日本", "r", UserMessage(message="hi"))
         append(url, "ab", "r", UserMessage(message="hi"))
         lines = run("runs", "--store", url).out.splitlines()
@@ -175,7 +175,7 @@ class TestPipes:
         assert SHOWN in out
         assert all(char.isprintable() or char == "\n" for char in out + run("runs", "--store", url).out)
 
-    def test_hostile_text_in_json_means_the_same(self, url: str) -> None:
+    def test_json_keeps_the_value_of_hostile_text(self, url: str) -> None:
         append(url, "a", "r", UserMessage(message=HOSTILE))
         ran = run("show", "r", "--store", url, "--json")
         assert all(char.isprintable() or char == "\n" for char in ran.out)
@@ -183,7 +183,7 @@ class TestPipes:
 
 
 class TestTail:
-    def test_what_is_there_then_what_comes_until_interrupted(self, url: str) -> None:
+    def test_tail_shows_stored_and_new_events_until_interrupted(self, url: str) -> None:
         append(url, "a", "r", UserMessage(message="one"), UserMessage(message="two"))
         process = start("tail", "r", "--store", url)
         assert process.stdout is not None
@@ -195,7 +195,7 @@ class TestTail:
         assert process.communicate(timeout=PATIENCE) == (b"", b"")
         assert process.returncode == 130
 
-    def test_json_after_a_seq_of_a_run_that_is_not_there_yet(self, url: str) -> None:
+    def test_tail_follows_a_future_run_after_a_seq(self, url: str) -> None:
         append(url, "a", "other", PlannerNote(note="n"))
         process = start("tail", "a/later", "--store", url, "--json")
         assert process.stdout is not None
@@ -211,7 +211,7 @@ class TestTail:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE)
 
-    def test_a_reader_that_leaves_ends_it_without_a_new_event(self, url: str) -> None:
+    def test_tail_ends_when_its_reader_leaves(self, url: str) -> None:
         append(url, "a", "r", UserMessage(message="one"))
         process = start("tail", "r", "--store", url)
         assert process.stdout is not None
@@ -222,7 +222,7 @@ class TestTail:
         assert process.stderr.read() == b""
         process.stderr.close()
 
-    def test_a_run_that_is_deleted(self, url: str) -> None:
+    def test_tail_reports_a_deleted_run(self, url: str) -> None:
         append(url, "a", "r", UserMessage(message="one"))
         process = start("tail", "r", "--store", url)
         assert process.stdout is not None
@@ -237,7 +237,7 @@ class TestTail:
 
 
 class TestTerminal:
-    def test_a_timeline_is_coloured_and_fits(self, url: str) -> None:
+    def test_timeline_is_coloured_and_fits_the_terminal(self, url: str) -> None:
         append(url, "a", "r", UserMessage(message="long " * 200), ToolCall("1", "find", payload_json="{}"))
         ran = run_on_terminal("show", "r", "--store", url, columns=70)
         assert ran.status == 0
@@ -249,14 +249,14 @@ class TestTerminal:
         full = without_codes(run_on_terminal("show", "r", "--full", "--store", url, columns=70).out)
         assert full.count("long") == 200
 
-    def test_no_color(self, url: str) -> None:
+    def test_no_color_turns_colours_off(self, url: str) -> None:
         append(url, "a", "r", UserMessage(message="hi"))
         for command in (["show", "r"], ["runs"], ["verify"]):
             ran = run_on_terminal(*command, "--store", url, NO_COLOR="1")
             assert ran.status == 0
             assert not COLOUR.search(ran.out)
 
-    def test_hostile_text(self, url: str) -> None:
+    def test_terminal_output_escapes_hostile_text(self, url: str) -> None:
         append(url, "a", "r", UserMessage(message=HOSTILE), PlannerNote(note="n"), meta={"k": HOSTILE})
         for command in (["show", "r"], ["show", "r", "--full"], ["runs"]):
             out = run_on_terminal(*command, "--store", url, NO_COLOR="1", columns=200).out
@@ -265,7 +265,7 @@ class TestTerminal:
         lines = run_on_terminal("show", "r", "--full", "--store", url, NO_COLOR="1").out.splitlines()
         assert any(line.endswith(r"   9  call  fake\u202e\x9b2J\x00") and line.startswith(" " * 16) for line in lines)
 
-    def test_invisible_characters_are_seen(self, url: str) -> None:
+    def test_terminal_output_escapes_invisible_characters(self, url: str) -> None:
         append(url, f"agent{INVISIBLE}", "r", UserMessage(message=INVISIBLE), meta={"k": INVISIBLE})
         escaped = INVISIBLE.encode("unicode_escape").decode()
         for command in (["show", "r"], ["runs"]):
@@ -274,20 +274,20 @@ class TestTerminal:
             assert all(char.isprintable() or char in "\r\n" for char in out)
 
     @pytest.mark.parametrize("command", [["export", "r"], ["export", "r", "--to", "atif"], ["show", "r", "--json"]])
-    def test_json_of_any_command_is_harmless_and_means_the_same(self, url: str, command: list[str]) -> None:
+    def test_json_on_a_terminal_is_escaped_and_keeps_its_values(self, url: str, command: list[str]) -> None:
         text = INVISIBLE + "\x1b[2J"
         append(url, "a", "r", UserMessage(message=text))
-        # A terminal that cannot move its cursor obeys control characters all the same.
+        # A dumb terminal cannot move its cursor, but it still obeys other control characters.
         out = run_on_terminal(*command, "--store", url, TERM="dumb").out
         assert all(char.isprintable() or char in "\r\n" for char in out)
         lines = [out] if "atif" in command else out.splitlines()
         assert repr(text) in str([msgspec.json.decode(line) for line in lines])
 
-    def test_a_traceback_is_harmless(self, url: str) -> None:
+    def test_traceback_escapes_hostile_text(self, url: str) -> None:
         append(url, "a", "r", PlannerNote(note="n"))
         assert "\x9b" not in run("show", "\x9b2J\u200b", "--store", url, "--debug").err
 
-    def test_progress_comes_and_goes(self, url: str) -> None:
+    def test_progress_bar_is_removed_at_the_end(self, url: str) -> None:
         append(url, "a", "r", *(PlannerNote(note="n") for _ in range(1000)))
         out = run_on_terminal("verify", "--store", url).out
         assert "verifying" in out
@@ -295,27 +295,27 @@ class TestTerminal:
         assert "1 run, 1,000 events: 0 errors" in without_codes(out)
 
     @pytest.mark.parametrize(("answer", "status", "left"), [("n\n", 1, 1), ("\n", 1, 1), ("y\n", 0, 0)])
-    def test_delete_asks(self, url: str, answer: str, status: int, left: int) -> None:
+    def test_delete_asks_on_a_terminal(self, url: str, answer: str, status: int, left: int) -> None:
         append(url, "a", "r", PlannerNote(note="n"))
         ran = run_on_terminal("delete", "r", "--store", url, answer=answer)
         assert ran.status == status
-        assert "Delete a/r with 1 event for good? [y/N]:" in without_codes(ran.out)
+        assert "Delete a/r with 1 event permanently? [y/N]:" in without_codes(ran.out)
         with open_sync_store(url) as store:
             assert len(store.list_runs().runs) == left
 
-    def test_redact_asks(self, url: str) -> None:
+    def test_redact_asks_on_a_terminal(self, url: str) -> None:
         append(url, "a", "r", PlannerNote(note="secret"))
         ran = run_on_terminal("redact", "r", "1", "--store", url, answer="y\n")
         assert ran.status == 0
-        assert "Redact 1 event (1) of a/r for good? [y/N]:" in without_codes(ran.out)
+        assert "Redact 1 event (1) of a/r permanently? [y/N]:" in without_codes(ran.out)
         assert "secret" not in run("show", "r", "--store", url).out
 
-    def test_help_is_drawn(self) -> None:
+    def test_help_is_drawn_on_a_terminal(self) -> None:
         out = without_codes(run_on_terminal("--help").out)
-        assert "╭─ Looking" in out
+        assert "╭─ Inspect" in out
         assert "Show a run as a timeline." in out
 
-    def test_interrupting_a_question(self, url: str) -> None:
+    def test_interrupted_question_deletes_nothing(self, url: str) -> None:
         append(url, "a", "r", PlannerNote(note="n"))
         ran = run_on_terminal("delete", "r", "--store", url, answer="\x04")
         assert ran.status == 1

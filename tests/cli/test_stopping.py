@@ -1,4 +1,4 @@
-"""A signal ends ``amlog`` at any moment without a traceback, with a status of its own, and leaves nothing behind."""
+"""Tests that a signal ends ``amlog`` at any moment, without a traceback or leftover files, and sets the status."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ sys.exit(main())
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with a store, ``v.db``."""
+    """Return the working directory, which contains the store ``v.db``."""
     monkeypatch.chdir(tmp_path)
     append("sqlite:///v.db", "a", "r", UserMessage(message="hi"))
     return tmp_path
@@ -52,7 +52,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @contextlib.contextmanager
 def python(*arguments: str, **changes: str) -> Generator[subprocess.Popen[bytes]]:
-    """A Python process, killed when the block ends."""
+    """Start a Python process, and kill it when the block ends."""
     process = subprocess.Popen(
         [sys.executable, *arguments],
         stdin=subprocess.DEVNULL,
@@ -73,7 +73,7 @@ def read_line(process: subprocess.Popen[bytes]) -> bytes:
 
 
 def stopped(process: subprocess.Popen[bytes], *signals: int) -> tuple[int, bytes, bytes]:
-    """The status of a process after ``signals``, and what it wrote since."""
+    """Send ``signals`` to a process, and return its status and its further output."""
     for number in signals:
         process.send_signal(number)
     out, err = process.communicate(timeout=PATIENCE)
@@ -90,8 +90,8 @@ def export(kind: str, output: Sequence[str] = ("-o", "out.jsonl")) -> tuple[str,
 
 
 @pytest.mark.parametrize("module", ["msgspec", "typer"])
-def test_during_imports(tmp_path: Path, module: str) -> None:
-    """The first import of the library's own, and the command line's."""
+def test_signal_ends_the_process_during_imports(tmp_path: Path, module: str) -> None:
+    """The modules are the first slow imports of the library and of the command line."""
     (tmp_path / f"{module}.py").write_text('import time\nprint("importing", flush=True)\ntime.sleep(3600)\n')
     for number, status in SIGNALS:
         with python(*AMLOG, "--version", PYTHONPATH=str(tmp_path)) as process:
@@ -101,14 +101,14 @@ def test_during_imports(tmp_path: Path, module: str) -> None:
 
 @pytest.mark.parametrize(("number", "status"), SIGNALS[1:])
 @pytest.mark.usefixtures("folder")
-def test_during_a_command(number: int, status: int) -> None:
+def test_signal_ends_a_running_command(number: int, status: int) -> None:
     with python(*AMLOG, "tail", "r", "--store", "sqlite:///v.db") as process:
         assert b"hi" in read_line(process)
         assert stopped(process, number) == (status, b"", b"")
 
 
 @pytest.mark.parametrize(("number", "status"), SIGNALS)
-def test_a_half_written_file_goes_away(folder: Path, number: int, status: int) -> None:
+def test_signal_removes_a_partial_file(folder: Path, number: int, status: int) -> None:
     Path("out.jsonl").write_bytes(b"old")
     with python(*export("waiting")) as process:
         assert read_line(process).startswith(b".amlog-")
@@ -117,7 +117,7 @@ def test_a_half_written_file_goes_away(folder: Path, number: int, status: int) -
     assert {path.name for path in folder.iterdir()} == {"out.jsonl", "v.db"}
 
 
-def test_a_second_signal_waits_for_nothing(folder: Path) -> None:
+def test_second_signal_ends_the_process_at_once(folder: Path) -> None:
     with python(*export("stuck")) as process:
         read_line(process)
         process.send_signal(signal.SIGTERM)
@@ -126,14 +126,14 @@ def test_a_second_signal_waits_for_nothing(folder: Path) -> None:
     assert not any(path.name.startswith((".", "out")) for path in folder.iterdir())
     with python(*export("busy")) as process:
         read_line(process)
-        # Linux may hand a signal to a thread while another one is under way, and Python sees it when the sleep ends.
+        # Linux may deliver a signal to another thread. Python handles it only when the sleep ends, so send it again.
         until_blocking(lambda: ended_by(process, signal.SIGHUP))
         assert stopped(process) == (129, b"", b"")
     assert not any(path.name.startswith((".", "out")) for path in folder.iterdir())
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_question() -> None:
+def test_signal_ends_a_question() -> None:
     controller, terminal = pty.openpty()
     with subprocess.Popen(
         [sys.executable, *AMLOG, "delete", "r", "--store", "sqlite:///v.db"],
@@ -155,13 +155,13 @@ def test_a_question() -> None:
         with contextlib.suppress(OSError):
             written += os.read(controller, 65536)
         os.close(controller)
-    assert written.rstrip().endswith(b"amlog: nothing was done")
+    assert written.rstrip().endswith(b"amlog: cancelled; nothing was changed")
     with open_sync_store("sqlite:///v.db") as store:
         assert len(store.load_run("a", "r").events) == 1
 
 
 @pytest.mark.usefixtures("folder")
-def test_what_the_starter_ignores_stays_ignored() -> None:
+def test_ignored_signals_stay_ignored() -> None:
     program = (
         "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
         "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
@@ -174,15 +174,15 @@ def test_what_the_starter_ignores_stays_ignored() -> None:
         assert stopped(process, signal.SIGTERM) == (143, b"", b"")
 
 
-def test_the_demo_and_its_writer(tmp_path: Path) -> None:
+def test_signal_ends_the_demo_and_its_writer(tmp_path: Path) -> None:
     with python(*AMLOG, "demo", "--store", f"sqlite:///{tmp_path}/d.db", PYTHONUNBUFFERED="1") as process:
         assert read_line(process)
-        status, _, err = stopped(process, signal.SIGTERM)  # both have ended: the writer has the same standard error
+        status, _, err = stopped(process, signal.SIGTERM)  # the end of standard error means that both have ended
     assert (status, err) == (143, b"")
 
 
-def test_a_signal_just_before_the_wait_for_an_answer_ends_it() -> None:
-    """The handler has run, and raised nothing, before the wait begins: only what it left behind can end it."""
+def test_signal_just_before_the_wait_ends_the_wait() -> None:
+    """The handler runs before the wait and raises nothing, so only the wakeup descriptor can end the wait."""
     program = (
         "import os, select, signal; from agent_memory_log.cli import stopping;"
         "signal.signal(signal.SIGINT, lambda *_: None); wait = select.select;"

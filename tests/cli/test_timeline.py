@@ -1,4 +1,4 @@
-"""Where events stand in a timeline, what is said of them, and how text is made harmless."""
+"""Tests of the order of events in a timeline, of their descriptions, and of escaped text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from agent_memory_log.wording import counted, ranges
 
 
 def log_of(*payloads: EventData) -> list[Event]:
-    return [msgspec.structs.replace(new_event(one), seq=at) for at, one in enumerate(payloads, 1)]
+    return [msgspec.structs.replace(new_event(payload), seq=at) for at, payload in enumerate(payloads, 1)]
 
 
 def shape(*payloads: EventData) -> list[tuple[int, int]]:
@@ -48,27 +48,27 @@ def result(call_id: str) -> ToolResult:
 
 
 class TestArrange:
-    def test_a_result_follows_its_call(self) -> None:
+    def test_result_follows_its_call(self) -> None:
         assert shape(call("1"), call("2"), UserMessage(message="m"), result("2"), result("1")) == [
             (1, 0), (5, 0), (2, 0), (4, 0), (3, 0),
         ]  # fmt: skip
 
-    def test_calls_inside_a_call_stand_between_it_and_its_result(self) -> None:
+    def test_nested_calls_are_between_a_call_and_its_result(self) -> None:
         assert shape(call("1"), call("2", "1"), call("3", "2"), result("3"), call("4", "1"), result("1")) == [
             (1, 0), (2, 1), (3, 2), (4, 2), (5, 1), (6, 0),
         ]  # fmt: skip
 
-    def test_ids_used_again(self) -> None:
+    def test_duplicate_ids_are_paired_in_order(self) -> None:
         assert shape(call("1"), result("1"), call("1"), call("2", "1"), result("1"), result("1")) == [
             (1, 0), (2, 0), (3, 0), (4, 1), (5, 0), (6, 0),
         ]  # fmt: skip
 
-    def test_strange_parents(self) -> None:
+    def test_invalid_parents_are_ignored(self) -> None:
         assert shape(call("1", "1"), call("2", "nobody"), call("3", "4"), call("4", "3")) == [
             (1, 0), (2, 0), (3, 0), (4, 1),
         ]  # fmt: skip
 
-    def test_any_depth(self) -> None:
+    def test_arrange_handles_any_depth(self) -> None:
         depth = 5000
         rows = arrange(log_of(*(call(str(at), str(at - 1)) for at in range(depth))))
         assert [row.depth for row in rows] == list(range(depth))
@@ -77,8 +77,8 @@ class TestArrange:
         assert max(map(len, stream.getvalue().splitlines())) < 100
 
     @given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"), st.sampled_from(["", "a", "b", "c"]))))
-    def test_it_pairs_as_the_reader_does_and_loses_nothing(self, story: list[tuple[bool, str, str]]) -> None:
-        log = log_of(*(call(one, parent) if is_call else result(one) for is_call, one, parent in story))
+    def test_arrange_pairs_like_the_reader_and_loses_no_event(self, story: list[tuple[bool, str, str]]) -> None:
+        log = log_of(*(call(call_id, parent) if is_call else result(call_id) for is_call, call_id, parent in story))
         rows = arrange(log)
         assert sorted(row.event.seq for row in rows) == [event.seq for event in log]
         reader = Reader(Snapshot("a", "r", log, version=len(log)))
@@ -88,11 +88,11 @@ class TestArrange:
 
 
 class TestDescribe:
-    def test_a_registered_or_unknown_payload_is_its_map(self) -> None:
+    def test_unknown_payload_is_shown_as_its_map(self) -> None:
         entry = describe(Row(new_event(UnknownPayload.of("made_up", {"a": [1, None]}))), Look())
         assert (entry.kind, entry.text) == ("made_up", '{"a":[1,null]}')
 
-    def test_every_part_of_a_hint(self) -> None:
+    def test_retry_hint_shows_every_part(self) -> None:
         hint = RetryHint(
             reason="missing_fields",
             tool="find",
@@ -107,26 +107,26 @@ class TestDescribe:
         assert rest[0] == ' - Say a and b; only with find; missing a, b; ask: Which?; such as {"a":1}'
 
     @pytest.mark.parametrize(
-        ("thinking", "said"),
+        ("thinking", "expected"),
         [
             (Thinking(redacted=b"1234"), "(encrypted by the provider, 4 B)"),
             (Thinking(signature="s"), "(signed, without text)"),
             (Thinking(), "(empty)"),
         ],
     )
-    def test_thinking_without_text(self, thinking: Thinking, said: str) -> None:
-        assert describe(Row(new_event(thinking)), Look()).lead[0][0] == said
+    def test_thinking_without_text_is_explained(self, thinking: Thinking, expected: str) -> None:
+        assert describe(Row(new_event(thinking)), Look()).lead[0][0] == expected
 
 
 class TestText:
     @given(st.text())
-    def test_nothing_harmful_is_left(self, text: str) -> None:
+    def test_safe_text_has_no_unsafe_characters(self, text: str) -> None:
         bad = {*map(chr, range(32)), "\x7f", *map(chr, range(0x80, 0xA0)), *"\u2028\u2029\u202a\u202e\u2066\u2069"}
         assert not bad.intersection(one_line(text))
         assert not (bad - {"\n"}).intersection(safe(text))
 
     @given(st.recursive(st.text() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-    def test_json_keeps_its_meaning(self, value: object) -> None:
+    def test_safe_json_keeps_its_value(self, value: object) -> None:
         encoded = msgspec.json.encode(value).decode()
         for encoding in ("utf-8", "ascii", "latin-1", "no such encoding"):
             written = safe_json(encoded, encoding)
@@ -134,7 +134,7 @@ class TestText:
             assert encoding == "utf-8" or written.isascii() or written.encode(encoding)
 
     @given(st.text(min_size=1), st.text(min_size=1))
-    def test_a_run_is_found_by_its_name(self, agent: str, run: str) -> None:
+    def test_parse_name_reverses_run_name(self, agent: str, run: str) -> None:
         name = run_name(agent, run)
         assert parse_name(name) == (agent, run)
         assert one_line(name) == name
@@ -155,11 +155,11 @@ class TestText:
             (-5_000_000, "-5ms"),
         ],
     )
-    def test_durations(self, nanoseconds: int, text: str) -> None:
+    def test_duration_has_short_units(self, nanoseconds: int, text: str) -> None:
         assert duration(nanoseconds) == text
 
-    def test_sizes_counts_and_ranges(self) -> None:
-        assert [size(one) for one in (0, 999, 1_000, 999_949, 999_950, 10**13)] == [
+    def test_sizes_counts_and_ranges_are_short_texts(self) -> None:
+        assert [size(count) for count in (0, 999, 1_000, 999_949, 999_950, 10**13)] == [
             "0 B", "999 B", "1.0 KB", "999.9 KB", "1.0 MB", "10.0 TB",
         ]  # fmt: skip
         assert (counted(1, "event"), counted(2686, "event")) == ("1 event", "2,686 events")

@@ -1,4 +1,4 @@
-"""``amlog verify`` finds the damage that was planted, says where, and keeps quiet about what a run may simply be."""
+"""Tests that ``amlog verify`` finds planted damage, names its position, and accepts every valid run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def amlog(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
 
 
 def damage(amlog: Amlog, statement: str) -> None:
-    """Change the file behind the store's back; ``seq`` is the event's place and run ``a/r`` is meant."""
+    """Change the events of run ``a/r`` in the file, without the store. ``seq`` in the statement is the event's seq."""
     with sqlite3.connect(amlog.folder / "runs.db") as connection:
         (run,) = connection.execute("SELECT id FROM runs WHERE agent = 'a'").fetchone()
         changed = connection.execute(f"{statement} AND id >> 32 = {run}".replace("seq", "(id & 4294967295)"))
@@ -50,23 +50,26 @@ def damage(amlog: Amlog, statement: str) -> None:
     connection.close()
 
 
-def found(amlog: Amlog, status: int) -> list[tuple[str, int, str]]:
+def found_errors(amlog: Amlog, status: int) -> list[tuple[str, int, str]]:
     ran = amlog("verify", "--json")
     assert (ran.status, ran.err) == (status, "")
     assert (ran.json["ok"], ran.json["runs"]) == (status == 0, 2)
-    assert all((one["agent"], one["run"], one["severity"]) == ("a", "r", "error") for one in ran.json["findings"])
+    assert all(
+        (finding["agent"], finding["run"], finding["severity"]) == ("a", "r", "error")
+        for finding in ran.json["findings"]
+    )
     assert ran.json["errors"] == len(ran.json["findings"])
-    return [(one["check"], one["seq"], one["message"]) for one in ran.json["findings"]]
+    return [(finding["check"], finding["seq"], finding["message"]) for finding in ran.json["findings"]]
 
 
 class TestPlantedDamage:
-    def test_none(self, amlog: Amlog) -> None:
+    def test_undamaged_store_has_no_findings(self, amlog: Amlog) -> None:
         assert amlog.ok("verify").out == "✔ 2 runs, 1,201 events: 0 errors, 0 warnings, 0 notes\n"
-        assert found(amlog, 0) == []
+        assert found_errors(amlog, 0) == []
 
-    def test_a_gap(self, amlog: Amlog) -> None:
+    def test_verify_finds_missing_seqs(self, amlog: Amlog) -> None:
         damage(amlog, "DELETE FROM events WHERE seq IN (5, 600, 601, 602)")
-        assert found(amlog, 1) == [
+        assert found_errors(amlog, 1) == [
             ("gap", 5, "seq 5 is missing"),
             ("gap", 600, "seqs 600 to 602 are missing"),
         ]
@@ -78,35 +81,35 @@ class TestPlantedDamage:
             "✘ 2 runs, 1,197 events: 2 errors, 0 warnings, 0 notes",
         ]
 
-    def test_the_first_is_missing(self, amlog: Amlog) -> None:
+    def test_verify_finds_a_missing_first_event(self, amlog: Amlog) -> None:
         damage(amlog, "DELETE FROM events WHERE seq = 1")
-        assert found(amlog, 1) == [("gap", 1, "seq 1 is missing")]
+        assert found_errors(amlog, 1) == [("gap", 1, "seq 1 is missing")]
 
-    def test_payloads_that_cannot_be_read_do_not_end_it(self, amlog: Amlog) -> None:
+    def test_verify_continues_after_unreadable_payloads(self, amlog: Amlog) -> None:
         damage(amlog, "UPDATE events SET data = '{\"note\":' WHERE seq IN (7, 8, 700)")
         damage(amlog, "UPDATE events SET data = '{\"note\":17}' WHERE seq = 1200")
-        places = [(check, seq) for check, seq, _ in found(amlog, 1)]
+        places = [(check, seq) for check, seq, _ in found_errors(amlog, 1)]
         assert places == [("undecodable", 7), ("undecodable", 8), ("undecodable", 700), ("undecodable", 1200)]
         assert amlog("verify", "--json").json["events"] == 1201
         assert amlog("verify", "b/fine").status == 0
         assert amlog("verify", "a/r").status == 1
 
-    def test_a_gap_before_an_unreadable_event(self, amlog: Amlog) -> None:
+    def test_verify_finds_a_gap_before_an_unreadable_event(self, amlog: Amlog) -> None:
         damage(amlog, "DELETE FROM events WHERE seq IN (10, 11)")
         damage(amlog, "UPDATE events SET data = 'x' WHERE seq IN (12, 13)")
-        places = [(check, seq) for check, seq, _ in found(amlog, 1)]
+        places = [(check, seq) for check, seq, _ in found_errors(amlog, 1)]
         assert places == [("gap", 10), ("undecodable", 12), ("undecodable", 13)]
 
-    def test_a_payload_that_is_hostile(self, amlog: Amlog) -> None:
+    def test_verify_escapes_a_hostile_payload(self, amlog: Amlog) -> None:
         damage(amlog, "UPDATE events SET data = char(27) || '[31m' WHERE seq = 3")
         assert "\x1b" not in amlog("verify").out
 
-    def test_one_run_only(self, amlog: Amlog) -> None:
+    def test_verify_checks_one_run_on_request(self, amlog: Amlog) -> None:
         damage(amlog, "DELETE FROM events WHERE seq = 5")
         assert amlog.ok("verify", "fine", "--json").json["runs"] == 1
-        assert amlog.error("verify", "nobody/none") == "no run nobody/none: see amlog runs"
+        assert amlog.error("verify", "nobody/none") == "no run nobody/none: list the runs with amlog runs"
 
-    def test_a_page_of_the_file(self, amlog: Amlog) -> None:
+    def test_verify_reports_a_damaged_page(self, amlog: Amlog) -> None:
         path = amlog.folder / "runs.db"
         with sqlite3.connect(path) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -120,7 +123,7 @@ class TestPlantedDamage:
 
 
 class _Altered(MemoryStore):
-    """A store that shows its runs otherwise than they are."""
+    """A store that returns altered runs."""
 
     def __init__(self, alter: Callable[[list[Event]], list[Event]]) -> None:
         super().__init__()
@@ -135,9 +138,9 @@ class _Altered(MemoryStore):
         types: Iterable[str] | None = None,
         limit: int | None = None,
     ) -> Snapshot:
-        true = await super().load_run(agent, run, after=after, types=types, limit=limit)
-        log = self._alter(list(true.log))
-        return Snapshot(agent, run, log, version=true.version, last_seq=true.last_seq, after=after)
+        stored = await super().load_run(agent, run, after=after, types=types, limit=limit)
+        log = self._alter(list(stored.log))
+        return Snapshot(agent, run, log, version=stored.version, last_seq=stored.last_seq, after=after)
 
 
 async def check(store: MemoryStore) -> list[Finding]:
@@ -146,11 +149,11 @@ async def check(store: MemoryStore) -> list[Finding]:
 
 
 def brief(findings: list[Finding]) -> list[tuple[Severity, Check, int]]:
-    return [(one.severity, one.check, one.seq) for one in findings]
+    return [(finding.severity, finding.check, finding.seq) for finding in findings]
 
 
 def once(work: Callable[[], object]) -> Callable[[], None]:
-    """A callable that does ``work`` when it is first called."""
+    """Return a callable that calls ``work`` only the first time."""
     works = [work]
 
     def call() -> None:
@@ -172,41 +175,41 @@ ALTERED: list[tuple[Callable[[list[Event]], list[Event]], list[Check]]] = [
 
 class TestEachCheck:
     @pytest.mark.parametrize(("alter", "expected"), ALTERED)
-    async def test_what_a_store_must_not_show(
+    async def test_check_finds_an_altered_log(
         self, alter: Callable[[list[Event]], list[Event]], expected: list[Check]
     ) -> None:
         store = _Altered(lambda log: alter(log) if log else log)
-        await store.append_events("a", "r", *(new_event(PlannerNote(note=one)) for one in "abc"))
+        await store.append_events("a", "r", *(new_event(PlannerNote(note=note)) for note in "abc"))
         findings = await check(store)
-        assert [one.check for one in findings] == expected
-        assert all(one.severity is Severity.ERROR for one in findings)
+        assert [finding.check for finding in findings] == expected
+        assert all(finding.severity is Severity.ERROR for finding in findings)
 
-    async def test_redacted_on_paper_only(self) -> None:
+    async def test_check_finds_content_after_a_redaction(self) -> None:
         async with open_store("memory:") as store:
             assert isinstance(store, MemoryStore)
             await store.append_events("a", "r", new_event(UserMessage(message="still here")))
-            # No store takes such a marker; only damage, or a store that is not ours, leaves one behind.
+            # No store accepts such a marker. Only damage or a third party's store can cause it.
             store._data._runs["a", "r"].append([prepare(new_event(Redaction(seqs=(1, 40), reason="asked")))])
             assert brief(await check(store)) == [
                 (Severity.ERROR, Check.NOT_REDACTED, 2),
                 (Severity.WARNING, Check.NO_MARKER, 2),
             ]
 
-    async def test_redacted_without_a_marker(self) -> None:
+    async def test_check_warns_about_a_missing_redaction_marker(self) -> None:
         async with open_store("memory:") as store:
             assert isinstance(store, MemoryStore)
             await store.append_events("a", "r", new_event(Redacted(original_type="user_message")))
             assert brief(await check(store)) == [(Severity.WARNING, Check.NO_MARKER, 1)]
 
-    async def test_redaction_done_right(self) -> None:
+    async def test_correct_redaction_has_no_findings(self) -> None:
         async with open_store("memory:") as store:
             assert isinstance(store, MemoryStore)
-            await store.append_events("a", "r", *(new_event(UserMessage(message=one)) for one in "abc"))
+            await store.append_events("a", "r", *(new_event(UserMessage(message=message)) for message in "abc"))
             await store.redact_events("a", "r", [1, 2])
             await store.redact_events("a", "r", [3, 4])
             assert await check(store) == []
 
-    async def test_calls_and_results(self) -> None:
+    async def test_check_finds_orphan_results_and_open_calls(self) -> None:
         async with open_store("memory:") as store:
             assert isinstance(store, MemoryStore)
             call, result = ToolCall("1", "t"), ToolResult("1", "t")
@@ -218,23 +221,23 @@ class TestEachCheck:
                 (Severity.NOTE, Check.OPEN_CALL, 5),
             ]
 
-    async def test_a_result_whose_call_was_redacted(self) -> None:
+    async def test_result_of_a_redacted_call_is_a_note(self) -> None:
         async with open_store("memory:") as store:
             assert isinstance(store, MemoryStore)
             await store.append_events("a", "r", new_event(ToolCall("1", "t")), new_event(ToolResult("1", "t")))
             await store.redact_events("a", "r", [1])
             assert brief(await check(store)) == [(Severity.NOTE, Check.ORPHAN_RESULT, 2)]
 
-    async def test_a_run_written_again_after_a_deletion(self) -> None:
+    async def test_run_may_continue_after_a_deletion(self) -> None:
         async with open_store("memory:") as store:
             assert isinstance(store, MemoryStore)
-            await store.append_events("a", "r", *(new_event(PlannerNote(note=one)) for one in "abc"))
+            await store.append_events("a", "r", *(new_event(PlannerNote(note=note)) for note in "abc"))
             await store.delete_run("a", "r")
             assert await check(store) == []
             await store.append_events("a", "r", new_event(PlannerNote(note="d")))
             assert await check(store) == []
 
-    async def test_what_is_appended_meanwhile_is_for_the_next_time(self) -> None:
+    async def test_concurrent_append_is_not_a_finding(self) -> None:
         async with open_store("memory:") as store:
             assert isinstance(store, MemoryStore)
             await store.append_events("a", "r", new_event(PlannerNote(note="a")))
@@ -243,7 +246,7 @@ class TestEachCheck:
             report = await check_run(store, stale, lambda: None)
             assert (report.events, report.findings) == (2, [])
 
-    async def test_what_others_redact_or_delete_meanwhile_is_no_finding(self, tmp_path: Path) -> None:
+    async def test_concurrent_redaction_or_deletion_is_not_a_finding(self, tmp_path: Path) -> None:
         url = f"sqlite:///{tmp_path / 'runs.db'}"
         async with open_store(url) as store:
             with open_sync_store(url) as writer:
@@ -254,7 +257,7 @@ class TestEachCheck:
                 report = await check_run(store, info, once(lambda: writer.delete_run("a", "r")))
                 assert report == RunReport(0, 0, [])
 
-    async def test_a_run_may_expire_meanwhile(self) -> None:
+    async def test_run_may_expire_during_the_check(self) -> None:
         def expire(log: list[Event]) -> list[Event]:
             if log:
                 raise RunExpired("a/r has expired")
@@ -265,12 +268,12 @@ class TestEachCheck:
         assert await check(store) == []
 
 
-def test_reserved_runs_are_looked_at_too(amlog: Amlog) -> None:
+def test_verify_checks_reserved_runs(amlog: Amlog) -> None:
     amlog.append("@memory", "r", PlannerNote(note="n"))
     assert amlog.ok("verify", "--json").json["runs"] == 3
 
 
-def test_an_empty_store_is_whole(tmp_path: Path, amlog: Amlog) -> None:
+def test_empty_store_has_no_findings(tmp_path: Path, amlog: Amlog) -> None:
     url = f"sqlite:///{tmp_path / 'empty.db'}"
     with open_sync_store(url):
         pass

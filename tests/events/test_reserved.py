@@ -132,7 +132,7 @@ class TestAtif:
             for number, name in enumerate(("a", "b", "a"))
         )
         message = amlog.error("import", "atif", one, two, "--agent", "mine")
-        assert message.startswith(f"{two}: mine/s is already the run of another agent's trajectory")
+        assert message.startswith(f"{two}: the run mine/s already holds the trajectory of another agent")
         assert amlog.ok("import", "atif", one, again, "--agent", "mine", "--json").json["inserted"] == 1
 
 
@@ -228,7 +228,9 @@ def test_and_says_how_many(amlog: Amlog) -> None:
     amlog.append(VICTIM, "records", EVIL)
     amlog.append("a", "r", PlannerNote("n"))
     target = f"sqlite:///{amlog.folder / 'target.db'}"
-    assert amlog.ok("copy", amlog.url, target).out == "✔ copied 2 events of 2 runs   1 run of the library's own\n"
+    assert (
+        amlog.ok("copy", amlog.url, target).out == "✔ copied 2 events of 2 runs   1 run of the library's own agents\n"
+    )
     assert amlog.ok("copy", amlog.url, target, "--json").json["reserved"] == 1
 
 

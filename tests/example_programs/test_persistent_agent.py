@@ -239,14 +239,14 @@ class TestRemembering:
         self, start: Callable[[], Agent], model: Model, tmp_path: Path
     ) -> None:
         with start() as agent:
-            agent.expect("Hello. I know nothing of you yet.")
+            agent.expect("Hello. I know nothing about you yet.")
             _talk(agent)
             agent.type("/exit")
             agent.expect("(I will remember 1 preference and 1 episode.)")
             assert agent.end() == 0
         assert [message["role"] for message in model.asked[0]] == ["system", "user"]
         with start() as agent:
-            agent.expect("Hello again. I remember 1 preference and 1 episode (/memory).")
+            agent.expect("Hello again. I remember 1 preference and 1 episode.")
             agent.type("/memory")
             shown = agent.expect("The files were counted.")
             assert "units: metric" in shown
@@ -261,7 +261,7 @@ class TestRemembering:
         assert '- preference "units": "metric"' in memory["content"]
         assert "The files were counted." in memory["content"]
         assert "silently" in memory["content"]
-        assert "present words win" in memory["content"]
+        assert "follow the message" in memory["content"]
         # What was recalled is logged as that, and is not learnt from once more.
         with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
             newest = store.load_run(AGENT, _runs(tmp_path)[0])
@@ -409,7 +409,7 @@ class TestRemembering:
         with ModelServer(answer) as broken, Agent(tmp_path, broken.url) as agent:
             _talk(agent)
             agent.type("/exit")
-            agent.expect("(I could not learn from this now: llm_unavailable; I will try again the next time.)")
+            agent.expect("(I could not learn from this now: llm_unavailable; I will try again next time.)")
             assert agent.end() == 0
         assert _values(tmp_path) == []
         with start() as agent:
@@ -426,7 +426,7 @@ class TestRemembering:
             agent.type("/exit")
             until_blocking(lambda: "tools" not in hanging.requests[-1].body)
             agent.press(CONTROL_C)
-            agent.expect("(What was said is in the log, and will be learnt from the next time.)")
+            agent.expect("(The conversation is in the log. I will learn from it next time.)")
             assert agent.end() == 130
         with start() as agent:
             agent.expect("Hello again. I remember 1 preference and 1 episode")
@@ -445,15 +445,15 @@ class TestForgetting:
             agent.type("As I said: metric, please. And count once more.")
             agent.expect("agent> ")
             agent.type("/forget")
-            agent.expect("Forget 1 preference and 1 episode, for good? [y/N] ")
+            agent.expect("Forget 1 preference and 1 episode permanently? [y/N] ")
             agent.press("\r")
-            agent.expect("Nothing was forgotten.")
+            agent.expect("I have forgotten nothing.")
             agent.type("/forget")
             agent.expect("[y/N] ")
             agent.press("y\r")
             agent.expect("Forgotten.")
             agent.type("/memory")
-            agent.expect("I remember nothing of you.")
+            agent.expect("I remember nothing about you.")
             agent.type("I am in Kyoto. Thank you.")
             agent.expect("agent> ")
             model.read.clear()
@@ -560,7 +560,7 @@ class TestLimits:
         refusal = Reply(status=400, body=b'{"error": {"message": "no such model"}}')
         with ModelServer([refusal]) as refusing, Agent(tmp_path, refusing.url) as agent:
             agent.type("hello")
-            agent.expect("(that did not work: Error code: 400")
+            agent.expect("(that failed: Error code: 400")
             agent.type("/exit")
             assert agent.end() == 0
 

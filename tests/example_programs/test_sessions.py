@@ -44,7 +44,7 @@ def test_every_step_is_told_and_can_be_looked_at(amlog: Amlog, tmp_path: Path) -
         f"!!     stopped: {STOPPED}   declared_tier",
     ):
         assert text in done.stdout
-    verified = done.stdout.partition("What was verified\n")[2].splitlines()
+    verified = done.stdout.partition("The results\n")[2].splitlines()
     assert [line[:5] for line in verified[:4]] == ["   ok"] * 4
     shown = amlog.ok("memory", "explain", "language", "--store", amlog.url, "--tenant", "demo", "--user", "42").out
     assert "incident-desk/demo-capture#1  user: Hello, please write to me in English" in shown

@@ -44,7 +44,7 @@ def test_context_prints_the_block(open_memory_store: OpenStore, store_url: str) 
     assert (len(found["records"]), len(found["messages"]), found["note"]) == (1, 1, "")
     assert found["tokens"] <= 1_000
     ran = run("memory", "context", "language", *whose, "--max-tokens", "9")
-    assert (ran.status, ran.out, ran.err) == (0, "", "nothing remembered that fits\n")
+    assert (ran.status, ran.out, ran.err) == (0, "", "no memories for this question\n")
 
 
 def test_search_explains_scores(open_memory_store: OpenStore, store_url: str) -> None:
@@ -143,8 +143,8 @@ def test_no_run_is_linked_where_one_cannot_be(amlog: Amlog) -> None:
         store.append_events("a", "r", new_event(UserMessage("A zebra.")))
         own = run_name(stream_of(me.principal.subject("user")), STREAM_RUN)
     error = amlog.error("memory", "link", "a/r", own, *WHOSE)
-    assert error == f"{own} is a run of the library's own, and is not linked"
-    assert amlog("memory", "search", "zebra", *WHOSE).err == "nothing found\n"
+    assert error == f"{own} belongs to the library's own agent and cannot be linked"
+    assert amlog("memory", "search", "zebra", *WHOSE).err == "no matches\n"
     assert amlog.ok("memory", "link", "a/r", "r", "a/r", *WHOSE).out.count("linked a/r\n") == 1
     assert amlog.ok("memory", "link", "a/r", "r", *WHOSE, "--json").json == [{"agent": "a", "run": "r"}]
 
@@ -181,7 +181,7 @@ def test_a_store_with_nothing_in_it_says_so(command: str, amlog: Amlog) -> None:
     words = () if command == "list" else ("zebra",)
     ran = amlog("memory", command, *words, *WHOSE, "--store", "memory:")
     assert (ran.status, ran.out) == (0, "")
-    assert ran.err.startswith("nothing ")
+    assert ran.err.startswith("no ")
 
 
 STORED = "\x1b[2J\x9b31m\x07\u2028\u202e\r\x0b\x85日本語 😀 zebra"

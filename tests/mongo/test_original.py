@@ -575,12 +575,12 @@ def test_the_command(
     assert [one["data"] for one in shown] == [{"note": "note 1"}, {"note": "note 2"}]
     assert amlog.ok("verify", "--store", amlog.url, "--json").json["ok"]
     ran = amlog.ok("import", "go-mongodb", url, "--store", amlog.url)
-    assert ran.out == f"✔ nothing new: 2 runs with {len(rows) + 2} events already there\n"
+    assert ran.out == f"✔ nothing new: 2 runs with {len(rows) + 2} events already stored\n"
     collection.insert_one(run_document("t", [note(1), 5]))
     ran = amlog("import", "go-mongodb", url, "--store", amlog.url)
     assert (ran.status, ran.err) == (1, "")
     assert "a/t: event 2 cannot be read: an event must be a map" in ran.out
-    assert f"✘ imported 1 event into 3 runs   {len(rows) + 2} already there" in ran.out
+    assert f"✘ imported 1 event into 3 runs   {len(rows) + 2} already stored" in ran.out
     ran = amlog("import", "go-mongodb", url, "--store", amlog.url, "--json")
     assert ran.status == 1
     assert [bool(one["problem"]) for one in ran.json["runs"]] == [False, False, True]

@@ -196,4 +196,4 @@ class TestTheCommand:
 
     def test_not_every_store_can(self, amlog: Amlog, tmp_path: Path) -> None:
         message = amlog.error("backup", "--store", "memory:", str(tmp_path / "backup.db"))
-        assert message == "memory: stores cannot be backed up to a file; amlog copy copies them"
+        assert message == "memory: stores cannot be backed up to a file; use amlog copy"

@@ -160,7 +160,10 @@ class TestCommand:
     def test_a_file_without_an_end_line_is_taken_with_a_note(self, amlog: Amlog) -> None:
         file = amlog.file("x.jsonl", HEADER + EVENT)
         ran = amlog("import", "jsonl", file)
-        assert (ran.status, ran.err) == (0, f"{file} has no end line: whether it is whole and unchanged is not known\n")
+        assert (ran.status, ran.err) == (
+            0,
+            f"{file} has no end line: cannot check that the file is complete and unchanged\n",
+        )
         assert amlog.ok("import", "jsonl", amlog.file("y.jsonl", b"".join(exports("r")))).err == ""
 
     def test_a_byte_order_mark_is_passed_over(self, amlog: Amlog) -> None:

@@ -1,4 +1,4 @@
-"""``amlog memory``: derived memory on the command line. One module a command; ``app`` registers them.
+"""The commands of ``amlog memory``. Each command has its own module, and ``app`` registers them.
 
-``options``, ``finding`` and ``views`` are what they share.
+The commands share ``options``, ``finding``, ``table`` and ``views``.
 """

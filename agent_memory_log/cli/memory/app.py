@@ -1,4 +1,4 @@
-"""The group of commands ``amlog memory``, in the order in which help lists them."""
+"""The command group ``amlog memory``, with its commands in the order of the help."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 _HELP = (
-    "What is remembered of users: learn it from runs, look at it, correct and erase it.\n\n"
-    "Whose memory is meant is said by --tenant and --user, or any --scope NAME=ID."
+    "Learn memories of users from runs, show them and erase them.\n\n"
+    "Select the user with --tenant and --user. Use --scope NAME=ID for other scopes."
 )
 
 memory_app = typer.Typer(no_args_is_help=True, help=_HELP)

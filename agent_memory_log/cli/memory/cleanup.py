@@ -1,4 +1,4 @@
-"""``amlog memory cleanup``: what is old and of little importance, put away."""
+"""``amlog memory cleanup``: archives old episodes of little importance."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ def cleanup(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Archive old episodes of little importance, and note what has expired.
+    """Archive old episodes of little importance, and mark expired memories.
 
-    Nothing is erased: amlog memory list --status archived lists them. With --json: archived and expired, lists of items
-    as of amlog memory list.
+    Nothing is erased. List the archived memories with amlog memory list --status archived.
+
+    With --json: an object with archived and expired, both lists of records as in amlog memory list.
     """
     report = run_async(_cleanup(store, principal_of(tenant, user, scopes), older_than, below))
     output = Output()
     if as_json:
         output.json(
             {
-                "archived": [record_map(one) for one in report.archived],
-                "expired": [record_map(one) for one in report.expired],
+                "archived": [record_map(record) for record in report.archived],
+                "expired": [record_map(record) for record in report.expired],
             }
         )
         return
     archived, expired = memories(len(report.archived)), memories(len(report.expired))
-    output.line((f"{output.tick} ", GOOD), f"archived {archived}, {expired} had expired")
+    output.line((f"{output.tick} ", GOOD), f"archived {archived}, marked {expired} as expired")
     for records in (report.archived, report.expired):
         if records:
             write_records(output, records)

@@ -1,4 +1,4 @@
-"""``amlog memory context``: what a planner puts in front of a model that is asked something."""
+"""``amlog memory context``: prints the memories that a prompt needs as background to a question."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent_memory_log.memory.operations import BuildContext
 
 
 def context(
-    query: Annotated[list[str], typer.Argument(metavar="QUERY", help="What the model is asked.", show_default=False)],
+    query: Annotated[list[str], typer.Argument(metavar="QUERY", help="The question to the model.", show_default=False)],
     *,
     tenant: Tenant,
     user: User = None,
@@ -27,29 +27,31 @@ def context(
     ),
     as_json: AsJson = False,
 ) -> None:
-    """Print what to put in front of a model, as background to a question.
+    """Print background for a question, to put in front of the model's prompt.
 
-    The facts and preferences, then episodes and messages that have to do with the question, then recent episodes. A
-    token is one as tiktoken counts where that is installed, else a byte. With --json: text, tokens, records (their
-    ids), messages (each with name, agent, run, seq and item) and note.
+    Prints facts and preferences first, then episodes and messages that match the question, then recent episodes. If
+    tiktoken is installed, it counts the tokens. Otherwise each byte counts as one token.
+
+    With --json: an object with text, tokens, records (their ids), messages (each with name, agent, run, seq and item)
+    and note.
     """
-    found = run_async(_context(store, principal_of(tenant, user, scopes), " ".join(query), max_tokens))
+    result = run_async(_context(store, principal_of(tenant, user, scopes), " ".join(query), max_tokens))
     output = Output()
     if as_json:
         output.json(
             {
-                "text": found.text,
-                "tokens": found.tokens,
-                "records": list(found.records),
-                "messages": [evidence_map(one) for one in found.messages],
-                "note": found.note,
+                "text": result.text,
+                "tokens": result.tokens,
+                "records": list(result.records),
+                "messages": [evidence_map(message) for message in result.messages],
+                "note": result.note,
             }
         )
-    elif found.text:
-        for line in found.text.split("\n"):
+    elif result.text:
+        for line in result.text.split("\n"):
             output.line(line)
     else:
-        note("nothing remembered that fits")
+        note("no memories for this question")
 
 
 async def _context(url: str | None, principal: Principal, query: str, max_tokens: int) -> MemoryContext:

@@ -1,4 +1,4 @@
-"""``amlog memory derive``: learning from runs."""
+"""``amlog memory derive``: learns memories from runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def derive(
         list[str] | None,
         typer.Argument(
             metavar="RUN",
-            help="AGENT/RUN or RUN, as amlog runs names them; may be left out with --again.",
+            help="AGENT/RUN or RUN, as amlog runs prints them. Optional with --again.",
             show_default=False,
         ),
     ] = None,
@@ -33,33 +33,35 @@ def derive(
     scopes: Scopes = None,
     store: StoreUrl = None,
     model: Annotated[
-        bool, typer.Option("--model", help="Ask the model that OPENAI_MODEL names; needs OPENAI_API_KEY.")
+        bool, typer.Option("--model", help="Use the model in OPENAI_MODEL. Needs OPENAI_API_KEY.")
     ] = False,
     again: Annotated[
         bool,
-        typer.Option("--again", help="From the runs' first events, of all runs learnt from so far or those named."),
+        typer.Option("--again", help="Start at the first event of each RUN, or of all runs that were read before."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Learn from what is new in runs.
+    """Learn memories from the new events of runs.
 
-    Without a model: what the user said outright, and what errors and results show. Doing it again writes nothing twice,
-    and what was forgotten is not learnt again. The status is 1 where a run could not be learnt from; nothing of it is
-    lost, and all is read again next time.
+    Without --model, rules find the user's explicit statements and the lessons of errors and tool results. Deriving
+    again writes nothing twice, and forgotten values are not learned again.
 
-    With --json: a list, each with agent, run, status (ok, stopped or skipped), stop_reason, after and position (the
-    seqs it was read between), error, model_calls, usage and outcomes, each with action, scope, kind, key, reason,
-    superseded, evidence and record.
+    The exit status is 1 if a run could not be read to its end. Nothing is lost then, because the next derive reads the
+    same events again.
+
+    With --json: a list of objects with agent, run, status (ok, stopped or skipped), stop_reason, after, position,
+    error, model_calls, usage and outcomes. The events after the seq in after, up to position, were read. Each outcome
+    has action, scope, kind, key, reason, superseded, evidence and record.
     """
     if not runs and not again:
-        raise UsageProblem("give a RUN or several, or --again for all that were learnt from so far")
+        raise UsageProblem("give one or more RUNs, or --again for all runs that were read before")
     with _extractor(with_model=model) as extractor:
         reports = run_async(_derive(store, principal_of(tenant, user, scopes), runs, extractor, again=again))
     output = Output()
     if as_json:
         output.json([report_map(report) for report in reports])
     elif not reports:
-        note("nothing was learnt from any run so far")
+        note("no run was read before: give the RUNs to learn from")
     else:
         for report in reports:
             _write(output, report)
@@ -71,7 +73,7 @@ def derive(
 @contextmanager
 def _extractor(*, with_model: bool) -> Generator[Extractor]:
     if not with_model:
-        from agent_memory_log.memory.extraction import RuleExtractor  # noqa: PLC0415  # many patterns to compile
+        from agent_memory_log.memory.extraction import RuleExtractor  # noqa: PLC0415  # compiles many patterns
 
         yield RuleExtractor()
         return
@@ -94,14 +96,14 @@ async def _derive(
     async with open_existing(url) as store:
         memory = MemoryClient(store, extractor=extractor).of(principal)
         infos = [await existing_run(store, name) for name in names or ()]
-        found = [(info.agent, info.run) for info in infos]
+        selected = [(info.agent, info.run) for info in infos]
         if again:
-            return list(await memory.rederive(runs=found or None))
-        return [await memory.derive(agent, run) for agent, run in found]
+            return list(await memory.rederive(runs=selected or None))
+        return [await memory.derive(agent, run) for agent, run in selected]
 
 
 def report_map(report: DeriveReport) -> dict[str, JsonValue]:
-    """What came of a run, as JSON."""
+    """Return the report on one run as JSON."""
     return {
         "agent": report.agent,
         "run": report.run,
@@ -112,7 +114,7 @@ def report_map(report: DeriveReport) -> dict[str, JsonValue]:
         "error": report.error,
         "model_calls": report.model_calls,
         "usage": dict(report.usage),
-        "outcomes": [outcome_map(one) for one in report.outcomes],
+        "outcomes": [outcome_map(outcome) for outcome in report.outcomes],
     }
 
 
@@ -120,13 +122,13 @@ def _write(output: Output, report: DeriveReport) -> None:
     name = run_name(report.agent, report.run)
     if report.status == "stopped":
         sign: Segment = (f"{output.cross} ", BAD)
-        what = f"stopped: {report.stop_reason}" + (f"   {report.error}" if report.error else "")
+        result = f"stopped: {report.stop_reason}" + (f"   {report.error}" if report.error else "")
     elif report.status == "skipped":
-        sign, what = ("- ", DIM), f"skipped: {report.stop_reason}"
+        sign, result = ("- ", DIM), f"skipped: {report.stop_reason}"
     elif report.position == report.after:
-        sign, what = (f"{output.tick} ", GOOD), "nothing new to read yet"
+        sign, result = (f"{output.tick} ", GOOD), "no new events to read"
     else:
-        sign, what = (f"{output.tick} ", GOOD), outcomes_text(report.outcomes)
+        sign, result = (f"{output.tick} ", GOOD), outcomes_text(report.outcomes)
     read = f"   #{report.after + 1} to #{report.position}" if report.position > report.after else ""
-    output.line(sign, f"{name}: {what}", (read, DIM))
+    output.line(sign, f"{name}: {result}", (read, DIM))
     write_outcomes(output, report.outcomes)

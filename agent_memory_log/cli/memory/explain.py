@@ -1,4 +1,4 @@
-"""``amlog memory explain``: why something is believed."""
+"""``amlog memory explain``: shows the source and the evidence of a memory."""
 
 from __future__ import annotations
 
@@ -22,42 +22,46 @@ def explain(
     kind: Kind = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say why something is remembered.
+    """Explain why something is remembered.
 
-    Who says so, the events it rests on, in words, and what has happened to it since. With --json: record (as an item of
-    amlog memory list), status, source, evidence (each with name, agent, run, seq, item, text and reason) and
-    events, a list of texts. Only events of runs that are linked or were derived from are shown; for others the reason.
+    Shows the source of the memory, the text of the events it cites, and the later changes to it. The text of an event
+    is shown only if its run is linked or was read by amlog memory derive. For other events, the reason is shown.
+
+    With --json: an object with record (as in amlog memory list), status, source, evidence and events (a list of texts).
+    Each piece of evidence has name, agent, run, seq, item, text and reason.
     """
-    found = run_async(_explain(store, principal_of(tenant, user, scopes), record, kind))
+    explanation = run_async(_explain(store, principal_of(tenant, user, scopes), record, kind))
     output = Output()
     if as_json:
-        evidence = [{**evidence_map(one.evidence), "text": one.text, "reason": one.reason} for one in found.evidence]
+        evidence = [
+            {**evidence_map(line.evidence), "text": line.text, "reason": line.reason} for line in explanation.evidence
+        ]
         output.json(
             {
-                "record": record_map(found.record),
-                "status": found.status,
-                "source": found.source,
+                "record": record_map(explanation.record),
+                "status": explanation.status,
+                "source": explanation.source,
                 "evidence": evidence,
-                "events": list(found.events),
+                "events": list(explanation.events),
             }
         )
         return
-    write_heading(output, found.record)
-    output.line("  ", ("said by ", DIM), found.source)
-    if found.evidence:
-        output.line(("it rests on", BOLD))
-    for line in found.evidence:
+    write_heading(output, explanation.record)
+    output.line("  ", ("source: ", DIM), explanation.source)
+    if explanation.evidence:
+        output.line(("evidence", BOLD))
+    for line in explanation.evidence:
         output.hanging(["  ", (evidence_name(line.evidence), NAME), "  "], line.text or f"({line.reason})")
-    if found.events:
-        output.line(("since then", BOLD))
-    for text in found.events:
+    if explanation.events:
+        output.line(("history", BOLD))
+    for text in explanation.events:
         output.line("  ", text)
 
 
 async def _explain(url: str | None, principal: Principal, name: str, kind: str | None) -> Explanation:
     async with open_memory(url, principal) as memory:
         record = await existing(memory, name, kind)
-        found = await memory.explain(record.id)
-        if found is None:  # forgotten by somebody else in the meantime
-            raise CommandFailed(f"{name!r} was forgotten")
-        return found
+        explanation = await memory.explain(record.id)
+        if explanation is None:  # another process forgot it after it was found
+            raise CommandFailed(f"the memory {name!r} was forgotten")
+        return explanation

@@ -1,4 +1,4 @@
-"""``amlog memory export``: memories as JSONL."""
+"""``amlog memory export``: writes memories as JSONL."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from agent_memory_log.memory import Principal
 
 
 def export(*, tenant: Tenant, user: User = None, scopes: Scopes = None, store: StoreUrl = None) -> None:
-    """Write what is remembered as JSONL.
+    """Write the active memories as JSONL.
 
-    A header and a line for each memory, which amlog memory import reads, for this or another subject. What is not
-    active is left out.
+    Writes a header and a line for each memory. amlog memory import reads them, for the same user or another one.
     """
     data = run_async(_export(store, principal_of(tenant, user, scopes)))
     with writer(None) as write:

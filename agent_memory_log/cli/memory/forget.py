@@ -1,4 +1,4 @@
-"""``amlog memory forget``: a memory, or all of it, gone."""
+"""``amlog memory forget``: erases one memory or all memories of a user."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from agent_memory_log.cli.memory.options import (
     Tenant,
     User,
     open_memory,
+    owner_text,
     principal_of,
-    whose,
 )
 from agent_memory_log.cli.memory.table import default, option
 from agent_memory_log.cli.memory.views import evidence_map, evidence_name, memories, name_of
@@ -31,7 +31,7 @@ from agent_memory_log.wording import counted
 def forget(
     record: Annotated[
         str | None,
-        typer.Argument(metavar="RECORD", help=f"{RECORD_HELP}; leave out with --all.", show_default=False),
+        typer.Argument(metavar="RECORD", help=f"{RECORD_HELP} Leave it out with --all.", show_default=False),
     ] = None,
     *,
     tenant: Tenant,
@@ -39,7 +39,7 @@ def forget(
     scopes: Scopes = None,
     store: StoreUrl = None,
     kind: Kind = None,
-    everything: Annotated[bool, typer.Option("--all", help="Everything, of every scope that is given.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Forget all memories of all given scopes.")] = False,
     evidence: Annotated[bool, option(Forget, "evidence", "--evidence")] = False,
     sweep: Annotated[bool, option(Forget, "sweep", "--sweep")] = False,
     sweep_limit: Annotated[int, option(Forget, "sweep_limit", "--sweep-limit")] = default(Forget, "sweep_limit"),
@@ -47,46 +47,46 @@ def forget(
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Forget a memory, for good.
+    """Forget a memory permanently.
 
-    A key means every value it has ever had; an id that memory, and what says the same. Asks first; off a terminal --yes
-    must be given. What it came from is not learnt from again, and a later statement makes a new memory; with --all
-    nothing that was said so far is learnt again. Nothing of it can be read from then on; amlog compact erases it from
-    an SQLite file. With --json: records, events (redacted in the memory's own stream), evidence (redacted in runs),
-    elsewhere (events of linked runs that hold the value and stay, each with name, agent, run, seq and item) and
-    other_records (ids of the memories that hold it and stay).
+    A key erases every value that the key has had. An id erases that memory and all memories that say the same. The
+    command asks for confirmation. If there is no terminal, confirm with --yes.
+
+    The memory cannot be read after this. amlog compact also erases it from an SQLite file. The events it came from are
+    not learned from again. A later statement creates a new memory. With --all, nothing is learned again from the events
+    that are stored now in the runs that were read.
+
+    With --json: an object with records, events (redacted events of the memory's own stream), evidence (redacted events
+    of runs), elsewhere and other_records. elsewhere lists events of linked runs that still contain the value, each with
+    name, agent, run, seq and item. other_records lists the ids of memories that still contain the value.
     """
     if (record is None) != everything or (everything and kind is not None):
-        raise UsageProblem("give either a RECORD, with its --kind where several have the key, or --all")
+        raise UsageProblem("give either a RECORD, with --kind if several kinds have the key, or --all without --kind")
     if everything and (sweep or dry_run):
-        raise UsageProblem("--sweep and --dry-run take a RECORD: a sweep looks for its value")
+        raise UsageProblem("--sweep and --dry-run need a RECORD and do not work with --all")
     reach = Reach(evidence, sweep, sweep_limit, dry_run)
     principal = principal_of(tenant, user, scopes)
     report = run_async(_forget(store, principal, record, kind, reach, yes=yes))
     output = Output()
     if as_json:
-        elsewhere = [evidence_map(place) for place in report.elsewhere]
+        elsewhere = [evidence_map(evidence) for evidence in report.elsewhere]
         output.json({**msgspec.to_builtins(report), "elsewhere": elsewhere})
         return
-    gone = memories(report.records) if report.records else "what was noted of it"
+    forgotten = memories(report.records) if report.records else "the notes about it"
     verb = ("would forget", "redact") if dry_run else ("forgot", "redacted")
     also = f", and {verb[1]} {counted(report.evidence, 'event')} of runs" if report.evidence else ""
-    output.line((f"{output.tick} ", GOOD), f"{verb[0]} {gone}{also}")
+    output.line((f"{output.tick} ", GOOD), f"{verb[0]} {forgotten}{also}")
     if report.elsewhere:
-        shown = ", ".join(evidence_name(place) for place in report.elsewhere[:_SHOWN])
-        more = ", …" if len(report.elsewhere) > _SHOWN else ""
-        output.line(f"  {counted(len(report.elsewhere), 'event')} of linked runs still hold the value: {shown}{more}")
+        names = ", ".join(evidence_name(evidence) for evidence in report.elsewhere[:_MOST_NAMES])
+        more = ", …" if len(report.elsewhere) > _MOST_NAMES else ""
+        output.line(f"  events of linked runs that still contain the value: {names}{more}")
     if report.other_records:
-        shown = ", ".join(report.other_records[:_SHOWN])
-        more = ", …" if len(report.other_records) > _SHOWN else ""
-        output.line(f"  {_others(len(report.other_records))} the value: {shown}{more}")
+        names = ", ".join(report.other_records[:_MOST_NAMES])
+        more = ", …" if len(report.other_records) > _MOST_NAMES else ""
+        output.line(f"  other memories that still contain the value: {names}{more}")
 
 
-_SHOWN = 5
-
-
-def _others(count: int) -> str:
-    return "1 other memory still holds" if count == 1 else f"{count:,} other memories still hold"
+_MOST_NAMES = 5
 
 
 async def _forget(
@@ -95,13 +95,14 @@ async def _forget(
     async with open_memory(url, principal) as memory:
         and_events = " and the events it came from" if reach.evidence else ""
         if reach.sweep:
-            and_events = " and every event of linked runs that holds it"
+            and_events = " and every event of linked runs that contains the value"
         if name is None:
             count = len(await memory.list())
-            confirmed(f"Forget all {memories(count)} of {whose(principal)}{and_events} for good?", yes=yes)
+            confirmed(f"Forget all {memories(count)} of {owner_text(principal)}{and_events} permanently?", yes=yes)
             return await memory.forget_all(evidence=reach.evidence)
-        id_, what = await _named(memory, name, kind)
-        confirmed(f"Forget {what} of {whose(principal)}{and_events} for good?", yes=yes or reach.dry_run)
+        id_, description = await _find_target(memory, name, kind)
+        question = f"Forget {description} of {owner_text(principal)}{and_events} permanently?"
+        confirmed(question, yes=yes or reach.dry_run)
         report = await memory.forget(
             id=id_,
             key=name if id_ is None else None,
@@ -112,14 +113,16 @@ async def _forget(
             dry_run=reach.dry_run,
         )
         if id_ is None and not (report.records or report.events):
-            raise CommandFailed(f"nothing is known of {name!r} of {whose(principal)}: see amlog memory list")
+            raise CommandFailed(
+                f"no memory {name!r} of {owner_text(principal)}: list the memories with amlog memory list"
+            )
         return report
 
 
-async def _named(memory: Memory, name: str, kind: str | None) -> tuple[str | None, str]:
-    """The id that is meant (None: ``name`` is a key), and what it is in words.
+async def _find_target(memory: Memory, name: str, kind: str | None) -> tuple[str | None, str]:
+    """Return the record's id and a description for the question. A key has None as its id.
 
-    What has no value may yet be a key that was blocked, and only forgetting it can tell.
+    A name that matches nothing is treated as a key, because a key whose values were all blocked has no record.
     """
     values = len(await memory.history(name, kind=kind))
     explanation = None if values else await memory.explain(name)

@@ -1,4 +1,4 @@
-"""``amlog memory history``: every value that a key has had."""
+"""``amlog memory history``: lists every value that a key has had."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from agent_memory_log.cli.memory.options import Kind, Scopes, Tenant, User, open_memory, principal_of, whose
+from agent_memory_log.cli.memory.options import Kind, Scopes, Tenant, User, open_memory, owner_text, principal_of
 from agent_memory_log.cli.memory.views import record_map, source_name, time_text, words, write_blocks
 from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
 from agent_memory_log.cli.output import Column, Output, note
@@ -23,11 +23,11 @@ _COLUMNS = (
     Column("why"),
     Column("from"),
 )
-"""Of the table off a terminal, which has no styles."""
+"""The columns if the output is not a terminal. They have no styles."""
 
 
 def history(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="A memory's key.", show_default=False)],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key of a memory.", show_default=False)],
     *,
     tenant: Tenant,
     user: User = None,
@@ -36,10 +36,12 @@ def history(
     kind: Kind = None,
     as_json: AsJson = False,
 ) -> None:
-    """List every value that a key has had, the oldest first.
+    """List every value that a key has had, oldest first.
 
-    Of the home scope; what was forgotten is gone. With --json: a list, each with seq, closed_at (null: not), reason and
-    record, as an item of amlog memory list.
+    Reads the home scope only. Forgotten values are not listed.
+
+    With --json: a list of objects with seq, closed_at (null for the current value), reason and record (as in amlog
+    memory list).
     """
     principal = principal_of(tenant, user, scopes)
     versions = run_async(_history(store, principal, key, kind))
@@ -47,38 +49,38 @@ def history(
     if as_json:
         listed = [
             {
-                "seq": one.seq,
-                "closed_at": time_text(one.closed_at),
-                "reason": one.reason,
-                "record": record_map(one.record),
+                "seq": version.seq,
+                "closed_at": time_text(version.closed_at),
+                "reason": version.reason,
+                "record": record_map(version.record),
             }
-            for one in versions
+            for version in versions
         ]
         output.json(listed)
         return
     if not versions:
-        note(f"{key!r} was never remembered of {whose(principal)}")
+        note(f"the key {key!r} of {owner_text(principal)} has no values")
         return
     if output.terminal:
-        write_blocks(output, [one.record for one in versions], [_story(one) for one in versions])
+        write_blocks(output, [version.record for version in versions], [_lifetime(version) for version in versions])
         return
     rows = [
         (
-            _minute(one.record.created),
-            one.record.kind,
-            words(one.record),
-            f"{one.record.confidence:.0%}",
-            one.record.status,
-            "" if one.closed_at is None else _minute(one.closed_at),
-            one.reason,
-            source_name(one.record),
+            _minute(version.record.created),
+            version.record.kind,
+            words(version.record),
+            f"{version.record.confidence:.0%}",
+            version.record.status,
+            "" if version.closed_at is None else _minute(version.closed_at),
+            version.reason,
+            source_name(version.record),
         )
-        for one in versions
+        for version in versions
     ]
     output.table(_COLUMNS, rows)
 
 
-def _story(version: Version) -> str:
+def _lifetime(version: Version) -> str:
     since = f"since {_minute(version.record.created)}"
     if version.closed_at is None:
         return f"{since}, {version.record.status}"

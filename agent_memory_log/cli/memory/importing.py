@@ -1,4 +1,4 @@
-"""``amlog memory import``: memories from JSONL."""
+"""``amlog memory import``: imports memories from JSONL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from agent_memory_log.memory import Principal, WriteReport
 
 
 def import_records(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The file, or - for standard input.", show_default=False)],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The file. Use - for standard input.", show_default=False)
+    ],
     *,
     tenant: Tenant,
     user: User = None,
@@ -24,18 +26,20 @@ def import_records(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take in what amlog memory export wrote.
+    """Import memories that amlog memory export wrote.
 
-    A memory that is known is not there twice; an older one never takes the place of a newer value; secrets are blocked.
-    The status is 1 when nothing was taken in because it was stopped. With --json: status (ok or stopped), stop_reason
-    and outcomes, each with action, scope, kind, key, reason, superseded, evidence and record.
+    A memory that is already stored is not stored twice. An older value never replaces a newer one. Secrets are blocked.
+    The exit status is 1 if the import was stopped. Then nothing was imported.
+
+    With --json: an object with status (ok or stopped), stop_reason and outcomes. Each outcome has action, scope, kind,
+    key, reason, superseded, evidence and record.
     """
     principal = principal_of(tenant, user, scopes)
     data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     report = run_async(_import(store, principal, data))
     output = Output()
     if as_json:
-        outcomes = [outcome_map(one) for one in report.outcomes]
+        outcomes = [outcome_map(outcome) for outcome in report.outcomes]
         output.json({"status": report.status, "stop_reason": report.stop_reason, "outcomes": outcomes})
     elif report.status == "stopped":
         output.line((f"{output.cross} ", BAD), f"stopped: {report.stop_reason}")

@@ -1,4 +1,4 @@
-"""``amlog memory link``: letting the messages of runs be found."""
+"""``amlog memory link``: adds the messages of runs to memory search."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from agent_memory_log.memory import MemoryClient, Principal
 
 def link(
     runs: Annotated[
-        list[str], typer.Argument(metavar="RUN", help="AGENT/RUN or RUN, as amlog runs names them.", show_default=False)
+        list[str],
+        typer.Argument(metavar="RUN", help="AGENT/RUN or RUN, as amlog runs prints them.", show_default=False),
     ],
     *,
     tenant: Tenant,
@@ -27,11 +28,12 @@ def link(
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let the messages of runs be found by amlog memory search and context.
+    """Make the messages of runs searchable with amlog memory search and context.
 
-    By all who reach the user, or the scope that is given instead. amlog memory derive does so too with the runs it
-    learns from; this learns nothing. Doing it again changes nothing, and what was forgotten is not found again. With
-    --json: a list, each with agent and run.
+    Everyone with access to the given user or scope can find them. This command learns no memories. amlog memory derive
+    links the runs that it reads, too. Linking again changes nothing, and forgotten messages stay hidden.
+
+    With --json: a list of objects with agent and run.
     """
     linked = run_async(_link(store, principal_of(tenant, user, scopes), runs))
     output = Output()
@@ -45,9 +47,9 @@ def link(
 async def _link(url: str | None, principal: Principal, names: Sequence[str]) -> list[tuple[str, str]]:
     async with open_existing(url) as store:
         starts = [await load_existing(store, name, limit=1) for name in names]
-        places = list(dict.fromkeys((start.agent, start.run) for start in starts))
-        for agent, run in places:
+        selected = list(dict.fromkeys((start.agent, start.run) for start in starts))
+        for agent, run in selected:
             if is_reserved(agent):
-                raise CommandFailed(f"{run_name(agent, run)} is a run of the library's own, and is not linked")
-        await MemoryClient(store).of(principal).link_runs(places)
-        return places
+                raise CommandFailed(f"{run_name(agent, run)} belongs to the library's own agent and cannot be linked")
+        await MemoryClient(store).of(principal).link_runs(selected)
+        return selected

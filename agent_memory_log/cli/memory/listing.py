@@ -1,4 +1,4 @@
-"""``amlog memory list``: what is remembered, or was."""
+"""``amlog memory list``: lists the memories of a user."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from datetime import datetime
 from typing import Annotated, get_args
 
 from agent_memory_log.cli.errors import UsageProblem
-from agent_memory_log.cli.memory.options import Kinds, Scopes, Tenant, User, not_empty, open_memory, principal_of, whose
+from agent_memory_log.cli.memory.options import (
+    Kinds,
+    Scopes,
+    Tenant,
+    User,
+    not_empty,
+    open_memory,
+    owner_text,
+    principal_of,
+)
 from agent_memory_log.cli.memory.table import default, option
 from agent_memory_log.cli.memory.views import record_map, write_records
 from agent_memory_log.cli.options import AsJson, StoreUrl, instant, run_async
@@ -33,18 +42,20 @@ def list_records(
     as_of: Annotated[str | None, option(AsOf, "time", "--as-of", metavar="TIME")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what is remembered.
+    """List memories.
 
-    With how sure it is, its importance in stars, the days it has left, and the event it comes from. With --json: a
-    list, each with id, kind, scope, key, value, text, confidence, importance, memory_type, stars, source, evidence
-    (each with name, agent, run, seq and item), entities, tags, links, supersedes, valid_from, valid_until,
-    ttl_left_days, created, updated, status and data.
+    Shows for each memory its confidence, its importance in stars, the days until it expires, and the event it came
+    from.
+
+    With --json: a list of objects with id, kind, scope, key, value, text, confidence, importance, memory_type, stars,
+    source, evidence, entities, tags, links, supersedes, valid_from, valid_until, ttl_left_days, created, updated,
+    status and data. Each piece of evidence has name, agent, run, seq and item.
     """
     principal = principal_of(tenant, user, scopes)
     if status not in _STATUSES:
-        raise UsageProblem(f"--status {one_line(status)!r} is none of {', '.join(_STATUSES)}")
+        raise UsageProblem(f"--status {one_line(status)!r} is unknown: give one of {', '.join(_STATUSES)}")
     if as_of is not None and status != "active":
-        raise UsageProblem("--as-of lists what was active then: leave --status out")
+        raise UsageProblem("--as-of lists the memories that were active then: remove --status")
     time = None if as_of is None else instant("--as-of", as_of)
     records = run_async(_list(store, principal, not_empty("--kind", kinds), _STATUSES[status], time))
     output = Output()
@@ -53,7 +64,7 @@ def list_records(
     elif records:
         write_records(output, records)
     else:
-        note(f"nothing {'remembered' if status == 'active' else status} of {whose(principal)}")
+        note(f"no {status} memories of {owner_text(principal)}")
 
 
 async def _list(

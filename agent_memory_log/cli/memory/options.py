@@ -1,4 +1,4 @@
-"""The options that the commands of derived memory share: whose memory is meant, and what opens it."""
+"""The options that the memory commands share, and the functions that turn them into an open ``Memory``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tenant = Annotated[str, typer.Option("--tenant", metavar="NAME", help="The tenan
 
 User = Annotated[
     str | None,
-    typer.Option("--user", metavar="ID", help="The user, as --scope user=ID.", show_default=False),
+    typer.Option("--user", metavar="ID", help="The user. Short for --scope user=ID.", show_default=False),
 ]
 
 Scopes = Annotated[
@@ -27,7 +27,7 @@ Scopes = Annotated[
     typer.Option(
         "--scope",
         metavar="NAME=ID",
-        help="A scope, such as workspace=ops; several may be given, and user is home if it is among them.",
+        help="A scope, such as workspace=ops. Repeatable. If user is among them, it is the home scope.",
         show_default=False,
     ),
 ]
@@ -37,7 +37,7 @@ Kinds = Annotated[
     typer.Option(
         "--kind",
         metavar="KIND",
-        help="Only preference, fact, episode, message (in search) or another kind; repeatable.",
+        help="Only this kind: preference, fact, episode, message (in search) or another kind. Repeatable.",
         show_default=False,
     ),
 ]
@@ -45,33 +45,33 @@ Kinds = Annotated[
 Kind = Annotated[
     str | None,
     typer.Option(
-        "--kind", metavar="KIND", help="Which is meant, where several kinds have the key.", show_default=False
+        "--kind", metavar="KIND", help="The kind of the memory, if several kinds have the key.", show_default=False
     ),
 ]
 
-RECORD_HELP = "A memory's key, or its id; -- must stand before one that begins with a dash"
+RECORD_HELP = "The key or id of a memory. Write -- before a name that begins with a dash."
 
-RecordName = Annotated[str, typer.Argument(metavar="RECORD", help=f"{RECORD_HELP}.", show_default=False)]
+RecordName = Annotated[str, typer.Argument(metavar="RECORD", help=RECORD_HELP, show_default=False)]
 
 
 def not_empty(option: str, names: Sequence[str] | None) -> Sequence[str] | None:
-    """The names that an option was given. Raises ``UsageProblem`` where one is empty, as nothing has such a name."""
+    """Return ``names``. Raises ``UsageProblem`` if one of them is empty."""
     if names is not None and not all(name.strip() for name in names):
         raise UsageProblem(f"{option} must not be empty")
     return names
 
 
 def principal_of(tenant: str, user: str | None, scopes: Sequence[str] | None) -> Principal:
-    """Whose memory the options mean. Raises ``UsageProblem``."""
-    found: dict[str, str] = {}
+    """Return the principal of the options. Raises ``UsageProblem`` for missing or duplicate scopes."""
+    ids: dict[str, str] = {}
     for name, id_ in [*([(HOME_SCOPE, user)] if user is not None else []), *map(_scope, scopes or ())]:
-        if name in found:
+        if name in ids:
             raise UsageProblem(f"the scope {one_line(name)!r} is given twice")
-        found[name] = id_
-    if not found:
-        raise UsageProblem("whose memory? Give --user ID, or --scope NAME=ID")
+        ids[name] = id_
+    if not ids:
+        raise UsageProblem("no user or scope: give --user ID or --scope NAME=ID")
     try:
-        return Principal(tenant, found)
+        return Principal(tenant, ids)
     except InvalidArgument as error:
         raise UsageProblem(str(error)) from error
 
@@ -79,18 +79,18 @@ def principal_of(tenant: str, user: str | None, scopes: Sequence[str] | None) ->
 def _scope(text: str) -> tuple[str, str]:
     name, equals, id_ = text.partition("=")
     if not (name and equals and id_):
-        raise UsageProblem(f"--scope {one_line(text)!r} is not a NAME=ID, such as workspace=ops")
+        raise UsageProblem(f"--scope {one_line(text)!r} is not NAME=ID, such as workspace=ops")
     return name, id_
 
 
 @asynccontextmanager
 async def open_memory(url: str | None, principal: Principal, *, create: bool = False) -> AsyncGenerator[Memory]:
-    """The memory of ``principal`` in a store that must be there, unless ``create``."""
+    """Open the memory of ``principal``. The store must exist, unless ``create`` is true."""
     async with (open_or_create if create else open_existing)(url) as store:
         yield MemoryClient(store).of(principal)
 
 
-def whose(principal: Principal) -> str:
-    """A principal for people: ``user 42 of acme``."""
-    scopes = sorted(principal.scopes.items(), key=lambda one: (one[0] != principal.home, one[0]))
+def owner_text(principal: Principal) -> str:
+    """Return a principal as text, such as ``user 42 of acme``."""
+    scopes = sorted(principal.scopes.items(), key=lambda scope: (scope[0] != principal.home, scope[0]))
     return one_line(f"{', '.join(f'{name} {id_}' for name, id_ in scopes)} of {principal.tenant}")

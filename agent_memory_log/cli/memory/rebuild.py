@@ -1,4 +1,4 @@
-"""``amlog memory rebuild``: memory folded again from its first event."""
+"""``amlog memory rebuild``: rebuilds memories from their events and compares the result."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from agent_memory_log.wording import counted
 def rebuild(
     *, tenant: Tenant, user: User = None, scopes: Scopes = None, store: StoreUrl = None, as_json: AsJson = False
 ) -> None:
-    """Fold memory again from its first event.
+    """Rebuild memories from their first event.
 
-    Without snapshots and without a model. The status is 1 when the result is not what was held. With --json: records,
-    events and equal.
+    Uses no snapshots and no model. The exit status is 1 if the result differs from the stored memories.
+
+    With --json: an object with records, events and equal.
     """
     report = run_async(_rebuild(store, principal_of(tenant, user, scopes)))
     output = Output()
@@ -27,7 +28,7 @@ def rebuild(
         output.json(msgspec.to_builtins(report))
     else:
         sign = (f"{output.tick} ", GOOD) if report.equal else (f"{output.cross} ", BAD)
-        result = "the same as was held" if report.equal else "not what was held"
+        result = "equal to the stored memories" if report.equal else "different from the stored memories"
         output.line(sign, f"{memories(report.records)} from {counted(report.events, 'event')}, {result}")
     output.flush()
     if not report.equal:

@@ -1,4 +1,4 @@
-"""``amlog memory search``: the memories that have to do with a question."""
+"""``amlog memory search``: finds the memories and messages that match a question."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_memory_log.memory import Hit
 from agent_memory_log.memory.operations import Search
 
 _COLUMNS = (Column("score", number=True), Column("kind"), Column("memory"), Column("from"))
-"""Of the table off a terminal, which has no styles."""
+"""The columns if the output is not a terminal. They have no styles."""
 
 
 def search(
@@ -32,36 +32,41 @@ def search(
     since: Annotated[str | None, option(Search, "since", "--since", metavar="TIME")] = None,
     until: Annotated[str | None, option(Search, "until", "--until", metavar="TIME")] = None,
     boost: Annotated[list[str] | None, option(Search, "boost_preferences", "--boost", metavar="KEY")] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say what each part contributes to a score.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show how much each part adds to the score.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find the memories and messages that have to do with a question, the best first.
+    """Find memories and messages that match a question, best first.
 
-    Messages are those of runs that were learnt from, or linked with amlog memory link, by the same user.
+    Searches the messages of runs that the same user has linked with amlog memory link or read with amlog memory derive.
 
-    With --json: a list, each with score, matched_by (each part's share of the score), kind, id, text, evidence (each
-    with name, agent, run, seq and item) and record, as an item of amlog memory list, or null where what was found is
-    none.
+    With --json: a list of objects with score, matched_by (the share of each part in the score), kind, id, text,
+    evidence and record. Each piece of evidence has name, agent, run, seq and item. The record is an object as in amlog
+    memory list, and null for a message.
     """
     principal = principal_of(tenant, user, scopes)
     begin = None if since is None else instant("--since", since)
     end = None if until is None else instant("--until", until)
     if begin is not None and end is not None and begin >= end:
         raise UsageProblem("--since must be before --until")
-    wanted, boosted = not_empty("--kind", kinds), not_empty("--boost", boost)
+    searched_kinds, boosted = not_empty("--kind", kinds), not_empty("--boost", boost)
 
-    async def found() -> tuple[Hit, ...]:
+    async def work() -> tuple[Hit, ...]:
         async with open_memory(store, principal) as memory:
             return await memory.search(
-                " ".join(query), top_k=top, kinds=wanted, since=begin, until=end, boost_preferences=boosted or ()
+                " ".join(query),
+                top_k=top,
+                kinds=searched_kinds,
+                since=begin,
+                until=end,
+                boost_preferences=boosted or (),
             )
 
-    hits = run_async(found())
+    hits = run_async(work())
     output = Output()
     if as_json:
         output.json([_hit_map(hit) for hit in hits])
     elif not hits:
-        note("nothing found")
+        note("no matches")
     elif output.terminal:
         for hit in hits:
             output.hanging([(f"{hit.score:.2f}", GOOD), "  "], _text(hit))
@@ -82,7 +87,7 @@ def _text(hit: Hit) -> str:
 def _source(hit: Hit) -> str:
     if hit.record is not None:
         return source_name(hit.record)
-    return ", ".join(evidence_name(one) for one in hit.evidence)
+    return ", ".join(evidence_name(evidence) for evidence in hit.evidence)
 
 
 def _shares(hit: Hit) -> str:
@@ -96,6 +101,6 @@ def _hit_map(hit: Hit) -> dict[str, JsonValue]:
         "kind": hit.kind,
         "id": hit.id,
         "text": hit.text,
-        "evidence": [evidence_map(one) for one in hit.evidence],
+        "evidence": [evidence_map(evidence) for evidence in hit.evidence],
         "record": None if hit.record is None else record_map(hit.record),
     }

@@ -1,4 +1,4 @@
-"""``amlog memory show``: one memory, with all there is to know of it."""
+"""``amlog memory show``: shows all fields of one memory."""
 
 from __future__ import annotations
 
@@ -22,29 +22,31 @@ def show(
     kind: Kind = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one memory whole.
+    """Show all fields of one memory.
 
-    A key means the one that is active; an id means that one, whatever became of it. With --json: as an item of amlog
-    memory list.
+    A key selects the active memory with that key. An id selects the memory with that id, even if it is not active.
+
+    With --json: a record as in amlog memory list.
     """
-    found = run_async(_show(store, principal_of(tenant, user, scopes), record, kind))
+    memory = run_async(_show(store, principal_of(tenant, user, scopes), record, kind))
     output = Output()
     if as_json:
-        output.json(record_map(found))
+        output.json(record_map(memory))
         return
-    write_heading(output, found)
+    write_heading(output, memory)
+    source = memory.source
     rows = {
-        "sure": f"{found.confidence:.1%}",
-        "important": f"{stars(output, found)}  {found.importance:g}",
-        "source": f"{found.source.kind} {found.source.id}".rstrip() + f"  reliability {found.source.reliability:g}",
-        "evidence": ", ".join(evidence_name(one) for one in found.evidence),
-        "entities": ", ".join(found.entities),
-        "tags": ", ".join(found.tags),
-        "links": ", ".join(f"{link.type} {link.target}" for link in found.links),
-        "valid": _valid(found),
-        "created": time_text(found.created) or "",
-        "updated": time_text(found.updated) or "",
-        "id": found.id,
+        "confidence": f"{memory.confidence:.1%}",
+        "importance": f"{stars(output, memory)}  {memory.importance:g}",
+        "source": f"{source.kind} {source.id}".rstrip() + f"  reliability {source.reliability:g}",
+        "evidence": ", ".join(evidence_name(evidence) for evidence in memory.evidence),
+        "entities": ", ".join(memory.entities),
+        "tags": ", ".join(memory.tags),
+        "links": ", ".join(f"{link.type} {link.target}" for link in memory.links),
+        "valid": _valid(memory),
+        "created": time_text(memory.created) or "",
+        "updated": time_text(memory.updated) or "",
+        "id": memory.id,
     }
     for title, text in rows.items():
         if text:
@@ -52,7 +54,7 @@ def show(
 
 
 def write_heading(output: Output, record: Record) -> None:
-    """Write the line above all that is said of a record."""
+    """Write the title line of a record: its name, text, kind, scope and status."""
     name = name_of(record)
     details = [record.kind, f"scope {record.scope}", *([record.status] if record.status != "active" else [])]
     output.heading(f"{name}: {words(record)}" if name else words(record), ", ".join(details))

@@ -1,4 +1,4 @@
-"""``amlog memory stats``: how much is remembered, and how much was refused."""
+"""``amlog memory stats``: counts the memories of a user."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from agent_memory_log.cli.options import AsJson, StoreUrl, run_async
 from agent_memory_log.cli.output import Column, Output
 from agent_memory_log.memory import Principal, Stats
 
-_COLUMNS = (Column("what"), Column("count", number=True))
+_COLUMNS = (Column("item"), Column("count", number=True))
 
 
 def stats(
     *, tenant: Tenant, user: User = None, scopes: Scopes = None, store: StoreUrl = None, as_json: AsJson = False
 ) -> None:
-    """Count what is remembered.
+    """Count memories, blocked candidates and linked runs.
 
-    With --json: active (by kind), closed (by status), blocked (by reason), events (of the memory's streams), runs (that
-    are linked) and snapshot_parts.
+    With --json: an object with active (by kind), closed (by status), blocked (by reason), events (of the memory's own
+    streams), runs (linked runs) and snapshot_parts.
     """
-    found = run_async(_stats(store, principal_of(tenant, user, scopes)))
+    result = run_async(_stats(store, principal_of(tenant, user, scopes)))
     output = Output()
     if as_json:
-        output.json(msgspec.to_builtins(found))
+        output.json(msgspec.to_builtins(result))
         return
     counts = {
-        **{f"active {kind}": count for kind, count in found.active.items()},
-        **dict(found.closed),
-        **{f"blocked: {reason}": count for reason, count in found.blocked.items()},
-        "events": found.events,
-        "runs linked": found.runs,
-        "snapshot parts": found.snapshot_parts,
+        **{f"active {kind}": count for kind, count in result.active.items()},
+        **dict(result.closed),
+        **{f"blocked: {reason}": count for reason, count in result.blocked.items()},
+        "events": result.events,
+        "runs linked": result.runs,
+        "snapshot parts": result.snapshot_parts,
     }
     output.table(_COLUMNS, [(name, f"{count:,}") for name, count in counts.items()])
 

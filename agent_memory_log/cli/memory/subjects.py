@@ -1,4 +1,4 @@
-"""``amlog memory subjects``: of whom a store holds memory."""
+"""``amlog memory subjects``: lists the subjects that have memories in a store."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ def subjects(
     *,
     store: StoreUrl = None,
     tenant: Annotated[
-        str | None, typer.Option("--tenant", metavar="NAME", help="Only those of this tenant.", show_default=False)
+        str | None,
+        typer.Option("--tenant", metavar="NAME", help="Only the subjects of this tenant.", show_default=False),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List of whom a store holds memory.
+    """List the users and other subjects that have memories in a store.
 
-    With --json: a list, each with tenant, scope and id.
+    With --json: a list of objects with tenant, scope and id.
     """
-    found = run_async(_subjects(store, tenant))
+    subject_ids = run_async(_subjects(store, tenant))
     output = Output()
     if as_json:
-        output.json(msgspec.to_builtins(found))
-    elif found:
-        output.table(_COLUMNS, [(one.tenant, one.scope, one.id) for one in found])
+        output.json(msgspec.to_builtins(subject_ids))
+    elif subject_ids:
+        output.table(_COLUMNS, [(subject.tenant, subject.scope, subject.id) for subject in subject_ids])
     else:
-        note("no memory of anybody")
+        note("no subjects")
 
 
 async def _subjects(url: str | None, tenant: str | None) -> tuple[SubjectId, ...]:

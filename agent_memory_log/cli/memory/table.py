@@ -1,4 +1,4 @@
-"""Options whose help, bounds and defaults are those of a field in memory's table of operations."""
+"""Makes options from memory's table of operations, so that their help, bounds and defaults are the same."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from msgspec import Meta, structs
 from agent_memory_log.memory.records.arguments import Operation
 
 
-def option(operation: type[Operation[Any]], field: str, *flags: str, metavar: str | None = None) -> Any:  # noqa: ANN401  # as typer says
-    """The option that gives a field of an operation."""
+def option(operation: type[Operation[Any]], field: str, *flags: str, metavar: str | None = None) -> Any:  # noqa: ANN401  # the return type of typer.Option
+    """Return the option for a field of an operation, with the field's description and bounds."""
     hint = get_type_hints(operation, include_extras=True)[field]
     metas = [part for part in get_args(hint) if isinstance(part, Meta)] if get_origin(hint) is Annotated else []
     meta = metas[0] if metas else Meta()
@@ -19,6 +19,6 @@ def option(operation: type[Operation[Any]], field: str, *flags: str, metavar: st
     return typer.Option(*flags, metavar=metavar, help=help_, min=meta.ge, max=meta.le)
 
 
-def default(operation: type[Operation[Any]], field: str) -> Any:  # noqa: ANN401  # whatever the field's type is
-    """What a field of an operation is unless said."""
-    return next(known.default for known in structs.fields(operation) if known.name == field)
+def default(operation: type[Operation[Any]], field: str) -> Any:  # noqa: ANN401  # the type of the field
+    """Return the default of a field of an operation."""
+    return next(info.default for info in structs.fields(operation) if info.name == field)

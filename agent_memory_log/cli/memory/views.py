@@ -1,4 +1,4 @@
-"""How memories are shown: as JSON, as rows of a table, as a line, and where in the log they come from."""
+"""Formats memories, outcomes and evidence as JSON, table rows and lines of text."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COLUMNS = (
     Column("days", number=True),
     Column("from"),
 )
-"""Of the table off a terminal, which has no styles."""
+"""The columns if the output is not a terminal. They have no styles."""
 
 _SCOPE = Column("scope")
 
@@ -49,12 +49,12 @@ _SIGNS: dict[str, Segment] = {
 
 
 def evidence_name(evidence: Evidence) -> str:
-    """An event as commands name it: ``AGENT/RUN#seq``."""
+    """Return the name of an event, ``AGENT/RUN#seq``."""
     return f"{run_name(evidence.agent, evidence.run)}#{evidence.seq}"
 
 
 def source_name(record: Record) -> str:
-    """Who says so: the first event it rests on and how many more there are, or who wrote it."""
+    """Return the first event of the evidence and the number of further events. Without evidence, return the source."""
     if not record.evidence:
         return f"{record.source.kind} {record.source.id}".rstrip()
     more = len(record.evidence) - 1
@@ -62,7 +62,7 @@ def source_name(record: Record) -> str:
 
 
 def evidence_map(evidence: Evidence) -> dict[str, JsonValue]:
-    """Evidence as JSON."""
+    """Return evidence as JSON."""
     return {
         "name": evidence_name(evidence),
         "agent": evidence.agent,
@@ -73,19 +73,19 @@ def evidence_map(evidence: Evidence) -> dict[str, JsonValue]:
 
 
 def time_text(time: datetime | None) -> str | None:
-    """A time as JSON."""
+    """Return a time as JSON."""
     return None if time is None else format_timestamp(time)
 
 
 def record_map(record: Record, now: datetime | None = None) -> dict[str, JsonValue]:
-    """A record as JSON, every field of it, with what is computed: value, stars, ttl_left_days and supersedes."""
+    """Return a record as JSON, with all its fields and the computed value, stars, ttl_left_days and supersedes."""
     return {
         "id": record.id,
         "kind": record.kind,
         "scope": record.scope,
         "key": record.key,
         "value": record.value,
-        **{name: _shown(getattr(record, name)) for name in ENVELOPE_FIELDS},
+        **{name: _field_json(getattr(record, name)) for name in ENVELOPE_FIELDS},
         "stars": record.stars,
         "supersedes": list(record.supersedes),
         "ttl_left_days": record.ttl_left_days(now or datetime.now(UTC)),
@@ -96,21 +96,21 @@ def record_map(record: Record, now: datetime | None = None) -> dict[str, JsonVal
     }
 
 
-def _shown(value: object) -> JsonValue:
-    """A field of an envelope as JSON."""
+def _field_json(value: object) -> JsonValue:
+    """Return a field of an envelope as JSON."""
     if isinstance(value, datetime):
         return time_text(value)
     if isinstance(value, Evidence):
         return evidence_map(value)
     if isinstance(value, msgspec.Struct):
-        return {name: _shown(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: _field_json(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple):
-        return [_shown(item) for item in cast("tuple[object, ...]", value)]
+        return [_field_json(item) for item in cast("tuple[object, ...]", value)]
     return cast("JsonValue", value)
 
 
 def outcome_map(outcome: Outcome) -> dict[str, JsonValue]:
-    """What became of a candidate, as JSON."""
+    """Return the outcome of a candidate as JSON."""
     return {
         "action": outcome.action,
         "scope": outcome.scope,
@@ -118,29 +118,29 @@ def outcome_map(outcome: Outcome) -> dict[str, JsonValue]:
         "key": outcome.key,
         "reason": outcome.reason,
         "superseded": outcome.superseded,
-        "evidence": [evidence_map(one) for one in outcome.evidence],
+        "evidence": [evidence_map(evidence) for evidence in outcome.evidence],
         "record": None if outcome.record is None else record_map(outcome.record),
     }
 
 
 def stars(output: Output, record: Record) -> str:
-    """The importance as stars, as wide for every record."""
+    """Return the importance as a row of filled and empty stars."""
     full, empty = ("★", "☆") if output.unicode else ("*", ".")
     return full * record.stars + empty * (_MOST_STARS - record.stars)
 
 
 def words(record: Record) -> str:
-    """What is remembered: the value of a keyed memory where its text says no more, else the text."""
+    """Return the value of a keyed memory if its text is only generated from the value, else the text."""
     return record.value if record.key and record.text == record.data.describe() else record.text
 
 
 def name_of(record: Record) -> str:
-    """What a record is found by: its key; an episode's category."""
+    """Return the key of a record, or the category of an episode."""
     return record.key or (record.data.category if isinstance(record.data, Episode) else "")
 
 
 def write_records(output: Output, records: Sequence[Record]) -> None:
-    """Write records, with their scopes where there are several: for a terminal, or as a table."""
+    """Write records as blocks on a terminal, or as a table. Scopes are shown only if there are several."""
     if output.terminal:
         write_blocks(output, records)
         return
@@ -156,10 +156,10 @@ def write_records(output: Output, records: Sequence[Record]) -> None:
 
 
 def write_blocks(output: Output, records: Sequence[Record], remarks: Sequence[str] | None = None) -> None:
-    """Write records for a terminal, however narrow: what is remembered, and under it what there is to know of it."""
+    """Write each record for a terminal of any width: its text, and a second line with its details."""
     now = datetime.now(UTC)
     scoped = len({record.scope for record in records}) > 1
-    # In columns of the terminal: a Chinese character takes two.
+    # Widths are terminal columns, because a Chinese character takes two.
     widths = [output.text(name_of(record)).cell_len for record in records]
     width = min(_WIDEST_NAME, max(widths, default=0))
     for at, record in enumerate(records):
@@ -178,25 +178,24 @@ def write_blocks(output: Output, records: Sequence[Record], remarks: Sequence[st
 
 
 def write_outcomes(output: Output, outcomes: Iterable[Outcome]) -> None:
-    """Write what became of candidates, a line each. What was blocked has no value to show."""
-    for one in outcomes:
-        name = one.key or one.kind
-        said = f"{one.action} {name}"
-        if one.record is not None:
-            said = f"{one.action} {name_of(one.record) or one.kind}: {words(one.record)}"
-        where = f"   {evidence_name(one.evidence[0])}" if one.evidence else ""
-        why = f"   {one.reason}" if one.reason else ""
-        output.line("   ", _SIGNS[one.action], f" {said}", (why, WARN), (where, DIM))
+    """Write a line for each outcome. A blocked candidate has no record, so its value is not shown."""
+    for outcome in outcomes:
+        text = f"{outcome.action} {outcome.key or outcome.kind}"
+        if outcome.record is not None:
+            text = f"{outcome.action} {name_of(outcome.record) or outcome.kind}: {words(outcome.record)}"
+        event = f"   {evidence_name(outcome.evidence[0])}" if outcome.evidence else ""
+        reason = f"   {outcome.reason}" if outcome.reason else ""
+        output.line("   ", _SIGNS[outcome.action], f" {text}", (reason, WARN), (event, DIM))
 
 
 def outcomes_text(outcomes: Sequence[Outcome]) -> str:
-    """How many outcomes there are of each kind: ``2 written, 1 blocked``."""
+    """Return the number of outcomes of each kind, such as ``2 written, 1 blocked``."""
     counts: dict[str, int] = {}
-    for one in outcomes:
-        counts[one.action] = counts.get(one.action, 0) + 1
+    for outcome in outcomes:
+        counts[outcome.action] = counts.get(outcome.action, 0) + 1
     return ", ".join(f"{count:,} {action}" for action, count in counts.items()) or "nothing to remember"
 
 
 def memories(count: int) -> str:
-    """``1 memory``, ``12 memories``."""
+    """Return the number as text, such as ``1 memory`` or ``12 memories``."""
     return "1 memory" if count == 1 else counted(count, "memorie")

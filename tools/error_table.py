@@ -16,7 +16,7 @@ from tools.generated import ROOT, write_or_check
 INTRODUCTION = """\
 # Errors
 
-<!-- Written by tools/error_table.py from agent_memory_log/errors.py: change that, and run `make docs`. -->
+<!-- Written by tools/error_table.py from agent_memory_log/errors.py: change that, and run `make generate`. -->
 
 Every error of the library is an `AgentMemoryLogError`. Match on the class in Python, or on `code` in logs and across
 processes: codes never change. A driver's own exception is always chained as `__cause__`. All errors can be pickled.

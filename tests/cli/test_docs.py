@@ -18,7 +18,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_reference_is_up_to_date() -> None:
     done = subprocess.run(
-        [sys.executable, str(DOCS / "generate_cli.py"), "--check"],
+        [sys.executable, "-m", "tools.cli_page", "--check"],
+        cwd=DOCS.parent,
         capture_output=True,
         text=True,
         check=False,

@@ -1,27 +1,25 @@
-"""Writes ``docs/cli.md`` from the commands: ``python docs/generate_cli.py``. ``--check`` only compares the page.
+"""Writes ``docs/cli.md`` from the commands: ``python -m tools.cli_page``. ``--check`` only compares the page.
 
 The text about a command comes from its docstring and its options. The introduction to the page is below.
 """
-
-# ruff: noqa: INP001  # docs is a folder of pages, not a package
 
 from __future__ import annotations
 
 import sys
 import textwrap
-from pathlib import Path
 from typing import Any
 
 import typer
 
 from agent_memory_log.cli.app import build_app
+from tools.generated import ROOT, write_or_check
 
-PAGE = Path(__file__).with_name("cli.md")
+PAGE = ROOT / "docs" / "cli.md"
 
 _INTRODUCTION = """\
 # `amlog`
 
-<!-- Written by docs/generate_cli.py from the commands. Change the commands and run it again. -->
+<!-- Written by tools/cli_page.py from the commands. Change the commands and run `make generate`. -->
 
 Install the command line with `pip install 'agent-memory-log[cli]'`. `python -m agent_memory_log.cli` does the same as
 `amlog`.
@@ -110,17 +108,5 @@ def _meaning(param: Any) -> str:  # noqa: ANN401  # typer's types are private
     return text
 
 
-def main(arguments: list[str]) -> int:
-    """Write the page and return the exit status. With ``--check``, only compare the page with the commands."""
-    page = build_page()
-    if arguments == ["--check"]:
-        if PAGE.exists() and PAGE.read_text("utf-8") == page:
-            return 0
-        print("docs/cli.md is out of date: run python docs/generate_cli.py", file=sys.stderr)  # noqa: T201  # a script
-        return 1
-    PAGE.write_text(page, "utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check({PAGE: build_page()}))

@@ -289,7 +289,7 @@ class Snapshot:
         )
 
     def _remaining(self, newer: Snapshot) -> _View:
-        """Return this snapshot's events without those that ``newer`` reports as deleted, and with redactions applied."""
+        """Return this snapshot's events, without deleted ones and with the redactions of ``newer`` applied."""
         if newer.first_seq == self.first_seq and not newer.redactions:
             return self._view
         masked = {seq: reason for seq, reason in newer.redactions.items() if self._holds(seq, newer)}

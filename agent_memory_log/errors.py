@@ -1,33 +1,33 @@
-"""Every error this library raises, in one small tree.
+"""Every error that this library raises, in one class tree.
 
     AgentMemoryLogError
-    ├── InvalidArgument       an argument no store takes: a limit of 0, an unknown URL option
-    │   └── BackendNotFound   a URL whose scheme no installed package serves
-    ├── InvalidEvent          what was to be stored cannot be: an id, label, timestamp, payload field or meta value
-    ├── DecodeError           a map, a line or a stored row that is not what it says it is
+    ├── InvalidArgument       an argument is invalid in every store: a limit of 0, an unknown URL option
+    │   └── BackendNotFound   no installed package serves the URL's scheme
+    ├── InvalidEvent          an id, label, timestamp, payload field or meta value cannot be stored
+    ├── DecodeError           a map, a line or a stored row cannot be decoded
     ├── VersionConflict       ``expected_version`` is not the run's version
-    ├── EventConflict         the ``event_id`` is known, with another body
-    ├── EventTooLarge         an event or a batch over the backend's size limit
-    ├── CursorOutOfRange      a seq, an ``after`` or a cursor that points where nothing can be
-    ├── RunDeleted            the run a follower reads was deleted
+    ├── EventConflict         the run has an event with this ``event_id`` and a different body
+    ├── EventTooLarge         an event or a batch exceeds the backend's size limit
+    ├── CursorOutOfRange      a seq, an ``after`` or a cursor is outside the run or the list
+    ├── RunDeleted            the run was deleted while it was being read
     ├── RunExpired            the run is past its ``expires_at``
-    ├── StoreUnavailable      the file, disk or server behind the store refused
-    │   └── StoreCorrupt      what is there is damaged, or is not a store of ours
-    │       └── EventsMissing  events that a run must hold are gone
-    ├── MemoryStopped         a memory call that policy stopped, a retrieval that execution denied, too large a sweep
-    ├── ModelFailed           the model behind memory gave nothing that can be used
+    ├── StoreUnavailable      the file, disk or server of the store failed
+    │   └── StoreCorrupt      the stored data is damaged, or was not written by this library
+    │       └── EventsMissing  events that a run must hold are missing
+    ├── MemoryStopped         policy or execution stopped a memory call, or a sweep was too large
+    ├── ModelFailed           the model that memory uses returned no usable answer
     │   ├── ModelTimeout      no answer in time, or no connection
-    │   ├── ModelUnavailable  the model's server refused, or went on failing
+    │   ├── ModelUnavailable  the model's server refused the call, or kept failing
     │   ├── ModelInvalidJson  the answer is not JSON
-    │   ├── ModelInvalidSchema  the answer is JSON, but not of the shape that was asked for
+    │   ├── ModelInvalidSchema  the answer is JSON, but does not have the requested shape
     │   └── ModelEmpty        the answer holds no text
-    ├── StoreClosed           a handle that was closed, inherited by a fork, or is used from another event loop
-    ├── SchemaTooNew          the data was written by a newer release than this one
-    ├── ReplayDivergence      an agent that is replayed does not do what was recorded
-    └── ToolFailed            a replayed tool's recorded result is an error
+    ├── StoreClosed           the handle was closed, inherited by a fork, or used from another event loop
+    ├── SchemaTooNew          a newer release wrote the data
+    ├── ReplayDivergence      a replayed agent does something other than the recording
+    └── ToolFailed            the recorded result of a replayed tool call is an error
 
-Each class has a stable ``code`` to match on in logs and across processes. A driver's exception is always chained as
-``__cause__``. Errors survive pickling, so they cross process boundaries whole.
+Each class has a stable ``code`` to match on in logs and across processes. An error that was caused by a driver's
+exception has that exception as its ``__cause__``. Errors keep all their attributes when they are pickled.
 """
 
 from __future__ import annotations
@@ -36,12 +36,16 @@ from typing import ClassVar
 
 
 class AgentMemoryLogError(Exception):
-    """The root of the tree: catch it to catch everything this library raises on purpose."""
+    """The root of the tree. Catch it to catch every error that this library raises on purpose.
+
+    Attributes:
+        code: The stable name of the error class, for logs and for programs.
+    """
 
     code: ClassVar[str] = "agent_memory_log_error"
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exception's own __reduce__ calls __init__ with positional arguments only and would lose the keyword ones.
+        # Exception.__reduce__ calls __init__ with positional arguments only and would lose the keyword arguments.
         return _restore, (type(self), self.args, self.__dict__)
 
 
@@ -52,21 +56,22 @@ def _restore(cls: type[AgentMemoryLogError], args: tuple[object, ...], state: di
 
 
 class InvalidArgument(AgentMemoryLogError):
-    """An argument that no store takes."""
+    """An argument that is invalid in every store."""
 
     code = "invalid_argument"
 
 
 class BackendNotFound(InvalidArgument):
-    """No installed package serves this URL scheme, or its driver is missing; the message says what to install."""
+    """No installed package serves the URL's scheme, or its driver is missing. The message says what to install."""
 
     code = "backend_not_found"
 
 
 class InvalidEvent(AgentMemoryLogError):
-    """What was to be stored cannot be stored and come back unchanged; nothing was written.
+    """A value that cannot be stored and read back unchanged. Nothing was written.
 
-    ``field`` names the place, as in ``labels.role`` or ``data.structured.items[3]``.
+    Attributes:
+        field: The path of the value, for example ``labels.role`` or ``data.structured.items[3]``.
     """
 
     code = "invalid_event"
@@ -77,15 +82,19 @@ class InvalidEvent(AgentMemoryLogError):
 
 
 class DecodeError(AgentMemoryLogError):
-    """A map, a line or a stored row is not what it says it is; the message names event type, field and finding."""
+    """A map, a line or a stored row that cannot be decoded. The message names the event type and the field."""
 
     code = "decode_error"
 
 
 class VersionConflict(AgentMemoryLogError):
-    """``expected_version`` is not the run's version; nothing was stored.
+    """``expected_version`` is not the run's version. Nothing was stored.
 
-    Load what is new and decide again; ``actual`` is the run's version.
+    Load the new events, decide again and retry.
+
+    Attributes:
+        expected: The ``expected_version`` of the append.
+        actual: The run's version.
     """
 
     code = "version_conflict"
@@ -97,9 +106,11 @@ class VersionConflict(AgentMemoryLogError):
 
 
 class EventConflict(AgentMemoryLogError):
-    """An event with this ``event_id`` and another body is already there; nothing was stored.
+    """The run has an event with this ``event_id`` and a different body. Nothing was stored.
 
-    ``seq`` is its place in the run (0: in the same batch).
+    Attributes:
+        event_id: The id that both events have.
+        seq: The seq of the stored event, or 0 if both events are in the same batch.
     """
 
     code = "event_conflict"
@@ -111,7 +122,12 @@ class EventConflict(AgentMemoryLogError):
 
 
 class EventTooLarge(AgentMemoryLogError):
-    """An event or a batch is over the backend's limit, both in bytes as encoded; nothing was stored."""
+    """An event or a batch exceeds the backend's size limit. Nothing was stored.
+
+    Attributes:
+        size: The encoded size in bytes.
+        limit: The backend's limit in bytes.
+    """
 
     code = "event_too_large"
 
@@ -122,41 +138,46 @@ class EventTooLarge(AgentMemoryLogError):
 
 
 class CursorOutOfRange(AgentMemoryLogError):
-    """A seq, an ``after`` or a page cursor points where nothing can be."""
+    """A seq, an ``after`` or a page cursor that is outside the run or the list."""
 
     code = "cursor_out_of_range"
 
 
 class RunDeleted(AgentMemoryLogError):
-    """The run was deleted while it was being followed."""
+    """The run was deleted while it was being read, followed or copied."""
 
     code = "run_deleted"
 
 
 class RunExpired(AgentMemoryLogError):
-    """The run is past the instant it was to be kept until."""
+    """The run is past its ``expires_at``."""
 
     code = "run_expired"
 
 
 class StoreUnavailable(AgentMemoryLogError):
-    """The file, disk or server behind the store refused, or the file is gone; the message says why.
+    """The file, disk or server of the store failed, or the file no longer exists. The message says why.
 
-    Otherwise what was acknowledged before is intact. Where the cause passes, as a full disk or a lock does, appending
-    the same again is safe.
+    Unless the file is gone, acknowledged appends are intact. If the cause is temporary, such as a full disk or a lock,
+    it is safe to append the same events again.
     """
 
     code = "store_unavailable"
 
 
 class StoreCorrupt(StoreUnavailable):
-    """The data behind the store is damaged, or was never a store of ours."""
+    """The stored data is damaged, or was not written by this library."""
 
     code = "store_corrupt"
 
 
 class EventsMissing(StoreCorrupt):
-    """Events that a run must hold are gone, from ``first_seq`` to ``last_seq``; those around them can be read."""
+    """Events that a run must hold are missing. The events before and after them can be read.
+
+    Attributes:
+        first_seq: The seq of the first missing event.
+        last_seq: The seq of the last missing event.
+    """
 
     code = "events_missing"
 
@@ -167,9 +188,10 @@ class EventsMissing(StoreCorrupt):
 
 
 class MemoryStopped(AgentMemoryLogError):
-    """Policy stopped a memory call, or execution denied a retrieval; no memory was stored or returned.
+    """Policy stopped a memory call, or execution denied a retrieval. No memory was stored or returned.
 
-    ``reason`` is stable text to match on, as in ``scope_denied:workspace``.
+    Attributes:
+        reason: A stable text to match on, for example ``scope_denied:workspace``.
     """
 
     code = "memory_stopped"
@@ -180,22 +202,22 @@ class MemoryStopped(AgentMemoryLogError):
 
 
 class ModelFailed(AgentMemoryLogError):
-    """The model behind memory gave nothing that can be used; no memory was stored.
+    """The model that memory uses returned no usable answer. No memory was stored.
 
-    The ``code`` of each class below is the stable reason that reports and events carry.
+    The ``code`` of each subclass is the stable reason in reports and events.
     """
 
     code = "llm_failed"
 
 
 class ModelTimeout(ModelFailed):
-    """No answer within the time allowed, or no connection to the model's server."""
+    """The model did not answer in time, or its server could not be reached."""
 
     code = "llm_timeout"
 
 
 class ModelUnavailable(ModelFailed):
-    """The model's server refused the call, or went on failing; the message has what it said."""
+    """The model's server refused the call, or kept failing. The message includes the server's message."""
 
     code = "llm_unavailable"
 
@@ -207,7 +229,7 @@ class ModelInvalidJson(ModelFailed):
 
 
 class ModelInvalidSchema(ModelFailed):
-    """The model's answer is JSON, but not of the shape that was asked for; the message names the place."""
+    """The model's answer is JSON, but does not have the requested shape. The message names the path."""
 
     code = "llm_invalid_schema"
 
@@ -219,28 +241,34 @@ class ModelEmpty(ModelFailed):
 
 
 class StoreClosed(AgentMemoryLogError):
-    """The handle was closed, inherited by a fork, or is used from another event loop than its own: open a new one."""
+    """The handle was closed, inherited by a fork, or used from another event loop. Open a new one."""
 
     code = "store_closed"
 
 
 class SchemaTooNew(AgentMemoryLogError):
-    """The data was written by a newer release; upgrade this one to read it."""
+    """A newer release wrote the data. Upgrade this library to read it.
+
+    Attributes:
+        actual: The format or schema number of the data.
+        supported: The newest number that this release reads.
+    """
 
     code = "schema_too_new"
 
-    def __init__(self, message: str, *, found: int, known: int) -> None:
+    def __init__(self, message: str, *, actual: int, supported: int) -> None:
         super().__init__(message)
-        self.found = found
-        self.known = known
+        self.actual = actual
+        self.supported = supported
 
 
 class ReplayDivergence(AgentMemoryLogError):
-    """An agent that is replayed does not do what was recorded; the message has both sides.
+    """A replayed agent does something other than the recording. The message shows both.
 
-    ``reason`` is a stable name: ``other_tool``, ``other_arguments``, ``other_order``, ``unexpected_call``,
-    ``missing_call``, ``unexpected_turn``, ``missing_turn``, ``other_messages``, ``no_result``. ``seq`` is the event of
-    the recording that it is about, None where there is none.
+    Attributes:
+        reason: A stable name: ``other_tool``, ``other_arguments``, ``other_order``, ``unexpected_call``,
+            ``missing_call``, ``unexpected_turn``, ``missing_turn``, ``other_messages`` or ``no_result``.
+        seq: The event of the recording that differs, or None if there is no such event.
     """
 
     code = "replay_divergence"
@@ -252,9 +280,11 @@ class ReplayDivergence(AgentMemoryLogError):
 
 
 class ToolFailed(AgentMemoryLogError):
-    """A replayed tool's recorded result is an error; the message is the one that was recorded.
+    """The recorded result of a replayed tool call is an error. The message is the recorded one.
 
-    ``tool_name`` and ``tool_call_id`` are those of the call.
+    Attributes:
+        tool_name: The name of the called tool.
+        tool_call_id: The id of the call.
     """
 
     code = "tool_failed"

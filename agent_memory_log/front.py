@@ -1,4 +1,4 @@
-"""What ``agent_memory_log`` offers under its own name; the package imports this when a name is first used."""
+"""The public names of ``agent_memory_log``. The package imports this module when one of them is first used."""
 
 from agent_memory_log.errors import (
     AgentMemoryLogError,

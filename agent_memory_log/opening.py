@@ -1,4 +1,4 @@
-"""Opening a store by its URL: the scheme names a backend, which an installed package registers as an entry point."""
+"""Opens a store by its URL, whose scheme names a backend. Installed packages register backends as entry points."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from agent_memory_log.errors import BackendNotFound
 from agent_memory_log.store import Store, SyncStore
 
 ENTRY_POINT_GROUP = "agent_memory_log.backends"
-"""The entry-point group: a name is a URL scheme, a value an object with the ``Backend`` protocol."""
+"""The entry-point group of backends. An entry's name is a URL scheme, its value an object with the ``Backend``
+protocol.
+"""
 
 _KNOWN_EXTRAS = {"mongodb": "mongo", "mongodb+srv": "mongo"}
 
 
 class OpeningStore:
-    """A store about to be opened: ``async with`` it, or ``await`` it and close the store yourself."""
+    """A store that is opened by ``async with`` or ``await``. After ``await``, close the store yourself."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -49,24 +51,42 @@ def open_store(url: str) -> OpeningStore:
         async with open_store(url) as store: ...
         store = await open_store(url)
 
-    ``memory:`` is a new, empty store, ``memory:NAME`` one that this process shares by name; ``sqlite:///runs.db`` a
-    file, relative to the working directory, ``sqlite:////var/runs.db`` an absolute one. Installed packages add schemes.
-    Raises ``BackendNotFound``, ``InvalidArgument``, ``StoreUnavailable``, ``SchemaTooNew`` on entering.
+    The URLs of the included backends:
+
+    - ``memory:`` is a new, empty store. ``memory:NAME`` is a store that this process shares by name.
+    - ``sqlite:///runs.db`` is a file, relative to the working directory. ``sqlite:////var/runs.db`` is an absolute
+      path.
+    - ``mongodb://…`` and ``mongodb+srv://…`` are a MongoDB database. They need the ``mongo`` extra.
+
+    Other installed packages may add schemes. The store is opened, and errors are raised, when the result is entered or
+    awaited.
+
+    Raises:
+        BackendNotFound: No installed package serves the URL's scheme.
+        InvalidArgument: The URL or one of its options is invalid.
+        StoreUnavailable: The file or the server cannot be opened.
+        SchemaTooNew: A newer release wrote the store.
     """
     return OpeningStore(url)
 
 
 def open_sync_store(url: str) -> SyncStore:
-    """``open_store`` without ``await``: opens at once; use the store in a ``with`` block, or ``close()`` it."""
+    """Open the store at ``url`` without ``await``. Use the result in a ``with`` block, or call ``close()``.
+
+    See ``open_store`` for the URLs and the errors. This function opens the store and raises immediately.
+    """
     parsed = StoreUrl.parse(url)
     return find_backend(parsed).open_sync_store(parsed)
 
 
 def store_files(url: str) -> tuple[Path, ...]:
-    """Every file that the store at ``url`` has or may come to have, its main one first.
+    """Return every file that the store at ``url`` has or may create, the main file first.
 
-    Empty for a store without files. The store need not exist, and is not opened. Raises
-    ``BackendNotFound`` and ``InvalidArgument``.
+    The store need not exist, and is not opened. The result is empty for a store without files.
+
+    Raises:
+        BackendNotFound: No installed package serves the URL's scheme.
+        InvalidArgument: The URL or one of its options is invalid.
     """
     parsed = StoreUrl.parse(url)
     backend = find_backend(parsed)
@@ -74,28 +94,32 @@ def store_files(url: str) -> tuple[Path, ...]:
 
 
 def installed_backends() -> dict[str, EntryPoint]:
-    """The installed backends by URL scheme; nothing is imported."""
+    """Return the entry points of the installed backends by URL scheme, without importing them."""
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def install_hint(scheme: str, otherwise: str) -> str:
-    """What to install for a URL scheme; ``otherwise`` for one that is not this project's."""
+    """Return the command that installs the backend of a URL scheme, or ``otherwise`` if this project has no such
+    backend.
+    """
     extra = _KNOWN_EXTRAS.get(scheme)
     return f"pip install 'agent-memory-log[{extra}]'" if extra else otherwise
 
 
 def find_backend(url: StoreUrl) -> Backend:
-    """The backend that serves the URL's scheme. Raises ``BackendNotFound`` saying what to install."""
+    """Import and return the backend that serves the URL's scheme. Raises ``BackendNotFound``, which says what to
+    install.
+    """
     installed = installed_backends()
     entry = installed.get(url.scheme)
     if entry is None:
         hint = install_hint(url.scheme, "install the package that provides it")
-        known = ", ".join(sorted(installed)) or "none"
-        raise BackendNotFound(f"no installed backend serves {url.scheme}: URLs ({hint}); installed: {known}")
+        schemes = ", ".join(sorted(installed)) or "none"
+        raise BackendNotFound(f"no installed backend serves {url.scheme}: URLs ({hint}); installed: {schemes}")
     try:
         return cast("Backend", entry.load())
     except (ImportError, AttributeError) as error:
-        hint = install_hint(url.scheme, "install what it needs")
+        hint = install_hint(url.scheme, "install the packages it needs")
         raise BackendNotFound(
             f"the backend for {url.scheme}: URLs ({entry.value}) cannot be imported: {error}; {hint}"
         ) from error

@@ -1,6 +1,7 @@
-"""The pytest fixture ``replay``: a recorded run as a regression test of an agent.
+"""The pytest fixture ``replay``, which makes a recorded run a regression test of an agent.
 
-pytest imports this module wherever the library is installed, so it imports nothing of its own until it is used.
+pytest imports this module in every project that has the library installed, so it imports the library only when it is
+used.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _failed = pytest.StashKey[bool]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember whether the test itself failed: what it then did not use is no news."""
+    """Remember whether the test failed, because a failed test need not report the unused part of its recording."""
     report = yield
     if report.when == "call":
         item.stash[_failed] = report.failed
@@ -28,17 +29,22 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def replay(request: pytest.FixtureRequest) -> Generator[Callable[..., Replayer]]:
-    """Opens a recorded run for a strict replay; what the agent did not use of it fails the test.
+    """Open a recorded run for a strict replay. The test fails if the agent does not use all of it.
 
-    ``replay(source, provider=None, *, agent=None, run=None, match="strict")``: ``source`` is a file that
-    ``amlog export`` wrote, relative to the test's own, or the URL of a store. The rest is as for ``Replayer`` and
-    ``load_recording``. May be called more than once.
+    ``replay(source, provider=None, *, agent=None, run=None, match="strict")`` may be called more than once in a test.
 
         def test_support_agent(replay):
             replayer = replay("recorded/run-42.jsonl")
             answer = run_agent(ask_model=replayer.model_turn, run_tool=replayer.tool_result)
+
+    Args:
+        source: The URL of a store, or a file that ``amlog export`` wrote. A relative path starts at the test's folder.
+        provider: See ``Replayer``.
+        agent: See ``load_recording``.
+        run: See ``load_recording``.
+        match: See ``Replayer``.
     """
-    opened: list[Replayer] = []
+    replayers: list[Replayer] = []
 
     def open_recording(
         source: str | Path,
@@ -48,15 +54,15 @@ def replay(request: pytest.FixtureRequest) -> Generator[Callable[..., Replayer]]
         run: str | None = None,
         match: Match = "strict",
     ) -> Replayer:
-        from agent_memory_log.replay import Replayer, load_recording  # noqa: PLC0415  # not needed by other tests
+        from agent_memory_log.replay import Replayer, load_recording  # noqa: PLC0415  # other tests do not need it
         from agent_memory_log.replay.sources import names_store  # noqa: PLC0415  # as above
 
-        place = source if names_store(source) else request.path.parent / source
-        replayer = Replayer(load_recording(place, agent=agent, run=run), provider, match=match)
-        opened.append(replayer)
+        location = source if names_store(source) else request.path.parent / source
+        replayer = Replayer(load_recording(location, agent=agent, run=run), provider, match=match)
+        replayers.append(replayer)
         return replayer
 
     yield open_recording
     if not request.node.stash.get(_failed, False):
-        for replayer in opened:
+        for replayer in replayers:
             replayer.finish()

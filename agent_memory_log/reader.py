@@ -1,7 +1,7 @@
-"""Read-only questions about a snapshot: what a planner asks each turn.
+"""Read-only questions about a snapshot, such as a planner asks in each turn.
 
-Answers about tool calls, turns and latest events come from an index that the snapshots of one run share and that grows
-with ``Snapshot.extend``, so asking again after an extension costs what is new.
+An index answers questions about tool calls, turns and latest events. The snapshots of one run share it, and it grows
+with ``Snapshot.extend``, so a question after an extension takes time only for the new events.
 """
 
 from __future__ import annotations
@@ -22,10 +22,14 @@ _Answer = TypeVar("_Answer")
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """A user message and everything up to the next one, in append order.
+    """A user message and all events up to the next one, in append order.
 
-    What stands before the first user message belongs to the first turn; ``user_message`` is None in a run without any,
-    and the ``Redacted`` in its place where it was redacted: a turn stays a turn.
+    Events before the first user message belong to the first turn.
+
+    Attributes:
+        user_message: The user message, its ``Redacted`` event if it was redacted, or None in a run without user
+            messages.
+        events: The events of the turn, including the user message.
     """
 
     user_message: Event | None
@@ -33,45 +37,48 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Reader:
-    """Questions about ``snapshot``. Events are returned whole; ``decode_event`` gives their payload typed.
+    """Answers questions about a snapshot. ``decode_event`` returns the typed payload of an event.
 
-    A tool result answers the latest call before it, in append order, that has its ``tool_call_id`` and is still open
-    (``Pairing``).
+    A tool result answers the latest open call before it, in append order, that has its ``tool_call_id`` (see
+    ``Pairing``).
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
 
     def events(self) -> EventList:
-        """All events by time, then seq."""
+        """Return all events by time, then by seq."""
         return self.snapshot.events
 
     def filter_by_type(self, event_type: str) -> tuple[Event, ...]:
-        """The events of a type, by time, then seq. ``event_type`` is an ``EventType`` or any text."""
+        """Return the events of a type, by time, then by seq. ``event_type`` is an ``EventType`` or any text."""
         return tuple(event for event in self.snapshot.events if event.type == event_type)
 
     def filter_by_labels(self, labels: Mapping[str, str]) -> tuple[Event, ...]:
-        """The events that have every one of ``labels`` with that value, by time, then seq."""
-        wanted = labels.items()
-        return tuple(event for event in self.snapshot.events if wanted <= event.labels.items())
+        """Return the events that have every one of ``labels`` with the same value, by time, then by seq."""
+        expected = labels.items()
+        return tuple(event for event in self.snapshot.events if expected <= event.labels.items())
 
     def latest(self, event_type: str) -> Event | None:
-        """The newest event of a type, by time, then seq; None when there is none."""
+        """Return the newest event of a type, by time, then by seq, or None."""
         return self._ask(lambda index: index.latest.get(event_type))
 
     def tool_calls(self) -> tuple[Event, ...]:
-        """All tool calls, in append order."""
+        """Return all tool calls, in append order."""
         return self._at(self._ask(lambda index: list(index.answers)))
 
     def open_tool_calls(self) -> tuple[Event, ...]:
-        """The tool calls that no result has answered yet, in append order."""
+        """Return the tool calls that have no result yet, in append order."""
         return self._at(self._ask(lambda index: index.pairing.open_calls()))
 
     def result_for(self, call: str | Event) -> Event | None:
-        """The result that answered a call, None while it is open or unknown.
+        """Return the result of a call, or None if the call is open or unknown.
 
-        Given a ``tool_call_id``, the latest call with that id is meant; give the call's event to ask about an earlier
-        one.
+        Args:
+            call: A ``tool_call_id``, which selects the latest call with that id, or the event of any call.
+
+        Raises:
+            InvalidArgument: The event is not a tool call.
         """
         log = self.snapshot.log
         call_id = call if isinstance(call, str) else _tool_call(call).tool_call_id
@@ -87,17 +94,23 @@ class Reader:
         return None if answer is None else log[answer]
 
     def call_for(self, result: Event) -> Event | None:
-        """The call that a tool result answered, None when there was none open with its id."""
+        """Return the call that a tool result answers, or None. Raises ``InvalidArgument`` if the event is not a tool
+        result.
+        """
         if not isinstance(result.data, ToolResult):
             raise InvalidArgument(f"event {result.seq} is a {result.type}, not a tool_result")
         place = self._ask(lambda index: index.questions.get(result.seq))
         return None if place is None else self.snapshot.log[place]
 
     def children_of(self, call: str | Event) -> tuple[Event, ...]:
-        """The tool calls made inside a call, in append order.
+        """Return the tool calls that were made inside a call, in append order.
 
-        Given a ``tool_call_id``, the children of every call with that id; given a call's event, those that came after
-        it and before its id was used again.
+        Args:
+            call: A ``tool_call_id``, which selects the children of every call with that id, or a call's event, which
+                selects the children up to the next call with the same id.
+
+        Raises:
+            InvalidArgument: The event is not a tool call.
         """
         call_id = call if isinstance(call, str) else _tool_call(call).tool_call_id
         if isinstance(call, str):
@@ -113,7 +126,7 @@ class Reader:
         return self._at(self._ask(children_in))
 
     def turns(self) -> tuple[Turn, ...]:
-        """The turns of the run, in append order; none for an empty snapshot."""
+        """Return the turns of the run in append order. An empty snapshot has no turns."""
         log = self.snapshot.log
         starts = self._ask(lambda index: list(index.user_messages))
         if not starts:
@@ -137,12 +150,12 @@ def _tool_call(event: Event) -> ToolCall:
 
 
 def _count_up_to(places: Sequence[int], seq: int, log: EventList) -> int:
-    """How many of ``places``, which ascend, hold an event up to ``seq``."""
+    """Return how many of the ascending indexes ``places`` hold an event up to ``seq``."""
     return bisect_right(places, seq, key=lambda place: log[place].seq)
 
 
 class _Index:
-    """What the reader knows of a log, by place in it; grows event by event."""
+    """An index of a log by position, which grows event by event."""
 
     def __init__(self) -> None:
         self.latest: dict[str, Event] = {}

@@ -1,8 +1,7 @@
-"""The snapshot: what one read of a run returned, and its cheap growth by what came after.
+"""The snapshot: the result of one read of a run, which later reads can extend.
 
-``extend`` costs what is new: snapshots of one run that grow from each other share one list of events, of which each
-sees its own length. A law ties it to the store, and the conformance suite checks it: a snapshot extended by what is new
-equals a new read of the run.
+``Snapshot.extend`` takes time only for the new events, because the snapshots of one run share one list of events. A
+snapshot extended by the new events equals a new read of the run; the conformance suite checks this.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _by_time = attrgetter("timestamp", "seq")
 
 
 class EventList(Sequence[Event]):
-    """An immutable sequence of events; equal to any list or tuple of equal events."""
+    """An immutable sequence of events. It equals any list or tuple of equal events."""
 
     __slots__ = ("_events", "_length")
 
@@ -57,8 +56,8 @@ class EventList(Sequence[Event]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, (EventList, list, tuple)):
             return NotImplemented
-        theirs = cast("Sequence[object]", other)
-        return len(theirs) == self._length and all(mine == their for mine, their in zip(self, theirs, strict=True))
+        items = cast("Sequence[object]", other)
+        return len(items) == self._length and all(event == item for event, item in zip(self, items, strict=True))
 
     __hash__ = None  # type: ignore[assignment]  # as for list: events may hold mutable values
 
@@ -66,14 +65,14 @@ class EventList(Sequence[Event]):
         return f"EventList({list(self)!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return EventList, (list(self), self._length)  # without what later snapshots appended to the shared list
+        return EventList, (list(self), self._length)  # without the events of later snapshots
 
 
 class Derived(Protocol):
-    """Something computed from a log event by event, in order."""
+    """A value that is computed from a log event by event, in order."""
 
     def add(self, place: int, event: Event, /) -> None:
-        """Take in the event at ``place`` of the log."""
+        """Add the event at index ``place`` of the log."""
         ...
 
 
@@ -82,7 +81,7 @@ _Answer = TypeVar("_Answer")
 
 
 class _Tape:
-    """The list of events that snapshots share: in append order, and by time where that differs."""
+    """The list of events that snapshots share, in append order and, if it differs, by time."""
 
     __slots__ = ("by_seq", "by_time", "derived", "lock")
 
@@ -94,7 +93,7 @@ class _Tape:
         self.derived: dict[type, tuple[int, Any]] = {}
 
     def append(self, newer: Sequence[Event]) -> None:
-        """Take in ``newer`` at the end; the caller holds the lock."""
+        """Add ``newer`` at the end. The caller holds the lock."""
         by_time = sorted(newer, key=_by_time)
         late = bool(by_time and self.by_time and _by_time(by_time[0]) < _by_time(self.by_time[-1]))
         if self.by_time is self.by_seq and (late or by_time != list(newer)):
@@ -103,8 +102,7 @@ class _Tape:
         if self.by_time is self.by_seq:
             return
         if late:
-            # Older snapshots see a prefix of the list they were given, so an event that belongs inside it needs a new
-            # one.
+            # Older snapshots use a prefix of their list, so an event that belongs inside the prefix needs a new list.
             place = bisect_right(self.by_time, _by_time(by_time[0]), key=_by_time)
             self.by_time = self.by_time[:place] + sorted([*self.by_time[place:], *by_time], key=_by_time)
         else:
@@ -112,19 +110,21 @@ class _Tape:
 
 
 class _View:
-    """What one snapshot sees of a tape: its first ``length`` events, whatever is appended later."""
+    """The part of a tape that one snapshot sees: its first ``length`` events."""
 
     __slots__ = ("by_time", "length", "own", "tape")
 
     def __init__(self, tape: _Tape) -> None:
-        """All that is on ``tape``, which nobody else appends to meanwhile."""
+        """Create a view of all events of ``tape``. No other thread may append to the tape meanwhile."""
         self.tape = tape
         self.by_time = tape.by_time
         self.length = len(tape.by_seq)
         self.own: dict[type, Any] = {}
 
     def followed_by(self, newer: Sequence[Event]) -> _View:
-        """A view of these events and ``newer``: on this tape, where nobody has appended something else."""
+        """Return a view of these events and ``newer``, on the same tape unless a different extension was appended to
+        it.
+        """
         tape = self.tape
         with tape.lock:
             if len(tape.by_seq) == self.length:
@@ -137,14 +137,14 @@ class _View:
         with tape.lock:
             known, shared = tape.derived.get(kind, (0, None))
             if known <= self.length:
-                # Out of reach until it is whole again: an interrupt may come between any two lines.
+                # Remove the value while it changes: an interrupt may leave it incomplete.
                 tape.derived.pop(kind, None)
                 derived: _Derived = kind() if shared is None else shared
                 for place in range(known, self.length):
                     derived.add(place, tape.by_seq[place])
                 tape.derived[kind] = (self.length, derived)
                 return question(derived)
-            # A newer snapshot has asked already, and what it derived cannot go back.
+            # A newer snapshot has already extended the shared value, which cannot be shortened.
             if kind not in self.own:
                 own = kind()
                 for place in range(self.length):
@@ -154,16 +154,21 @@ class _View:
 
 
 class Snapshot:
-    """A run, or a part of it, as it was at one read. Immutable.
+    """A run, or a part of it, as one read returned it. Immutable.
 
-    - ``agent``, ``run``: what was read; ``meta``: the map kept with the run when it was created (``{}`` if none).
-    - ``log``: the events in append order (by seq); replay uses it.
-    - ``events``: the same events by time, then seq.
-    - ``version``: the run's version at the read: the seq of its newest event, 0 if it never had one.
-    - ``last_seq``: the last seq examined: continue with ``load_run(after=last_seq)``. It is ``version`` unless
-      ``limit`` stopped the read.
-    - ``after``, ``types``: what was asked for; ``first_seq``: the first seq the run can still hold, as those before it
-      went with a deletion.
+    Attributes:
+        agent: The id of the agent.
+        run: The id of the run.
+        log: The events in append order (by seq). Replay uses this order.
+        events: The same events by time, then by seq.
+        version: The run's version at the read: the seq of its newest event, or 0 if it never had an event.
+        last_seq: The last seq that was examined. Continue with ``load_run(after=last_seq)``. It equals ``version``
+            unless ``limit`` stopped the read.
+        meta: The map that was stored when the run was created, or ``{}``.
+        after: The ``after`` of the read.
+        types: The ``types`` of the read, or None for all types.
+        first_seq: The first seq that the run can still hold. A deletion removed the events before it.
+        redactions: The reason for each seq that a redaction marker in the examined range names.
     """
 
     __slots__ = (
@@ -193,10 +198,20 @@ class Snapshot:
         first_seq: int = 1,
         redactions: Mapping[int, str] | None = None,
     ) -> None:
-        """Made by backends. ``log`` is in seq order; ``last_seq`` defaults to ``version``.
+        """Create a snapshot. Backends call this.
 
-        ``redactions`` maps each seq that a ``Redaction`` in the range examined names to its reason; it is needed where
-        ``types`` leaves those markers out of ``log``, and taken from ``log`` otherwise.
+        Args:
+            agent: The id of the agent.
+            run: The id of the run.
+            log: The events in seq order.
+            version: The run's version.
+            last_seq: The last seq that was examined. The default is ``version``.
+            meta: The run's meta.
+            after: The ``after`` of the read.
+            types: The ``types`` of the read.
+            first_seq: The first seq that the run can still hold.
+            redactions: The reason for each seq that a ``Redaction`` in the examined range names. The default takes them
+                from ``log``. It is required if ``types`` leaves the markers out of ``log``.
         """
         self._view = log if isinstance(log, _View) else _View(_Tape(list(log)))
         self.agent = agent
@@ -216,25 +231,35 @@ class Snapshot:
 
     @property
     def events(self) -> EventList:
-        """The events by time, then seq."""
+        """The events by time, then by seq."""
         return EventList(self._view.by_time, self._view.length)
 
     def derive(self, kind: type[_Derived], question: Callable[[_Derived], _Answer]) -> _Answer:
-        """The answer of ``question`` to a ``kind`` that has taken in this snapshot's log, event by event.
+        """Return the result of ``question``, called with a ``kind`` to which every event of this log was added.
 
-        What is derived is kept and grown when the snapshot is extended, so that asking again costs what is new.
-        ``question`` runs under a lock and must not keep what it is given: that belongs to newer snapshots too.
+        The derived value is kept and extended with the snapshot, so a later call takes time only for new events.
+
+        Args:
+            kind: A class without constructor arguments, with the method ``add`` of ``Derived``.
+            question: A function of the derived value. It runs under a lock and must not keep the value, because newer
+                snapshots change it.
         """
         return self._view.derive(kind, question)
 
     def extend(self, newer: Snapshot) -> Snapshot:
-        """This snapshot followed by ``newer``, which was loaded with ``after=self.last_seq`` and the same ``types``.
+        """Return this snapshot followed by ``newer``.
 
-        Equal to a new read of the run: events that ``newer`` says were redacted are masked, and those before a deletion
-        are gone. Costs what is new, except on a redaction or deletion, or when a new event's time is before an old
-        one's. Raises ``InvalidArgument`` for another run or other types, ``CursorOutOfRange`` when there is a gap or an
-        overlap between the two, or when ``types`` holds ``redacted`` and an event it had left out has been redacted
-        since.
+        The result equals a new read of the run: events that were redacted since are masked, and deleted events are left
+        out. It takes time only for new events, except after a redaction or deletion, or if a new event is older than a
+        known one.
+
+        Args:
+            newer: A snapshot that was loaded with ``after=self.last_seq`` and the same ``types``.
+
+        Raises:
+            InvalidArgument: ``newer`` is of another run or has other types.
+            CursorOutOfRange: There is a gap or an overlap between the two snapshots. It is also raised if ``types``
+                includes ``redacted`` and an event of another type was redacted since. Load the run again then.
         """
         if (newer.agent, newer.run) != (self.agent, self.run):
             raise InvalidArgument(
@@ -249,7 +274,7 @@ class Snapshot:
                 f"cannot extend a snapshot that ends at seq {self.last_seq} with one that begins after seq "
                 f"{newer.after}: load it with after={self.last_seq}"
             )
-        view = self._kept(newer)
+        view = self._remaining(newer)
         return Snapshot(
             self.agent,
             self.run,
@@ -263,25 +288,25 @@ class Snapshot:
             redactions={**self.redactions, **newer.redactions} if newer.redactions else self.redactions,
         )
 
-    def _kept(self, newer: Snapshot) -> _View:
-        """This snapshot's events, less what ``newer`` says is gone."""
+    def _remaining(self, newer: Snapshot) -> _View:
+        """Return this snapshot's events, without deleted ones and with the redactions of ``newer`` applied."""
         if newer.first_seq == self.first_seq and not newer.redactions:
             return self._view
         masked = {seq: reason for seq, reason in newer.redactions.items() if self._holds(seq, newer)}
-        kept: list[Event] = []
+        remaining: list[Event] = []
         for event in self.log:
             reason = masked.pop(event.seq, None)
             if event.seq < newer.first_seq:
                 continue
-            stands = event if reason is None else redacted_form(event, reason)
-            if self.types is None or stands.type in self.types:
-                kept.append(stands)
+            current = event if reason is None else redacted_form(event, reason)
+            if self.types is None or current.type in self.types:
+                remaining.append(current)
         if masked and self.types is not None and _REDACTED in self.types:
             raise CursorOutOfRange(
                 f"event {min(masked)}, which the types left out, was redacted and is of the type {_REDACTED!r} now: "
                 f"load the run again, with after={self.after}"
             )
-        return _View(_Tape(kept))
+        return _View(_Tape(remaining))
 
     def _holds(self, seq: int, newer: Snapshot) -> bool:
         return max(self.after + 1, newer.first_seq) <= seq <= self.last_seq
@@ -310,12 +335,12 @@ class Snapshot:
 
 
 def redactions_in(events: Iterable[Event]) -> dict[int, str]:
-    """The seqs that the ``Redaction`` markers among ``events`` name, each with the reason of the last that names it."""
-    named: dict[int, str] = {}
+    """Return the seqs that the ``Redaction`` markers among ``events`` name, each with the reason of its last marker."""
+    reasons: dict[int, str] = {}
     for event in events:
         if isinstance(event.data, Redaction):
-            named.update(dict.fromkeys(event.data.seqs, event.data.reason))
-    return named
+            reasons.update(dict.fromkeys(event.data.seqs, event.data.reason))
+    return reasons
 
 
 def _named(types: frozenset[str] | None) -> str:

@@ -1,16 +1,15 @@
-"""What a store is: the ``Store`` protocol, its synchronous twin, what they return, and the optional capabilities.
+"""The ``Store`` protocol, its synchronous twin and their results.
 
-The promises behind these methods are proved by ``agent_memory_log.conformance``, for any backend. ``open_store`` is in
+``agent_memory_log.conformance`` tests every promise of these methods on any backend. ``open_store`` is in
 ``opening.py``.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Protocol, Self, overload, runtime_checkable
+from typing import Protocol, Self
 
 import msgspec
 
@@ -19,16 +18,17 @@ from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 
 MAX_FIRST_SEQ = 2**31
-"""The largest seq a run can begin with. Every store has room for as many events behind it."""
+"""The largest seq that a run can begin with. Every store has room for as many events after it."""
 
 
 class AppendResult(msgspec.Struct, frozen=True):
-    """What an append did.
+    """The result of an append.
 
-    - ``version``: the run's version after it.
-    - ``inserted``: how many of the events were new; the others were already there.
-    - ``events``: one for each event given, in that order, with its seq; for one that was already there, the stored
-      event.
+    Attributes:
+        version: The run's version after the append.
+        inserted: How many of the events were new. The others were already stored.
+        events: The stored events with their seqs, in the order of the arguments. An event that was already stored is
+            returned as it is in the store.
     """
 
     version: int
@@ -39,10 +39,13 @@ class AppendResult(msgspec.Struct, frozen=True):
 class RunInfo(msgspec.Struct, frozen=True):
     """A run without its events.
 
-    - ``version``: the seq of its newest event.
-    - ``created``: when this store first held it (UTC); a run that was deleted is created anew by its next append.
-    - ``event_count``: how many events it holds, redacted ones included.
-    - ``meta``: the map given when it was created; see ``Store.append_events`` for its ``expires_at``.
+    Attributes:
+        agent: The id of the agent.
+        run: The id of the run.
+        version: The seq of the newest event.
+        created: When this store created the run, in UTC. An append to a deleted run creates it again.
+        event_count: How many events the run holds, including redacted ones.
+        meta: The map that was given when the run was created. See ``Store.append_events`` for its ``expires_at``.
     """
 
     agent: str
@@ -54,18 +57,27 @@ class RunInfo(msgspec.Struct, frozen=True):
 
 
 class RunPage(msgspec.Struct, frozen=True):
-    """A page of ``list_runs``: ``runs``, newest-created first, and the ``cursor`` of the next page (None: no more)."""
+    """One page of ``Store.list_runs``.
+
+    Attributes:
+        runs: The runs, the most recently created first.
+        cursor: The cursor of the next page, or None on the last page.
+    """
 
     runs: tuple[RunInfo, ...]
     cursor: str | None
 
 
 class RunHead(msgspec.Struct, frozen=True, gc=False):
-    """Where a run stands: what a ``Snapshot`` of it would have as its ``version`` and its ``first_seq``.
+    """The position of a run: the ``version`` and the ``first_seq`` that a ``Snapshot`` of it would have.
 
-    While these two are the same nothing has changed in the run: an append and a redaction raise the version, a deletion
-    raises ``first_seq``, and what begins a deleted run anew raises both. A run that holds no events has a ``first_seq``
-    above its version; one that never was is at version 0.
+    If both are unchanged, the run is unchanged. An append and a redaction raise ``version``, and a deletion raises
+    ``first_seq``. The next append to a deleted run raises both. A run without events has a ``first_seq`` above its
+    version. A run that never had events is at version 0.
+
+    Attributes:
+        version: The seq of the newest event, or 0.
+        first_seq: The first seq that the run can still hold.
     """
 
     version: int
@@ -73,19 +85,26 @@ class RunHead(msgspec.Struct, frozen=True, gc=False):
 
 
 class ExpireResult(msgspec.Struct, frozen=True):
-    """What ``expire_runs`` removed, or would remove: ``runs``, and the ``events`` that they held."""
+    """The result of ``Store.expire_runs``. A dry run returns the same numbers and removes nothing.
+
+    Attributes:
+        runs: How many runs were removed.
+        events: How many events those runs held.
+    """
 
     runs: int
     events: int
 
 
 class Flaw(msgspec.Struct, frozen=True):
-    """Something that ``check`` says about what is stored.
+    """A problem that ``Store.check`` reports.
 
-    - ``agent_id``, ``run_id``: the run; both None for the store as a whole.
-    - ``seq``: the event; None for the run, or the store, as a whole.
-    - ``message``: what is wrong, without the names of agent and run, and what to do where there is something to do.
-    - ``is_damage``: False for what is only worth knowing, such as how many events have no checksum.
+    Attributes:
+        agent_id: The agent of the run, or None for the whole store.
+        run_id: The run, or None for the whole store.
+        seq: The event, or None for the whole run or the whole store.
+        message: The problem and, if possible, its remedy, without the names of agent and run.
+        is_damage: False for information that is not damage, such as the number of events without a checksum.
     """
 
     agent_id: str | None
@@ -96,10 +115,11 @@ class Flaw(msgspec.Struct, frozen=True):
 
 
 class Store(Protocol):
-    """A log of runs. One handle may be used by any number of tasks of the event loop it was opened on.
+    """A log of runs. Any number of tasks of one event loop may share a handle.
 
-    Every method may raise ``StoreClosed`` (closed, forked, or another loop) and ``StoreUnavailable``; ids that are not
-    non-empty text of at most 512 characters are ``InvalidEvent``.
+    A handle belongs to the event loop on which it was opened. Every method may raise ``StoreClosed`` if the handle was
+    closed, inherited by a fork, or used from another loop, and ``StoreUnavailable``. Agent and run ids are non-empty
+    text of at most 512 characters; another id raises ``InvalidEvent``.
     """
 
     async def append_events(
@@ -112,23 +132,36 @@ class Store(Protocol):
         first_seq: int | None = None,
         reserved: bool = False,
     ) -> AppendResult:
-        """Append all of ``events`` or none, and return once they are durable.
+        """Append all of ``events`` or none, and return when they are durable.
 
-        Events whose ``event_id`` is already in the run with an equal body (type, data, labels) are not stored again; if
-        that is all of them the append succeeds whatever ``expected_version`` says. Otherwise ``expected_version`` must
-        be the run's version. ``meta`` is kept with the run if this append creates it. ``first_seq`` is for imports: the
-        seq the first event gets, at most 2**31, where the run holds no events and the number is above its version.
-        Without events, does nothing.
+        An event whose ``event_id`` is already in the run with an equal body (type, data and labels) is not stored
+        again. If that is true of all events, the append succeeds with any ``expected_version``. Without events, the
+        call does nothing.
 
-        Agents whose id begins with ``@`` and event types that begin with ``memory_`` are the library's own: both are
-        ``InvalidEvent`` without ``reserved``, which is for memory's own writer and for an operator who copies or
-        restores a store.
+        ``meta["expires_at"]`` is the time when the run expires: RFC 3339 text with any offset. From that time on,
+        appends, loads, redactions and followers of the run raise ``RunExpired``, and ``list_runs`` leaves it out.
+        ``delete_run`` and ``expire_runs`` still remove it. Without ``expires_at`` a run never expires.
 
-        ``meta["expires_at"]``, RFC 3339 text with any offset, is the run's end: from that instant appends, loads,
-        redactions and followers of the run raise ``RunExpired``, and ``list_runs`` leaves it out. Without it a run
-        never expires. ``delete_run`` and ``expire_runs`` remove it.
+        Args:
+            agent: The id of the agent.
+            run: The id of the run. The first append creates it.
+            events: The events, in the order in which they get their seqs.
+            expected_version: The version that the run must have. The default accepts any version.
+            meta: A JSON map to store with the run if this append creates it.
+            first_seq: For imports: the seq of the first event, at most 2**31. It is used only if the run holds no
+                events and its version is lower.
+            reserved: Whether to accept the library's own names: agents that begin with ``@`` and event types that begin
+                with ``memory_``. It is for memory's own writer and for an operator who copies or restores a store.
 
-        Raises ``InvalidEvent``, ``EventTooLarge``, ``EventConflict``, ``VersionConflict``, ``RunExpired``.
+        Returns:
+            The run's new version, the number of new events, and all events as stored.
+
+        Raises:
+            InvalidEvent: An event or ``meta`` cannot be stored, or has a reserved name.
+            EventTooLarge: An event or the batch exceeds the backend's limit.
+            EventConflict: An ``event_id`` is in the run with a different body.
+            VersionConflict: The run is not at ``expected_version``.
+            RunExpired: The run has expired.
         """
         ...
 
@@ -141,18 +174,35 @@ class Store(Protocol):
         types: Iterable[str] | None = None,
         limit: int | None = None,
     ) -> Snapshot:
-        """Read the events after seq ``after``, of ``types`` if given, at most ``limit``, by seq.
+        """Read events of a run in seq order.
 
-        An unknown run is an empty snapshot. Sees every append acknowledged before the call. Raises ``CursorOutOfRange``
-        when ``after`` is beyond the run's version, ``DecodeError`` when a stored event cannot be read, ``RunExpired``.
+        The read sees every append that was acknowledged before the call. The snapshot of an unknown run is empty.
+
+        Args:
+            agent: The id of the agent.
+            run: The id of the run.
+            after: Read the events after this seq. The default is the beginning of the run.
+            types: The event types to read. The default reads all.
+            limit: The maximum number of events to read. The default has no limit.
+
+        Raises:
+            CursorOutOfRange: ``after`` is above the run's version.
+            DecodeError: A stored event cannot be decoded.
+            EventsMissing: Events that the run must hold are missing.
+            RunExpired: The run has expired.
         """
         ...
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        """Every event after seq ``after``, once, in seq order; waits for new ones until it is closed or cancelled.
+        """Yield every event after seq ``after`` once, in seq order, and wait for new events.
 
-        The run need not exist yet. Raises ``CursorOutOfRange``, ``RunDeleted`` when the run is deleted meanwhile,
-        ``RunExpired`` at the instant it expires, and ``StoreClosed`` when the handle is closed.
+        The iteration ends when it is closed or cancelled. The run need not exist yet.
+
+        Raises:
+            CursorOutOfRange: ``after`` is above the run's version.
+            RunDeleted: The run was deleted meanwhile.
+            RunExpired: The run has expired.
+            StoreClosed: The handle was closed.
         """
         ...
 
@@ -164,62 +214,100 @@ class Store(Protocol):
         cursor: str | None = None,
         include_reserved: bool = False,
     ) -> RunPage:
-        """The runs that hold events and have not expired, newest-created first; of one agent, or of all.
+        """List the runs that hold events and have not expired, the most recently created first.
 
-        Agents whose id begins with ``@`` are the library's own and are left out unless named or asked for with
-        ``include_reserved``. Pass a page's ``cursor`` for the next one. Raises ``CursorOutOfRange`` for a cursor that
-        is none, ``InvalidArgument`` for a limit below 1.
+        Args:
+            agent: List only the runs of this agent. The default lists all agents.
+            limit: The maximum number of runs on a page.
+            cursor: The ``cursor`` of the page before. The default is the first page.
+            include_reserved: Whether to include the library's own agents, whose ids begin with ``@``. They are always
+                included if ``agent`` names one.
+
+        Raises:
+            CursorOutOfRange: ``cursor`` is not a cursor of such a page.
+            InvalidArgument: ``limit`` is below 1.
         """
         ...
 
     async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-        """Where each of ``runs``, pairs of agent and run, stands; None for one that has expired.
+        """Return the head of each run, without reading events.
 
-        One answer for each pair, in their order; a pair may stand there twice. Costs a few round trips for thousands,
-        and sees every append, redaction and deletion acknowledged before the call. Raises ``InvalidArgument`` for what
-        is no pair.
+        Thousands of runs cost a few round trips. The read sees every append, redaction and deletion that was
+        acknowledged before the call.
+
+        Args:
+            runs: Pairs of agent and run. A pair may occur more than once.
+
+        Returns:
+            One head for each pair, in the same order. It is None for a run that has expired.
+
+        Raises:
+            InvalidArgument: An item of ``runs`` is not a pair.
         """
         ...
 
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        """Put a ``Redacted`` in place of each event of ``seqs`` and append one ``Redaction`` that names them.
+        """Replace each event of ``seqs`` by a ``Redacted`` and append one ``Redaction`` that names them.
 
-        Position, time and event id stay; data and labels go, and cannot be read through any handle from then on. Events
-        already redacted are left as they are; if that is all of them, nothing is appended. Raises ``CursorOutOfRange``
-        for a seq the run does not hold, and ``InvalidEvent`` for a ``memory_tombstone``, without which memory would
-        learn again what it was told to forget; then redacts none. Raises ``RunExpired``.
+        Seq, timestamp and event id stay. Data and labels are removed, and no handle can read them from then on. Events
+        that are already redacted do not change. If all of them are already redacted, nothing is appended.
+
+        Args:
+            agent: The id of the agent.
+            run: The id of the run.
+            seqs: The seqs of the events to redact.
+            reason: A text that is stored with the redacted events and with the marker.
+
+        Raises:
+            CursorOutOfRange: The run does not hold one of ``seqs``. Nothing is redacted.
+            InvalidEvent: One of the events is a ``memory_tombstone``. Memory needs it in order not to learn forgotten
+                facts again. Nothing is redacted.
+            RunExpired: The run has expired.
         """
         ...
 
     async def delete_run(self, agent: str, run: str) -> None:
-        """Remove the run's events, ids and meta. Its version stays, and its next event goes on from there.
+        """Remove the run's events, event ids and meta. The next event continues from the run's version.
 
-        An expired run goes like any other. Does nothing when the run holds no events.
+        An expired run can be deleted too. The call does nothing if the run holds no events.
         """
         ...
 
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        """Remove, as ``delete_run`` does, every run whose ``expires_at`` is at or before ``before``, by default now.
+        """Delete every run whose ``expires_at`` is not later than ``before``, including the library's own runs.
 
-        The library's own runs are among them. A ``dry_run`` counts them and changes nothing. What was removed before an
-        error stays so: call again for the rest. Raises ``InvalidArgument`` for a ``before`` in the future, as those
-        runs have not expired, and for one without a time zone.
+        If the call raises, the runs that it had deleted stay deleted. Call it again for the rest.
+
+        Args:
+            before: A time with a time zone, not in the future. The default is now.
+            dry_run: Whether to count the runs and change nothing.
+
+        Raises:
+            InvalidArgument: ``before`` is in the future or has no time zone.
         """
         ...
 
     def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncIterator[Flaw]:
-        """Compare what is stored with its checksums, indexes and lists; every flaw, nothing for a store that is whole.
+        """Compare the stored data with its checksums, indexes and lists, and yield every flaw.
 
-        Checks a run, an agent's runs, or by default the whole store, whose expired runs count. Finds what ``load_run``
-        alone cannot know: contents that differ from their checksum, rows that an index or a list lacks or has too many
-        of, a damaged file. A store in memory has no flaws. It need not decode events: ``verifying.verify`` does both.
-        Reads everything that it checks and changes nothing; others may append meanwhile. Damage is a flaw and never an
-        error, even where it prevents going on. Raises ``InvalidArgument`` for a ``run_id`` without an ``agent_id``.
+        The check finds damage that ``load_run`` alone cannot detect: contents that differ from their checksum, rows
+        that are missing from or superfluous in an index or a list, and a damaged file. It need not decode events;
+        ``transfer.verifying.verify`` does both. A store in memory has no flaws.
+
+        The check reads all that it covers, including expired runs, and changes nothing. Others may append meanwhile.
+        Damage is always a flaw and never an error, even if the check cannot continue.
+
+        Args:
+            agent_id: Check the runs of this agent. The default checks the whole store.
+            run_id: Check only this run of ``agent_id``.
+
+        Raises:
+            InvalidArgument: ``run_id`` is given without ``agent_id``.
         """
         ...
 
     async def aclose(self) -> None:
-        """Close the handle; what was acknowledged stays. Closing again does nothing."""
+        """Close the handle. Acknowledged events stay stored. Closing it again does nothing."""
         ...
 
     async def __aenter__(self) -> Self: ...
@@ -230,9 +318,9 @@ class Store(Protocol):
 
 
 class SyncStore(Protocol):
-    """``Store`` without ``await``; a handle may be used by any number of threads.
+    """``Store`` without ``await``. Any number of threads may share a handle.
 
-    Each method does what its namesake does.
+    Each method does the same as the method of that name in ``Store``.
     """
 
     def append_events(
@@ -261,7 +349,7 @@ class SyncStore(Protocol):
         ...
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
-        """See ``Store.follow``; waits by blocking the thread. Closing the handle from another thread ends the wait."""
+        """See ``Store.follow``. Waiting blocks the thread. Closing the handle from another thread ends the wait."""
         ...
 
     def list_runs(
@@ -304,50 +392,3 @@ class SyncStore(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None: ...
-
-
-class CompactResult(msgspec.Struct, frozen=True):
-    """What ``compact`` did: the store's size on disk in bytes ``before`` and ``after``."""
-
-    before: int
-    after: int
-
-
-@runtime_checkable
-class Compacts(Protocol):
-    """A ``Store`` or a ``SyncStore`` that can give space back. Found with ``isinstance``.
-
-    ``compact`` gives unused space back, and erases for good what was redacted or deleted before the call. It raises
-    ``StoreUnavailable`` when another handle prevents it, as an open reader does; nothing is lost, try again.
-    """
-
-    @overload
-    def compact(self: Store) -> Coroutine[Any, Any, CompactResult]: ...
-
-    @overload
-    def compact(self: SyncStore) -> CompactResult: ...
-
-
-class BackupResult(msgspec.Struct, frozen=True):
-    """What a backup holds: how many ``runs`` and ``events``, the library's own included; its ``size`` in bytes."""
-
-    runs: int
-    events: int
-    size: int
-
-
-@runtime_checkable
-class BacksUp(Protocol):
-    """A ``Store`` or a ``SyncStore`` that can be copied to a file while it is written to. Found with ``isinstance``.
-
-    ``backup`` copies the store, as it is at one instant of the call, to the file ``target``. What was redacted or
-    deleted is left out for good. The copy is opened and checked before it gets its name, so that a file at ``target``
-    is a whole backup. It raises ``InvalidArgument`` when ``target`` is there already, or is the store itself;
-    ``StoreCorrupt`` when the copy is not whole, as of a damaged store.
-    """
-
-    @overload
-    def backup(self: Store, target: str | os.PathLike[str]) -> Coroutine[Any, Any, BackupResult]: ...
-
-    @overload
-    def backup(self: SyncStore, target: str | os.PathLike[str]) -> BackupResult: ...

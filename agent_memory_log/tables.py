@@ -1,4 +1,4 @@
-"""Tables that are data: TOML files in the ``data`` folder of a package, read where and when they are first needed."""
+"""Reads tables of constants from TOML files in the ``data`` folder of a package."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ _PART = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 
 
 def read_table(module: str, name: str) -> dict[str, Any]:
-    """What ``data/<name>.toml`` holds, which lies beside the module of that name: ``read_table(__name__, "words")``."""
+    """Return the contents of ``data/<name>.toml``, in the folder of ``module``: ``read_table(__name__, "words")``."""
     package = module.rpartition(".")[0]
     return tomllib.loads(files(package).joinpath("data", f"{name}.toml").read_text("utf-8"))
 
 
 def with_parts(pattern: str, parts: Mapping[str, str | list[str]]) -> str:
-    """``pattern`` with the part of that name in place of each ``{name}``; a list stands for any one of its entries."""
+    """Return ``pattern`` with each ``{name}`` replaced by the part of that name. A list becomes a group of
+    alternatives.
+    """
 
     def part_of(match: re.Match[str]) -> str:
         part = parts[match[1]]

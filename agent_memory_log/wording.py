@@ -1,15 +1,15 @@
-"""Counts and lists of numbers as messages say them."""
+"""Formats counts and lists of numbers for messages."""
 
 from __future__ import annotations
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 event``, ``2,686 events``."""
+    """Return a count with its noun: ``1 event``, ``2,686 events``."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def ranges(numbers: list[int]) -> str:
-    """Ascending numbers with runs drawn together: ``2, 5-7``."""
+    """Return ascending numbers as text, with consecutive numbers as ranges: ``2, 5-7``."""
     parts: list[str] = []
     start = 0
     for at in range(1, len(numbers) + 1):

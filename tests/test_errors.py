@@ -57,7 +57,7 @@ EXAMPLES: list[AgentMemoryLogError] = [
     errors.EventsMissing("m", first_seq=8, last_seq=9),
     errors.ReplayDivergence("m", reason="other_tool", seq=3),
     errors.ToolFailed("m", tool_name="t", tool_call_id="c"),
-    errors.SchemaTooNew("m", found=6, known=7),
+    errors.SchemaTooNew("m", actual=6, supported=7),
     errors.MemoryStopped("m", reason="scope_denied:user"),
     *(kind("m") for kind in ALL if "__init__" not in vars(kind)),
 ]

@@ -16,6 +16,7 @@ FLOORS = (
     ("events",),
     ("snapshot",),
     ("pairing", "store"),
+    ("capabilities",),
     ("reader", "steps"),
     ("secrets", "transfer"),
     ("backend_kit",),

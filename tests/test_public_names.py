@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import inspect
 import subprocess
 import sys
 from types import ModuleType
 
 import pytest
+
+import agent_memory_log
 
 MODULES = (
     "agent_memory_log",
@@ -104,3 +107,13 @@ def test_the_front_is_imported_when_it_is_first_used() -> None:
         "from agent_memory_log import *; assert open_store is front.open_store"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def test_version_is_the_installed_one() -> None:
+    assert agent_memory_log.__version__ == importlib.metadata.version("agent-memory-log")
+    assert "__version__" in dir(agent_memory_log)
+
+
+def test_import_does_not_load_package_metadata() -> None:
+    code = "import sys, agent_memory_log; sys.exit('importlib.metadata' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

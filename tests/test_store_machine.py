@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent_memory_log import AgentMemoryLogError, AppendResult, Event, PlannerNote, Snapshot, SyncStore, open_sync_store
+from agent_memory_log.capabilities import Compacts
 from agent_memory_log.events.event import new_event
-from agent_memory_log.store import Compacts, RunHead, RunPage
+from agent_memory_log.store import RunHead, RunPage
 from tests import strategies
 
 RUNS = ("a", "b", "A")

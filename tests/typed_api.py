@@ -32,9 +32,10 @@ from agent_memory_log import (
     open_sync_store,
     register_payload,
 )
+from agent_memory_log.capabilities import BacksUp, BackupResult, CompactResult, Compacts
 from agent_memory_log.errors import InvalidEvent
 from agent_memory_log.snapshot import EventList
-from agent_memory_log.store import BacksUp, BackupResult, CompactResult, Compacts, ExpireResult, Flaw, RunHead, RunPage
+from agent_memory_log.store import ExpireResult, Flaw, RunHead, RunPage
 from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
 
 

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from agent_memory_log.capabilities import BacksUp, BackupResult
 from agent_memory_log.cli.errors import CommandFailed
 from agent_memory_log.cli.options import AsJson, StoreUrl, scheme, with_store
 from agent_memory_log.cli.output import Output
 from agent_memory_log.cli.terminal_text import size
-from agent_memory_log.store import BacksUp, BackupResult, Store
+from agent_memory_log.store import Store
 from agent_memory_log.wording import counted
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from agent_memory_log.capabilities import CompactResult, Compacts
 from agent_memory_log.cli.errors import CommandFailed
 from agent_memory_log.cli.options import AsJson, StoreUrl, scheme, with_store
 from agent_memory_log.cli.output import Output
 from agent_memory_log.cli.terminal_text import size
-from agent_memory_log.store import CompactResult, Compacts, Store
+from agent_memory_log.store import Store
 
 
 def compact(*, store: StoreUrl = None, as_json: AsJson = False) -> None:

@@ -37,17 +37,23 @@ _ROUNDS = 5
 
 
 class CopiedRun(msgspec.Struct, frozen=True):
-    """What a copy did to a run.
+    """The result of copying one run.
 
-    - ``version``: the run's version in the source, up to which it was copied; ``events``: how many it holds there.
-    - ``already``: how many of its events the target held before; ``copied``: how many were stored in it now.
-    - ``redacted``: how many events were redacted in the target, because they had been in the source.
-    - ``digest``: the SHA-256, as 64 hex digits, of what both stores hold, read back: each event's map as JSON with
-      sorted keys, on a line of its own, and last the run's meta. Of a redaction marker, redacted itself or not, it
-      covers type, seq and reason. ``""`` where there is a ``problem``.
-    - ``problem``: why the target does not hold the run as the source does, ``""`` if it does; ``seq``: the event that
-      this is about, 0 for the run as a whole. What was copied before it stays.
-    - ``gone``: whether the problem is only that the run was deleted, or has expired, in the source.
+    Attributes:
+        agent: The id of the agent.
+        run: The id of the run.
+        version: The run's version in the source, up to which it was copied.
+        events: How many events the run holds in the source.
+        already: How many of them the target held before.
+        copied: How many events were stored in the target now.
+        redacted: How many events were redacted in the target because they are redacted in the source.
+        digest: The SHA-256 of the run as read back from the target, in 64 hex digits, or ``""`` if there is a problem.
+            It covers each event's map as one line of JSON with sorted keys, and then the meta. For a redaction marker,
+            it covers only type, seq and reason, even if the marker was redacted too.
+        problem: Why the target's run differs from the source's, or ``""``. Events that were copied before the problem
+            stay.
+        seq: The event that the problem is about, or 0 for the whole run.
+        gone: Whether the only problem is that the run was deleted or has expired in the source.
     """
 
     agent: str
@@ -101,15 +107,27 @@ def copy_store_sync(
 async def copy_run(
     source: Store, target: Store, agent: str, run: str, *, seen: Callable[[int], object] = _unseen
 ) -> CopiedRun:
-    """Copy a run to where ``target`` holds nothing of it or a beginning of it, and read it back.
+    """Copy a run and compare both copies. The target may hold nothing of the run, or its beginning.
 
-    Reads a page at a time, up to the version at the start. A copy that was interrupted, by whatever, goes on when it is
-    repeated, and so does one whose source has grown; nothing is stored twice. ``seen`` is called with how many events
-    were stored or compared: about twice as many as a new run has, and as many as one that is there.
+    Events are read in pages, up to the version at the start. A repeated call continues an interrupted copy, or adds the
+    new events of the source. Nothing is stored twice.
 
-    What is in the way is the result's ``problem``, and other runs may still be copied: another event in the target, one
-    that cannot be read or that the target refuses, a run deleted meanwhile. Raises ``InvalidArgument`` for a store as
-    its own target, and ``StoreUnavailable``, ``StoreClosed`` or ``SchemaTooNew`` where it is about a whole store.
+    Conflicts do not raise. The result's ``problem`` describes them: a different event in the target, an event that
+    cannot be read or that the target refuses, or a run that was deleted meanwhile.
+
+    Args:
+        source: The store to read from.
+        target: The store to copy to.
+        agent: The id of the agent.
+        run: The id of the run.
+        seen: A callback for progress. It receives the number of events that were stored or compared since the last
+            call: in total about twice the events of a new run, and once the events of a run that was already copied.
+
+    Raises:
+        InvalidArgument: ``source`` and ``target`` are the same store.
+        StoreUnavailable: A whole store failed.
+        StoreClosed: A handle was closed.
+        SchemaTooNew: A newer release wrote a store.
     """
     return await run_async(_copy(source, target, agent, run, seen), source)
 

@@ -25,10 +25,14 @@ FORKED_FROM = "forked_from"
 
 
 class ForkedRun(msgspec.Struct, frozen=True):
-    """What a fork did.
+    """The result of a fork.
 
-    - ``agent``, ``run``: the new run; ``version``: the seq it was forked at, or more where it has gone on since.
-    - ``events``: how many of its events came from the source; ``inserted``: how many of them were stored now.
+    Attributes:
+        agent: The id of the agent.
+        run: The id of the new run.
+        version: The new run's version: the seq of the fork, or more if events were appended since.
+        events: How many of its events come from the source.
+        inserted: How many of those were stored now.
     """
 
     agent: str

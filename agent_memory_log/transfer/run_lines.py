@@ -118,8 +118,8 @@ def read_header(found: Mapping[str, object], number: int) -> Header:
     if format_number > FORMAT_NUMBER:
         raise SchemaTooNew(
             f"line {number}: written as {written}; this release reads up to {FORMAT_NUMBER}: upgrade agent-memory-log",
-            found=format_number,
-            known=FORMAT_NUMBER,
+            actual=format_number,
+            supported=FORMAT_NUMBER,
         )
     agent, run, version = found.get("agent"), found.get("run"), found.get("version")
     for name, value in (("agent", agent), ("run", run)):

@@ -180,6 +180,6 @@ async def _check_release(source: AsyncDatabase[Any], collection: str, settings: 
         raise SchemaTooNew(
             f"the collection {later} holds what a later release of the original than v1.0.3 appended, each append in a "
             "document of its own; this release does not read it, and without it the runs would be cut short",
-            found=2,
-            known=1,
+            actual=2,
+            supported=1,
         )

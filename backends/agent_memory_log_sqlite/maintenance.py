@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
+from agent_memory_log.capabilities import BackupResult, CompactResult
 from agent_memory_log.errors import InvalidArgument, StoreCorrupt, StoreUnavailable
-from agent_memory_log.store import BackupResult, CompactResult
 from agent_memory_log_sqlite.checks import flaws
 from agent_memory_log_sqlite.failures import translated, translating
 from agent_memory_log_sqlite.open_file import OpenFile

@@ -180,8 +180,8 @@ def _recognise(connection: sqlite3.Connection, path: str) -> int:
     if version > SCHEMA_VERSION:
         raise SchemaTooNew(
             f"{path} has schema {version}, newer than this release's {SCHEMA_VERSION}: upgrade agent-memory-log",
-            found=version,
-            known=SCHEMA_VERSION,
+            actual=version,
+            supported=SCHEMA_VERSION,
         )
     return int(version)
 

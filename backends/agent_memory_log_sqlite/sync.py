@@ -16,8 +16,9 @@ from agent_memory_log.backend_kit import (
     check_ids,
     seconds_left,
 )
+from agent_memory_log.capabilities import BackupResult, CompactResult
 from agent_memory_log.events.event import Event
-from agent_memory_log.store import AppendResult, BackupResult, CompactResult
+from agent_memory_log.store import AppendResult
 from agent_memory_log_sqlite.failures import FAILURES, translated
 from agent_memory_log_sqlite.maintenance import back_up
 from agent_memory_log_sqlite.open_file import HoldsFile, open_all

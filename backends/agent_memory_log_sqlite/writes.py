@@ -24,6 +24,7 @@ from agent_memory_log.backend_kit import (
     placed,
     redaction_of,
 )
+from agent_memory_log.capabilities import CompactResult
 from agent_memory_log.errors import (
     AgentMemoryLogError,
     CursorOutOfRange,
@@ -33,7 +34,7 @@ from agent_memory_log.errors import (
 from agent_memory_log.events.event import Event, to_microseconds
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.events.payloads import Redaction
-from agent_memory_log.store import AppendResult, CompactResult, ExpireResult
+from agent_memory_log.store import AppendResult, ExpireResult
 from agent_memory_log_sqlite.failures import FAILURES, is_busy, translated
 from agent_memory_log_sqlite.maintenance import compact
 from agent_memory_log_sqlite.open_file import Known, KnownRuns, OpenFile

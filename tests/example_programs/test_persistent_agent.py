@@ -18,8 +18,8 @@ from typing import Any, Self
 import pytest
 
 from agent_memory_log import JsonValue, ToolCall, ToolResult, UnknownPayload, UserMessage, open_sync_store
+from agent_memory_log.capabilities import Compacts
 from agent_memory_log.memory import Principal, Record, SyncMemoryClient
-from agent_memory_log.store import Compacts
 from agent_memory_log.transcript import validate
 from examples.persistent_agent import COMMAND_SECONDS, ToolFailed, run_command, run_tool
 from tests.amlog import without_codes

@@ -383,7 +383,7 @@ class TestTheirs:
         assert from_atif({**SMALL, "schema_version": "ATIF-v1.99", "new": [1]}).events
         with pytest.raises(SchemaTooNew, match="upgrade") as caught:
             from_atif({**SMALL, "schema_version": "ATIF-v2.0"})
-        assert (caught.value.found, caught.value.known) == (2, 1)
+        assert (caught.value.actual, caught.value.supported) == (2, 1)
 
     def test_fields_of_a_newer_version_come_back(self) -> None:
         document = copy.deepcopy(RICH)

@@ -20,11 +20,11 @@ from agent_memory_log import (
     new_event,
     open_sync_store,
 )
+from agent_memory_log.capabilities import Compacts
 from agent_memory_log.errors import StoreUnavailable
 from agent_memory_log.memory import Principal, SyncMemory, SyncMemoryClient, stream_of
 from agent_memory_log.memory.stream import snapshots
 from agent_memory_log.memory.stream.payloads import MemoryTombstone
-from agent_memory_log.store import Compacts
 from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memory_store, somebody, store_url
 from tests.mongo.server import GivenServer, MongoServer
 

@@ -123,7 +123,7 @@ async def test_a_newer_schema_is_refused_with_what_to_do(
     for attempt in (open_store(mongo_uri), asyncio.to_thread(open_sync_store, mongo_uri)):
         with pytest.raises(SchemaTooNew, match=f"schema {version}.*upgrade") as caught:
             await attempt
-        assert (caught.value.found, caught.value.known) == (version, SCHEMA_VERSION)
+        assert (caught.value.actual, caught.value.supported) == (version, SCHEMA_VERSION)
     assert list(database["amlog_commits"].find()) == before
 
 

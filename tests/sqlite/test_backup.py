@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from agent_memory_log import Event, PlannerNote, new_event, open_store, open_sync_store
+from agent_memory_log.capabilities import BacksUp
 from agent_memory_log.errors import InvalidArgument, StoreCorrupt, StoreUnavailable
-from agent_memory_log.store import BacksUp
 from agent_memory_log_sqlite import SyncSqliteStore
 from agent_memory_log_sqlite.schema import Settings, connect
 from tests import processes

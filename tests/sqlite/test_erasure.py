@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from agent_memory_log import PlannerNote, ToolResult, new_event, open_store, open_sync_store
+from agent_memory_log.capabilities import Compacts
 from agent_memory_log.errors import StoreUnavailable
-from agent_memory_log.store import Compacts
 from agent_memory_log_sqlite import SyncSqliteStore
 
 SECRET = "wolfram-4711-secret"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from agent_memory_log import Event, PlannerNote, SyncStore, new_event, open_store, open_sync_store
+from agent_memory_log.capabilities import Compacts
 from agent_memory_log.errors import StoreUnavailable
-from agent_memory_log.store import Compacts
 from agent_memory_log_sqlite import SyncSqliteStore
 from tests.waiting import PATIENCE, until_blocking
 

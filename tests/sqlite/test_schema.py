@@ -120,7 +120,7 @@ def test_a_file_of_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -
     before = path.read_bytes()
     with pytest.raises(SchemaTooNew, match="upgrade agent-memory-log") as caught:
         open_sync_store(f"sqlite:///{path}")
-    assert (caught.value.found, caught.value.known) == (SCHEMA_VERSION + 1, SCHEMA_VERSION)
+    assert (caught.value.actual, caught.value.supported) == (SCHEMA_VERSION + 1, SCHEMA_VERSION)
     assert path.read_bytes() == before
 
 

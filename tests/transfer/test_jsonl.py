@@ -351,7 +351,7 @@ async def test_a_newer_format_is_refused_with_what_to_do() -> None:
     async with open_store("memory:") as store:
         with pytest.raises(SchemaTooNew, match=r"line 3: .*upgrade agent-memory-log") as caught:
             await import_jsonl(store, lines)
-        assert (caught.value.found, caught.value.known) == (3, 2)
+        assert (caught.value.actual, caught.value.supported) == (3, 2)
         assert (await store.load_run("a", "r")).version == 1
 
 

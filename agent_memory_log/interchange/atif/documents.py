@@ -130,8 +130,8 @@ def check_version(written: str) -> None:
     if int(match[1]) > _MAJOR:
         raise SchemaTooNew(
             f"trajectory.schema_version is {written}; this release reads ATIF-v{_MAJOR}: upgrade agent-memory-log",
-            found=int(match[1]),
-            known=_MAJOR,
+            actual=int(match[1]),
+            supported=_MAJOR,
         )
 
 

@@ -111,8 +111,8 @@ def _check_header(found: Mapping[str, JsonValue], number: int) -> None:
         raise SchemaTooNew(
             f"line {number}: the records are of format {version[:_MAX_DIGITS]}; this release reads up to "
             f"{FORMAT_NUMBER}: upgrade it",
-            found=int(version[:_MAX_DIGITS]),
-            known=FORMAT_NUMBER,
+            actual=int(version[:_MAX_DIGITS]),
+            supported=FORMAT_NUMBER,
         )
 
 

@@ -43,8 +43,8 @@ async def prepare(call: Call) -> None:
             raise SchemaTooNew(
                 f"the collections {call.database.settings.collection_prefix}* have schema {version}, and this release "
                 f"knows {SCHEMA_VERSION}: upgrade agent-memory-log",
-                found=version,
-                known=SCHEMA_VERSION,
+                actual=version,
+                supported=SCHEMA_VERSION,
             )
         call.database.all_have_sums = version == SCHEMA_VERSION and "upgraded_from" not in schema
         if version < SCHEMA_VERSION:

@@ -92,7 +92,7 @@ def _verifying(uri: str) -> str:
 
 
 def _expected(commit: Document) -> list[int]:
-    """The sums of a commit, as ``docs/mongodb.md`` says."""
+    """Return the checksums of a commit, as ``documents/checksums.py`` defines them."""
     first = commit["v"] - commit["n"] + 1
     sums = [crc32(bson.encode(event), crc32(commit["k"]) + seq) for seq, event in enumerate(commit["events"], first)]
     own = {name: value for name, value in commit.items() if name not in {"sums", "events", "t", "ts"}}

@@ -306,7 +306,7 @@ async def test_an_error_that_does_not_pass_is_told_at_once(
                 lambda: store.load_run(agent, "run"),
                 lambda: store.list_runs(agent),
             ):
-                with pytest.raises(StoreUnavailable, match=r"may not do that.*\(code 13\)") as caught:
+                with pytest.raises(StoreUnavailable, match=r"lacks a privilege.*\(code 13\)") as caught:
                     await _within_reason(refused())
                 assert isinstance(caught.value.__cause__, OperationFailure)
         assert (await store.append_events(agent, "run", note("b"))).version == 2

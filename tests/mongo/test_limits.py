@@ -176,12 +176,12 @@ def test_a_seq_beyond_the_last_is_refused(uri: str, run: str, first_seq: int, mo
     """The largest that JSON and queries in JavaScript hold exactly is the last."""
     monkeypatch.setattr("agent_memory_log.backend_kit.checks.MAX_FIRST_SEQ", 2**80)
     with _listening(uri) as (store, heard):
-        with pytest.raises(InvalidArgument, match=r"the last seq is 9,007,199,254,740,991"):
+        with pytest.raises(InvalidArgument, match=r"the limit is 9,007,199,254,740,991"):
             store.append_events("agent", run, _note(), _note(), first_seq=first_seq)
         assert not {"insert", "update"} & set(heard.names)
         assert store.append_events("agent", run, _note(), first_seq=2**53 - 2, meta=END).version == 2**53 - 2
         assert store.append_events("agent", run, _note()).version == 2**53 - 1
-        with pytest.raises(InvalidArgument, match="last seq"):
+        with pytest.raises(InvalidArgument, match="the limit is 9,007,199,254,740,991"):
             store.append_events("agent", run, _note())
     _nothing_of(uri, f"{run} beyond")
 
@@ -250,7 +250,7 @@ def test_what_goes_with_the_events_counts(uri: str, run: str, what: str) -> None
             events[0] = _note("x" * size, "e-0, which is longer")
         else:
             options["meta"] = {"expires_at": "9999-01-01T00:00:00Z"}
-    assert "with what goes with them" in str(_refused_once(uri, run, events, options))
+    assert "needs a document of" in str(_refused_once(uri, run, events, options))
     if what.startswith("meta"):
         with open_sync_store(uri) as store:
             store.append_events("agent", run, _note())

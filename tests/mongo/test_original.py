@@ -191,9 +191,9 @@ async def test_values_of_bson_are_as_the_original_writes_them_in_json(
 # Documents that the original did not write, or should not have.
 
 HOSTILE: list[tuple[str, object, str]] = [
-    ("a number", 5, "an event must be a map, found int 5"),
-    ("null", None, "an event must be a map, found null"),
-    ("a list", [note(1)], "an event must be a map, found list"),
+    ("a number", 5, "an event must be a map, got int 5"),
+    ("null", None, "an event must be a map, got null"),
+    ("a list", [note(1)], "an event must be a map, got list"),
     ("empty", {}, "type must be non-empty text"),
     ("no type", {"timestamp": TIME, "data": {}}, "type must be non-empty text"),
     ("type a number", {**note(1), "type": 5}, "type must be non-empty text, found int 5"),
@@ -268,10 +268,10 @@ def test_a_date_of_no_year_is_an_event_that_cannot_be_read(milliseconds: int) ->
 @pytest.mark.parametrize(
     ("events", "found"),
     [
-        ("text", "an event must be a map, found str 'text'"),
-        (5, "an event must be a map, found int 5"),
+        ("text", "an event must be a map, got str 'text'"),
+        (5, "an event must be a map, got int 5"),
         ({"0": note(1)}, "type must be non-empty text"),
-        (TIME, "an event must be a map, found datetime"),
+        (TIME, "an event must be a map, got datetime"),
     ],
 )
 async def test_events_that_are_no_list_are_one_that_cannot_be_read(
@@ -290,8 +290,8 @@ async def test_a_run_without_events_is_none(url: str, target: Store, collection:
 
 
 ODD_METAS: list[tuple[object, str]] = [
-    (5, "must be a map, found int 5"),
-    (["k"], "must be a map, found list"),
+    (5, "must be a map, got int 5"),
+    (["k"], "must be a map, got list"),
     ({"k": [Decimal128("1")]}, ".k[0] is of type Decimal128"),
 ]
 
@@ -337,7 +337,7 @@ async def test_of_two_documents_for_one_run_the_second_is_an_error(
         first, second = await imported(url, target)
         assert (first.problem, first.inserted) == ("", inserted)
         assert (second.read, second.inserted) == (0, 0)
-        assert "a/r: the collection agent_memory has several documents of this run" in second.problem
+        assert "a/r: the collection agent_memory has several documents for this run" in second.problem
 
 
 async def test_what_the_target_refuses_is_named_and_hides_no_other_run(
@@ -506,12 +506,12 @@ async def test_another_collection(
 @pytest.mark.parametrize(
     ("options", "found"),
     [
-        ({"collection": "$cmd"}, "is no name of a collection"),
-        ({"collection": "system.users"}, "is no name of a collection"),
-        ({"collection": ""}, "is no name of a collection"),
-        ({"collection_prefix": "x_"}, "does not take the option 'collection_prefix'"),
-        ({"max_event_bytes": 5}, "does not take the option 'max_event_bytes'"),
-        ({"readPreference": "secondary"}, "asks for readPreference"),
+        ({"collection": "$cmd"}, "is not a valid collection name"),
+        ({"collection": "system.users"}, "is not a valid collection name"),
+        ({"collection": ""}, "is not a valid collection name"),
+        ({"collection_prefix": "x_"}, "does not accept the option 'collection_prefix'"),
+        ({"max_event_bytes": 5}, "does not accept the option 'max_event_bytes'"),
+        ({"readPreference": "secondary"}, "has readPreference"),
     ],
 )
 async def test_options_that_do_not_fit_are_refused(
@@ -530,7 +530,7 @@ async def test_what_a_later_release_wrote_is_not_cut_short_in_silence(
     assert (await import_one(url, target)).version == 1
     later.drop()
     later.insert_one({"agent_id": "a", "run_id": "r", "events": [note(2)], "created_at": TIME})
-    with pytest.raises(SchemaTooNew, match="agent_memory_events holds what a later release of the original"):
+    with pytest.raises(SchemaTooNew, match="agent_memory_events holds events that a release of the original"):
         await imported(url, target)
 
 

@@ -108,7 +108,7 @@ async def test_clients_bring_their_own_credentials(server: MongoServer, certific
 @pytest.mark.parametrize("name", ["key.pem", "no-such-file.pem"])
 def test_a_file_that_is_no_authority_is_refused(server: MongoServer, certificates: Certificates, name: str) -> None:
     url = _url(server, certificates).replace("authority.pem", name)
-    with pytest.raises(InvalidArgument, match="driver does not take"):
+    with pytest.raises(InvalidArgument, match="driver does not accept"):
         open_sync_store(url)
 
 

@@ -182,7 +182,7 @@ DAMAGES: dict[str, tuple[Damage, bool, set[int | None]]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_not_read_as_truth(
+def test_reads_refuse_damage(
     reader: SyncMongoStore, verifier: SyncStore, database: Database[Document], run: str, name: str
 ) -> None:
     damage, refused, seqs = DAMAGES[name]
@@ -202,7 +202,7 @@ def test_damage_is_not_read_as_truth(
 
 
 @pytest.mark.parametrize("place", [1, 4])
-def test_no_read_skips_a_hole(reader: SyncMongoStore, database: Database[Document], run: str, place: int) -> None:
+def test_every_read_refuses_a_gap(reader: SyncMongoStore, database: Database[Document], run: str, place: int) -> None:
     _remove(place)(database, run)
     types = ["thinking"]
     hole: list[Callable[[], object]] = [
@@ -231,7 +231,7 @@ LIST_DAMAGES: dict[str, Document] = {
 
 
 @pytest.mark.parametrize("name", [*LIST_DAMAGES, "all of it"])
-def test_damage_to_the_document_of_a_run(
+def test_verify_refuses_a_damaged_run_document(
     reader: SyncMongoStore, verifier: SyncStore, database: Database[Document], run: str, name: str
 ) -> None:
     if name == "all of it":
@@ -254,7 +254,7 @@ def _commit(database: Database[Document], run: str, place: int = 1) -> Document:
     return commit
 
 
-def test_what_is_taken_away_leaves_no_digest(
+def test_erased_content_leaves_no_checksum(
     writer: SyncMongoStore, verifier: SyncStore, database: Database[Document], run: str
 ) -> None:
     before = _commit(database, run)
@@ -289,7 +289,7 @@ def _sound_store(store: SyncMongoStore) -> None:
     store.delete_run("agent", "deleted")
 
 
-async def test_a_sound_store_has_no_flaws_and_a_damaged_one_lists_them(mongo_uri: str) -> None:
+async def test_check_lists_the_flaws_of_damaged_runs_only(mongo_uri: str) -> None:
     with MongoClient[Document](mongo_uri) as client, open_sync_store(mongo_uri) as store:
         assert isinstance(store, SyncMongoStore)
         database = client.get_default_database()
@@ -317,7 +317,7 @@ async def test_a_sound_store_has_no_flaws_and_a_damaged_one_lists_them(mongo_uri
         assert sorted([flaw async for flaw in asynchronous.check()], key=repr) == flaws
 
 
-def test_what_was_stored_before_there_were_sums(mongo_uri: str) -> None:
+def test_events_of_schema_version_1_have_no_checksums(mongo_uri: str) -> None:
     with MongoClient[Document](mongo_uri) as client:
         database = client.get_default_database()
         commits = database["amlog_commits"]
@@ -343,7 +343,7 @@ def test_what_was_stored_before_there_were_sums(mongo_uri: str) -> None:
             store.load_run("agent", "run")
 
 
-def test_a_check_looks_twice(
+def test_check_reads_a_run_with_a_flaw_twice(
     reader: SyncMongoStore, database: Database[Document], run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may see a deletion under way: commits that are emptied, and not the tombstone that came before that."""
@@ -359,7 +359,7 @@ def test_a_check_looks_twice(
     assert list(reader.check("agent", run)) == []
 
 
-def test_a_check_among_writers_finds_nothing(writer: SyncMongoStore, reader: SyncMongoStore) -> None:
+def test_check_reports_no_flaw_while_others_write(writer: SyncMongoStore, reader: SyncMongoStore) -> None:
     name = uuid.uuid4().hex
     ended = threading.Event()
 

@@ -146,7 +146,7 @@ def _nth(when: When, number: int) -> When:
         ],
     ],
 )
-async def test_whichever_request_or_reply_is_lost_it_is_done_once(
+async def test_lost_request_or_reply_does_not_repeat_an_operation(
     kind: str, operation: Operation, proxy: TcpProxy, through: str, other: Store
 ) -> None:
     expected, commands = await _try_undisturbed(operation, through, other, proxy)
@@ -169,7 +169,9 @@ async def test_whichever_request_or_reply_is_lost_it_is_done_once(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_others_append_while_the_reply_is_lost(kind: str, proxy: TcpProxy, through: str, other: Store) -> None:
+async def test_append_with_a_lost_reply_succeeds_while_others_append(
+    kind: str, proxy: TcpProxy, through: str, other: Store
+) -> None:
     agent = _new_agent()
     async with opened(kind, through) as store:
         await store.append_events(agent, "run", *notes("a", 3))
@@ -190,7 +192,7 @@ async def test_others_append_while_the_reply_is_lost(kind: str, proxy: TcpProxy,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_append_whose_reply_is_lost_never_conflicts_with_itself(
+async def test_append_with_a_lost_reply_does_not_conflict_with_itself(
     kind: str, proxy: TcpProxy, through: str, other: Store
 ) -> None:
     agent = _new_agent()
@@ -209,7 +211,7 @@ async def test_an_append_whose_reply_is_lost_never_conflicts_with_itself(
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MOTOR)
-async def test_connections_that_went_stale_are_replaced(kind: str, proxy: TcpProxy, through: str) -> None:
+async def test_stale_connections_are_replaced(kind: str, proxy: TcpProxy, through: str) -> None:
     agent = _new_agent()
     async with opened(kind, through) as store:
         for version in range(1, 5):
@@ -237,7 +239,7 @@ UNAUTHORIZED = 13
         ("motor", NOT_PRIMARY_FOR_READS),
     ],
 )
-async def test_a_primary_that_steps_down(
+async def test_operations_survive_a_primary_step_down(
     kind: str, code: int, server: MongoServer, proxy: TcpProxy, through: str, other: Store
 ) -> None:
     operations = named("create", "append", "append partly known", "redact", "delete", "read")
@@ -257,7 +259,7 @@ async def test_a_primary_that_steps_down(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("code", [TIMED_OUT, SHUTTING_DOWN])
-async def test_whichever_write_is_acknowledged_by_too_few_it_is_done_once(
+async def test_unmet_write_concern_does_not_repeat_an_operation(
     kind: str, code: int, server: MongoServer, proxy: TcpProxy, through: str, other: Store
 ) -> None:
     async with opened(kind, through) as store:
@@ -278,7 +280,9 @@ async def test_whichever_write_is_acknowledged_by_too_few_it_is_done_once(
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MOTOR)
-async def test_a_majority_that_never_acknowledges(kind: str, server: MongoServer, direct: str, other: Store) -> None:
+async def test_missing_majority_raises_store_unavailable(
+    kind: str, server: MongoServer, direct: str, other: Store
+) -> None:
     agent = _new_agent()
     async with opened(kind, direct, timeout=SHORT) as store:
         # An insert in doubt is looked for, and what a majority read finds a majority has; an update is repeated.
@@ -293,7 +297,7 @@ async def test_a_majority_that_never_acknowledges(kind: str, server: MongoServer
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_error_that_does_not_pass_is_told_at_once(
+async def test_permanent_error_is_raised_without_retries(
     kind: str, server: MongoServer, direct: str, other: Store
 ) -> None:
     agent = _new_agent()
@@ -317,7 +321,7 @@ async def test_an_error_that_does_not_pass_is_told_at_once(
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MOTOR)
-async def test_a_server_that_is_too_slow(kind: str, proxy: TcpProxy, through: str, other: Store) -> None:
+async def test_slow_server_raises_store_unavailable(kind: str, proxy: TcpProxy, through: str, other: Store) -> None:
     agent = _new_agent()
     async with opened(kind, through, timeout=SHORT) as store:
         await store.append_events(agent, "run", note("a"))
@@ -338,7 +342,7 @@ async def test_a_server_that_is_too_slow(kind: str, proxy: TcpProxy, through: st
     assert [event.event_id for event in (await other.load_run(agent, "run")).log] == ["b"]
 
 
-async def test_a_server_that_does_nothing_at_all(tmp_path: Path) -> None:
+async def test_frozen_server_raises_store_unavailable(tmp_path: Path) -> None:
     async def run_out_of_time(call: Awaitable[object]) -> None:
         with pytest.raises(StoreUnavailable) as caught:
             await _within_reason(call)
@@ -361,7 +365,7 @@ async def test_a_server_that_does_nothing_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MOTOR)
-async def test_the_time_of_a_call_is_that_of_each_run_that_expires(kind: str, server: MongoServer) -> None:
+async def test_timeout_applies_to_each_expired_run(kind: str, server: MongoServer) -> None:
     """All of them together take longer, as they do where there are many."""
     name = f"expiring_{kind}"
     async with opened(kind, server.uri(name), timeout=3) as store:
@@ -376,7 +380,7 @@ async def test_the_time_of_a_call_is_that_of_each_run_that_expires(kind: str, se
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MOTOR)
-async def test_an_append_that_waits_for_others_of_its_handle_waits_no_longer_than_it_may(
+async def test_append_waits_for_its_handle_no_longer_than_its_timeout(
     kind: str, proxy: TcpProxy, through: str, other: Store
 ) -> None:
     agent = _new_agent()
@@ -397,7 +401,9 @@ async def test_an_append_that_waits_for_others_of_its_handle_waits_no_longer_tha
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MOTOR)
-async def test_a_host_that_refuses_connections(kind: str, server: MongoServer, proxy: TcpProxy, through: str) -> None:
+async def test_refused_connection_raises_store_unavailable(
+    kind: str, server: MongoServer, proxy: TcpProxy, through: str
+) -> None:
     agent = _new_agent()
     async with opened(kind, through, timeout=LOOK_AGAIN) as store:
         await store.append_events(agent, "run", note("a"))
@@ -414,7 +420,7 @@ async def test_a_host_that_refuses_connections(kind: str, server: MongoServer, p
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_host_that_nobody_knows(kind: str) -> None:
+async def test_unresolvable_host_raises_store_unavailable(kind: str) -> None:
     uri = f"mongodb://me:{SECRET}@no-such-host.invalid/d"
     with pytest.raises(StoreUnavailable, match=r"no-such-host\.invalid") as caught:
         await _within_reason(_open_and_close(kind, uri))
@@ -422,7 +428,7 @@ async def test_a_host_that_nobody_knows(kind: str) -> None:
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-async def test_a_wrong_password(tmp_path: Path) -> None:
+async def test_wrong_password_raises_store_unavailable(tmp_path: Path) -> None:
     with MongoServer(tmp_path, auth=True) as server:
         for kind in KINDS:
             for user in (USER, "nobody"):
@@ -442,7 +448,7 @@ async def test_a_wrong_password(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["async", "motor"])
 @pytest.mark.parametrize("name", ["create", "append", "append partly known", "redact", "delete"])
-async def test_a_call_cancelled_at_any_await_leaves_store_and_handle_right(
+async def test_cancelled_call_leaves_store_and_handle_consistent(
     kind: str, name: str, direct: str, other: Store
 ) -> None:
     (operation,) = named(name)
@@ -472,9 +478,7 @@ async def test_a_call_cancelled_at_any_await_leaves_store_and_handle_right(
 
 
 @pytest.mark.parametrize("kind", ["async", "motor"])
-async def test_appends_that_wait_for_one_another_can_be_cancelled(
-    kind: str, proxy: TcpProxy, through: str, other: Store
-) -> None:
+async def test_waiting_append_can_be_cancelled(kind: str, proxy: TcpProxy, through: str, other: Store) -> None:
     agent = _new_agent()
     async with opened(kind, through) as store:
         await store.append_events(agent, "run", note("a"))
@@ -515,7 +519,7 @@ class _Writer:
                 return
 
 
-async def test_what_was_acknowledged_is_there_once_after_a_server_was_killed_under_load(tmp_path: Path) -> None:
+async def test_acknowledged_events_are_stored_once_after_a_server_kill(tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         # What keeps it is that each write asks for it, not that this server always does it.
         server = stack.enter_context(MongoServer(tmp_path, sync_on_commit=False))

@@ -73,7 +73,7 @@ async def _append(store: Store, count: int = 1, run: str = "run") -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_follower_that_waits_asks_nothing_and_is_woken(
+async def test_waiting_follower_sends_no_query_until_it_is_woken(
     kind: str, proxy: TcpProxy, through: str, direct: str
 ) -> None:
     async with opened(kind, through) as store, open_store(direct) as other, Follower(store) as follower:
@@ -93,9 +93,7 @@ async def test_a_follower_that_waits_asks_nothing_and_is_woken(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_follower_that_waits_learns_of_redactions_and_of_the_end(
-    kind: str, proxy: TcpProxy, through: str
-) -> None:
+async def test_waiting_follower_learns_of_redactions_and_expiry(kind: str, proxy: TcpProxy, through: str) -> None:
     async with opened(kind, through) as store, open_store(through) as other, Follower(store) as follower:
         await _append(other)
         await follower.until(1)
@@ -113,7 +111,7 @@ def _asks_for_a_stream(request: Request) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_comes_while_the_stream_is_being_opened_is_not_missed(
+async def test_follower_gets_events_appended_while_its_stream_opens(
     kind: str, proxy: TcpProxy, through: str, direct: str
 ) -> None:
     async with opened(kind, through) as store, open_store(direct) as other:
@@ -135,9 +133,7 @@ def _is_closed(proxy: TcpProxy, streams: int) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_stream_ends_with_the_last_follower_and_begins_with_the_next(
-    kind: str, proxy: TcpProxy, through: str, direct: str
-) -> None:
+async def test_stream_lives_from_first_to_last_follower(kind: str, proxy: TcpProxy, through: str, direct: str) -> None:
     async with opened(kind, through) as store, open_store(direct) as other:
         await _append(other)
         for opened_streams in (1, 2):
@@ -157,7 +153,7 @@ def _is_polled(proxy: TcpProxy, asked_before: int) -> bool:
     return proxy.seen.count("find") > asked_before + 4
 
 
-async def test_a_standalone_server_is_polled(tmp_path: Path) -> None:
+async def test_followers_poll_a_standalone_server(tmp_path: Path) -> None:
     with MongoServer(tmp_path, standalone=True, sync_on_commit=False) as server, TcpProxy(server.port) as proxy:
         for number, kind in enumerate(KINDS, 1):
             async with (
@@ -180,7 +176,7 @@ CURSOR_NOT_FOUND, HISTORY_LOST, UNAUTHORIZED = 43, 286, 13
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("code", [CURSOR_NOT_FOUND, HISTORY_LOST, UNAUTHORIZED])
-async def test_a_stream_that_fails_costs_no_event(
+async def test_failed_stream_loses_no_event(
     kind: str, code: int, server: MongoServer, proxy: TcpProxy, through: str, direct: str
 ) -> None:
     async with opened(kind, through) as store, open_store(direct) as other, Follower(store) as follower:
@@ -200,7 +196,7 @@ async def test_a_stream_that_fails_costs_no_event(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_stream_whose_connection_is_lost_costs_no_event(
+async def test_stream_with_a_lost_connection_loses_no_event(
     kind: str, proxy: TcpProxy, through: str, direct: str
 ) -> None:
     async with opened(kind, through) as store, open_store(direct) as other, Follower(store) as follower:
@@ -219,7 +215,7 @@ async def test_a_stream_whose_connection_is_lost_costs_no_event(
         assert follower.seqs == [1, 2, 3, 4]
 
 
-async def test_followers_outlive_a_server_that_is_killed_and_comes_back(tmp_path: Path) -> None:
+async def test_followers_continue_after_a_server_restart(tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         server = stack.enter_context(MongoServer(tmp_path, sync_on_commit=False))
         waiting: list[Follower] = []
@@ -276,7 +272,7 @@ async def test_a_hundred_followers_share_a_pool_of_three(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_closing_a_handle_ends_its_followers_and_leaves_nothing(
+async def test_closing_a_handle_ends_its_followers_and_stream(
     kind: str, proxy: TcpProxy, through: str, direct: str, database: str
 ) -> None:
     tasks = asyncio.all_tasks()
@@ -309,7 +305,7 @@ async def test_closing_a_handle_ends_its_followers_and_leaves_nothing(
     assert asyncio.all_tasks() == tasks
 
 
-async def test_closing_a_handle_leaves_a_client_that_was_handed_in_as_it_was(
+async def test_closing_a_handle_leaves_a_callers_client_unchanged(
     proxy: TcpProxy, through: str, database: str, direct: str
 ) -> None:
     tasks = asyncio.all_tasks()
@@ -354,7 +350,7 @@ def _kill_and_start(server: MongoServer) -> tuple[Callable[[], None], Callable[[
 
 
 @pytest.mark.parametrize("fault", [_freeze_and_thaw, _kill_and_start])
-async def test_a_handle_closes_while_its_server_is_away(
+async def test_handle_closes_without_a_server(
     fault: Callable[[MongoServer], tuple[Callable[[], None], Callable[[], None]]], tmp_path: Path
 ) -> None:
     with MongoServer(tmp_path, sync_on_commit=False) as server:

@@ -116,7 +116,7 @@ def _own_sum(commit: Document) -> int:
 # Times.
 
 
-def test_times_stand_as_dates_with_their_microseconds_beside(
+def test_times_are_stored_as_dates_and_microseconds(
     store: SyncStore, database: Database[Document], uri: str, run: str
 ) -> None:
     times = [
@@ -137,7 +137,7 @@ def test_times_stand_as_dates_with_their_microseconds_beside(
     assert [event.timestamp for event in _back(uri, run).log] == times
 
 
-def test_dates_can_be_sought(store: SyncStore, database: Database[Document], run: str) -> None:
+def test_dates_can_be_queried(store: SyncStore, database: Database[Document], run: str) -> None:
     for year in (1, 1969, 1970, 2026, 9999):
         store.append_events("agent", run, _note(str(year), timestamp=datetime(year, 7, 1, tzinfo=UTC)))
     between = {"$gte": datetime(1969, 1, 1, tzinfo=UTC), "$lt": datetime(2026, 12, 1, tzinfo=UTC)}
@@ -149,7 +149,7 @@ def test_dates_can_be_sought(store: SyncStore, database: Database[Document], run
 # Documents as a whole.
 
 
-def test_a_commit_and_its_run_have_these_fields_and_no_others(
+def test_commit_and_run_documents_have_exactly_these_fields(
     store: SyncStore, database: Database[Document], run: str
 ) -> None:
     at = datetime(2026, 5, 1, 12, 30, 0, 123456, tzinfo=UTC)
@@ -233,9 +233,7 @@ def test_a_commit_and_its_run_have_these_fields_and_no_others(
     assert database["amlog_info"].find_one() == {"_id": "schema", "version": 2}
 
 
-def test_a_deletion_leaves_seqs_and_nothing_else(
-    store: SyncStore, database: Database[Document], uri: str, run: str
-) -> None:
+def test_deletion_leaves_only_ids_and_seqs(store: SyncStore, database: Database[Document], uri: str, run: str) -> None:
     for number in range(3):
         given_event = new_event(
             UserMessage(message=f"secret {number}"), labels={"secret": "secret"}, event_id=f"secret {number}"
@@ -279,7 +277,7 @@ DAMAGE: dict[str, Document] = {
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 @pytest.mark.parametrize("newest", [True, False], ids=["the newest", "an older one"])
-def test_a_commit_that_was_damaged_is_an_error_that_says_so(
+def test_damaged_commit_raises_an_error_with_its_run(
     store: SyncStore, database: Database[Document], uri: str, run: str, damage: Document, newest: bool
 ) -> None:
     store.append_events("agent", run, _note(event_id="a"), _note(event_id="b"), meta={"k": 1})
@@ -308,7 +306,7 @@ def test_a_commit_that_was_damaged_is_an_error_that_says_so(
     database["amlog_runs"].delete_many({"run": run})
 
 
-def test_a_redaction_takes_the_content_from_the_collection(
+def test_redaction_removes_the_content_from_the_collection(
     store: SyncStore, database: Database[Document], run: str
 ) -> None:
     batch = [_note(f"secret {number}", labels={"secret": "secret"}) for number in range(3)]
@@ -326,7 +324,7 @@ def test_a_redaction_takes_the_content_from_the_collection(
     assert sorted(one.partition(":")[2] for one in found) == ["planner_note", "redacted", "redaction", "user_message"]
 
 
-def test_runs_have_keys_of_their_own(store: SyncStore, database: Database[Document]) -> None:
+def test_runs_have_unique_keys(store: SyncStore, database: Database[Document]) -> None:
     pairs = [
         ("a", "bc"),
         ("ab", "c"),
@@ -425,14 +423,14 @@ def told(store: SyncStore) -> None:
     ],
     ids=str,
 )
-def test_fields_are_found_by_path(database: Database[Document], query: Document, seqs: list[int]) -> None:
+def test_queries_find_fields_by_path(database: Database[Document], query: Document, seqs: list[int]) -> None:
     told = {"agent": {"$in": ["support", "other"]}, "events": {"$elemMatch": query}}
     found = database["amlog_commits"].find(told).sort("s", 1)
     assert [(commit["agent"], commit["s"]) for commit in found] == [("support", seq) for seq in seqs]
 
 
 @pytest.mark.usefixtures("told")
-def test_runs_are_found_by_meta_and_events_by_run(database: Database[Document]) -> None:
+def test_queries_find_runs_by_meta_and_events_by_run(database: Database[Document]) -> None:
     (found,) = database["amlog_runs"].find({"meta.session.id": "s-1"})
     assert (found["agent"], found["run"]) == ("support", "run")
     assert database["amlog_runs"].count_documents({"agent": "support"}) == 1
@@ -495,7 +493,7 @@ _FALLS_BACK = ("structured", "structured", "telemetry", "retry_hint", "ExampleIn
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_bson_does_not_hold_is_json_text(
+def test_values_unsupported_by_bson_are_json_text(
     store: SyncStore, database: Database[Document], uri: str, name: str, run: str
 ) -> None:
     events = _everywhere(HOSTILE[name])
@@ -516,7 +514,7 @@ def test_what_bson_does_not_hold_is_json_text(
 
 
 @pytest.mark.parametrize("value", [*HELD.values(), *VALUES.values()], ids=[*HELD, *VALUES])
-def test_what_bson_holds_comes_back_as_it_was(store: SyncStore, uri: str, value: JsonValue, run: str) -> None:
+def test_values_supported_by_bson_round_trip(store: SyncStore, uri: str, value: JsonValue, run: str) -> None:
     deep = value == VALUES["as deep as it may be"]
     events = [*_everywhere(None if deep else value), new_event(UserMessage(structured=value))]
     store.append_events("agent", run, *events)
@@ -526,7 +524,9 @@ def test_what_bson_holds_comes_back_as_it_was(store: SyncStore, uri: str, value:
 
 
 @pytest.mark.parametrize("name", HELD)
-def test_what_bson_holds_is_not_json_text(store: SyncStore, database: Database[Document], name: str, run: str) -> None:
+def test_values_supported_by_bson_are_not_json_text(
+    store: SyncStore, database: Database[Document], name: str, run: str
+) -> None:
     store.append_events("agent", run, *_everywhere(HELD[name]))
     assert not any("json" in event for event in _stored(database, run))
 
@@ -542,7 +542,7 @@ def _types(value: object) -> set[str]:
     return {own}.union(*map(_types, inner))
 
 
-def test_integers_come_back_as_plain_ones(store: SyncStore, uri: str, run: str) -> None:
+def test_integers_are_loaded_as_plain_int(store: SyncStore, uri: str, run: str) -> None:
     large: list[JsonValue] = [2**31, -(2**40), 2**63 - 1]
     store.append_events("agent", run, *_everywhere([*large, {"n": 2**33}]), meta={"n": large, "m": {"n": 2**33}})
     with open_sync_store(uri) as another:
@@ -557,7 +557,7 @@ NAMES = ("", "$set", "a.b", ".", "\x00", "$", "_id", "type", "9", "events")
 """Keys of a payload's own."""
 
 
-def test_keys_of_an_unknown_payload_come_back_in_their_order(store: SyncStore, uri: str, run: str) -> None:
+def test_keys_of_an_unknown_payload_keep_their_order(store: SyncStore, uri: str, run: str) -> None:
     orders = [
         *itertools.islice(itertools.permutations(NAMES), 0, 3_628_800, 60_480),
         ("z", "a"),
@@ -592,7 +592,7 @@ class OddlyNamed(
     plain: str = ""
 
 
-def test_a_registered_payload_with_odd_names_comes_back(
+def test_registered_payload_with_unusual_names_round_trips(
     store: SyncStore, database: Database[Document], uri: str, run: str
 ) -> None:
     payloads = [
@@ -612,7 +612,7 @@ def test_a_registered_payload_with_odd_names_comes_back(
     [{"$set": "v"}, {"a.b": "v"}, {"": "v"}, {"\x00": "v"}, {"a": "1", "$b": "2", "c": "3"}, {"_id": "v", "a": "\x00"}],
     ids=str,
 )
-def test_any_labels_come_back(
+def test_labels_round_trip(
     store: SyncStore, database: Database[Document], uri: str, labels: dict[str, str], run: str
 ) -> None:
     store.append_events("agent", run, _note(labels=labels))
@@ -625,7 +625,7 @@ def test_any_labels_come_back(
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "$ key", *HELD])
-def test_any_meta_comes_back(store: SyncStore, database: Database[Document], uri: str, name: str, run: str) -> None:
+def test_meta_round_trips(store: SyncStore, database: Database[Document], uri: str, name: str, run: str) -> None:
     odd: dict[str, JsonValue] = {"$ key": 1}
     meta: dict[str, JsonValue] = odd if name == "$ key" else {"z": 1, "value": {**HOSTILE, **HELD}[name], "a": [2**40]}
     store.append_events("agent", run, _note(), meta=meta)
@@ -637,7 +637,7 @@ def test_any_meta_comes_back(store: SyncStore, database: Database[Document], uri
         assert ("meta" in document, "meta_json" in document) == (name in HELD, name not in HELD)
 
 
-def test_every_payload_comes_back_by_seq_and_by_type(store: SyncStore, uri: str, run: str) -> None:
+def test_every_payload_loads_by_seq_and_by_type(store: SyncStore, uri: str, run: str) -> None:
     events = [*every_payload(), rich_event()]
     store.append_events("agent", run, *events)
     with open_sync_store(uri) as another:
@@ -666,7 +666,7 @@ def _outcome(store: SyncStore, run: str, batch: list[Event], meta: Mapping[str, 
 @example(
     [new_event(UnknownPayload(type="$x.\x00", data={"": {"": 2**64}, "$a": [], "a.b": {}}), event_id="$id.\x00")], {}
 )
-def test_what_memory_stores_mongodb_stores(
+def test_mongodb_stores_the_same_as_the_memory_backend(
     store: SyncStore, batch: list[Event], meta: Mapping[str, JsonValue] | None
 ) -> None:
     run = uuid.uuid4().hex

@@ -120,7 +120,7 @@ def _refused(uri: str, run: str, *events: Event, settings: Settings | None = Non
 # One event.
 
 
-def test_an_event_over_its_limit_is_refused(uri: str, run: str) -> None:
+def test_event_above_its_limit_is_refused(uri: str, run: str) -> None:
     error = _refused(uri, run, _note("x" * DEFAULT_MAX_EVENT_BYTES))
     assert error.limit == DEFAULT_MAX_EVENT_BYTES
     assert error.size == DEFAULT_MAX_EVENT_BYTES + len('{"note":""}')
@@ -129,7 +129,7 @@ def test_an_event_over_its_limit_is_refused(uri: str, run: str) -> None:
 @pytest.mark.parametrize(
     "kind", ["text", "JSON text", "labels", "characters of several bytes", "JSON that BSON holds not"]
 )
-def test_an_event_at_its_limit_is_stored_and_one_byte_more_is_not(uri: str, run: str, kind: str) -> None:
+def test_event_at_its_limit_is_stored_and_one_byte_more_is_refused(uri: str, run: str, kind: str) -> None:
     settings = Settings(max_event_bytes=100_000)
 
     def sized(size: int) -> Event:
@@ -157,7 +157,7 @@ def test_an_event_at_its_limit_is_stored_and_one_byte_more_is_not(uri: str, run:
         assert heard.names == []
 
 
-def test_an_event_of_just_under_the_default_limit(uri: str, run: str) -> None:
+def test_event_below_the_default_limit_is_stored(uri: str, run: str) -> None:
     with _listening(uri) as (store, heard):
         large = _note("x" * (DEFAULT_MAX_EVENT_BYTES - len('{"note":""}')))
         store.append_events("agent", run, large)
@@ -172,7 +172,7 @@ def test_an_event_of_just_under_the_default_limit(uri: str, run: str) -> None:
 
 
 @pytest.mark.parametrize("first_seq", [2**53 - 1, 2**62, 2**63, 2**70])
-def test_a_seq_beyond_the_last_is_refused(uri: str, run: str, first_seq: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_seq_above_the_limit_is_refused(uri: str, run: str, first_seq: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The largest that JSON and queries in JavaScript hold exactly is the last."""
     monkeypatch.setattr("agent_memory_log.backend_kit.checks.MAX_FIRST_SEQ", 2**80)
     with _listening(uri) as (store, heard):
@@ -186,7 +186,7 @@ def test_a_seq_beyond_the_last_is_refused(uri: str, run: str, first_seq: int, mo
     _nothing_of(uri, f"{run} beyond")
 
 
-def test_a_meta_that_leaves_no_room_for_the_runs_document_is_refused(uri: str, run: str) -> None:
+def test_meta_above_its_limit_is_refused(uri: str, run: str) -> None:
     """A document that is larger than MongoDB holds, or becomes so in a list of runs, would hide all other runs."""
     with _listening(uri) as (store, heard):
         with pytest.raises(EventTooLarge, match="meta has"):
@@ -205,7 +205,7 @@ def _frame(uri: str, events: list[Event], **options: Any) -> int:
         return heard.sizes[0]
 
 
-def test_the_largest_document_is_stored_and_one_byte_more_is_not(uri: str, run: str) -> None:
+def test_largest_document_is_stored_and_one_byte_more_is_refused(uri: str, run: str) -> None:
     settings = Settings(max_event_bytes=MAX_DOCUMENT_BYTES)
     room = MAX_DOCUMENT_BYTES - _frame(uri, [_note("", "e-1")])
     with _listening(uri, settings) as (store, heard):
@@ -218,7 +218,7 @@ def test_the_largest_document_is_stored_and_one_byte_more_is_not(uri: str, run: 
     assert error.limit == MAX_DOCUMENT_BYTES
 
 
-def test_a_batch_is_one_document(uri: str, run: str) -> None:
+def test_batch_must_fit_in_one_document(uri: str, run: str) -> None:
     batch = [_note("x" * MIB, f"e-{number}") for number in range(15)]
     with _listening(uri) as (store, heard):
         assert store.append_events("agent", run, *batch).version == 15
@@ -230,7 +230,7 @@ def test_a_batch_is_one_document(uri: str, run: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["meta", "meta that BSON holds not", "labels", "ids", "an end"])
-def test_what_goes_with_the_events_counts(uri: str, run: str, what: str) -> None:
+def test_limit_includes_the_other_fields_of_a_commit(uri: str, run: str, what: str) -> None:
     """The events alone would fit into the document."""
     size = 600 * 1024
     events = [_note("x" * size, f"e-{number}") for number in range(24)]
@@ -266,13 +266,13 @@ def _refused_once(uri: str, run: str, events: list[Event], options: dict[str, An
     return caught.value
 
 
-def test_json_that_grows_in_bson_is_measured_in_bson(uri: str, run: str) -> None:
+def test_limit_measures_the_size_in_bson(uri: str, run: str) -> None:
     numbers: JsonValue = [1] * 1_450_000
     error = _refused_once(uri, run, [new_event(UserMessage(structured=numbers))], {})
     assert error.size > MAX_DOCUMENT_BYTES > 2 * 1_450_000
 
 
-def test_more_ids_than_a_command_holds_are_looked_up(uri: str, run: str) -> None:
+def test_ids_of_several_commands_are_looked_up(uri: str, run: str) -> None:
     events = [_note("", f"{number:0>512}") for number in range(5)]
     many = [_note("", f"{number:0>512}") for number in range(33_000)]
     with _listening(uri) as (store, heard):
@@ -288,7 +288,7 @@ def test_more_ids_than_a_command_holds_are_looked_up(uri: str, run: str) -> None
 # Redactions.
 
 
-def test_a_reason_that_does_not_fit_is_refused_and_nothing_is_redacted(uri: str, run: str) -> None:
+def test_too_long_reason_redacts_no_event(uri: str, run: str) -> None:
     events = [_note("short", "e-1"), *(_note("x" * (3 * MIB), f"e-{number}") for number in range(2, 7))]
     with _listening(uri) as (store, heard):
         store.append_events("agent", run, *events)
@@ -319,7 +319,7 @@ def _sizes(uri: str, run: str) -> list[int]:
         return [len(bson.encode(commit)) for commit in found]
 
 
-def test_a_redaction_needs_room_for_what_finds_it(uri: str, run: str) -> None:
+def test_redaction_needs_room_for_its_index_entry(uri: str, run: str) -> None:
     """A tool call is found by no index; what stands in its place is, and takes room for that."""
     call = new_event(ToolCall(tool_call_id="c", tool_name="n", payload_json="1"), event_id="e-1")
     with _listening(uri) as (store, heard):
@@ -334,7 +334,7 @@ def test_a_redaction_needs_room_for_what_finds_it(uri: str, run: str) -> None:
         assert store.load_run("agent", run).version == 1
 
 
-def test_a_marker_that_does_not_fit_is_refused_and_nothing_is_redacted(uri: str, run: str) -> None:
+def test_too_large_marker_redacts_no_event(uri: str, run: str) -> None:
     with _listening(uri) as (store, heard):
         for one in (run, f"{run} tried"):
             for number in range(20):
@@ -364,7 +364,7 @@ def large(uri: str) -> tuple[str, list[Event]]:
     return name, events
 
 
-def test_a_run_of_many_replies_loads_whole(uri: str, large: tuple[str, list[Event]]) -> None:
+def test_run_of_several_replies_loads_completely(uri: str, large: tuple[str, list[Event]]) -> None:
     run, events = large
     with open_sync_store(uri) as store:
         for _ in range(2):
@@ -373,7 +373,7 @@ def test_a_run_of_many_replies_loads_whole(uri: str, large: tuple[str, list[Even
             assert list(snapshot.log) == events
 
 
-def test_parts_of_a_run_of_many_replies_load_whole(uri: str, large: tuple[str, list[Event]]) -> None:
+def test_parts_of_a_run_of_several_replies_load_completely(uri: str, large: tuple[str, list[Event]]) -> None:
     run, events = large
     with open_sync_store(uri) as store:
         for after in (1, 2, 3):
@@ -391,7 +391,7 @@ def test_parts_of_a_run_of_many_replies_load_whole(uri: str, large: tuple[str, l
         assert list(store.load_run("agent", run, types=["assistant_message", "planner_note"]).log) == events
 
 
-def test_a_run_of_many_replies_is_grown_followed_and_retried(uri: str, large: tuple[str, list[Event]]) -> None:
+def test_run_of_several_replies_can_be_appended_followed_and_retried(uri: str, large: tuple[str, list[Event]]) -> None:
     run, events = large
     with open_sync_store(uri) as store:
         held = store.load_run("agent", run, limit=3)
@@ -430,7 +430,7 @@ class ShortClient(MongoClient[Document]):
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_replies_that_end_early_make_one_answer(mongo_uri: str, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def test_short_replies_are_combined(mongo_uri: str, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     batches = [[_note(f"{number} {part}") for part in range(1 + number % 3)] for number in range(8)]
     batches[4] = [new_event(AssistantMessage(message="common"), event_id="e-4"), _note("4 1")]
     given = [event for batch in batches for event in batch]

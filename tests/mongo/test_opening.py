@@ -90,7 +90,7 @@ def test_eight_processes_open_a_new_database_at_once(mongo_uri: str, database: D
         assert store.load_run("agent", "run").version == 8
 
 
-def test_indexes_are_made_once(mongo_uri: str) -> None:
+def test_opening_creates_indexes_only_once(mongo_uri: str) -> None:
     class Heard(CommandListener):
         def __init__(self) -> None:
             self.names: list[str] = []
@@ -113,9 +113,7 @@ def test_indexes_are_made_once(mongo_uri: str) -> None:
 
 
 @pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, 2**40])
-async def test_a_newer_schema_is_refused_with_what_to_do(
-    mongo_uri: str, database: Database[Document], version: int
-) -> None:
+async def test_newer_schema_is_refused_with_advice(mongo_uri: str, database: Database[Document], version: int) -> None:
     with _open(mongo_uri) as store:
         store.append_events("agent", "run", _note())
     database["amlog_info"].update_one({}, {"$set": {"version": version}})
@@ -128,9 +126,7 @@ async def test_a_newer_schema_is_refused_with_what_to_do(
 
 
 @pytest.mark.parametrize("version", ["1", 1.5, {"a": 1}, None])
-def test_a_schema_that_is_none_of_ours_is_refused(
-    mongo_uri: str, database: Database[Document], version: object
-) -> None:
+def test_foreign_schema_is_refused(mongo_uri: str, database: Database[Document], version: object) -> None:
     database["amlog_info"].insert_one({"_id": "schema", "version": version})
     if version is None:
         _open(mongo_uri).close()
@@ -140,9 +136,7 @@ def test_a_schema_that_is_none_of_ours_is_refused(
 
 
 @pytest.mark.parametrize("left_out", [*COMMIT_INDEXES, *RUN_INDEXES], ids=lambda index: index["name"])
-def test_an_index_that_a_restore_left_out_is_made_again(
-    mongo_uri: str, database: Database[Document], left_out: Document
-) -> None:
+def test_opening_creates_a_missing_index(mongo_uri: str, database: Database[Document], left_out: Document) -> None:
     with _open(mongo_uri) as store:
         store.append_events("agent", "run", _note())
     collection = database["amlog_commits" if left_out in COMMIT_INDEXES else "amlog_runs"]
@@ -154,9 +148,7 @@ def test_an_index_that_a_restore_left_out_is_made_again(
 
 
 @pytest.mark.parametrize("dropped", [["commits"], ["runs"], ["commits", "runs"], ["info"]], ids=str)
-def test_a_collection_that_is_not_there_is_made_again(
-    mongo_uri: str, database: Database[Document], dropped: list[str]
-) -> None:
+def test_opening_creates_a_missing_collection(mongo_uri: str, database: Database[Document], dropped: list[str]) -> None:
     with _open(mongo_uri) as store:
         store.append_events("agent", "run", _note())
     for name in dropped:
@@ -181,7 +173,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoServer]:
         yield server
 
 
-async def test_a_reader_opens_and_reads_a_store(guarded: MongoServer) -> None:
+async def test_reader_role_opens_and_reads_a_store(guarded: MongoServer) -> None:
     with _open(guarded.uri("held")) as store:
         store.append_events("agent", "run", _note("one"), _note("two"), meta={"a": 1})
     url = f"mongodb://reader:pw@{HOST}:{guarded.port}/held"
@@ -204,12 +196,12 @@ async def test_a_reader_opens_and_reads_a_store(guarded: MongoServer) -> None:
         assert (await asynchronous.load_run("agent", "run")).version == 2
 
 
-def test_a_reader_cannot_make_a_store(guarded: MongoServer) -> None:
+def test_reader_role_cannot_create_a_store(guarded: MongoServer) -> None:
     with pytest.raises(StoreUnavailable, match="this user lacks a privilege"):
         _open(f"mongodb://reader:pw@{HOST}:{guarded.port}/new")
 
 
-def test_a_user_of_one_database_makes_and_writes_a_store(guarded: MongoServer) -> None:
+def test_user_of_one_database_creates_and_writes_a_store(guarded: MongoServer) -> None:
     with _open(f"mongodb://writer:pw@{HOST}:{guarded.port}/held?collection_prefix=own_") as store:
         store.append_events("agent", "run", _note(), meta={"expires_at": "9999-01-01T00:00:00Z"})
         store.redact_events("agent", "run", [1])
@@ -220,7 +212,7 @@ def test_a_user_of_one_database_makes_and_writes_a_store(guarded: MongoServer) -
 # Options.
 
 
-async def test_two_prefixes_in_one_database_do_not_see_each_other(mongo_uri: str, database: Database[Document]) -> None:
+async def test_prefixes_separate_stores_in_one_database(mongo_uri: str, database: Database[Document]) -> None:
     one, other = _with(mongo_uri, collection_prefix="one-"), _with(mongo_uri, collection_prefix="")
     with _open(one) as first, _open(other) as second, _open(mongo_uri) as third:
         for store, text in ((first, "one"), (second, "none"), (third, "default")):
@@ -241,7 +233,7 @@ async def test_two_prefixes_in_one_database_do_not_see_each_other(mongo_uri: str
         assert [event.data for event in (await asynchronous.load_run("agent", "run")).log] == [PlannerNote(note="none")]
 
 
-def test_the_size_of_an_event_is_an_option(mongo_uri: str) -> None:
+def test_max_event_bytes_limits_an_event(mongo_uri: str) -> None:
     with _open(_with(mongo_uri, max_event_bytes=1000)) as store:
         store.append_events("agent", "run", _note("x" * 900))
         with pytest.raises(EventTooLarge, match="limit is 1,000"):
@@ -266,9 +258,7 @@ def test_the_size_of_an_event_is_an_option(mongo_uri: str) -> None:
     ],
     ids=str,
 )
-async def test_options_of_a_url_become_settings(
-    mongo_uri: str, options: dict[str, str | int], settings: Settings
-) -> None:
+async def test_url_options_become_settings(mongo_uri: str, options: dict[str, str | int], settings: Settings) -> None:
     # Opening what is there writes nothing, and so a write concern need not be one that this server has.
     _open(_with(mongo_uri, collection_prefix=settings.collection_prefix)).close()
     url = _with(mongo_uri, **options)
@@ -318,7 +308,7 @@ def _use_everything(store: SyncMongoStore) -> None:
     ids=["promised", "linearizable", "weaker"],
 )
 @pytest.mark.filterwarnings("ignore::agent_memory_log_mongo.WeakerPromises")
-def test_every_command_asks_for_what_is_promised(
+def test_every_command_has_its_read_or_write_concern(
     mongo_uri: str, settings: Settings, writes: dict[str, object], reads: str
 ) -> None:
     """Whatever the client that was handed in would ask for by itself."""
@@ -347,7 +337,7 @@ WEAKER = [
 
 
 @pytest.mark.parametrize(("options", "settings", "said"), WEAKER, ids=lambda value: str(value)[:40])
-async def test_what_gives_up_a_promise_warns_of_it(
+async def test_weaker_setting_issues_a_warning(
     mongo_uri: str, options: dict[str, str | int], settings: Settings, said: str
 ) -> None:
     _open(mongo_uri).close()
@@ -364,13 +354,13 @@ async def test_what_gives_up_a_promise_warns_of_it(
     assert [warning.filename for warning in caught] == [__file__], "it points to whoever asked for less"
 
 
-def test_all_that_is_given_up_is_named(mongo_uri: str) -> None:
+def test_each_weaker_setting_has_its_own_warning(mongo_uri: str) -> None:
     with pytest.warns(WeakerPromises) as caught:
         _open(_with(mongo_uri, w=1, journal="false", readConcernLevel="local")).close()
     assert len(caught) == 3
 
 
-def test_promises_that_are_kept_warn_of_nothing(mongo_uri: str) -> None:
+def test_default_settings_issue_no_warning(mongo_uri: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for options in ({}, {"w": "majority"}, {"readConcernLevel": "linearizable"}, {"journal": "true"}):
@@ -436,7 +426,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("url", REFUSED)
-async def test_what_cannot_be_is_refused_before_any_connection(listening: tuple[str, socket.socket], url: str) -> None:
+async def test_invalid_url_is_refused_before_any_connection(listening: tuple[str, socket.socket], url: str) -> None:
     host, server = listening
     asked = url.replace("{host}", host)
     for attempt in (open_store(asked), asyncio.to_thread(open_sync_store, asked)):
@@ -473,7 +463,7 @@ async def test_what_cannot_be_is_refused_before_any_connection(listening: tuple[
     ],
     ids=str,
 )
-def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], said: str) -> None:
+def test_invalid_settings_are_refused(wrong: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidArgument, match=said):
         Settings(**wrong)
 
@@ -482,7 +472,7 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, Any], said: str) -
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a$b", "a.b", None, 5], ids=repr)
-async def test_what_is_no_name_of_a_database_is_refused(mongo_uri: str, name: Any) -> None:
+async def test_invalid_database_name_is_refused(mongo_uri: str, name: Any) -> None:
     async with AsyncMongoClient[Document](mongo_uri) as client:
         with pytest.raises(InvalidArgument, match="not a valid database name") as caught:
             await MongoStore.open(client, name)
@@ -494,7 +484,7 @@ async def test_what_is_no_name_of_a_database_is_refused(mongo_uri: str, name: An
         SyncMongoStore.open(sync_client, name)
 
 
-async def test_a_client_of_the_other_kind_is_refused(mongo_uri: str, mongo_database: str) -> None:
+async def test_client_of_the_wrong_type_is_refused(mongo_uri: str, mongo_database: str) -> None:
     wrong: Any
     async with AsyncMongoClient[Document](mongo_uri) as wrong:
         with pytest.raises(InvalidArgument, match="SyncMongoStore takes pymongo's MongoClient, got a Async"):
@@ -506,7 +496,7 @@ async def test_a_client_of_the_other_kind_is_refused(mongo_uri: str, mongo_datab
         await MongoStore.open(wrong, mongo_database)
 
 
-async def test_settings_go_with_any_client(mongo_uri: str, mongo_database: str) -> None:
+async def test_settings_apply_to_every_client_type(mongo_uri: str, mongo_database: str) -> None:
     settings = Settings(collection_prefix="own_", max_event_bytes=1000, timeout_seconds=20)
     motor: AsyncIOMotorClient[Document] = AsyncIOMotorClient(mongo_uri)
     try:
@@ -528,7 +518,7 @@ async def test_settings_go_with_any_client(mongo_uri: str, mongo_database: str) 
     assert names == ["own_commits", "own_info", "own_runs"]
 
 
-async def test_a_closed_client_says_so(mongo_uri: str, mongo_database: str) -> None:
+async def test_closed_client_is_named_in_the_error(mongo_uri: str, mongo_database: str) -> None:
     with MongoClient[Document](mongo_uri) as client:
         store = SyncMongoStore.open(client, mongo_database)
     with pytest.raises(StoreClosed, match="client"):
@@ -551,7 +541,7 @@ async def test_a_closed_client_says_so(mongo_uri: str, mongo_database: str) -> N
         "mongodb+srv://no-such-host.invalid/db?timeoutMS=500&connectTimeoutMS=500",
     ],
 )
-async def test_an_unknown_host_is_unavailable(url: str) -> None:
+async def test_unknown_host_raises_store_unavailable(url: str) -> None:
     for attempt in (open_store(url), asyncio.to_thread(open_sync_store, url)):
         with pytest.raises(StoreUnavailable, match="no-such-host") as caught:
             await attempt

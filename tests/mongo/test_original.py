@@ -105,7 +105,7 @@ async def import_one(url: str, target: Store, run: str = "r") -> Snapshot:
 # What the original wrote.
 
 
-async def test_what_the_original_wrote_is_read_as_it_was_meant(url: str, target: Store, collection: Documents) -> None:
+async def test_import_reads_the_events_of_the_original(url: str, target: Store, collection: Documents) -> None:
     rows = golden()
     assert {row["bson"]["type"] for row in rows} == {
         "user_message",
@@ -127,7 +127,7 @@ async def test_what_the_original_wrote_is_read_as_it_was_meant(url: str, target:
     assert len({event.event_id for event in snapshot.log}) == len(rows)
 
 
-async def test_ids_are_text_and_nothing_else(url: str, target: Store, collection: Documents) -> None:
+async def test_ids_must_be_text(url: str, target: Store, collection: Documents) -> None:
     names = ["$ne", "{'$gt': ''}", "a.b", "..", "/", "\0", "é😀", " "]
     collection.insert_many([run_document(name, [note(1)], agent=name) for name in names])
     await imported(url, target)
@@ -140,9 +140,7 @@ async def test_ids_are_text_and_nothing_else(url: str, target: Store, collection
 # What BSON has and JSON has not.
 
 
-async def test_values_of_bson_are_as_the_original_writes_them_in_json(
-    url: str, target: Store, collection: Documents
-) -> None:
+async def test_bson_values_become_the_originals_json(url: str, target: Store, collection: Documents) -> None:
     held = {
         "when": TIME,
         "bytes": [b"\xff\0", Binary(b"x", 128)],
@@ -217,7 +215,7 @@ HOSTILE: list[tuple[str, object, str]] = [
 
 
 @pytest.mark.parametrize(("item", "found"), [row[1:] for row in HOSTILE], ids=[row[0] for row in HOSTILE])
-async def test_an_event_that_cannot_be_read_is_named_and_hides_no_other_run(
+async def test_unreadable_event_is_reported_and_other_runs_are_imported(
     url: str, target: Store, collection: Documents, item: object, found: str
 ) -> None:
     collection.insert_many([run_document("r", [note(1), item, note(3)]), run_document("whole", [note(1)])])
@@ -237,9 +235,7 @@ HELD_BY_A_REAL_SERVER: list[tuple[str, Any, bytes, bytes, str]] = [
 
 @pytest.mark.parametrize("row", HELD_BY_A_REAL_SERVER, ids=[row[0] for row in HELD_BY_A_REAL_SERVER])
 @pytest.mark.parametrize("field", ["type", "data", "labels"])
-def test_text_that_is_not_utf_8_is_an_event_that_cannot_be_read(
-    field: str, row: tuple[str, Any, bytes, bytes, str]
-) -> None:
+def test_text_outside_utf_8_makes_an_event_unreadable(field: str, row: tuple[str, Any, bytes, bytes, str]) -> None:
     """Go's strings are bytes, and so is what its driver writes; the server of the tests would refuse it."""
     _, text, before, after, found = row
     changed = {"type": {"type": text}, "data": {"data": {"note": text}}, "labels": {"labels": {"k": text}}}[field]
@@ -252,14 +248,14 @@ def test_text_that_is_not_utf_8_is_an_event_that_cannot_be_read(
     assert found in str(caught.value)
 
 
-def test_an_id_that_is_not_utf_8_names_no_run() -> None:
+def test_id_outside_utf_8_is_refused() -> None:
     encoded = bson.encode({"_id": 1, **run_document("XX", [note(1)])}).replace(b"XX", b"\xff\xfe")
     with pytest.raises(DecodeError, match="the _id int 1 names no run: run holds a lone surrogate"):
         read_run(RawBSONDocument(encoded, BYTES), "agent_memory")
 
 
 @pytest.mark.parametrize("milliseconds", [-(2**62), 2**62, 253_402_300_800_000])
-def test_a_date_of_no_year_is_an_event_that_cannot_be_read(milliseconds: int) -> None:
+def test_date_outside_the_supported_years_makes_an_event_unreadable(milliseconds: int) -> None:
     item = RawBSONDocument(bson.encode(note(2, timestamp=DatetimeMS(milliseconds))), BYTES)
     with pytest.raises(DecodeError, match="a/r: event 1 cannot be read: planner_note: timestamp must be"):
         list(GoOriginalRun("a", "r", [item]).events())
@@ -274,7 +270,7 @@ def test_a_date_of_no_year_is_an_event_that_cannot_be_read(milliseconds: int) ->
         (TIME, "an event must be a map, got datetime"),
     ],
 )
-async def test_events_that_are_no_list_are_one_that_cannot_be_read(
+async def test_events_outside_a_list_are_unreadable(
     url: str, target: Store, collection: Documents, events: object, found: str
 ) -> None:
     collection.insert_one(run_document("r", events))
@@ -284,7 +280,7 @@ async def test_events_that_are_no_list_are_one_that_cannot_be_read(
     assert (result.version, result.read, result.inserted) == (0, 0, 0)
 
 
-async def test_a_run_without_events_is_none(url: str, target: Store, collection: Documents) -> None:
+async def test_run_without_events_is_skipped(url: str, target: Store, collection: Documents) -> None:
     collection.insert_many([run_document("empty", []), run_document("null", None), {"agent_id": "a", "run_id": "x"}])
     assert await imported(url, target) == []
 
@@ -297,7 +293,7 @@ ODD_METAS: list[tuple[object, str]] = [
 
 
 @pytest.mark.parametrize(("meta", "found"), ODD_METAS)
-async def test_a_meta_that_cannot_be_read(
+async def test_unreadable_meta_is_reported(
     url: str, target: Store, collection: Documents, meta: object, found: str
 ) -> None:
     collection.insert_many([run_document("r", [note(1)], meta=meta), run_document("s", [note(1)])])
@@ -318,7 +314,7 @@ async def test_a_meta_that_cannot_be_read(
         ("b", ["r"], "run must be"),
     ],
 )
-async def test_a_document_that_names_no_run_is_an_error_after_all_others_were_imported(
+async def test_document_without_a_run_raises_after_all_other_imports(
     url: str, target: Store, collection: Documents, agent: object, run: Any, found: str
 ) -> None:
     collection.insert_many([{**run_document(run, [note(1)], agent), "_id": "odd"}, run_document("r", [note(1)])])
@@ -328,9 +324,7 @@ async def test_a_document_that_names_no_run_is_an_error_after_all_others_were_im
     assert [info.run for info in (await target.list_runs()).runs] == ["r"]
 
 
-async def test_of_two_documents_for_one_run_the_second_is_an_error(
-    url: str, target: Store, collection: Documents
-) -> None:
+async def test_second_document_of_a_run_is_reported(url: str, target: Store, collection: Documents) -> None:
     collection.drop_index("agent_id_1_run_id_1")
     collection.insert_many([run_document("r", [note(1)]), run_document("r", [note(1), note(2)])])
     for inserted in (1, 0):
@@ -340,9 +334,7 @@ async def test_of_two_documents_for_one_run_the_second_is_an_error(
         assert "a/r: the collection agent_memory has several documents for this run" in second.problem
 
 
-async def test_what_the_target_refuses_is_named_and_hides_no_other_run(
-    url: str, target: Store, collection: Documents
-) -> None:
+async def test_event_refused_by_the_target_is_reported(url: str, target: Store, collection: Documents) -> None:
     ended = {"expires_at": "2001-01-01T00:00:00Z"}
     collection.insert_many(
         [
@@ -364,7 +356,7 @@ async def test_what_the_target_refuses_is_named_and_hides_no_other_run(
 # Size.
 
 
-async def test_a_document_near_the_limit(url: str, target: Store, collection: Documents) -> None:
+async def test_document_near_the_size_limit_is_imported(url: str, target: Store, collection: Documents) -> None:
     text = "x" * 1000
     one: dict[str, Any] = {"type": "planner_note", "timestamp": TIME, "data": {"note": text}}
     count = (16 * 1024 * 1024 - 1000) // (len(bson.encode(one)) + 8)
@@ -379,9 +371,7 @@ async def test_a_document_near_the_limit(url: str, target: Store, collection: Do
 # Every run, in an order.
 
 
-async def test_runs_are_imported_oldest_document_first_whatever_its_id(
-    url: str, target: Store, collection: Documents
-) -> None:
+async def test_runs_are_imported_oldest_document_first(url: str, target: Store, collection: Documents) -> None:
     ids = [5, 2.5, "text", "other", b"bytes", TIME, {"a": 1}, ObjectId(), ObjectId(), True]
     collection.insert_many([{**run_document(f"r{number}", [note(1)]), "_id": one} for number, one in enumerate(ids)])
     names = [one.run for one in await imported(url, target)]
@@ -389,7 +379,7 @@ async def test_runs_are_imported_oldest_document_first_whatever_its_id(
     assert [one for one in names if one in {"r7", "r8"}] == ["r7", "r8"]
 
 
-async def test_more_runs_than_one_reply_holds(url: str, target: Store, collection: Documents) -> None:
+async def test_runs_of_several_replies_are_imported(url: str, target: Store, collection: Documents) -> None:
     text = "x" * 6 * 1024 * 1024
     for number in range(5):
         collection.insert_one(run_document(f"r{number}", [note(1, labels={"text": text})]))
@@ -399,9 +389,7 @@ async def test_more_runs_than_one_reply_holds(url: str, target: Store, collectio
 # Again.
 
 
-async def test_imported_again_after_the_original_has_grown_nothing_is_stored_twice(
-    url: str, collection: Documents, tmp_path: Path
-) -> None:
+async def test_repeated_import_stores_only_new_events(url: str, collection: Documents, tmp_path: Path) -> None:
     rows = [row["bson"] for row in golden()]
     collection.insert_many([run_document("one", rows[:5], meta={"k": 1}), run_document("two", [note(1)])])
     async with open_store(f"sqlite:///{tmp_path / 'new.db'}") as target:
@@ -420,9 +408,7 @@ async def test_imported_again_after_the_original_has_grown_nothing_is_stored_twi
         assert held.meta == {"k": 1}
 
 
-async def test_a_run_that_has_events_of_its_own_gets_what_is_new_at_its_tail(
-    url: str, target: Store, collection: Documents
-) -> None:
+async def test_import_appends_new_events_after_the_targets_own(url: str, target: Store, collection: Documents) -> None:
     await target.append_events("a", "r", new_event(PlannerNote("own")))
     collection.insert_one(run_document("r", [note(1), note(2)]))
     for inserted in (2, 0):
@@ -432,14 +418,14 @@ async def test_a_run_that_has_events_of_its_own_gets_what_is_new_at_its_tail(
     assert [event.data for event in log] == [PlannerNote("own"), PlannerNote("note 1"), PlannerNote("note 2")]
 
 
-async def test_an_event_of_another_run_or_place_has_another_id(url: str, target: Store, collection: Documents) -> None:
+async def test_derived_id_depends_on_run_and_position(url: str, target: Store, collection: Documents) -> None:
     collection.insert_many([run_document(run, [note(1), note(1)]) for run in ("r", "s")])
     first = [event.event_id for event in (await import_one(url, target)).log]
     second = [event.event_id for event in (await target.load_run("a", "s")).log]
     assert len({*first, *second}) == 4
 
 
-async def test_an_id_or_seq_in_a_document_is_not_ours(url: str, target: Store, collection: Documents) -> None:
+async def test_id_and_seq_fields_of_the_original_are_ignored(url: str, target: Store, collection: Documents) -> None:
     collection.insert_one(run_document("r", [note(1), note(2, event_id="x", seq=9)]))
     snapshot = await import_one(url, target)
     assert [event.seq for event in snapshot.log] == [1, 2]
@@ -476,7 +462,7 @@ def state_of(collection: Documents) -> tuple[object, ...]:
     )
 
 
-async def test_the_source_is_not_changed_and_only_asked(
+async def test_import_only_reads_the_source(
     collection: Documents, mongo_server: MongoServer | GivenServer, mongo_database: str, target: Store
 ) -> None:
     rows = [row["bson"] for row in golden()]
@@ -494,7 +480,7 @@ async def test_the_source_is_not_changed_and_only_asked(
 # Opening.
 
 
-async def test_another_collection(
+async def test_import_reads_the_collection_of_the_url(
     mongo_server: MongoServer | GivenServer, collection: Documents, target: Store
 ) -> None:
     database = collection.database
@@ -514,16 +500,14 @@ async def test_another_collection(
         ({"readPreference": "secondary"}, "has readPreference"),
     ],
 )
-async def test_options_that_do_not_fit_are_refused(
+async def test_unsupported_options_are_refused(
     mongo_server: MongoServer | GivenServer, target: Store, options: dict[str, Any], found: str
 ) -> None:
     with pytest.raises(InvalidArgument, match=found):
         await imported(mongo_server.uri("agents", **options), target)
 
 
-async def test_what_a_later_release_wrote_is_not_cut_short_in_silence(
-    collection: Documents, url: str, target: Store
-) -> None:
+async def test_database_of_a_later_release_is_refused(collection: Documents, url: str, target: Store) -> None:
     collection.insert_one(run_document("r", [note(1)]))
     later = collection.database["agent_memory_events"]
     later.insert_one({"kind": "somebody else's"})
@@ -534,13 +518,13 @@ async def test_what_a_later_release_wrote_is_not_cut_short_in_silence(
         await imported(url, target)
 
 
-async def test_a_server_that_is_away_is_an_error_in_time(target: Store) -> None:
+async def test_missing_server_raises_within_the_timeout(target: Store) -> None:
     with reserve_port() as reservation, pytest.raises(StoreUnavailable, match="MongoDB database agents: ") as caught:
         await imported(f"mongodb://{HOST}:{port_of(reservation)}/agents?timeoutMS=200", target)
     assert isinstance(caught.value.__cause__, PyMongoError)
 
 
-async def test_a_database_of_the_original_is_not_opened_as_a_store(collection: Documents, url: str) -> None:
+async def test_open_refuses_a_database_of_the_original(collection: Documents, url: str) -> None:
     collection.insert_one({"somebody": "else's"})
     async with open_store(f"{url}{'&' if '?' in url else '?'}collection_prefix=other_"):
         pass
@@ -561,7 +545,7 @@ async def test_a_database_of_the_original_is_not_opened_as_a_store(collection: D
 # The command.
 
 
-def test_the_command(
+def test_command_imports_and_reports_unreadable_events(
     collection: Documents, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AMLOG_STORE", raising=False)
@@ -587,7 +571,7 @@ def test_the_command(
     assert "amlog import go-mongodb" in amlog.error("runs", "--store", url)
 
 
-def test_what_is_no_database_of_mongodb_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_refuses_a_source_outside_mongodb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     amlog = Amlog(tmp_path, capsys)
     assert "mongodb://host/database" in amlog.error(
         "import", "go-mongodb", "sqlite:///x.db", "--store", amlog.url, status=2

@@ -251,7 +251,7 @@ async def test_runs_are_deleted_and_redacted_while_processes_append(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_reading_ends_although_writers_go_on(
+async def test_load_ends_while_others_append(
     kind: str, server: MongoServer | GivenServer, database: str, uri: str
 ) -> None:
     """Whenever the reader has asked for commits, another append is stored before the server has its question."""
@@ -275,11 +275,11 @@ async def test_reading_ends_although_writers_go_on(
             assert [event.seq for event in snapshot.log] == list(range(1, snapshot.version + 1))
 
 
-def test_a_handle_inherited_by_a_fork(uri: str) -> None:
+def test_inherited_handle_is_refused_after_a_fork(uri: str) -> None:
     assert processes.run("use_inherited", uri).split() == ["StoreClosed", "StoreClosed", "nothing", "2"]
 
 
-def test_a_forked_child_opens_a_handle_of_its_own(uri: str) -> None:
+def test_forked_child_opens_its_own_handle(uri: str) -> None:
     assert processes.run("open_own_in_a_child", uri).split() == ["nothing", "2"]
     assert processes.run("outlive_the_parent", uri).split()[-1] == "nothing"
 
@@ -288,7 +288,7 @@ def test_a_forked_child_opens_a_handle_of_its_own(uri: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_handle_that_remembers_a_deleted_run(kind: str, uri: str, other: Store) -> None:
+async def test_handle_detects_a_deletion_by_another_handle(kind: str, uri: str, other: Store) -> None:
     async with opened(kind, uri) as store:
         await store.append_events("agent", "run", *notes("a", 3), meta={"life": 1})
         await other.delete_run("agent", "run")
@@ -313,7 +313,7 @@ async def test_a_handle_that_remembers_a_deleted_run(kind: str, uri: str, other:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_marker_for_a_run_that_was_deleted_is_refused_at_once(kind: str, uri: str, other: Store) -> None:
+async def test_marker_for_a_deleted_run_is_refused(kind: str, uri: str, other: Store) -> None:
     async with opened(kind, uri) as store:
         await store.append_events("agent", "run", *notes("a", 3))
         await store.redact_events("agent", "run", [1])
@@ -324,7 +324,7 @@ async def test_a_marker_for_a_run_that_was_deleted_is_refused_at_once(kind: str,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_handle_that_remembers_less_than_there_is(kind: str, uri: str, other: Store) -> None:
+async def test_handle_detects_appends_by_another_handle(kind: str, uri: str, other: Store) -> None:
     async with opened(kind, uri) as store:
         for number in range(5):
             assert (await store.append_events("agent", "run", note(f"a{number}"))).version == 3 * number + 1
@@ -357,7 +357,7 @@ async def _has_meta(store: Store, meta: Mapping[str, object], run: str = "run") 
     assert listed[run] == meta
 
 
-async def test_of_many_who_create_a_run_one_decides_what_it_is(uri: str, other: Store) -> None:
+async def test_concurrent_creators_agree_on_the_meta(uri: str, other: Store) -> None:
     async with contextlib.AsyncExitStack() as stack:
         stores = [await stack.enter_async_context(opened(kind, uri)) for kind in (*KINDS, *KINDS)]
         for run in map(str, range(8)):
@@ -378,7 +378,7 @@ async def test_of_many_who_create_a_run_one_decides_what_it_is(uri: str, other: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_who_announced_a_run_first_need_not_create_it(
+async def test_second_announcer_can_create_the_run(
     kind: str, server: MongoServer | GivenServer, database: str, other: Store
 ) -> None:
     if isinstance(server, GivenServer):
@@ -397,7 +397,7 @@ async def test_who_announced_a_run_first_need_not_create_it(
                 await _has_meta(reader, {"by": "fast"})
 
 
-async def test_who_announced_a_run_may_have_died_before_the_first_commit(
+async def test_run_can_be_created_after_its_announcer_died(
     uri: str, commits: Collection[Document], other: Store
 ) -> None:
     async with open_store(uri) as store:
@@ -412,7 +412,7 @@ async def test_who_announced_a_run_may_have_died_before_the_first_commit(
             await _has_meta(handle, {"by": "another"})
 
 
-async def test_who_created_a_run_may_have_died_before_its_document_said_so(
+async def test_list_uses_the_first_commit_after_the_creator_died(
     uri: str, runs: Collection[Document], other: Store
 ) -> None:
     async with open_store(uri) as store:
@@ -431,7 +431,7 @@ async def test_who_created_a_run_may_have_died_before_its_document_said_so(
         await _has_meta(reader, {"by": "the next"})
 
 
-async def test_a_document_that_another_announced_is_mended_though_the_reply_is_lost(
+async def test_lost_reply_does_not_prevent_a_document_correction(
     server: MongoServer | GivenServer, database: str, commits: Collection[Document], runs: Collection[Document]
 ) -> None:
     if isinstance(server, GivenServer):
@@ -450,7 +450,7 @@ async def test_a_document_that_another_announced_is_mended_though_the_reply_is_l
     assert "end" in document, "or nobody would know, when the server has removed its commits, that it was there"
 
 
-async def test_a_run_that_is_deleted_while_it_is_listed_is_left_out(
+async def test_list_omits_a_run_deleted_during_the_query(
     server: MongoServer | GivenServer, database: str, runs: Collection[Document], other: Store
 ) -> None:
     if isinstance(server, GivenServer):
@@ -493,7 +493,7 @@ class _LateClient(MongoClient[Document]):
         return _LateDatabase(self, name)
 
 
-async def test_a_marker_that_arrives_late_is_the_only_one(uri: str, other: Store) -> None:
+async def test_late_marker_is_not_repeated(uri: str, other: Store) -> None:
     await other.append_events("agent", "run", *notes("a", 3))
     with _LateClient(uri) as client, SyncMongoStore.open(client, client.get_default_database().name) as store:
         result = store.redact_events("agent", "run", [2], reason="asked")
@@ -508,7 +508,7 @@ def _updates_a_runs_document(request: Request) -> bool:
     return request.command == "update" and request.body["update"] == "amlog_runs"
 
 
-async def test_a_run_stays_listed_though_its_creator_died_and_an_older_deletion_is_slow(
+async def test_slow_deletion_does_not_unlist_a_recreated_run(
     server: MongoServer | GivenServer, database: str, uri: str, other: Store
 ) -> None:
     if isinstance(server, GivenServer):
@@ -532,7 +532,7 @@ async def test_a_run_stays_listed_though_its_creator_died_and_an_older_deletion_
 
 
 @pytest.mark.parametrize("kind", ["async", "motor"])
-async def test_a_run_is_listed_though_its_creator_died_right_after_the_first_commit(
+async def test_run_is_listed_after_its_creator_died(
     kind: str, server: MongoServer | GivenServer, database: str, other: Store
 ) -> None:
     if isinstance(server, GivenServer):
@@ -552,7 +552,7 @@ async def test_a_run_is_listed_though_its_creator_died_right_after_the_first_com
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("emptied", [0, 2])
-async def test_a_deletion_that_was_not_finished(
+async def test_unfinished_deletion_hides_the_events(
     kind: str,
     emptied: int,
     uri: str,
@@ -601,7 +601,7 @@ async def test_a_deletion_that_was_not_finished(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_deleting_again_finishes_a_deletion(
+async def test_repeated_delete_finishes_a_deletion(
     kind: str, uri: str, commits: Collection[Document], runs: Collection[Document], other: Store
 ) -> None:
     await other.append_events("agent", "run", *notes("a", 3), meta={"life": 1})
@@ -620,7 +620,7 @@ async def test_deleting_again_finishes_a_deletion(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_redacting_again_finishes_a_redaction(
+async def test_repeated_redact_finishes_a_redaction(
     kind: str, uri: str, commits: Collection[Document], other: Store
 ) -> None:
     await other.append_events("agent", "run", *notes("a", 3))
@@ -655,7 +655,7 @@ def _masks_a_commit(request: Request) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_redaction_that_comes_too_late_leaves_nothing_in_a_deleted_run(
+async def test_late_redaction_leaves_a_deleted_run_empty(
     kind: str, server: MongoServer | GivenServer, database: str, commits: Collection[Document], other: Store
 ) -> None:
     if isinstance(server, GivenServer):

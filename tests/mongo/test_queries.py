@@ -277,7 +277,7 @@ def _check(costs: list[Cost], *, strict: bool) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_every_query_seeks_an_index_with_tight_bounds(
+def test_every_query_uses_an_index_with_tight_bounds(
     mongo_server: MongoServer | GivenServer, databases: tuple[str, str], strict: bool, call: str
 ) -> None:
     for warm in (False, True):
@@ -288,7 +288,7 @@ def test_every_query_seeks_an_index_with_tight_bounds(
 
 
 @pytest.mark.parametrize("call", LISTS_ALL)
-def test_lists_seek_an_index(
+def test_lists_use_an_index(
     mongo_server: MongoServer | GivenServer, databases: tuple[str, str], strict: bool, call: str
 ) -> None:
     costs = _cost_of(mongo_server, databases[1], LISTS_ALL[call], warm=False)
@@ -350,7 +350,7 @@ WARM_READS: dict[str, tuple[Callable[[SyncMongoStore], object], int]] = {
 
 
 @pytest.mark.parametrize("read", WARM_READS)
-def test_a_read_costs_what_it_returns(
+def test_read_examines_only_the_returned_documents(
     mongo_server: MongoServer | GivenServer, long_run: str, strict: bool, read: str
 ) -> None:
     call, most = WARM_READS[read]
@@ -362,9 +362,7 @@ def test_a_read_costs_what_it_returns(
         assert 0 < _documents(mongo_server, long_run, heard, strict=strict) <= most
 
 
-def test_a_handle_that_has_read_a_run_looks_at_what_is_new_alone(
-    mongo_server: MongoServer | GivenServer, long_run: str
-) -> None:
+def test_warm_handle_reads_only_new_commits(mongo_server: MongoServer | GivenServer, long_run: str) -> None:
     with _listening(mongo_server, long_run) as (store, heard):
         store.load_run("agent", "run")
         heard.commands.clear()
@@ -374,7 +372,7 @@ def test_a_handle_that_has_read_a_run_looks_at_what_is_new_alone(
         assert 0 < _documents(mongo_server, long_run, heard) <= 2
 
 
-def test_a_follower_costs_what_it_is_handed(mongo_server: MongoServer | GivenServer, long_run: str) -> None:
+def test_follower_examines_only_its_events(mongo_server: MongoServer | GivenServer, long_run: str) -> None:
     with _listening(mongo_server, long_run) as (store, heard):
         store.load_run("agent", "run")
         heard.commands.clear()
@@ -384,7 +382,7 @@ def test_a_follower_costs_what_it_is_handed(mongo_server: MongoServer | GivenSer
         assert _documents(mongo_server, long_run, heard) <= 12
 
 
-def test_a_new_handle_looks_at_the_newest_commit_alone(
+def test_new_handle_reads_only_the_newest_commit(
     mongo_server: MongoServer | GivenServer, long_run: str, strict: bool
 ) -> None:
     """What a new handle asks for has a limit of one: a real server examines one key for it."""

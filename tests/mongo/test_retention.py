@@ -129,7 +129,7 @@ async def _live_and_die(store: Store, run: str) -> None:
 # What is stored.
 
 
-async def test_every_document_of_a_run_has_its_end(store: Store, database: Database[Document]) -> None:
+async def test_every_commit_has_the_end_of_its_run(store: Store, database: Database[Document]) -> None:
     end = "2999-03-04T05:06:07.123456789+02:00"
     await store.append_events("agent", "run", *_notes(2), meta={"expires_at": end})
     await store.append_events("agent", "run", new_event(ToolCall("tc", "t")), meta={"expires_at": FAR_ENDS[0]})
@@ -155,16 +155,14 @@ async def test_every_document_of_a_run_has_its_end(store: Store, database: Datab
     assert not {"end", "expires_at"} & newest.keys(), "a new life has an end of its own"
 
 
-def test_the_server_removes_commits_a_day_after_the_end_and_runs_never(
-    mongo_uri: str, database: Database[Document]
-) -> None:
+def test_ttl_index_removes_only_commits_after_one_day(mongo_uri: str, database: Database[Document]) -> None:
     open_sync_store(mongo_uri).close()
     by_time = [index for index in database["amlog_commits"].list_indexes() if "expireAfterSeconds" in index]
     assert [(dict(index["key"]), index["expireAfterSeconds"]) for index in by_time] == [({"expires_at": 1}, 86_400)]
     assert not [index for index in database["amlog_runs"].list_indexes() if "expireAfterSeconds" in index]
 
 
-def test_a_server_removes_what_ended_more_than_a_day_ago(tmp_path: Path) -> None:
+def test_server_removes_commits_of_expired_runs(tmp_path: Path) -> None:
     with MongoServer(tmp_path) as server, server.client() as client:
         database = client["db"]
         with open_sync_store(server.uri("db")) as store:
@@ -242,7 +240,7 @@ def deleted_before(request: pytest.FixtureRequest) -> bool:
     return deleted
 
 
-async def test_every_call_says_that_the_run_has_expired(
+async def test_every_call_raises_run_expired(
     mongo_uri: str, store: Store, database: Database[Document], removed: Sequence[int] | None, deleted_before: bool
 ) -> None:
     """Through a handle that wrote the run, and through one that has not seen it; whatever is left."""
@@ -266,7 +264,7 @@ async def test_every_call_says_that_the_run_has_expired(
 
 
 @pytest.mark.parametrize("how", ["delete", "expire"])
-async def test_numbers_go_on_where_nobody_was(
+async def test_recreated_run_continues_above_all_old_seqs(
     mongo_uri: str,
     store: Store,
     database: Database[Document],
@@ -307,7 +305,7 @@ async def test_numbers_go_on_where_nobody_was(
 
 
 @pytest.mark.parametrize("remembered", ["a life", "a deletion"])
-async def test_a_writer_who_was_away_gives_no_number_twice(
+async def test_stale_writer_assigns_no_seq_twice(
     mongo_uri: str, store: Store, database: Database[Document], remembered: str
 ) -> None:
     """It remembers the run from before a life that came and went without it."""
@@ -328,7 +326,7 @@ async def test_a_writer_who_was_away_gives_no_number_twice(
         assert (await away.append_events("agent", ended.run, _note())).version > ended.events[-1].seq
 
 
-async def test_a_run_that_ends_again_and_again_never_goes_back(
+async def test_repeatedly_expired_run_never_reuses_a_seq(
     mongo_uri: str, store: Store, database: Database[Document]
 ) -> None:
     version = 0
@@ -345,7 +343,7 @@ async def test_a_run_that_ends_again_and_again_never_goes_back(
     assert (await store.append_events("agent", "run", _note())).version > version
 
 
-async def test_numbers_of_a_run_that_ends_every_day_do_not_run_away(
+async def test_seqs_of_a_daily_expired_run_grow_slowly(
     mongo_uri: str, store: Store, database: Database[Document]
 ) -> None:
     """Each life of a few events skips some numbers; were they doubled each time, the last would soon be reached."""
@@ -360,9 +358,7 @@ async def test_numbers_of_a_run_that_ends_every_day_do_not_run_away(
     assert (await store.load_run("agent", "run")).version <= lives * 2 * FIRST_CEILING
 
 
-async def test_expiring_goes_on_past_runs_that_are_gone(
-    mongo_uri: str, store: Store, database: Database[Document]
-) -> None:
+async def test_expire_continues_after_removed_runs(mongo_uri: str, store: Store, database: Database[Document]) -> None:
     for number in range(5):
         await store.append_events("agent", f"run-{number}", *_notes(2), meta=FAR)
         _move_end(database, f"run-{number}")
@@ -449,7 +445,7 @@ def _writer(uri: str, run: str) -> Generator[Writer]:
         yield Writer(client, store, heard, run)
 
 
-def test_the_ceiling_is_raised_by_doubling(large: str, run: str) -> None:
+def test_ceiling_doubles(large: str, run: str) -> None:
     with _writer(large, run) as writer:
         assert writer.append(1) <= writer.ceiling
         for _ in range(9):
@@ -457,7 +453,7 @@ def test_the_ceiling_is_raised_by_doubling(large: str, run: str) -> None:
         assert 1 <= writer.heard.raised <= 2, "seldom, for thousands of events"
 
 
-def test_a_run_without_an_end_has_no_use_for_a_ceiling(large: str, run: str) -> None:
+def test_run_without_an_end_never_raises_its_ceiling(large: str, run: str) -> None:
     heard = Raises()
     with (
         MongoClient[Document](large, event_listeners=[heard]) as client,
@@ -469,14 +465,14 @@ def test_a_run_without_an_end_has_no_use_for_a_ceiling(large: str, run: str) -> 
 
 
 @pytest.mark.parametrize("size", [1, 1024, 1025])
-def test_a_first_append_is_below_the_ceiling(large: str, run: str, size: int) -> None:
+def test_first_append_is_below_the_ceiling(large: str, run: str, size: int) -> None:
     with _writer(large, run) as writer, open_sync_store(large) as another:
         assert writer.append(size) == size <= writer.ceiling
         assert another.redact_events("agent", run, [1]).version <= writer.ceiling
         assert writer.append(1) == size + 2 <= writer.ceiling
 
 
-def test_no_append_is_ever_beyond_the_ceiling(large: str, run: str) -> None:
+def test_no_append_exceeds_the_ceiling(large: str, run: str) -> None:
     """Of four writers at once, each looks after each of its own."""
     wrong: list[tuple[int, int]] = []
     barrier = threading.Barrier(4)
@@ -502,7 +498,7 @@ def test_no_append_is_ever_beyond_the_ceiling(large: str, run: str) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 1100), (1100, 1)])
-def test_two_who_create_a_run_agree_on_the_ceiling(large: str, run: str, first: int, second: int) -> None:
+def test_concurrent_creators_agree_on_the_ceiling(large: str, run: str, first: int, second: int) -> None:
     """Whoever announces it, another stores the first commit, and may mend the run's document when it has grown."""
     with _writer(large, run) as writer, _writer(large, run) as other:
         writer.heard.then = lambda: other.append(first)
@@ -512,7 +508,7 @@ def test_two_who_create_a_run_agree_on_the_ceiling(large: str, run: str, first: 
             assert one.append(600) <= one.ceiling
 
 
-def test_a_document_that_is_mended_late_keeps_its_ceiling(large: str, run: str) -> None:
+def test_late_correction_keeps_the_ceiling(large: str, run: str) -> None:
     seen: list[int] = []
     with _writer(large, run) as first, _writer(large, run) as slow, _writer(large, run) as third:
         # Two create the run: the slow one stores the first commit, and before it mends, a third goes far beyond.
@@ -524,7 +520,7 @@ def test_a_document_that_is_mended_late_keeps_its_ceiling(large: str, run: str) 
         assert seen[1] >= 1101
 
 
-def test_an_announcement_that_came_second_raised_nothing(
+def test_second_announcement_does_not_raise_the_ceiling(
     large: str, run: str, mongo_server: MongoServer | GivenServer
 ) -> None:
     with _writer(large, run) as dead, _writer(large, run) as writer, _writer(large, run) as other:
@@ -537,7 +533,7 @@ def test_an_announcement_that_came_second_raised_nothing(
         assert writer.append(1100) == 1101 <= writer.ceiling
 
 
-def test_a_redaction_is_not_beyond_the_ceiling_either(large: str, run: str) -> None:
+def test_redaction_does_not_exceed_the_ceiling(large: str, run: str) -> None:
     with _writer(large, run) as writer, open_sync_store(large) as another:
         version = writer.append(1)
         version = writer.append(writer.ceiling - version)
@@ -546,7 +542,7 @@ def test_a_redaction_is_not_beyond_the_ceiling_either(large: str, run: str) -> N
 
 
 @pytest.mark.parametrize("end", [FAR_ENDS[0], None])
-async def test_a_look_believes_the_newest_commit_before_the_runs_document(
+async def test_peek_prefers_the_newest_commit_to_the_run_document(
     mongo_uri: str, store: Store, database: Database[Document], end: str | None
 ) -> None:
     """Whatever a writer or a deleter left in the document who did not live to do the rest."""
@@ -577,7 +573,7 @@ async def test_a_look_believes_the_newest_commit_before_the_runs_document(
         assert found == tuple(expected.values())
 
 
-async def test_a_look_that_meets_a_deletion_half_seen_looks_again(mongo_uri: str, database: Database[Document]) -> None:
+async def test_peek_retries_during_a_deletion(mongo_uri: str, database: Database[Document]) -> None:
     """It may find the newest commit as it was emptied, and not yet the tombstone that came before that."""
     async with open_store(f"{mongo_uri}{'&' if '?' in mongo_uri else '?'}timeoutMS=500") as store:
         await store.append_events("agent", "run", _note())

@@ -75,7 +75,7 @@ def _url(server: MongoServer, certificates: Certificates, password: str = PASSWO
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", None])  # the server of the tests knows no other
-async def test_tls_and_a_password_pass_through(
+async def test_url_options_enable_tls_and_a_password(
     server: MongoServer, certificates: Certificates, mechanism: str | None
 ) -> None:
     options = {} if mechanism is None else {"authMechanism": mechanism}
@@ -89,7 +89,7 @@ async def test_tls_and_a_password_pass_through(
         assert sync.load_run("agent", "run").version == version
 
 
-async def test_clients_bring_their_own_credentials(server: MongoServer, certificates: Certificates) -> None:
+async def test_clients_keep_their_own_credentials(server: MongoServer, certificates: Certificates) -> None:
     options: dict[str, Any] = {"username": "us3r", "password": PASSWORD, "authSource": "admin"}
     options |= {"tls": True, "tlsCAFile": str(certificates.authority)}
     with (
@@ -106,15 +106,13 @@ async def test_clients_bring_their_own_credentials(server: MongoServer, certific
 
 
 @pytest.mark.parametrize("name", ["key.pem", "no-such-file.pem"])
-def test_a_file_that_is_no_authority_is_refused(server: MongoServer, certificates: Certificates, name: str) -> None:
+def test_invalid_ca_file_is_refused(server: MongoServer, certificates: Certificates, name: str) -> None:
     url = _url(server, certificates).replace("authority.pem", name)
     with pytest.raises(InvalidArgument, match="driver does not accept"):
         open_sync_store(url)
 
 
-def test_a_server_of_another_authority_is_not_talked_to(
-    server: MongoServer, certificates: Certificates, tmp_path: Path
-) -> None:
+def test_untrusted_server_is_refused(server: MongoServer, certificates: Certificates, tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
         open_sync_store(_url(server, make_certificates(tmp_path), timeoutMS="1000"))
     url = _url(server, certificates, timeoutMS="1000")
@@ -184,9 +182,7 @@ async def _show_attempts(url: str, shown: list[str]) -> list[type[AgentMemoryLog
     return ends
 
 
-async def test_a_password_that_is_right_is_not_shown(
-    server: MongoServer, certificates: Certificates, shown: list[str]
-) -> None:
+async def test_correct_password_is_not_shown(server: MongoServer, certificates: Certificates, shown: list[str]) -> None:
     url = _url(server, certificates)
     _show_url(url, shown)
     async with open_store(url) as store:
@@ -209,7 +205,7 @@ async def test_a_password_that_is_right_is_not_shown(
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-1"])
-async def test_a_password_that_is_wrong_is_not_shown(
+async def test_wrong_password_is_not_shown(
     server: MongoServer, certificates: Certificates, shown: list[str], mechanism: str
 ) -> None:
     url = _url(server, certificates, f"{PASSWORD}not", authMechanism=mechanism, timeoutMS="3000")
@@ -222,7 +218,7 @@ async def test_a_password_that_is_wrong_is_not_shown(
     ["", "&nope=1", "&timeoutMS=soon", "&w=0", "&readPreference=nearest", "&collection_prefix=%24", "&tlsCAFile=/none"],
 )
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "bad host", "[::", "a:b:c", "", "h:99999", "a%2Fb.sock"])
-async def test_a_password_in_a_url_that_leads_nowhere_is_not_shown(shown: list[str], host: str, options: str) -> None:
+async def test_password_for_a_missing_server_is_not_shown(shown: list[str], host: str, options: str) -> None:
     url = f"mongodb://us3r:{quote(PASSWORD, safe='')}@{host}/db?timeoutMS=30{options}".replace(
         "timeoutMS=30&timeoutMS", "timeoutMS"
     )
@@ -248,9 +244,7 @@ PIECES = (
 @pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("start", [SECRET, "27"])
 @pytest.mark.parametrize("scheme", ["mongodb", "mongodb+srv"])
-async def test_a_password_that_was_not_escaped_is_not_shown(
-    shown: list[str], scheme: str, start: str, piece: str
-) -> None:
+async def test_unescaped_password_is_not_shown(shown: list[str], scheme: str, start: str, piece: str) -> None:
     for end in (
         "@no-such-host.invalid/db?timeoutMS=30",
         "@no-such-host.invalid",
@@ -284,7 +278,7 @@ async def test_a_password_that_was_not_escaped_is_not_shown(
         "mongodb://h/db?proxyHost=p&proxyUsername=u&proxyPassword={0}&nope=1",
     ],
 )
-async def test_a_password_in_a_url_that_is_none_is_not_shown(shown: list[str], url: str) -> None:
+async def test_password_in_an_invalid_url_is_not_shown(shown: list[str], url: str) -> None:
     await _show_attempts(url.replace("{0}", SECRET), shown)
 
 
@@ -349,7 +343,7 @@ FAILING = (
 
 
 @pytest.mark.parametrize("failing", FAILING)
-def test_no_command_shows_a_password_when_it_fails(
+def test_failed_command_shows_no_password(
     server: MongoServer,
     certificates: Certificates,
     tmp_path: Path,
@@ -375,7 +369,7 @@ SHOW_WHAT_THEY_ARE_GIVEN = {
 """Commands that show a part of what they were given, and when."""
 
 
-def test_no_command_shows_a_password_when_it_succeeds(
+def test_successful_command_shows_no_password(
     server: MongoServer,
     certificates: Certificates,
     tmp_path: Path,
@@ -392,7 +386,7 @@ def test_no_command_shows_a_password_when_it_succeeds(
 
 
 @pytest.mark.parametrize("name", SHOW_WHAT_THEY_ARE_GIVEN)
-def test_no_other_command_shows_a_password_either(
+def test_other_commands_show_no_password(
     server: MongoServer, certificates: Certificates, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     url = _url(server, certificates).replace("/db?", "/others?")
@@ -400,7 +394,7 @@ def test_no_other_command_shows_a_password_either(
     assert SECRET not in written
 
 
-def test_no_process_shows_a_password(server: MongoServer, certificates: Certificates, tmp_path: Path) -> None:
+def test_no_process_list_shows_a_password(server: MongoServer, certificates: Certificates, tmp_path: Path) -> None:
     urls = _failing(server, certificates)
     names = ("runs", "export", "copy from", "stats", "tail", "verify", "copy to itself", "expire", "compact")
     started = [
@@ -458,7 +452,7 @@ OPERATORS: tuple[Any, ...] = (
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
-def test_what_is_no_text_is_refused(mongo_uri: str, operator: Any) -> None:
+def test_ids_other_than_text_are_refused(mongo_uri: str, operator: Any) -> None:
     with open_sync_store(mongo_uri) as store:
         store.append_events("agent", "run", _note(event_id="e-1"), meta={"a": 1})
         store.append_events("other", "other", _note(event_id="e-2"))
@@ -505,7 +499,7 @@ def _everything(store: SyncStore) -> object:
     return runs, [store.load_run(run.agent, run.run) for run in runs]
 
 
-def test_cursors_of_a_hostile_making_are_numbers_and_nothing_else(mongo_uri: str) -> None:
+def test_hostile_cursors_are_refused(mongo_uri: str) -> None:
     with open_sync_store(mongo_uri) as store:
         store.append_events("agent", "run", _note())
         for cursor in (encode_cursor(2**63 - 1, 2**63 - 1), encode_cursor(-(2**63), -(2**63)), encode_cursor(-1, 5)):

@@ -1,4 +1,4 @@
-"""A call on MongoDB, without a server: its time, its rests, and that a thread runs it to its end at once."""
+"""Tests of a call without a server: its time limit, its rests, and its use on a thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Document = dict[str, Any]
 
 
 class Driver:
-    """A driver's client and database, which answers commands with what it is given, or raises it."""
+    """A fake client and database that returns or raises the prepared results of commands."""
 
     def __init__(self) -> None:
         self.answers: list[Document | Exception] = []
@@ -42,7 +42,7 @@ class Driver:
 
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time of every clock, in its only item."""
+    """Return a list whose only item is the time of every clock."""
     now = [1000.0]
     monkeypatch.setattr("agent_memory_log_mongo.engine.clock.time.monotonic", lambda: now[0])
     return now
@@ -50,7 +50,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def rests() -> list[float]:
-    """The seconds that a call rested."""
+    """Return the list of a call's rests in seconds."""
     return []
 
 
@@ -138,7 +138,7 @@ def test_thread_handle_refuses_an_operation_that_suspends() -> None:
 
 
 class Client(MongoClient[Document]):
-    """A client of the driver's class that reaches no server."""
+    """A client of the driver's class without a server."""
 
     def __init__(self, driver: Driver) -> None:
         super().__init__(connect=False)
@@ -156,10 +156,10 @@ def client(driver: Driver) -> Generator[Client]:
 
 
 async def test_synchronous_handle_works_on_an_event_loop_thread(client: Client, driver: Driver) -> None:
-    there: list[Document] = [{"_id": "schema", "version": 2}]
+    info_documents: list[Document] = [{"_id": "schema", "version": 2}]
     driver.answers = [
-        {"ok": 1, "cursor": {"id": 0, "firstBatch": there}},
-        {"ok": 1, "cursor": {"id": 0, "firstBatch": []}},  # no collections: indexes are made
+        {"ok": 1, "cursor": {"id": 0, "firstBatch": info_documents}},
+        {"ok": 1, "cursor": {"id": 0, "firstBatch": []}},  # no collections, so opening creates the indexes
         *[{"ok": 1, "n": 1}] * 3,
         {"ok": 1, "cursor": {"id": 0, "firstBatch": []}},
     ]

@@ -1,4 +1,4 @@
-"""The contract suite on MongoDB, for each kind of client; and clients that were handed in stay their owner's."""
+"""Runs the contract suite on MongoDB for each kind of client, and tests who closes a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damage to what stands in MongoDB: every read refuses holes, ``verify=on`` changes too, and ``check`` lists all."""
+"""Tests damaged documents: reads refuse gaps, ``verify=on`` also refuses changes, and ``check`` lists all damage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ META = {"session": "s-1"}
 
 @pytest.fixture(scope="module")
 def uri(mongo_server: MongoServer | GivenServer) -> Generator[str]:
-    """One database for most tests here, each of which damages a run of its own."""
+    """Return one database for most tests of this module. Each test damages its own run."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield mongo_server.uri(name)
     if isinstance(mongo_server, GivenServer):  # the other one takes its data with it
@@ -47,7 +47,7 @@ def writer(uri: str) -> Generator[SyncMongoStore]:
 
 @pytest.fixture(scope="module")
 def reader(uri: str) -> Generator[SyncMongoStore]:
-    """A handle that knows nothing of what the writer wrote."""
+    """Open a handle without remembered heads."""
     with open_sync_store(uri) as opened:
         assert isinstance(opened, SyncMongoStore)
         yield opened
@@ -67,7 +67,7 @@ def database(uri: str) -> Generator[Database[Document]]:
 
 @pytest.fixture
 def run(writer: SyncStore) -> str:
-    """A run of six events in three commits, at the places 1, 4 and 5, and another like it named ``RUN other``."""
+    """Write a run of six events in commits at the positions 1, 4 and 5, and a second such run, ``RUN other``."""
     name = uuid.uuid4().hex
     for each in (name, f"{name} other"):
         writer.append_events("agent", each, _note("1"), _note("2"), _thought("3"), meta=META)
@@ -145,7 +145,7 @@ def _swap_events(*, with_sums: bool) -> Damage:
     return damage
 
 
-# What is done to the run; whether every read refuses it; and the seqs at which check says so.
+# Each value has the damage, whether every read refuses it, and the seqs of the flaws.
 DAMAGES: dict[str, tuple[Damage, bool, set[int | None]]] = {
     "an event removed": (_pull_one(), True, {1}),
     "an event removed and not counted": (_pull_one(n=2), True, {1, 2}),
@@ -274,7 +274,7 @@ def test_erased_content_leaves_no_checksum(
 
 
 def _sound_store(store: SyncMongoStore) -> None:
-    """All that may be done to runs, and what may be left of it."""
+    """Make runs with redactions, deletions, ends and unfinished operations."""
     soon = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     for run, meta in {"plain": META, "ends": {"expires_at": soon}, "odd": {"$a.b": 2**70, "": [2**40]}}.items():
         store.append_events("agent", run, *[_note(str(number)) for number in range(1, 113)], meta=cast("Any", meta))
@@ -300,7 +300,7 @@ async def test_check_lists_the_flaws_of_damaged_runs_only(mongo_uri: str) -> Non
         with open_sync_store(_verifying(mongo_uri)) as verifying:
             for listed in verifying.list_runs(include_reserved=True).runs:
                 verifying.load_run(listed.agent, listed.run)
-        # What a deletion whose process died leaves is no damage; and what is not listed is found all the same.
+        # An unfinished deletion is no damage. A run outside the list is checked too.
         deleted = database["amlog_commits"].find_one_and_update({"run": "deleted", "n": 0}, {"$set": {"n": 1}})
         assert deleted is not None
         database["amlog_runs"].delete_one({"run": "stream"})
@@ -346,7 +346,7 @@ def test_events_of_schema_version_1_have_no_checksums(mongo_uri: str) -> None:
 def test_check_reads_a_run_with_a_flaw_twice(
     reader: SyncMongoStore, database: Database[Document], run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may see a deletion under way: commits that are emptied, and not the tombstone that came before that."""
+    """The first read may see emptied commits without the tombstone, while a deletion is in progress."""
     commit = _commit(database, run, 4)
     _update(4, BLANKING)(database, run)
 
@@ -376,8 +376,8 @@ def test_check_reports_no_flaw_while_others_write(writer: SyncMongoStore, reader
 
     thread = threading.Thread(target=write)
     thread.start()
-    found: list[Flaw] = []
+    damage: list[Flaw] = []
     while not ended.is_set():
-        found += [flaw for flaw in reader.check(name) if flaw.is_damage]
+        damage += [flaw for flaw in reader.check(name) if flaw.is_damage]
     thread.join()
-    assert found == list(reader.check(name)) == []
+    assert damage == list(reader.check(name)) == []

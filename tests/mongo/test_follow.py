@@ -1,4 +1,4 @@
-"""Followers on MongoDB: woken by change streams, polling where there are none, whatever servers and streams do."""
+"""Tests followers: change streams wake them, polling replaces a missing stream, and faults lose no event."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from tests.tcp_proxy import TcpProxy
 from tests.waiting import PATIENCE, store_threads
 
 SHORT = 2
-"""Seconds that a call may take where it is meant to run out of them."""
+"""The timeout in seconds of calls that must time out."""
 LONG = 20
-"""Seconds in which what may take four on an idle machine must be done."""
+"""The time limit in seconds for work that takes up to four seconds on an idle machine."""
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +54,13 @@ def database() -> str:
 
 @pytest.fixture
 def direct(server: MongoServer, database: str) -> str:
-    """The URI of the test's database, past the proxy."""
+    """Return the URI of the test's database without the proxy."""
     return server.uri(database)
 
 
 @pytest.fixture
 def through(server: MongoServer, proxy: TcpProxy, database: str) -> str:
-    """The URI of the same database through the proxy."""
+    """Return the URI of the same database through the proxy."""
     return server.uri(database, port=proxy.port)
 
 
@@ -80,11 +80,11 @@ async def test_waiting_follower_sends_no_query_until_it_is_woken(
         await _append(other)
         await follower.until(1)
         await stream_is_read(proxy, 2)
-        asked = proxy.seen.count("find")
+        queries = proxy.seen.count("find")
         await _append(other, 3, "another")
         await stream_is_read(proxy, 4)
-        # One look may be late; polling, which it does before there is a stream, would be twenty of them.
-        assert proxy.seen.count("find") - asked <= 2
+        # One late query is allowed. Polling would send twenty.
+        assert proxy.seen.count("find") - queries <= 2
         for seq in range(2, 12):
             await _append(other)
             await follower.until(seq)
@@ -115,13 +115,13 @@ async def test_follower_gets_events_appended_while_its_stream_opens(
     kind: str, proxy: TcpProxy, through: str, direct: str
 ) -> None:
     async with opened(kind, through) as store, open_store(direct) as other:
-        with HeldRequest(proxy, _asks_for_a_stream) as held:
+        with HeldRequest(proxy, _asks_for_a_stream) as request:
             async with Follower(store) as follower:
-                await passing(held.happened.is_set)
+                await passing(request.happened.is_set)
                 for seq in range(1, 4):
                     await _append(other)
                     await follower.until(seq)
-                held.release()
+                request.release()
                 await stream_is_read(proxy, 2)
                 await _append(other)
                 await follower.until(4)
@@ -137,7 +137,7 @@ async def test_stream_lives_from_first_to_last_follower(kind: str, proxy: TcpPro
     async with opened(kind, through) as store, open_store(direct) as other:
         await _append(other)
         for opened_streams in (1, 2):
-            # A synchronous follower that waits comes back from it with the next event only.
+            # A waiting synchronous follower returns only with the next event.
             async with Follower(store) as follower:
                 await follower.until(1)
                 await stream_is_read(proxy, 2)
@@ -146,7 +146,7 @@ async def test_stream_lives_from_first_to_last_follower(kind: str, proxy: TcpPro
             await passing(partial(_is_closed, proxy, opened_streams))
 
 
-# Where there are no streams, or they break.
+# Missing and broken streams.
 
 
 def _is_polled(proxy: TcpProxy, asked_before: int) -> bool:
@@ -160,13 +160,13 @@ async def test_followers_poll_a_standalone_server(tmp_path: Path) -> None:
                 opened(kind, server.uri(kind, port=proxy.port)) as store,
                 open_store(server.uri(kind)) as other,
                 Follower(store) as follower,
-                Follower(store, "another") as another,
+                Follower(store, "another") as other_follower,
             ):
                 for seq in range(1, 6):
                     await _append(other)
                     await follower.until(seq)
                 await _append(other, run="another")
-                await another.until(1)
+                await other_follower.until(1)
                 await passing(partial(_is_polled, proxy, proxy.seen.count("find")))
                 assert proxy.seen.count("aggregate") == number, "a stream is asked for once"
 
@@ -192,7 +192,7 @@ async def test_failed_stream_loses_no_event(
             await follower.until(seq)
         assert follower.seqs == list(range(1, 8))
         if code != UNAUTHORIZED:
-            await stream_is_read(proxy, 2)  # there is one again
+            await stream_is_read(proxy, 2)  # the new stream works
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -235,7 +235,7 @@ async def test_followers_continue_after_a_server_restart(tmp_path: Path) -> None
             await asyncio.to_thread(server.kill)
             for follower in between:
                 follower.go_on()
-            # Longer than a call of the followers' handles may take; a follower waits as long as it must.
+            # This is longer than the timeout of a call, but a follower waits without a limit.
             for _ in range(2):
                 with pytest.raises(StoreUnavailable):
                     await _append(impatient)
@@ -263,10 +263,10 @@ async def test_a_hundred_followers_share_a_pool_of_three(
                 await _append((store, other)[number % 2], run=f"run-{number}")
             for follower in followers:
                 await follower.until(seq)
-        # Beside those of the pool, a driver has two that watch over the server.
+        # A driver has two monitoring connections in addition to its pool.
         assert proxy.connections <= 5
         assert {tuple(follower.seqs) for follower in followers} == {(1, 2)}
-        # The calls of a synchronous handle wait in threads, which are told.
+        # Closing the handle wakes the threads in which its calls wait.
         for number in range(50):
             await _append(other, run=f"run-{number}")
 

@@ -1,4 +1,4 @@
-"""Opening a MongoDB database: new, by many at once, restored without indexes, by a reader, and with each option."""
+"""Tests opening a database: new ones, missing indexes, roles, options and invalid URLs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Document = dict[str, Any]
 
 @pytest.fixture
 def database(mongo_uri: str) -> Generator[Database[Document]]:
-    """The store's database through a bare driver."""
+    """Return the store's database through a bare driver."""
     with MongoClient[Document](mongo_uri) as client:
         yield client.get_default_database()
 
@@ -54,13 +54,13 @@ def _with(uri: str, **options: str | int) -> str:
 
 
 def _indexes(database: Database[Document], prefix: str = "amlog_") -> dict[str, list[Document]]:
-    """The indexes of each collection as they were asked for, by name."""
-    found: dict[str, list[Document]] = {}
+    """Return the definitions of the indexes of each collection, sorted by name."""
+    indexes_by_collection: dict[str, list[Document]] = {}
     for name in ("commits", "runs"):
         listed = [dict(index) for index in database[f"{prefix}{name}"].list_indexes()]
-        kept = [{key: index[key] for key in index if key not in ("v", "ns")} for index in listed]
-        found[name] = sorted(kept, key=lambda index: str(index["name"]))
-    return found
+        definitions = [{key: index[key] for key in index if key not in ("v", "ns")} for index in listed]
+        indexes_by_collection[name] = sorted(definitions, key=lambda index: str(index["name"]))
+    return indexes_by_collection
 
 
 def _expected() -> dict[str, list[Document]]:
@@ -105,11 +105,11 @@ def test_opening_creates_indexes_only_once(mongo_uri: str) -> None:
             raise AssertionError(event.failure)
 
     _open(mongo_uri).close()
-    heard = Heard()
-    with MongoClient[Document](mongo_uri, event_listeners=[heard]) as client:
+    listener = Heard()
+    with MongoClient[Document](mongo_uri, event_listeners=[listener]) as client:
         SyncMongoStore.open(client, client.get_default_database().name).close()
-        assert heard.names
-        assert set(heard.names) <= {"find", "listCollections", "listIndexes"}, "opening again only looks"
+        assert listener.names
+        assert set(listener.names) <= {"find", "listCollections", "listIndexes"}, "opening again only looks"
 
 
 @pytest.mark.parametrize("version", [SCHEMA_VERSION + 1, 2**40])
@@ -165,7 +165,7 @@ def test_opening_creates_a_missing_collection(mongo_uri: str, database: Database
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoServer]:
-    """A server with users: a reader of ``held`` and of ``new``, and one who may read and write ``held``."""
+    """Start a server with a reader of ``held`` and ``new``, and a user who may read and write ``held``."""
     with MongoServer(tmp_path_factory.mktemp("guarded"), auth=True) as server:
         server.create_user("reader", "pw", "read", database="held")
         server.create_user("reader", "pw", "read", database="new")
@@ -213,8 +213,8 @@ def test_user_of_one_database_creates_and_writes_a_store(guarded: MongoServer) -
 
 
 async def test_prefixes_separate_stores_in_one_database(mongo_uri: str, database: Database[Document]) -> None:
-    one, other = _with(mongo_uri, collection_prefix="one-"), _with(mongo_uri, collection_prefix="")
-    with _open(one) as first, _open(other) as second, _open(mongo_uri) as third:
+    each, other = _with(mongo_uri, collection_prefix="one-"), _with(mongo_uri, collection_prefix="")
+    with _open(each) as first, _open(other) as second, _open(mongo_uri) as third:
         for store, text in ((first, "one"), (second, "none"), (third, "default")):
             store.append_events("agent", "run", _note(text))
             store.append_events("agent", text, _note())
@@ -259,7 +259,7 @@ def test_max_event_bytes_limits_an_event(mongo_uri: str) -> None:
     ids=str,
 )
 async def test_url_options_become_settings(mongo_uri: str, options: dict[str, str | int], settings: Settings) -> None:
-    # Opening what is there writes nothing, and so a write concern need not be one that this server has.
+    # Opening an existing store writes nothing, so this server need not support the write concern.
     _open(_with(mongo_uri, collection_prefix=settings.collection_prefix)).close()
     url = _with(mongo_uri, **options)
     with _open(url) as store:
@@ -270,15 +270,17 @@ async def test_url_options_become_settings(mongo_uri: str, options: dict[str, st
 
 
 class _Sent(CommandListener):
-    """What commands ask of a server beside their own matter."""
+    """A listener that records the read and write concerns of commands."""
 
     def __init__(self) -> None:
         self.concerns: dict[str, set[str]] = {}
 
     def started(self, event: CommandStartedEvent) -> None:
         if event.command_name in ("find", "aggregate", "insert", "update"):
-            asked = {name: event.command.get(name) for name in ("readConcern", "writeConcern") if name in event.command}
-            self.concerns.setdefault(event.command_name, set()).add(str(asked))
+            requested = {
+                name: event.command.get(name) for name in ("readConcern", "writeConcern") if name in event.command
+            }
+            self.concerns.setdefault(event.command_name, set()).add(str(requested))
 
     def succeeded(self, event: CommandSucceededEvent) -> None:
         pass
@@ -311,19 +313,19 @@ def _use_everything(store: SyncMongoStore) -> None:
 def test_every_command_has_its_read_or_write_concern(
     mongo_uri: str, settings: Settings, writes: dict[str, object], reads: str
 ) -> None:
-    """Whatever the client that was handed in would ask for by itself."""
+    """The concerns of the caller's client are not used."""
     sent = _Sent()
     with (
         MongoClient[Document](mongo_uri, event_listeners=[sent], w=1, readConcernLevel="local") as client,
         SyncMongoStore.open(client, client.get_default_database().name, settings) as store,
     ):
         _use_everything(store)
-    asked = str({"writeConcern": writes})
+    requested = str({"writeConcern": writes})
     assert sent.concerns == {
         "find": {str({"readConcern": {"level": reads}})},
         "aggregate": {str({"readConcern": {"level": reads}})},
-        "insert": {asked},
-        "update": {asked},
+        "insert": {requested},
+        "update": {requested},
     }
 
 
@@ -336,20 +338,20 @@ WEAKER = [
 ]
 
 
-@pytest.mark.parametrize(("options", "settings", "said"), WEAKER, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("options", "settings", "expected"), WEAKER, ids=lambda value: str(value)[:40])
 async def test_weaker_setting_issues_a_warning(
-    mongo_uri: str, options: dict[str, str | int], settings: Settings, said: str
+    mongo_uri: str, options: dict[str, str | int], settings: Settings, expected: str
 ) -> None:
     _open(mongo_uri).close()
     url = _with(mongo_uri, **options)
-    with pytest.warns(WeakerPromises, match=said) as caught:
+    with pytest.warns(WeakerPromises, match=expected) as caught:
         _open(url).close()
     assert len(caught) == 1
-    with pytest.warns(WeakerPromises, match=said) as caught:
+    with pytest.warns(WeakerPromises, match=expected) as caught:
         async with open_store(url) as asynchronous:
             assert isinstance(asynchronous, MongoStore)
     assert len(caught) == 1
-    with MongoClient[Document](mongo_uri) as client, pytest.warns(WeakerPromises, match=said) as caught:
+    with MongoClient[Document](mongo_uri) as client, pytest.warns(WeakerPromises, match=expected) as caught:
         SyncMongoStore.open(client, client.get_default_database().name, settings).close()
     assert [warning.filename for warning in caught] == [__file__], "it points to whoever asked for less"
 
@@ -369,7 +371,7 @@ def test_default_settings_issue_no_warning(mongo_uri: str) -> None:
 
 @pytest.fixture
 def listening() -> Generator[tuple[str, socket.socket]]:
-    """Where a server would be, and the socket that would accept its connections."""
+    """Return an address without a server, and the socket that would accept its connections."""
     with socket.create_server((HOST, 0)) as server:
         server.setblocking(False)
         yield f"{HOST}:{port_of(server)}", server
@@ -428,8 +430,8 @@ REFUSED = {
 @pytest.mark.parametrize("url", REFUSED)
 async def test_invalid_url_is_refused_before_any_connection(listening: tuple[str, socket.socket], url: str) -> None:
     host, server = listening
-    asked = url.replace("{host}", host)
-    for attempt in (open_store(asked), asyncio.to_thread(open_sync_store, asked)):
+    requested = url.replace("{host}", host)
+    for attempt in (open_store(requested), asyncio.to_thread(open_sync_store, requested)):
         with pytest.raises(InvalidArgument, match=re.escape(REFUSED[url])):
             await attempt
     with pytest.raises(BlockingIOError):
@@ -437,7 +439,7 @@ async def test_invalid_url_is_refused_before_any_connection(listening: tuple[str
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "expected"),
     [
         ({"collection_prefix": "a b"}, "collection_prefix"),
         ({"collection_prefix": None}, "collection_prefix"),
@@ -463,12 +465,12 @@ async def test_invalid_url_is_refused_before_any_connection(listening: tuple[str
     ],
     ids=str,
 )
-def test_invalid_settings_are_refused(wrong: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidArgument, match=said):
+def test_invalid_settings_are_refused(wrong: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InvalidArgument, match=expected):
         Settings(**wrong)
 
 
-# Clients that were handed in.
+# Clients of the caller.
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a$b", "a.b", None, 5], ids=repr)
@@ -501,8 +503,8 @@ async def test_settings_apply_to_every_client_type(mongo_uri: str, mongo_databas
     motor: AsyncIOMotorClient[Document] = AsyncIOMotorClient(mongo_uri)
     try:
         async with AsyncMongoClient[Document](mongo_uri) as client:
-            for one in (client, motor):
-                async with await MongoStore.open(one, mongo_database, settings) as store:
+            for each in (client, motor):
+                async with await MongoStore.open(each, mongo_database, settings) as store:
                     await store.append_events("agent", "run", _note())
                     with pytest.raises(EventTooLarge):
                         await store.append_events("agent", "run", _note("x" * 1000))
@@ -531,7 +533,7 @@ async def test_closed_client_is_named_in_the_error(mongo_uri: str, mongo_databas
     await opened.aclose()
 
 
-# Servers that are not there.
+# Missing servers.
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the Go original keeps in MongoDB, imported: read as it was meant, stored once, and never changed.
+"""Tests the import of the Go original's runs: exact events, stored once, with an unchanged source.
 
 ``golden/original-mongo.jsonl`` has events that the original itself wrote (v1.0.3, its own code run on made-up values):
 ``bson`` as its driver stores them, as extended JSON, and ``json`` as its JSON encoder writes the same ones.
@@ -68,10 +68,10 @@ def run_document(run: str, events: object, agent: object = "a", **more: object) 
 
 @pytest.fixture
 def collection(mongo_server: MongoServer | GivenServer, mongo_database: str) -> Documents:
-    """The collection as the original makes it."""
-    made: Documents = mongo_server.client()[mongo_database]["agent_memory"]
-    made.create_index([("agent_id", 1), ("run_id", 1)], unique=True)
-    return made
+    """Return the collection with the original's index."""
+    source: Documents = mongo_server.client()[mongo_database]["agent_memory"]
+    source.create_index([("agent_id", 1), ("run_id", 1)], unique=True)
+    return source
 
 
 @pytest.fixture(autouse=True)
@@ -93,16 +93,16 @@ async def target() -> AsyncGenerator[Store]:
 
 async def imported(url: str, target: Store, *, reserved: bool = False) -> list[ImportedRun]:
     async with aclosing(backend.go_original_runs(StoreUrl.parse(url))) as runs:
-        return [one async for one in import_runs(target, runs, reserved=reserved)]
+        return [item async for item in import_runs(target, runs, reserved=reserved)]
 
 
 async def import_one(url: str, target: Store, run: str = "r") -> Snapshot:
-    """Import all runs without a problem; one of them as it is in the target."""
-    assert not [one.problem for one in await imported(url, target) if one.problem]
+    """Import all runs, assert that none has a problem, and return one of them from the target."""
+    assert not [item.problem for item in await imported(url, target) if item.problem]
     return await target.load_run("a", run)
 
 
-# What the original wrote.
+# Documents of the original.
 
 
 async def test_import_reads_the_events_of_the_original(url: str, target: Store, collection: Documents) -> None:
@@ -119,10 +119,17 @@ async def test_import_reads_the_events_of_the_original(url: str, target: Store, 
     snapshot = await import_one(url, target)
     assert (snapshot.version, snapshot.last_seq, snapshot.first_seq) == (len(rows), len(rows), 1)
     for seq, (event, row) in enumerate(zip(snapshot.log, rows, strict=True), 1):
-        meant = Event.from_map(row["json"])
-        assert (event.seq, event.type, event.data, event.labels) == (seq, meant.type, meant.data, meant.labels)
-        # It keeps milliseconds in MongoDB, and nanoseconds in JSON.
-        assert event.timestamp == meant.timestamp.replace(microsecond=meant.timestamp.microsecond // 1000 * 1000)
+        expected_event = Event.from_map(row["json"])
+        assert (event.seq, event.type, event.data, event.labels) == (
+            seq,
+            expected_event.type,
+            expected_event.data,
+            expected_event.labels,
+        )
+        # The original stores milliseconds in MongoDB, and nanoseconds in JSON.
+        assert event.timestamp == expected_event.timestamp.replace(
+            microsecond=expected_event.timestamp.microsecond // 1000 * 1000
+        )
         assert event.timestamp.tzinfo is UTC
     assert len({event.event_id for event in snapshot.log}) == len(rows)
 
@@ -137,11 +144,11 @@ async def test_ids_must_be_text(url: str, target: Store, collection: Documents) 
     assert (await target.load_run("$ne", "é😀")).version == 0
 
 
-# What BSON has and JSON has not.
+# Types of BSON that JSON does not have.
 
 
 async def test_bson_values_become_the_originals_json(url: str, target: Store, collection: Documents) -> None:
-    held = {
+    stored_value = {
         "when": TIME,
         "bytes": [b"\xff\0", Binary(b"x", 128)],
         "id": ObjectId("0123456789abcdef01234567"),
@@ -159,8 +166,8 @@ async def test_bson_values_become_the_originals_json(url: str, target: Store, co
     }
     names = {"tool_call_id": "t", "tool_name": "n"}
     events = [
-        {"type": "user_message", "timestamp": TIME, "data": {"structured": held}},
-        {"type": "ours.own", "timestamp": TIME, "data": {**held, "raw": b"\xff\0"}},
+        {"type": "user_message", "timestamp": TIME, "data": {"structured": stored_value}},
+        {"type": "ours.own", "timestamp": TIME, "data": {**stored_value, "raw": b"\xff\0"}},
         {"type": "user_message", "timestamp": TIME, "data": {"structured": b"\xff\0"}},
         {
             "type": "tool_call",
@@ -168,16 +175,16 @@ async def test_bson_values_become_the_originals_json(url: str, target: Store, co
             "data": {"tool_call_id": "t", "tool_name": "n", "payload": b'{"q":1}'},
         },
         {"type": "thinking", "timestamp": TIME, "data": {"redacted": b"\xff\0"}},
-        {"type": "tool_call", "timestamp": TIME, "data": {**names, "payload": held}},
+        {"type": "tool_call", "timestamp": TIME, "data": {**names, "payload": stored_value}},
     ]
-    collection.insert_one(run_document("r", events, meta=held))
+    collection.insert_one(run_document("r", events, meta=stored_value))
     snapshot = await import_one(url, target)
-    message, own, whole, call, thought, odd = (event.data for event in snapshot.log)
+    message, own, complete, call, thought, odd = (event.data for event in snapshot.log)
     assert isinstance(message, UserMessage)
     assert message.structured == plain
     assert isinstance(own, UnknownPayload)
     assert own.data == {**plain, "raw": "/wA="}
-    assert whole == UserMessage(structured="/wA=")
+    assert complete == UserMessage(structured="/wA=")
     assert call == ToolCall("t", "n", payload_json='{"q":1}')
     assert thought == Thinking(redacted=b"\xff\0")
     assert isinstance(odd, ToolCall)
@@ -186,7 +193,7 @@ async def test_bson_values_become_the_originals_json(url: str, target: Store, co
     assert type(cast("Any", snapshot.meta)["long"]) is int
 
 
-# Documents that the original did not write, or should not have.
+# Invalid documents.
 
 HOSTILE: list[tuple[str, object, str]] = [
     ("a number", 5, "an event must be a map, got int 5"),
@@ -214,16 +221,16 @@ HOSTILE: list[tuple[str, object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("item", "found"), [row[1:] for row in HOSTILE], ids=[row[0] for row in HOSTILE])
+@pytest.mark.parametrize(("item", "expected"), [row[1:] for row in HOSTILE], ids=[row[0] for row in HOSTILE])
 async def test_unreadable_event_is_reported_and_other_runs_are_imported(
-    url: str, target: Store, collection: Documents, item: object, found: str
+    url: str, target: Store, collection: Documents, item: object, expected: str
 ) -> None:
     collection.insert_many([run_document("r", [note(1), item, note(3)]), run_document("whole", [note(1)])])
-    damaged, whole = await imported(url, target)
-    assert (whole.problem, whole.inserted) == ("", 1)
+    damaged, complete = await imported(url, target)
+    assert (complete.problem, complete.inserted) == ("", 1)
     assert (damaged.read, damaged.inserted) == (1, 1)
     assert damaged.problem.startswith("a/r: event 2 cannot be read: ")
-    assert found in damaged.problem
+    assert expected in damaged.problem
     assert [event.data for event in (await target.load_run("a", "r")).log] == [PlannerNote("note 1")]
 
 
@@ -236,16 +243,16 @@ HELD_BY_A_REAL_SERVER: list[tuple[str, Any, bytes, bytes, str]] = [
 @pytest.mark.parametrize("row", HELD_BY_A_REAL_SERVER, ids=[row[0] for row in HELD_BY_A_REAL_SERVER])
 @pytest.mark.parametrize("field", ["type", "data", "labels"])
 def test_text_outside_utf_8_makes_an_event_unreadable(field: str, row: tuple[str, Any, bytes, bytes, str]) -> None:
-    """Go's strings are bytes, and so is what its driver writes; the server of the tests would refuse it."""
-    _, text, before, after, found = row
+    """Go's driver writes any bytes as a string. The test server would refuse them, so the test has no server."""
+    _, text, before, after, expected = row
     changed = {"type": {"type": text}, "data": {"data": {"note": text}}, "labels": {"labels": {"k": text}}}[field]
     encoded = bson.encode(note(2, **changed)).replace(before, after)
-    items = [RawBSONDocument(one, BYTES) for one in (bson.encode(note(1)), encoded)]
+    items = [RawBSONDocument(item, BYTES) for item in (bson.encode(note(1)), encoded)]
     events = GoOriginalRun("a", "r", [*items]).events()
     assert next(events).data == PlannerNote("note 1")
     with pytest.raises(DecodeError, match="a/r: event 2 cannot be read: ") as caught:
         next(events)
-    assert found in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_id_outside_utf_8_is_refused() -> None:
@@ -262,7 +269,7 @@ def test_date_outside_the_supported_years_makes_an_event_unreadable(milliseconds
 
 
 @pytest.mark.parametrize(
-    ("events", "found"),
+    ("events", "expected"),
     [
         ("text", "an event must be a map, got str 'text'"),
         (5, "an event must be a map, got int 5"),
@@ -271,12 +278,12 @@ def test_date_outside_the_supported_years_makes_an_event_unreadable(milliseconds
     ],
 )
 async def test_events_outside_a_list_are_unreadable(
-    url: str, target: Store, collection: Documents, events: object, found: str
+    url: str, target: Store, collection: Documents, events: object, expected: str
 ) -> None:
     collection.insert_one(run_document("r", events))
     (result,) = await imported(url, target)
     assert result.problem.startswith("a/r: event 1 cannot be read: ")
-    assert found in result.problem
+    assert expected in result.problem
     assert (result.version, result.read, result.inserted) == (0, 0, 0)
 
 
@@ -292,19 +299,19 @@ ODD_METAS: list[tuple[object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("meta", "found"), ODD_METAS)
+@pytest.mark.parametrize(("meta", "expected"), ODD_METAS)
 async def test_unreadable_meta_is_reported(
-    url: str, target: Store, collection: Documents, meta: object, found: str
+    url: str, target: Store, collection: Documents, meta: object, expected: str
 ) -> None:
     collection.insert_many([run_document("r", [note(1)], meta=meta), run_document("s", [note(1)])])
     odd, sound = await imported(url, target)
     assert odd.problem.startswith("a/r: the run's meta")
-    assert found in odd.problem
+    assert expected in odd.problem
     assert (odd.inserted, sound.inserted, sound.problem) == (0, 1, "")
 
 
 @pytest.mark.parametrize(
-    ("agent", "run", "found"),
+    ("agent", "run", "expected"),
     [
         (5, "r", "agent must be non-empty text of at most 512 characters, found int 5"),
         ("", "r", "agent must be"),
@@ -315,12 +322,12 @@ async def test_unreadable_meta_is_reported(
     ],
 )
 async def test_document_without_a_run_raises_after_all_other_imports(
-    url: str, target: Store, collection: Documents, agent: object, run: Any, found: str
+    url: str, target: Store, collection: Documents, agent: object, run: Any, expected: str
 ) -> None:
     collection.insert_many([{**run_document(run, [note(1)], agent), "_id": "odd"}, run_document("r", [note(1)])])
     with pytest.raises(DecodeError, match="agent_memory: the document with the _id str 'odd' names no run: ") as caught:
         await imported(url, target)
-    assert found in str(caught.value)
+    assert expected in str(caught.value)
     assert [info.run for info in (await target.list_runs()).runs] == ["r"]
 
 
@@ -349,8 +356,8 @@ async def test_event_refused_by_the_target_is_reported(url: str, target: Store, 
     assert "expire" in over.problem
     assert "memory_added" in typed.problem
     assert (plain.inserted, plain.problem) == (1, "")
-    (taken, *_) = await imported(url, target, reserved=True)
-    assert (taken.inserted, taken.problem) == (1, "")
+    (imported_run, *_) = await imported(url, target, reserved=True)
+    assert (imported_run.inserted, imported_run.problem) == (1, "")
 
 
 # Size.
@@ -358,9 +365,9 @@ async def test_event_refused_by_the_target_is_reported(url: str, target: Store, 
 
 async def test_document_near_the_size_limit_is_imported(url: str, target: Store, collection: Documents) -> None:
     text = "x" * 1000
-    one: dict[str, Any] = {"type": "planner_note", "timestamp": TIME, "data": {"note": text}}
-    count = (16 * 1024 * 1024 - 1000) // (len(bson.encode(one)) + 8)
-    document = run_document("r", [one] * count)
+    item: dict[str, Any] = {"type": "planner_note", "timestamp": TIME, "data": {"note": text}}
+    count = (16 * 1024 * 1024 - 1000) // (len(bson.encode(item)) + 8)
+    document = run_document("r", [item] * count)
     assert 16 * 1024 * 1024 - 100_000 < len(bson.encode(document)) <= 16 * 1024 * 1024
     collection.insert_one(document)
     (result,) = await imported(url, target)
@@ -368,44 +375,47 @@ async def test_document_near_the_size_limit_is_imported(url: str, target: Store,
     assert (await target.load_run("a", "r", types=())).version == count
 
 
-# Every run, in an order.
+# The order of the runs.
 
 
 async def test_runs_are_imported_oldest_document_first(url: str, target: Store, collection: Documents) -> None:
     ids = [5, 2.5, "text", "other", b"bytes", TIME, {"a": 1}, ObjectId(), ObjectId(), True]
-    collection.insert_many([{**run_document(f"r{number}", [note(1)]), "_id": one} for number, one in enumerate(ids)])
-    names = [one.run for one in await imported(url, target)]
+    collection.insert_many([{**run_document(f"r{number}", [note(1)]), "_id": item} for number, item in enumerate(ids)])
+    names = [item.run for item in await imported(url, target)]
     assert {*names} == {f"r{number}" for number in range(len(ids))}
-    assert [one for one in names if one in {"r7", "r8"}] == ["r7", "r8"]
+    assert [item for item in names if item in {"r7", "r8"}] == ["r7", "r8"]
 
 
 async def test_runs_of_several_replies_are_imported(url: str, target: Store, collection: Documents) -> None:
     text = "x" * 6 * 1024 * 1024
     for number in range(5):
         collection.insert_one(run_document(f"r{number}", [note(1, labels={"text": text})]))
-    assert [one.run for one in await imported(url, target)] == [f"r{number}" for number in range(5)]
+    assert [item.run for item in await imported(url, target)] == [f"r{number}" for number in range(5)]
 
 
-# Again.
+# Repeated imports.
 
 
 async def test_repeated_import_stores_only_new_events(url: str, collection: Documents, tmp_path: Path) -> None:
     rows = [row["bson"] for row in golden()]
     collection.insert_many([run_document("one", rows[:5], meta={"k": 1}), run_document("two", [note(1)])])
     async with open_store(f"sqlite:///{tmp_path / 'new.db'}") as target:
-        assert [(one.run, one.inserted, one.problem) for one in await imported(url, target)] == [
+        assert [(item.run, item.inserted, item.problem) for item in await imported(url, target)] == [
             ("one", 5, ""),
             ("two", 1, ""),
         ]
-        assert [one.inserted for one in await imported(url, target)] == [0, 0]
+        assert [item.inserted for item in await imported(url, target)] == [0, 0]
         collection.update_one(
             {"run_id": "one"}, {"$push": {"events": {"$each": rows[5:]}}, "$set": {"updated_at": TIME}}
         )
         grown = await imported(url, target)
-        assert [(one.read, one.inserted, one.problem) for one in grown] == [(len(rows), len(rows) - 5, ""), (1, 0, "")]
-        held = await target.load_run("a", "one")
-        assert [event.seq for event in held.log] == list(range(1, len(rows) + 1))
-        assert held.meta == {"k": 1}
+        assert [(item.read, item.inserted, item.problem) for item in grown] == [
+            (len(rows), len(rows) - 5, ""),
+            (1, 0, ""),
+        ]
+        stored_value = await target.load_run("a", "one")
+        assert [event.seq for event in stored_value.log] == list(range(1, len(rows) + 1))
+        assert stored_value.meta == {"k": 1}
 
 
 async def test_import_appends_new_events_after_the_targets_own(url: str, target: Store, collection: Documents) -> None:
@@ -432,11 +442,11 @@ async def test_id_and_seq_fields_of_the_original_are_ignored(url: str, target: S
     assert "x" not in {event.event_id for event in snapshot.log}
 
 
-# What it never does.
+# The source is read only.
 
 
 class Commands(CommandListener):
-    """The commands that were sent."""
+    """A listener that records the sent commands."""
 
     def __init__(self) -> None:
         self.sent: list[Mapping[str, Any]] = []
@@ -445,14 +455,14 @@ class Commands(CommandListener):
         self.sent.append(event.command)
 
     def succeeded(self, event: CommandSucceededEvent) -> None:
-        """It is what is sent that matters."""
+        """Ignore replies; the test checks only the requests."""
 
     def failed(self, event: CommandFailedEvent) -> None:
-        """As above."""
+        """Ignore failures too."""
 
 
 def state_of(collection: Documents) -> tuple[object, ...]:
-    """All of the collection's database, to the byte."""
+    """Return the bytes of all documents in the collection's database."""
     database = collection.database
     raw = database.get_collection("agent_memory", codec_options=BYTES)
     return (
@@ -472,7 +482,7 @@ async def test_import_only_reads_the_source(
     async with AsyncMongoClient[dict[str, Any]](mongo_server.uri(), event_listeners=[commands]) as client:
         for _ in range(2):
             runs = read_runs(client, mongo_database, "agent_memory", Settings())
-            assert len([one async for one in import_runs(target, runs)]) == 3
+            assert len([item async for item in import_runs(target, runs)]) == 3
     assert state_of(collection) == before
     assert {next(iter(sent)) for sent in commands.sent} <= {"find", "getMore", "killCursors", "endSessions"}
 
@@ -490,7 +500,7 @@ async def test_import_reads_the_collection_of_the_url(
 
 
 @pytest.mark.parametrize(
-    ("options", "found"),
+    ("options", "expected"),
     [
         ({"collection": "$cmd"}, "is not a valid collection name"),
         ({"collection": "system.users"}, "is not a valid collection name"),
@@ -501,9 +511,9 @@ async def test_import_reads_the_collection_of_the_url(
     ],
 )
 async def test_unsupported_options_are_refused(
-    mongo_server: MongoServer | GivenServer, target: Store, options: dict[str, Any], found: str
+    mongo_server: MongoServer | GivenServer, target: Store, options: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(InvalidArgument, match=found):
+    with pytest.raises(InvalidArgument, match=expected):
         await imported(mongo_server.uri("agents", **options), target)
 
 
@@ -555,8 +565,8 @@ def test_command_imports_and_reports_unreadable_events(
     collection.insert_many([run_document("r", rows), run_document("s", [note(1), note(2)])])
     ran = amlog.ok("import", "go-mongodb", url, "--store", amlog.url)
     assert ran.out == f"✔ imported {len(rows) + 2} events into 2 runs\n"
-    shown = amlog.ok("show", "s", "--store", amlog.url, "--json").json_lines
-    assert [one["data"] for one in shown] == [{"note": "note 1"}, {"note": "note 2"}]
+    printed = amlog.ok("show", "s", "--store", amlog.url, "--json").json_lines
+    assert [item["data"] for item in printed] == [{"note": "note 1"}, {"note": "note 2"}]
     assert amlog.ok("verify", "--store", amlog.url, "--json").json["ok"]
     ran = amlog.ok("import", "go-mongodb", url, "--store", amlog.url)
     assert ran.out == f"✔ nothing new: 2 runs with {len(rows) + 2} events already there\n"
@@ -567,7 +577,7 @@ def test_command_imports_and_reports_unreadable_events(
     assert f"✘ imported 1 event into 3 runs   {len(rows) + 2} already there" in ran.out
     ran = amlog("import", "go-mongodb", url, "--store", amlog.url, "--json")
     assert ran.status == 1
-    assert [bool(one["problem"]) for one in ran.json["runs"]] == [False, False, True]
+    assert [bool(item["problem"]) for item in ran.json["runs"]] == [False, False, True]
     assert "amlog import go-mongodb" in amlog.error("runs", "--store", url)
 
 

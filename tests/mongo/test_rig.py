@@ -1,4 +1,4 @@
-"""The MongoDB servers and faults of the tests do what they say, seen with a bare driver."""
+"""Tests the servers and faults of the tests themselves, with a bare driver."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def proxy(server: MongoServer) -> Generator[TcpProxy]:
 
 @pytest.fixture
 def direct(server: MongoServer) -> Generator[Client]:
-    """A client that goes past the proxy, on an empty collection ``rig.c``."""
+    """Return a client without the proxy, with an empty collection ``rig.c``."""
     with server.client() as client:
         client["rig"]["c"].drop()
         yield client
@@ -59,7 +59,7 @@ def direct(server: MongoServer) -> Generator[Client]:
 
 @pytest.fixture
 def through(server: MongoServer, proxy: TcpProxy) -> Generator[Client]:
-    """A client that goes through the proxy and tries nothing twice."""
+    """Return a client that uses the proxy and never retries."""
     with _client(server, port=proxy.port, retryWrites=False, retryReads=False) as client:
         yield client
 
@@ -135,9 +135,9 @@ def test_fault_applies_only_to_matching_requests(proxy: TcpProxy, through: Clien
 
 def test_held_reply_exceeds_a_short_timeout(server: MongoServer, proxy: TcpProxy, direct: Client) -> None:
     with _client(server, port=proxy.port, retryWrites=False, socketTimeoutMS=100) as client:
-        with proxy.hold_replies(command("insert")) as held, pytest.raises(NetworkTimeout):
+        with proxy.hold_replies(command("insert")) as reply, pytest.raises(NetworkTimeout):
             _insert(client, 1)
-        assert held.happened.is_set()
+        assert reply.happened.is_set()
         assert _stored(direct) == [1]
         _insert(client, 2)
         assert _stored(client) == [1, 2]
@@ -146,12 +146,12 @@ def test_held_reply_exceeds_a_short_timeout(server: MongoServer, proxy: TcpProxy
 async def test_held_reply_arrives_after_its_release(server: MongoServer, proxy: TcpProxy, direct: Client) -> None:
     async with AsyncMongoClient[dict[str, Any]](server.uri(port=proxy.port)) as client:
         collection = client["rig"]["c"]
-        held = proxy.hold_replies(command("insert"))
+        reply = proxy.hold_replies(command("insert"))
         insert = asyncio.create_task(collection.insert_one({"_id": 1}))
-        await until(held.happened.is_set)
+        await until(reply.happened.is_set)
         assert await collection.find_one() == {"_id": 1}, "other connections go on"
         assert not insert.done()
-        held.release()
+        reply.release()
         async with asyncio.timeout(PATIENCE):
             assert (await insert).inserted_id == 1
     assert _stored(direct) == [1]
@@ -211,7 +211,7 @@ def test_proxy_raises_a_tests_error_at_its_exit(server: MongoServer) -> None:
         make_the_mistake()
 
 
-# A server's life.
+# Starting and stopping a server.
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_no_server_outlives_its_test(tmp_path: Path, victim: str) -> None:
         test.kill()
 
 
-# What a server can be told to be.
+# Options of a server.
 
 
 def test_fail_points_need_test_commands(tmp_path: Path) -> None:
@@ -341,13 +341,13 @@ def test_server_requires_authentication(tmp_path: Path) -> None:
 
 def test_server_uses_tls(tmp_path: Path) -> None:
     certificates = make_certificates(tmp_path / "certificates")
-    others = make_certificates(tmp_path / "others")
+    other_certificates = make_certificates(tmp_path / "others")
     with MongoServer(tmp_path / "server", certificates=certificates) as server:
         with server.client() as client:
             _insert(client, 1)
             assert _stored(client) == [1]
         with (
-            _client(server, tlsCAFile=str(others.authority), serverSelectionTimeoutMS=500) as client,
+            _client(server, tlsCAFile=str(other_certificates.authority), serverSelectionTimeoutMS=500) as client,
             pytest.raises(ServerSelectionTimeoutError, match="CERTIFICATE_VERIFY_FAILED"),
         ):
             _stored(client)
@@ -392,7 +392,7 @@ def test_short_oplog_loses_a_resume_point(tmp_path: Path) -> None:
             token = stream.resume_token
 
         def lost() -> int | None:
-            # The server drops old entries now and then, after an insert.
+            # The server drops old oplog entries at times, after an insert.
             client["rig"]["filler"].insert_many([{} for _ in range(500)])
             try:
                 client["rig"]["c"].watch(resume_after=token).close()
@@ -483,7 +483,7 @@ def test_killing_a_server_ends_its_fail_points(tmp_path: Path) -> None:
             _insert(client, 1)
 
 
-# What tests are given.
+# Fixtures.
 
 _USES_A_DATABASE = """
 from pymongo import MongoClient

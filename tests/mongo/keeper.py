@@ -2,8 +2,8 @@
 
 ``python keeper.py COMMAND ...`` runs the command, whose output goes to standard error. Each line of standard
 input names a signal for the command. The keeper repeats the line on standard output after it sent the signal. If the
-signal stops the command, it first waits for the stop. When the test closes standard input or is killed, the keeper kills
-the command.
+signal stops the command, it first waits for the stop. When the test closes standard input or is killed, the keeper
+kills the command.
 """
 
 from __future__ import annotations

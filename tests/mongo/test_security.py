@@ -503,7 +503,7 @@ def _everything(store: SyncStore) -> object:
     return runs, [store.load_run(run.agent, run.run) for run in runs]
 
 
-def test_hostile_cursors_are_refused(mongo_uri: str) -> None:
+def test_list_reads_cursors_only_as_numbers(mongo_uri: str) -> None:
     with open_sync_store(mongo_uri) as store:
         store.append_events("agent", "run", _note())
         for cursor in (encode_cursor(2**63 - 1, 2**63 - 1), encode_cursor(-(2**63), -(2**63)), encode_cursor(-1, 5)):

@@ -1,17 +1,20 @@
-"""The MongoDB backend: many runtimes in many processes, on replica sets and sharded clusters.
+"""The MongoDB backend, for many processes that share one store on a replica set or a sharded cluster.
 
-``open_store("mongodb://host/database")`` and ``mongodb+srv://`` take the driver's own options, and these:
+Open it with ``open_store("mongodb://host/database")``; ``mongodb+srv://`` works too. The URL takes the driver's options
+and three options of this library:
 
-- ``collection_prefix``: what the names of the collections begin with (default ``amlog_``);
-- ``max_event_bytes``: the largest event, as encoded (default 12 MiB);
-- ``verify``: ``on`` compares whatever is read with its checksums (default ``off``).
+- ``collection_prefix``: the beginning of every collection name (default ``amlog_``);
+- ``max_event_bytes``: the size limit of one encoded event (default 12 MiB);
+- ``verify``: ``on`` compares every document with its checksums when it is read (default ``off``).
 
-Of the driver's, ``timeoutMS`` is how long a call may take, waits and retries included (default 30,000), ``w`` and
-``readConcernLevel`` are ``majority`` unless they say otherwise, which gives up promises and warns of it. Or hand in a
-client of your own: ``await MongoStore.open(client, "database")`` with pymongo's ``AsyncMongoClient`` or Motor's
-``AsyncIOMotorClient``, ``SyncMongoStore(client, "database")`` with pymongo's ``MongoClient``.
+The driver's option ``timeoutMS`` limits each call, including waits and retries (default 30,000). ``w`` and
+``readConcernLevel`` default to ``majority``. Weaker values are accepted with a ``WeakerPromises`` warning.
 
-What the Go original keeps in MongoDB is no store: ``amlog import go-mongodb mongodb://host/database`` puts it into one.
+You can also pass your own client. ``await MongoStore.open(client, "database")`` takes pymongo's ``AsyncMongoClient`` or
+Motor's ``AsyncIOMotorClient``. ``SyncMongoStore.open(client, "database")`` takes pymongo's ``MongoClient``.
+
+A database that the Go original wrote is not a store. Import it with
+``amlog import go-mongodb mongodb://host/database``.
 """
 
 from agent_memory_log_mongo.backend import backend

@@ -1,4 +1,4 @@
-"""Opening: URLs to clients and settings."""
+"""Opens a store from a URL: reads the options, and makes the client and the settings."""
 
 from __future__ import annotations
 
@@ -28,22 +28,27 @@ _APP_NAME = "agent-memory-log"
 
 class _MongoBackend:
     async def open_store(self, url: StoreUrl) -> MongoStore:
-        database, settings, text = _read(url, is_store=True)
-        return await MongoStore.open(_made(AsyncMongoClient[Any], url, text), database, settings, owns_client=True)
+        database, settings, text = _read_url(url, is_store=True)
+        return await MongoStore.open(
+            _make_client(AsyncMongoClient[Any], url, text), database, settings, owns_client=True
+        )
 
     def open_sync_store(self, url: StoreUrl) -> SyncMongoStore:
-        database, settings, text = _read(url, is_store=True)
-        return SyncMongoStore.open(_made(MongoClient[Any], url, text), database, settings, owns_client=True)
+        database, settings, text = _read_url(url, is_store=True)
+        return SyncMongoStore.open(_make_client(MongoClient[Any], url, text), database, settings, owns_client=True)
 
     async def go_original_runs(self, url: StoreUrl) -> AsyncGenerator[GoOriginalRun]:
-        """See ``ReadsGoOriginal.go_original_runs``. The URL's option ``collection`` names the collection."""
+        """Yield the runs, as ``ReadsGoOriginal.go_original_runs`` describes.
+
+        The URL's option ``collection`` names the collection; its default is ``agent_memory``.
+        """
         collection = url.option("collection", DEFAULT_COLLECTION)
         if not _COLLECTION.fullmatch(collection):
             raise InvalidArgument(
-                f"the option 'collection' of {url.shown!r} is no name of a collection: {collection!r}"
+                f"the option 'collection' of {url.shown!r} is not a valid collection name: {collection!r}"
             )
-        database, settings, text = _read(url, is_store=False)
-        client = _made(AsyncMongoClient[Any], url, text)
+        database, settings, text = _read_url(url, is_store=False)
+        client = _make_client(AsyncMongoClient[Any], url, text)
         try:
             async with aclosing(read_runs(client, database, collection, settings)) as runs:
                 async for run in runs:
@@ -56,8 +61,11 @@ backend = _MongoBackend()
 """The entry point for ``mongodb:`` and ``mongodb+srv:`` URLs."""
 
 
-def _read(url: StoreUrl, *, is_store: bool) -> tuple[str, Settings, str]:
-    """The database, the settings, and the URL as the driver takes it; of a store, with this library's own options."""
+def _read_url(url: StoreUrl, *, is_store: bool) -> tuple[str, Settings, str]:
+    """Return the database name, the settings, and the URL for the driver.
+
+    The URL of a store may also have this library's own options.
+    """
     url.check_hosts()
     own: dict[str, Any] = {}
     if is_store:
@@ -68,13 +76,13 @@ def _read(url: StoreUrl, *, is_store: bool) -> tuple[str, Settings, str]:
     parts = urlsplit(text)
     database = unquote(parts.path[1:])
     if not _DATABASE.fullmatch(database):
-        raise InvalidArgument(f"{url.shown!r} names no database: {url.scheme}://host/agents")
+        raise InvalidArgument(f"{url.shown!r} names no database; expected a URL like {url.scheme}://host/agents")
     driver = _driver_options(url, parts.query)
     preference = driver.get("readpreference", "primary")
     if preference != "primary":
         raise InvalidArgument(
-            f"{url.shown!r} asks for readPreference {preference!r}, but a read that sees every acknowledged append "
-            "goes to the primary"
+            f"{url.shown!r} has readPreference {preference!r}; only 'primary' is supported, because a secondary may "
+            "not have every acknowledged append yet"
         )
     concern = driver.get("w", "majority")
     timeout_ms = float(driver.get("timeoutms", "0"))
@@ -91,36 +99,39 @@ def _read(url: StoreUrl, *, is_store: bool) -> tuple[str, Settings, str]:
 
 
 def _driver_options(url: StoreUrl, query: str) -> dict[str, str]:
-    """The driver's options, their names in lower case. Raises ``InvalidArgument``, where the driver would only warn."""
+    """Return the driver's options with lower-case names.
+
+    Raises ``InvalidArgument`` for an unknown option, for which the driver would only warn.
+    """
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name.lower() in options:
-            raise InvalidArgument(f"the option {name!r} is given twice in {url.shown!r}")
+            raise InvalidArgument(f"the option {name!r} appears twice in {url.shown!r}; remove one")
         options[name.lower()] = value
         if _problem(validate_options, {name: value}):
             raise InvalidArgument(
-                f"the driver does not take the option {name!r} as it is in {url.shown!r}: check its name, its value, "
-                "and that a file it names is there"
+                f"the driver does not accept the option {name!r} in {url.shown!r}; check its name and its value, and "
+                "that the file exists if the value is a path"
             )
     return options
 
 
-def _made(make: Callable[..., _Client], url: StoreUrl, text: str) -> _Client:
-    """A client, which does not connect before it is used."""
-    made: list[_Client] = []
-    problem = _problem(lambda: made.append(make(text, connect=False)))
+def _make_client(make: Callable[..., _Client], url: StoreUrl, text: str) -> _Client:
+    """Return a client that connects at its first use."""
+    clients: list[_Client] = []
+    problem = _problem(lambda: clients.append(make(text, connect=False)))
     if problem:
         raise InvalidArgument(
-            f"the driver does not take {url.shown!r} ({problem}): check its hosts and options, and that user and "
-            "password are percent-encoded"
+            f"the driver does not accept {url.shown!r} ({problem}); check its hosts and options, and percent-encode "
+            "the user and the password"
         )
-    return made[0]
+    return clients[0]
 
 
 def _problem(call: Callable[..., object], *arguments: object) -> str:
-    """The class of what a call raises.
+    """Return the class name of the error that a call raises, or ``""`` if it succeeds.
 
-    No more of it, and it is not chained: what the driver says of a URL that it cannot read may quote the password.
+    The message is dropped and the error is not chained: the driver may quote the password of a URL that it cannot read.
     """
     try:
         call(*arguments)

@@ -1,11 +1,11 @@
-"""What the Go original (goa-ai / loom-mcp, v1.0.3) keeps in MongoDB, read for an import. Nothing there is changed.
+"""Reads the runs that the Go original (goa-ai / loom-mcp, v1.0.3) stored in MongoDB, without changing them.
 
-Its collection holds one document for each run: ``agent_id``, ``run_id``, ``events``, a list of ``{type, timestamp,
-data, labels}`` in append order, and beside them ``updated_at`` and, if somebody put it there, ``meta``. An event's seq
-is its place in the list, and its id is derived from that, so that a second import stores nothing twice.
+Its collection has one document for each run, with the fields ``agent_id``, ``run_id``, ``events``, ``updated_at`` and
+sometimes ``meta``. ``events`` is a list of ``{type, timestamp, data, labels}`` in append order. An event's seq is its
+position in that list. Its id is derived from the seq, so that a second import stores no event twice.
 
-Documents stay bytes until each event is decoded by itself, since what one event holds (Go writes text that is not
-UTF-8, and dates of any year) must not hide the others.
+The driver returns the documents as bytes, and each event is decoded separately. Go writes text that is not UTF-8 and
+dates of any year, and one such event must not hide the others.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from agent_memory_log_mongo.engine.driver_errors import translated
 from agent_memory_log_mongo.settings import Settings
 
 DEFAULT_COLLECTION = "agent_memory"
-"""Where the original keeps its runs unless it is configured otherwise."""
+"""The original's default collection."""
 
 _LATER_COLLECTION = "_events"
-"""What a later release appends to the collection's name for the one where it keeps each append by itself."""
+"""The suffix of the second collection of later releases, which has one document for each append."""
 
 _KIND = "go-original"
 _DECODED: CodecOptions[dict[str, Any]] = CodecOptions(
@@ -51,7 +51,15 @@ _DECODED: CodecOptions[dict[str, Any]] = CodecOptions(
 
 
 class GoOriginalRun(msgspec.Struct, frozen=True):
-    """A ``SourceRun``: one document of the original's, its events and meta not decoded yet."""
+    """A ``SourceRun`` for one document of the original. Its events and meta are decoded on demand.
+
+    Attributes:
+        agent: the agent id.
+        run: the run id.
+        items: the events as the driver returned them.
+        stored_meta: the meta as the driver returned it.
+        problem: the reason why the document cannot be imported, or ``""``.
+    """
 
     agent: str
     run: str
@@ -60,14 +68,17 @@ class GoOriginalRun(msgspec.Struct, frozen=True):
     problem: str = ""
 
     def meta(self) -> dict[str, JsonValue]:
-        """The run's meta. Raises ``DecodeError``, also where the whole document cannot be taken for the run's."""
+        """Return the run's meta.
+
+        Raises ``DecodeError`` if the meta cannot be read, or if the document has a ``problem``.
+        """
         where = f"{self.agent}/{self.run}"
         if self.problem:
             raise DecodeError(f"{where}: {self.problem}")
         if self.stored_meta is None:
             return {}
         if not isinstance(self.stored_meta, RawBSONDocument):
-            raise DecodeError(f"{where}: the run's meta must be a map, found {describe(self.stored_meta)}")
+            raise DecodeError(f"{where}: the run's meta must be a map, got {describe(self.stored_meta)}")
         try:
             return own_map(cast("dict[str, object]", _as_json(BSON(self.stored_meta.raw).decode(_DECODED))))
         except NotJson as error:
@@ -76,23 +87,23 @@ class GoOriginalRun(msgspec.Struct, frozen=True):
             raise DecodeError(f"{where}: the run's meta cannot be read: {error}") from error
 
     def events(self) -> Iterator[Event]:
-        """The run's events. Raises ``DecodeError`` naming run and seq."""
+        """Yield the run's events. Raises ``DecodeError`` with the run and the seq of an unreadable event."""
         for seq, item in enumerate(self.items, 1):
             try:
                 event = _decode_event(item)
-            except Exception as error:  # a registered payload may raise anything of its own
+            except Exception as error:  # a registered payload may raise any exception
                 raise DecodeError(f"{self.agent}/{self.run}: event {seq} cannot be read: {error}") from error
             yield msgspec.structs.replace(event, event_id=derived_event_id(_KIND, self.run, seq), seq=seq)
 
 
 def _decode_event(item: object) -> Event:
     if not isinstance(item, RawBSONDocument):
-        raise DecodeError(f"an event must be a map, found {describe(item)}")
+        raise DecodeError(f"an event must be a map, got {describe(item)}")
     fields = BSON(item.raw).decode(_DECODED)
     data = fields.get("data")
     if isinstance(data, dict):
-        # A known payload's own fields may be bytes: base64 of some, JSON text of others. Its reader knows which; but
-        # ``structured`` holds any value.
+        # A field of a known payload may be bytes, which mean base64 or JSON text. The payload's decoder knows which.
+        # ``structured`` holds any JSON value, so its bytes are always base64.
         is_known = fields.get("type") in payload_types()
         fields["data"] = {
             name: value if is_known and name != "structured" and isinstance(value, bytes) else _as_json(value)
@@ -102,7 +113,7 @@ def _decode_event(item: object) -> Event:
 
 
 def _as_json(value: object) -> object:
-    """A value as the original writes it in JSON, where BSON has a type of its own for it."""
+    """Return a value as the original writes it in JSON, if it has a type that only BSON has."""
     if isinstance(value, dict):
         return {name: _as_json(item) for name, item in cast("dict[str, object]", value).items()}
     if isinstance(value, list):
@@ -117,10 +128,18 @@ def _as_json(value: object) -> object:
 async def read_runs(
     client: AsyncMongoClient[Any], database: str, collection: str, settings: Settings
 ) -> AsyncGenerator[GoOriginalRun]:
-    """Every run in the collection that holds events, the oldest document first. Of ``settings``, reading matters.
+    """Yield every run of the collection that has events, the oldest document first.
 
-    Raises ``StoreUnavailable``; ``SchemaTooNew`` for what a later release of the original wrote; and ``DecodeError``
-    for documents that name no run, after all others were given.
+    Args:
+        client: the client, which stays open.
+        database: the name of the database.
+        collection: the name of the collection.
+        settings: the read concern and the timeout; the other settings are not used.
+
+    Raises:
+        StoreUnavailable: the server cannot be reached, or it refused the read.
+        SchemaTooNew: a later release of the original wrote the collection.
+        DecodeError: a document names no run. It is raised after all other runs were yielded.
     """
     source = client[database]
     names: set[tuple[str, str]] = set()
@@ -144,9 +163,8 @@ async def read_runs(
             if name in names:
                 run = msgspec.structs.replace(
                     run,
-                    problem=f"the collection {collection} has several documents of this run, of which the original "
-                    "reads whichever it meets, and the oldest was imported; its unique index on agent_id and run_id "
-                    "is missing",
+                    problem=f"the collection {collection} has several documents for this run, because its unique index "
+                    "on agent_id and run_id is missing; only the oldest was imported",
                 )
             if run.items:
                 names.add(name)
@@ -158,7 +176,7 @@ async def read_runs(
 
 
 def read_run(document: Mapping[str, Any], collection: str) -> GoOriginalRun:
-    """The run that a document of ``collection`` holds. Raises ``DecodeError`` for one that names none."""
+    """Return the run of a document of ``collection``. Raises ``DecodeError`` if the document names no run."""
     agent, run, events = document.get("agent_id"), document.get("run_id"), document.get("events")
     try:
         check_ids(cast("str", agent), cast("str", run))
@@ -166,20 +184,20 @@ def read_run(document: Mapping[str, Any], collection: str) -> GoOriginalRun:
         raise DecodeError(
             f"{collection}: the document with the _id {describe(document.get('_id'))} names no run: {error}"
         ) from error
-    # What should be a list and is none counts as one event, which cannot be read.
+    # A value that is not a list counts as one event, which then cannot be read.
     items = cast("list[object]", events if isinstance(events, list) else [] if events is None else [events])
     return GoOriginalRun(cast("str", agent), cast("str", run), items, document.get("meta"))
 
 
 async def _check_release(source: AsyncDatabase[Any], collection: str, settings: Settings) -> None:
-    """Look whether the collection is all there is of the runs. Raises ``SchemaTooNew``."""
+    """Raise ``SchemaTooNew`` if a second collection has events of these runs."""
     later = collection + _LATER_COLLECTION
     with pymongo.timeout(settings.timeout_seconds):
         append = await source[later].find_one(projection=["agent_id", "run_id", "created_at"])
     if append is not None and {"agent_id", "run_id", "created_at"} <= append.keys():
         raise SchemaTooNew(
-            f"the collection {later} holds what a later release of the original than v1.0.3 appended, each append in a "
-            "document of its own; this release does not read it, and without it the runs would be cut short",
+            f"the collection {later} holds events that a release of the original after v1.0.3 appended; this release "
+            "cannot read them, and without them the imported runs would be incomplete",
             actual=2,
             supported=1,
         )

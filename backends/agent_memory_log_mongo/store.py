@@ -1,4 +1,4 @@
-"""The asynchronous surface, on pymongo's ``AsyncMongoClient`` or Motor's ``AsyncIOMotorClient``."""
+"""The asynchronous store, on pymongo's ``AsyncMongoClient`` or Motor's ``AsyncIOMotorClient``."""
 
 from __future__ import annotations
 
@@ -18,19 +18,28 @@ from agent_memory_log_mongo.task_handle import Client, Handle
 
 
 class MongoStore(Handle):
-    """A ``Store`` in a MongoDB database. Give its URL to ``open_store``, or a client to ``open``."""
+    """A ``Store`` in a MongoDB database. Pass its URL to ``open_store``, or a client to ``open``."""
 
     @classmethod
     async def open(
         cls, client: Client, database: str, settings: Settings | None = None, *, owns_client: bool = False
     ) -> Self:
-        """Open the store in ``database``; the client stays the caller's unless ``owns_client``.
+        """Open the store in ``database``. Create its collections and indexes if they do not exist yet.
 
-        Raises ``InvalidArgument`` for a client of another kind or what is no name of a database, ``StoreUnavailable``,
-        ``SchemaTooNew``.
+        Args:
+            client: a client of the driver.
+            database: the name of the database.
+            settings: the settings of the store. They override the client's read and write concerns.
+            owns_client: whether closing the store also closes the client (default false).
+
+        Raises:
+            InvalidArgument: the client has the wrong type, the database name is invalid, or the database holds only
+                data of the Go original.
+            StoreUnavailable: the server cannot be reached in time, or it refused a command.
+            SchemaTooNew: a newer release of this library wrote the database.
         """
         settings = settings or Settings()
-        settings.warn_of_what_is_given_up()
+        settings.warn_of_weaker_promises()
         store = cls(client, database, settings, owns_client=owns_client)
         try:
             await store._run(prepare)
@@ -49,8 +58,11 @@ class MongoStore(Handle):
         first_seq: int | None = None,
         reserved: bool = False,
     ) -> AppendResult:
-        """See ``Store.append_events``. A cancelled call may or may not have stored its events: append them again."""
-        wanted = checked_append(
+        """Append events, as ``Store.append_events`` describes.
+
+        A cancelled call may have stored its events. It is safe to append the same events again.
+        """
+        request = checked_append(
             agent,
             run,
             events,
@@ -61,7 +73,7 @@ class MongoStore(Handle):
             max_event_bytes=self._database.settings.max_event_bytes,
             max_batch_bytes=MAX_DOCUMENT_BYTES,
         )
-        return await self._run(lambda call: appending.append(call, wanted))
+        return await self._run(lambda call: appending.append(call, request))
 
     async def load_run(
         self,
@@ -72,11 +84,18 @@ class MongoStore(Handle):
         types: Iterable[str] | None = None,
         limit: int | None = None,
     ) -> Snapshot:
-        """See ``Store.load_run``. Where ``types`` names one of the commonest, it walks the run from ``after`` on."""
+        """Load a run, as ``Store.load_run`` describes.
+
+        ``types`` uses an index. If it names ``assistant_message``, ``thinking``, ``tool_call`` or ``tool_result``, the
+        call reads every event after ``after`` instead.
+        """
         return await self._run(lambda call: reading.load(call, agent, run, after, types, limit))
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        """See ``Store.follow``. Once it has read the run, it waits for a server that is away as long as it must."""
+        """Follow a run, as ``Store.follow`` describes.
+
+        After its first read of the run, it waits without a time limit for a server that cannot be reached.
+        """
         return self._stream(lambda call: following.follow(call, agent, run, after))
 
     async def list_runs(
@@ -87,25 +106,32 @@ class MongoStore(Handle):
         cursor: str | None = None,
         include_reserved: bool = False,
     ) -> RunPage:
-        """See ``Store.list_runs``."""
+        """List runs, as ``Store.list_runs`` describes."""
         return await self._run(lambda call: run_documents.list_runs(call, agent, limit, cursor, include_reserved))
 
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        """See ``Store.redact_events``."""
+        """Redact events, as ``Store.redact_events`` describes."""
         return await self._run(lambda call: removing.redact(call, agent, run, seqs, reason))
 
     async def delete_run(self, agent: str, run: str) -> None:
-        """See ``Store.delete_run``."""
+        """Delete a run, as ``Store.delete_run`` describes."""
         await self._run(lambda call: removing.delete(call, agent, run))
 
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        """See ``Store.expire_runs``. The timeout is that of each run's removal, and of each look for more."""
+        """Delete expired runs, as ``Store.expire_runs`` describes.
+
+        The timeout applies separately to each search for expired runs and to each deletion.
+        """
         return await self._run(lambda call: removing.expire(call, before, dry_run=dry_run))
 
     async def peek_runs(self, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-        """See ``Store.peek_runs``. One query for each thousand runs."""
+        """Return the heads of runs, as ``Store.peek_runs`` describes, with one query for each 1,000 runs."""
         return await self._run(lambda call: run_documents.peek_runs(call, runs))
 
     def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncGenerator[Flaw]:
-        """See ``Store.check``. Newest commits that were removed by hand leave no trace; of an agent, listed runs."""
+        """Yield the flaws of stored runs, as ``Store.check`` describes.
+
+        It cannot detect that the newest commits of a run were removed. With an ``agent_id`` alone, it checks only the
+        runs that have a document in the runs collection.
+        """
         return self._stream(lambda call: checking.check(call, agent_id, run_id))

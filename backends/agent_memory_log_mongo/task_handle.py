@@ -1,4 +1,4 @@
-"""A handle on an event loop: its calls are awaited."""
+"""The base class of the asynchronous store: a handle whose calls are awaited."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _T = TypeVar("_T")
 
 
 class Client(Protocol):
-    """What is used of ``pymongo.AsyncMongoClient`` and of ``motor.motor_asyncio.AsyncIOMotorClient``."""
+    """The methods that this package uses of ``AsyncMongoClient`` and ``AsyncIOMotorClient``."""
 
-    def __getitem__(self, name: str, /) -> Any:  # noqa: ANN401  # a database, of either driver
+    def __getitem__(self, name: str, /) -> Any:  # noqa: ANN401  # a database of either driver
         ...
 
     def close(self) -> Awaitable[None] | None:
-        """Close all connections; pymongo's is awaited, Motor's is not."""
+        """Close all connections. Only pymongo's client returns an awaitable."""
         ...
 
 
 class Handle(AsyncHandle):
-    """A handle that carries out operations as a part of the task that calls."""
+    """A handle that runs its operations in the caller's task."""
 
     def __init__(self, client: Client, database: str, settings: Settings, *, owns_client: bool) -> None:
-        """Raises ``InvalidArgument`` for a client of another kind or what is no name of a database."""
+        """Raise ``InvalidArgument`` if the client has the wrong type or the database name is invalid."""
         super().__init__()
         if isinstance(client, MongoClient):
             raise InvalidArgument(
-                f"{type(self).__name__} takes pymongo's AsyncMongoClient, or Motor's AsyncIOMotorClient, found a "
-                "MongoClient"
+                f"{type(self).__name__} takes pymongo's AsyncMongoClient or Motor's AsyncIOMotorClient, got a "
+                "MongoClient; use SyncMongoStore for it"
             )
         self._client = client
         self._owns_client = owns_client
@@ -54,7 +54,7 @@ class Handle(AsyncHandle):
         return await operation(Call(self._database, self._check_open))
 
     async def _stream(self, operation: Callable[[Call], AsyncGenerator[_T]]) -> AsyncGenerator[_T]:
-        """What an operation yields, as long as the handle is open."""
+        """Yield the items of an operation. Raise ``StoreClosed`` once the handle is closed."""
         items = operation(Call(self._database, self._check_open, is_stream=True))
         try:
             while True:
@@ -66,7 +66,10 @@ class Handle(AsyncHandle):
             await items.aclose()
 
     async def aclose(self) -> None:
-        """See ``Store.aclose``. On another event loop, marks the handle closed and raises ``StoreClosed``."""
+        """Close the handle, as ``Store.aclose`` describes.
+
+        On another event loop, it marks the handle as closed and raises ``StoreClosed``.
+        """
         if self._closing is None:
             self._mark_closed()
             self._database.signals.notify_all()
@@ -78,7 +81,8 @@ class Handle(AsyncHandle):
     async def _release(self) -> None:
         watching = cast("asyncio.Task[None] | None", self._database.watcher.end())
         if watching is not None:
-            # A thread of Motor's goes on when its task is cancelled, and would meet a stream that is being closed.
+            # Motor works in threads, which a cancelled task does not stop. Such a thread would use the stream while
+            # it is being closed.
             if not self._is_motor:
                 watching.cancel()
             await asyncio.wait([watching])

@@ -1,4 +1,4 @@
-"""A handle for threads: its calls block."""
+"""The base class of the synchronous store: a handle whose calls block."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Client = MongoClient[Any]
 
 
 class Handle(SyncHandle):
-    """A handle that carries out operations on the thread that calls."""
+    """A handle that runs its operations in the caller's thread."""
 
     def __init__(self, client: Client, database: str, settings: Settings, *, owns_client: bool) -> None:
-        """Raises ``InvalidArgument`` for a client of another kind or what is no name of a database."""
+        """Raise ``InvalidArgument`` if the client has the wrong type or the database name is invalid."""
         super().__init__()
         if not isinstance(client, MongoClient):
-            raise InvalidArgument(f"{type(self).__name__} takes pymongo's MongoClient, found a {type(client).__name__}")
+            raise InvalidArgument(f"{type(self).__name__} takes pymongo's MongoClient, got a {type(client).__name__}")
         self._client = client
         self._owns_client = owns_client
         self._database = OpenDatabase(client, database, settings, _THREADS)
@@ -40,7 +40,7 @@ class Handle(SyncHandle):
         return run_at_once(operation(Call(self._database, self._check_open)))
 
     def _stream(self, operation: Callable[[Call], AsyncGenerator[_T]]) -> Generator[_T]:
-        """What an operation yields, as long as the handle is open."""
+        """Yield the items of an operation. Raise ``StoreClosed`` once the handle is closed."""
         items = operation(Call(self._database, self._check_open, is_stream=True))
         try:
             while True:
@@ -52,7 +52,7 @@ class Handle(SyncHandle):
             run_at_once(items.aclose())
 
     def close(self) -> None:
-        """See ``Store.aclose``."""
+        """Close the handle, as ``Store.aclose`` describes."""
         if not self._mark_closed():
             return
         self._database.signals.notify_all()
@@ -65,14 +65,14 @@ class Handle(SyncHandle):
 
 
 def run_at_once(operation: Awaitable[_T]) -> _T:
-    """Run an operation to its end: with a synchronous client and waits that block, nothing suspends it."""
+    """Run a coroutine to its end. The synchronous client and the waits block, so it never suspends."""
     running = cast("Coroutine[object, None, _T]", operation)
     try:
         running.send(None)
     except StopIteration as end:
         return cast("_T", end.value)
     running.close()
-    raise AssertionError("an operation was suspended, and there is nothing that would resume it")
+    raise AssertionError("an operation was suspended, but no event loop exists to resume it")
 
 
 def _acquire(lock: threading.Lock, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""Cancelling a call at one await after the other."""
+"""Cancels a call at each of its awaits in turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates for servers that speak TLS: an authority made for the test, and what it signed."""
+"""Makes certificates for TLS servers, signed by an authority of the test."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Certificates:
 def make_certificates(folder: Path, *names: str) -> Certificates:
     """Make an authority and a server's certificate for ``names`` (by default ``127.0.0.1`` and ``localhost``)."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Certificates(folder / "authority.pem", folder / "certificate.pem", folder / "key.pem")
+    certificates = Certificates(folder / "authority.pem", folder / "certificate.pem", folder / "key.pem")
     authority = trustme.CA()
     server = authority.issue_cert(*names or ("127.0.0.1", "localhost"))
-    authority.cert_pem.write_to_path(made.authority)
-    server.private_key_pem.write_to_path(made.key)
+    authority.cert_pem.write_to_path(certificates.authority)
+    server.private_key_pem.write_to_path(certificates.key)
     for number, pem in enumerate(server.cert_chain_pems):
-        pem.write_to_path(made.certificate, append=number > 0)
-    return made
+        pem.write_to_path(certificates.certificate, append=number > 0)
+    return certificates

@@ -1,4 +1,4 @@
-"""Faults that a server with test commands makes itself: commands that fail, wait or lose their connection."""
+"""Sets fail points of the server: commands that fail, wait or lose their connection."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def fail_command(
     try:
         yield
     finally:
-        # A server that was killed meanwhile has forgotten it.
+        # A server that was killed in the meantime has no fail point.
         if server.running:
             _configure(server, "off", {})
 

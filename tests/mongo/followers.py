@@ -1,4 +1,4 @@
-"""Following a run in the background of a test, and knowing what its stream does from the commands that pass."""
+"""Follows a run in the background of a test, and observes the commands of its change stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.waiting import PATIENCE, until_blocking
 
 
 class Follower:
-    """Follows ``run`` of the agent ``agent`` in a task, from entering it to leaving it; keeps what it is given.
+    """A context manager that follows ``run`` of ``agent`` in a task and collects the events.
 
     Before it asks for an event beyond ``stop_at`` it waits until ``go_on`` is called.
     """
@@ -39,15 +39,15 @@ class Follower:
 
     @property
     def seqs(self) -> list[int]:
-        """The seqs of the events it was given, in the order in which it was."""
+        """The seqs of the collected events, in their order."""
         return [event.seq for event in self.events]
 
     def go_on(self) -> None:
-        """Let it ask for what comes after ``stop_at``."""
+        """Let the follower read the events after ``stop_at``."""
         self._may_go_on.set()
 
     async def until(self, seq: int) -> None:
-        """Wait until it was given the event ``seq``. Raises what it ended with, if it ends before."""
+        """Wait for the event ``seq``. Raise the follower's error if it ends first."""
         async with asyncio.timeout(PATIENCE):
             while seq not in self.seqs:
                 if self.task.done():
@@ -67,11 +67,11 @@ class Follower:
 
 
 async def passing(condition: Callable[[], object]) -> None:
-    """Wait until ``condition()`` is true, of something that threads or the server change."""
+    """Wait until ``condition()`` is true, which a thread or the server causes."""
     await asyncio.to_thread(until_blocking, condition)
 
 
 async def stream_is_read(proxy: TcpProxy, times: int) -> None:
-    """Wait until a change stream was asked for news so many times more; each waits for a quarter of a second."""
-    wanted = proxy.seen.count("getMore") + times
-    await passing(lambda: proxy.seen.count("getMore") >= wanted)
+    """Wait for that many more requests to a change stream. Each request takes a quarter of a second."""
+    expected = proxy.seen.count("getMore") + times
+    await passing(lambda: proxy.seen.count("getMore") >= expected)

@@ -1,4 +1,4 @@
-"""A request that is kept from the server for as long as a test likes."""
+"""Holds one request back until the test releases it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.waiting import PATIENCE
 
 
 class HeldRequest(Fault):
-    """The next matching request does not reach the server before the block ends."""
+    """A context manager that holds the next matching request until the block ends."""
 
     def __init__(self, proxy: TcpProxy, when: When) -> None:
         super().__init__(when, 1)
@@ -28,7 +28,7 @@ class HeldRequest(Fault):
         self.release()
 
     def release(self) -> None:
-        """Let the server have it."""
+        """Send the request to the server."""
         self.cancel()
         self._released.set()
 

@@ -1,9 +1,9 @@
 """The process between a test and a server it starts, so that no server outlives its test, however that ends.
 
 ``python keeper.py COMMAND ...`` runs the command, whose output goes to standard error. Each line of standard
-input names a signal to send it. The line is repeated on standard output once the signal was sent, and once the command
-has stopped if that is what the signal does. At the end of standard input, which comes when the test closes it or is
-killed, the command is killed.
+input names a signal for the command. The keeper repeats the line on standard output after it sent the signal. If the
+signal stops the command, it first waits for the stop. When the test closes standard input or is killed, the keeper
+kills the command.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The kinds of client a MongoDB store runs on behind one surface, so that a test is written once for all of them."""
+"""Opens a store on each kind of client, so that one test covers all of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOSING_SECONDS = 2
 
 @asynccontextmanager
 async def opened(kind: str, uri: str, *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> AsyncGenerator[Store]:
-    """A handle on the database of ``uri``, closed at the end: of a URL, with ``await`` or not, or of Motor's client.
+    """Open a handle on the database of ``uri`` and close it at the end. ``kind`` chooses the client.
 
     The calls of one without ``await`` run in threads. ``timeout`` is in seconds, for each call.
     """
@@ -34,7 +34,7 @@ async def opened(kind: str, uri: str, *, timeout: float = DEFAULT_TIMEOUT_SECOND
             async with await MongoStore.open(client, database, Settings(timeout_seconds=timeout)) as store:
                 yield store
         finally:
-            # By itself it would wait half a minute for a server that does not answer.
+            # The default would wait half a minute for a server that does not respond.
             with pymongo.timeout(CLOSING_SECONDS):
                 client.close()
         return

@@ -1,4 +1,4 @@
-"""As much of MongoDB's wire protocol as a proxy must understand to tell one request from another."""
+"""Parses MongoDB's wire protocol as far as the proxy needs it to recognize a request."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from bson.raw_bson import RawBSONDocument
 
 _OP_MSG = 2013
 _SECTIONS = 20
-"""Where the sections begin: behind the header's four integers (length, id, id answered, kind) and one of flags."""
+"""The offset of the sections, after five integers: length, id, id of the request, kind and flags."""
 _BODY = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A command on its way to the server."""
+    """A command that a client sends."""
 
     command: str
     """Its name, such as ``insert``."""
     body: Mapping[str, Any]
     """The command's own document, with ``$db``, ``lsid`` and what else the driver added."""
     documents: Sequence[Mapping[str, Any]]
-    """What it carries beside that: the documents of an insert, the statements of an update or a delete."""
+    """The documents of an insert, or the statements of an update or a delete."""
 
 
 When = Callable[[Request], bool]
-"""Which requests a fault is for."""
+"""A predicate that selects the requests of a fault."""
 
 
 def command(*names: str) -> When:
-    """Requests of these commands."""
+    """Return a predicate for requests of these commands."""
     return lambda request: request.command in names
 
 
 def parse_request(message: bytes) -> Request | None:
-    """The request in a whole message; None if it is no OP_MSG: a driver's first greeting, or compressed."""
+    """Return the request in a message, or None if the message is not an uncompressed OP_MSG."""
     if unpack_from("<i", message, 12) != (_OP_MSG,):
         return None
     body: Mapping[str, Any] = {}
@@ -55,7 +55,7 @@ def parse_request(message: bytes) -> Request | None:
 
 
 def _sequence(section: bytes) -> Generator[Mapping[str, Any]]:
-    """The documents behind a section's size and its name, which ends with a zero byte."""
+    """Return the documents of a section, which follow its size and its zero-terminated name."""
     at = section.index(b"\0", 4) + 1
     while at < len(section):
         (size,) = unpack_from("<i", section, at)
@@ -64,6 +64,6 @@ def _sequence(section: bytes) -> Generator[Mapping[str, Any]]:
 
 
 def ids(message: bytes) -> tuple[int, int]:
-    """A message's own id, and the id of the one it answers."""
+    """Return a message's id, and the id of the request to which it replies."""
     own, answered = unpack_from("<ii", message, 4)
     return own, answered

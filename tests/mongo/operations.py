@@ -1,6 +1,6 @@
-"""What a store is asked to do while something fails, and how to tell that it came out as if nothing had.
+"""Operations on a store for the fault tests, and the readers that compare their results.
 
-Each operation is on the run ``run`` of an agent of the trial's own, so that trials do not meet in their database.
+Each trial has its own agent, so that trials do not affect each other in their database.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from agent_memory_log_mongo.documents.commits import Run
 from tests.mongo.messages import Request, When
 
 FAR_OFF = "2999-01-01T00:00:00Z"
-"""The end of runs that have one."""
+"""The end of the runs that have an end."""
 
 Act = Callable[[Store, str], Coroutine[Any, Any, object]]
 
 
 def note(event_id: str) -> Event:
-    """An event with this id, which its text repeats."""
+    """Return an event with this id and the same text."""
     return new_event(PlannerNote(note=f"text of {event_id}"), event_id=event_id)
 
 
 def notes(prefix: str, count: int) -> list[Event]:
-    """As many events, with ids of their own."""
+    """Return ``count`` events with different ids."""
     return [note(f"{prefix}{number}") for number in range(count)]
 
 
@@ -122,23 +122,23 @@ OPERATIONS = [
 ]
 
 
-def named(*names: str) -> list[Operation]:
-    """The operations with these names."""
+def select(*names: str) -> list[Operation]:
+    """Return the operations with these names."""
     return [operation for operation in OPERATIONS if operation.name in names]
 
 
 async def state(store: Store, agent: str) -> object:
-    """All that can be read of the trial's run, as far as it is the same for every trial."""
+    """Return the readable content of the trial's run, without the parts that differ between trials."""
     return [_snapshot(await store.load_run(agent, "run")), await _listed(store, agent)]
 
 
 async def log(store: Store, agent: str) -> tuple[object, ...]:
-    """The events of the trial's run."""
+    """Return the events of the trial's run."""
     return tuple(map(_event, (await store.load_run(agent, "run")).log))
 
 
 def about(agent: str) -> When:
-    """Requests for the trial's run."""
+    """Return a predicate for requests about the trial's run."""
     clear, key = agent.encode(), Run.of(agent, "run").key
 
     def is_about(request: Request) -> bool:
@@ -157,7 +157,7 @@ def _snapshot(snapshot: Snapshot) -> tuple[object, ...]:
 
 
 def _event(event: Event) -> tuple[object, ...]:
-    # A marker's id is made by the store.
+    # The store chooses the id of a marker.
     return event.seq, isinstance(event.data, Redaction) or event.event_id, event.data
 
 

@@ -1,4 +1,4 @@
-"""A port that stays ours while nothing listens on it."""
+"""Reserves a port while no server listens on it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def reserve_port() -> socket.socket:
 
 
 def port_of(reservation: socket.socket) -> int:
-    """The port that ``reservation`` keeps."""
+    """Return the port of ``reservation``."""
     port = reservation.getsockname()[1]
     assert isinstance(port, int)
     return port

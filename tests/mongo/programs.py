@@ -1,7 +1,7 @@
-"""Programs that tests of the MongoDB store run as processes of their own: ``python -m tests.mongo.programs NAME ...``.
+"""Programs that tests of the MongoDB store run as separate processes: ``python -m tests.mongo.programs NAME ...``.
 
-Each says that it is ready and begins when it is given a line, so that all of a test begin at once. What it was told it
-prints as JSON in the end.
+Each program reports that it is ready, and begins when it reads a line, so that all programs of a test begin at once. At
+the end it prints its results as JSON.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ TASKS = 4
 
 
 def sizes(count: int) -> list[int]:
-    """How many events each of ``count`` appends of a task holds."""
+    """Return the number of events in each of the ``count`` appends of a task."""
     return [1 + number % 3 for number in range(count)]
 
 
 def run_of(name: str, runs: int, writer: int, task: int, number: int) -> str:
-    """The run of a phase that a task appends its batch of that number to; every second writer begins half way."""
+    """Return the run for a batch of a task. Every second writer begins in the middle of the runs."""
     return f"{name}-{(number * TASKS + task + writer * runs // 2) % runs}"
 
 
@@ -63,7 +63,7 @@ def append(url: str, writer: str, *phases: str) -> None:
 
 
 def follow(url: str, *runs: str) -> None:
-    """Follow some runs, each given as ``name=last seq``; print seq and id of each event, by run."""
+    """Follow the runs, each written as ``name=last seq``. Print the seq and id of each event, by run."""
 
     async def main() -> dict[str, list[tuple[int, str]]]:
         async with open_store(url) as store:
@@ -76,16 +76,16 @@ def follow(url: str, *runs: str) -> None:
                         break
                 return events
 
-            named = [(run, int(last)) for run, _, last in (text.partition("=") for text in runs)]
+            last_seqs = [(run, int(last)) for run, _, last in (text.partition("=") for text in runs)]
             _begin()
-            seen = await asyncio.gather(*(follow_one(run, last) for run, last in named))
-            return {run: events for (run, _), events in zip(named, seen, strict=True)}
+            seen = await asyncio.gather(*(follow_one(run, last) for run, last in last_seqs))
+            return {run: events for (run, _), events in zip(last_seqs, seen, strict=True)}
 
     _say(json.dumps(asyncio.run(main())))
 
 
 def follow_sync(url: str, run: str) -> None:
-    """The same with a synchronous handle, and one run."""
+    """Follow one run with a synchronous handle."""
     name, _, last = run.partition("=")
     events: list[tuple[int, str]] = []
     with open_sync_store(url) as store:

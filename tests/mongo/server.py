@@ -26,7 +26,7 @@ from tests.waiting import PATIENCE
 
 USER = "root"
 PASSWORD = "p@ss/w:rd %41"
-"""It holds what must be escaped in a URL."""
+"""A password with characters that a URL must escape."""
 
 _PROGRAM = Path(sys.executable).with_name("secantusd-py")
 _KEEPER = Path(__file__).with_name("keeper.py")
@@ -92,16 +92,16 @@ class MongoServer:
 
     @property
     def running(self) -> bool:
-        """Whether it was started, was not stopped, and has not died by itself."""
+        """True if the server was started, was not stopped, and did not crash."""
         return self._keeper is not None and self._keeper.poll() is None
 
     @property
     def log(self) -> str:
-        """All it has written to its log."""
+        """Return the server's log."""
         return (self._folder / "server.log").read_text()
 
     def start(self) -> None:
-        """Start it, on the port and the data it had before, and wait until it answers."""
+        """Start the server on its former port and data, and wait until it responds."""
         assert not self.running, "it is running already"
         self._wait_for_the_end()
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -115,31 +115,31 @@ class MongoServer:
         self._launch(*["--auth"] * self._auth)
 
     def stop(self) -> None:
-        """Let it end in good order, which may take two seconds while clients are connected."""
+        """Stop the server cleanly. This may take two seconds while clients are connected."""
         self.signal("SIGTERM")
         self._wait_for_the_end()
 
     def kill(self) -> None:
-        """Kill it at once, frozen or not. A server that is not running is left as it is."""
+        """Kill the server at once, even if it is frozen. Do nothing if it does not run."""
         with contextlib.suppress(BrokenPipeError):
             self._send("SIGKILL")
         self._wait_for_the_end()
 
     def freeze(self) -> None:
-        """Let it do nothing at all until ``thaw``; the kernel goes on accepting connections for it."""
+        """Freeze the server until ``thaw``. The kernel still accepts connections for it."""
         self.signal("SIGSTOP")
 
     def thaw(self) -> None:
-        """Let a frozen server go on."""
+        """Let a frozen server continue."""
         self.signal("SIGCONT")
 
     def signal(self, name: str) -> None:
-        """Send it a signal, given by name."""
+        """Send the server the signal with this name."""
         assert self.running, f"it is not running:\n{self.log}"
         self._send(name)
 
     def uri(self, database: str = "", *, port: int | None = None, **options: str | int) -> str:
-        """Its URI, with ``database`` and ``options`` such as ``w="majority"``.
+        """Return the URI with ``database`` and ``options`` such as ``w="majority"``.
 
         With ``port``, that of a proxy before it: direct, as the server itself would tell the driver its own port.
         """
@@ -154,17 +154,17 @@ class MongoServer:
         return with_database(f"mongodb://{user}{HOST}:{port or self.port}/", database, **options)
 
     def client(self, **options: str | int) -> MongoClient[dict[str, Any]]:
-        """A driver's client, to look at the server from outside the library; as ``USER`` if there is one."""
-        # Closing a client waits that long, by default half a minute, for a server that has died.
+        """Return a client of the driver, logged in as ``USER`` if the server has users."""
+        # Closing a client waits that long for a dead server; the default is half a minute.
         return MongoClient(with_database(self.uri(serverSelectionTimeoutMS=10_000), "", **options))
 
     def create_user(self, name: str, password: str, *roles: str, database: str = "admin") -> None:
-        """Make a user of ``database`` with roles such as ``read`` and ``readWrite`` in it."""
+        """Create a user of ``database`` with roles such as ``read`` and ``readWrite``."""
         with self.client() as client:
             client[database].command("createUser", name, pwd=password, roles=list(roles))
 
     def delete_expired(self) -> int:
-        """Do now what the server's TTL monitor does once a minute; how many documents went."""
+        """Run the server's TTL monitor now. Return the number of removed documents."""
         with self.client() as client:
             reply = client["admin"].command("secantusAdmin.pruneTtl")
         return int(reply["pruned"])
@@ -179,7 +179,7 @@ class MongoServer:
                 stderr=log,
                 bufsize=0,
                 cwd=self._folder,
-                # A terminal's Ctrl-C is for the tests, which then end their servers themselves.
+                # A terminal's Ctrl-C must reach only the tests, which then stop their servers.
                 start_new_session=True,
             )
         try:
@@ -205,7 +205,7 @@ class MongoServer:
             assert self._keeper.stdin is not None
             assert self._keeper.stdout is not None
             self._keeper.stdin.write(f"{Signals[name].name}\n".encode())
-            # It answers when the signal was sent, or ends with the server.
+            # The keeper replies after it sent the signal, or ends with the server.
             self._keeper.stdout.readline()
 
     def _wait_for_the_end(self) -> None:
@@ -214,7 +214,7 @@ class MongoServer:
         try:
             self._keeper.wait(PATIENCE)
         finally:
-            # Whatever else happened, the end of its input makes the keeper kill the server.
+            # In every case, the end of its input makes the keeper kill the server.
             assert self._keeper.stdin is not None
             assert self._keeper.stdout is not None
             self._keeper.stdin.close()
@@ -224,22 +224,22 @@ class MongoServer:
 
 
 class GivenServer:
-    """A server that is there already, at ``uri``; tests may make databases in it, and nothing else."""
+    """An existing server at ``uri``. Tests only create databases in it."""
 
     def __init__(self, uri: str) -> None:
         self._uri = uri
 
     def uri(self, database: str = "", **options: str | int) -> str:
-        """Its URI, with ``database`` and ``options`` instead of, or beside, those it has."""
+        """Return the URI with ``database`` and with the additional ``options``."""
         return with_database(self._uri, database, **options)
 
     def client(self, **options: str | int) -> MongoClient[dict[str, Any]]:
-        """A driver's client, to look at the server from outside the library."""
+        """Return a client of the driver."""
         return MongoClient(with_database(self._uri, "", **options))
 
 
 def with_database(uri: str, database: str, **options: str | int) -> str:
-    """``uri`` with another database and more options; its own database goes on being where its user is known."""
+    """Return ``uri`` with another database and more options. The former database becomes ``authSource``."""
     scheme, hosts, path, query, _ = urlsplit(uri)
     merged: dict[str, str | int] = dict(parse_qsl(query))
     if path.strip("/") and "@" in hosts:

@@ -1,4 +1,4 @@
-"""A call on MongoDB, without a server: its time, its rests, and that a thread runs it to its end at once."""
+"""Tests of a call without a server: its time limit, its rests, and its use on a thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Document = dict[str, Any]
 
 
 class Driver:
-    """A driver's client and database, which answers commands with what it is given, or raises it."""
+    """A fake client and database that returns or raises the prepared results of commands."""
 
     def __init__(self) -> None:
         self.answers: list[Document | Exception] = []
@@ -42,7 +42,7 @@ class Driver:
 
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time of every clock, in its only item."""
+    """Return a list whose only item is the time of every clock."""
     now = [1000.0]
     monkeypatch.setattr("agent_memory_log_mongo.engine.clock.time.monotonic", lambda: now[0])
     return now
@@ -50,7 +50,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def rests() -> list[float]:
-    """The seconds that a call rested."""
+    """Return the list of a call's rests in seconds."""
     return []
 
 
@@ -69,14 +69,12 @@ def call(driver: Driver, time: list[float], rests: list[float]) -> Call:
     return Call(OpenDatabase(driver, "agents", Settings(timeout_seconds=5), surface), lambda: None)
 
 
-def test_a_command_that_fails_for_a_cause_that_passes_is_sent_until_the_time_is_up(
-    call: Call, driver: Driver, rests: list[float]
-) -> None:
+def test_temporary_failure_is_retried_until_the_time_is_up(call: Call, driver: Driver, rests: list[float]) -> None:
     driver.answers = [AutoReconnect("gone"), AutoReconnect("gone"), {"ok": 1}]
     assert run_at_once(call.ask({"ping": 1})) == {"ok": 1}
     assert len(driver.sent) == 3
     driver.answers = [AutoReconnect("still gone")]
-    with pytest.raises(StoreUnavailable, match="not done within 5 s; last met: still gone") as caught:
+    with pytest.raises(StoreUnavailable, match="did not finish within 5 s; last error: still gone") as caught:
         run_at_once(call.ask({"ping": 1}))
     assert isinstance(caught.value.__cause__, AutoReconnect)
     assert sum(rests) <= 5
@@ -95,32 +93,32 @@ def test_rests_grow_from_two_milliseconds_to_a_quarter_of_a_second(
     assert rests == [0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.25, 0.25, 0.25]
 
 
-def test_a_command_that_fails_for_good_is_not_sent_again(call: Call, driver: Driver) -> None:
+def test_permanent_failure_is_not_retried(call: Call, driver: Driver) -> None:
     driver.answers = [OperationFailure("not authorized", 13)]
-    with pytest.raises(StoreUnavailable, match="MongoDB database agents: this user may not do that"):
+    with pytest.raises(StoreUnavailable, match="MongoDB database agents: this user lacks a privilege"):
         run_at_once(call.ask({"ping": 1}))
     assert len(driver.sent) == 1
 
 
-def test_a_command_sent_once_is_not_repeated(call: Call, driver: Driver) -> None:
+def test_command_sent_once_is_not_retried(call: Call, driver: Driver) -> None:
     driver.answers = [AutoReconnect("gone")]
     assert run_at_once(call.insert_once("commits", {})) is None
     assert len(driver.sent) == 1
 
 
-def test_what_is_tried_again_ends_with_the_same_time(call: Call) -> None:
+def test_repeated_attempts_share_one_time_limit(call: Call) -> None:
     attempts = itertools.count()
 
     async def attempt() -> None:
         next(attempts)
         raise TryAgain
 
-    with pytest.raises(StoreUnavailable, match="not done within 5 s, for others were writing"):
+    with pytest.raises(StoreUnavailable, match="did not finish within 5 s; other writers kept changing"):
         run_at_once(call.until_done(attempt))
     assert next(attempts) > 20
 
 
-def test_a_part_that_stands_by_itself_has_all_of_the_time_again_or_no_end(call: Call, time: list[float]) -> None:
+def test_restart_renews_or_removes_the_time_limit(call: Call, time: list[float]) -> None:
     time[0] += 6
     with pytest.raises(StoreUnavailable):
         run_at_once(call.pause())
@@ -131,7 +129,7 @@ def test_a_part_that_stands_by_itself_has_all_of_the_time_again_or_no_end(call: 
     run_at_once(call.pause())
 
 
-def test_what_would_wait_for_an_event_loop_is_no_operation_for_a_thread() -> None:
+def test_thread_handle_refuses_an_operation_that_suspends() -> None:
     async def suspended() -> None:
         await asyncio.sleep(0)
 
@@ -140,7 +138,7 @@ def test_what_would_wait_for_an_event_loop_is_no_operation_for_a_thread() -> Non
 
 
 class Client(MongoClient[Document]):
-    """A client of the driver's class that reaches no server."""
+    """A client of the driver's class without a server."""
 
     def __init__(self, driver: Driver) -> None:
         super().__init__(connect=False)
@@ -157,11 +155,11 @@ def client(driver: Driver) -> Generator[Client]:
     client.close()
 
 
-async def test_a_synchronous_handle_works_on_the_thread_of_an_event_loop(client: Client, driver: Driver) -> None:
-    there: list[Document] = [{"_id": "schema", "version": 2}]
+async def test_synchronous_handle_works_on_an_event_loop_thread(client: Client, driver: Driver) -> None:
+    info_documents: list[Document] = [{"_id": "schema", "version": 2}]
     driver.answers = [
-        {"ok": 1, "cursor": {"id": 0, "firstBatch": there}},
-        {"ok": 1, "cursor": {"id": 0, "firstBatch": []}},  # no collections: indexes are made
+        {"ok": 1, "cursor": {"id": 0, "firstBatch": info_documents}},
+        {"ok": 1, "cursor": {"id": 0, "firstBatch": []}},  # no collections, so opening creates the indexes
         *[{"ok": 1, "n": 1}] * 3,
         {"ok": 1, "cursor": {"id": 0, "firstBatch": []}},
     ]
@@ -173,7 +171,7 @@ async def test_a_synchronous_handle_works_on_the_thread_of_an_event_loop(client:
         assert list(store.check()) == []
 
 
-def test_an_operation_that_yields_is_closed_with_its_stream(client: Client, driver: Driver) -> None:
+def test_closing_a_stream_closes_its_operation(client: Client, driver: Driver) -> None:
     driver.answers = [{"ok": 1, "cursor": {"id": 0, "firstBatch": []}}]
     closed: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The contract suite on MongoDB, for each kind of client; and clients that were handed in stay their owner's."""
+"""Runs the contract suite on MongoDB for each kind of client, and tests who closes a client."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TestMotor(StoreConformance):
             client.close()
 
 
-async def test_a_client_that_was_handed_in_is_not_closed(mongo_uri: str, mongo_database: str) -> None:
+async def test_closing_a_store_leaves_a_callers_client_open(mongo_uri: str, mongo_database: str) -> None:
     motor: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(mongo_uri)
     with MongoClient[dict[str, Any]](mongo_uri) as synchronous:
         async with AsyncMongoClient[dict[str, Any]](mongo_uri) as asynchronous:
@@ -59,7 +59,7 @@ async def test_a_client_that_was_handed_in_is_not_closed(mongo_uri: str, mongo_d
     motor.close()
 
 
-async def test_a_client_that_its_owner_closed(mongo_uri: str, mongo_database: str) -> None:
+async def test_closed_client_raises_store_closed(mongo_uri: str, mongo_database: str) -> None:
     motor: AsyncIOMotorClient[dict[str, Any]] = AsyncIOMotorClient(mongo_uri)
     asynchronous: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(mongo_uri)
     synchronous: MongoClient[dict[str, Any]] = MongoClient(mongo_uri)

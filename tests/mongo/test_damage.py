@@ -1,4 +1,4 @@
-"""Damage to what stands in MongoDB: every read refuses holes, ``verify=on`` changes too, and ``check`` lists all."""
+"""Tests damaged documents: reads refuse gaps, ``verify=on`` also refuses changes, and ``check`` lists all damage."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ META = {"session": "s-1"}
 
 @pytest.fixture(scope="module")
 def uri(mongo_server: MongoServer | GivenServer) -> Generator[str]:
-    """One database for most tests here, each of which damages a run of its own."""
+    """Return one database for most tests of this module. Each test damages its own run."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield mongo_server.uri(name)
     if isinstance(mongo_server, GivenServer):  # the other one takes its data with it
@@ -47,7 +47,7 @@ def writer(uri: str) -> Generator[SyncMongoStore]:
 
 @pytest.fixture(scope="module")
 def reader(uri: str) -> Generator[SyncMongoStore]:
-    """A handle that knows nothing of what the writer wrote."""
+    """Open a handle without remembered heads."""
     with open_sync_store(uri) as opened:
         assert isinstance(opened, SyncMongoStore)
         yield opened
@@ -67,7 +67,7 @@ def database(uri: str) -> Generator[Database[Document]]:
 
 @pytest.fixture
 def run(writer: SyncStore) -> str:
-    """A run of six events in three commits, at the places 1, 4 and 5, and another like it named ``RUN other``."""
+    """Write a run of six events in commits at the positions 1, 4 and 5, and a second such run, ``RUN other``."""
     name = uuid.uuid4().hex
     for each in (name, f"{name} other"):
         writer.append_events("agent", each, _note("1"), _note("2"), _thought("3"), meta=META)
@@ -92,7 +92,7 @@ def _verifying(uri: str) -> str:
 
 
 def _expected(commit: Document) -> list[int]:
-    """The sums of a commit, as ``docs/mongodb.md`` says."""
+    """Return the checksums of a commit, as ``documents/checksums.py`` defines them."""
     first = commit["v"] - commit["n"] + 1
     sums = [crc32(bson.encode(event), crc32(commit["k"]) + seq) for seq, event in enumerate(commit["events"], first)]
     own = {name: value for name, value in commit.items() if name not in {"sums", "events", "t", "ts"}}
@@ -145,7 +145,7 @@ def _swap_events(*, with_sums: bool) -> Damage:
     return damage
 
 
-# What is done to the run; whether every read refuses it; and the seqs at which check says so.
+# Each value has the damage, whether every read refuses it, and the seqs of the flaws.
 DAMAGES: dict[str, tuple[Damage, bool, set[int | None]]] = {
     "an event removed": (_pull_one(), True, {1}),
     "an event removed and not counted": (_pull_one(n=2), True, {1, 2}),
@@ -182,7 +182,7 @@ DAMAGES: dict[str, tuple[Damage, bool, set[int | None]]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_not_read_as_truth(
+def test_reads_refuse_damage(
     reader: SyncMongoStore, verifier: SyncStore, database: Database[Document], run: str, name: str
 ) -> None:
     damage, refused, seqs = DAMAGES[name]
@@ -202,7 +202,7 @@ def test_damage_is_not_read_as_truth(
 
 
 @pytest.mark.parametrize("place", [1, 4])
-def test_no_read_skips_a_hole(reader: SyncMongoStore, database: Database[Document], run: str, place: int) -> None:
+def test_every_read_refuses_a_gap(reader: SyncMongoStore, database: Database[Document], run: str, place: int) -> None:
     _remove(place)(database, run)
     types = ["thinking"]
     hole: list[Callable[[], object]] = [
@@ -231,7 +231,7 @@ LIST_DAMAGES: dict[str, Document] = {
 
 
 @pytest.mark.parametrize("name", [*LIST_DAMAGES, "all of it"])
-def test_damage_to_the_document_of_a_run(
+def test_verify_refuses_a_damaged_run_document(
     reader: SyncMongoStore, verifier: SyncStore, database: Database[Document], run: str, name: str
 ) -> None:
     if name == "all of it":
@@ -254,7 +254,7 @@ def _commit(database: Database[Document], run: str, place: int = 1) -> Document:
     return commit
 
 
-def test_what_is_taken_away_leaves_no_digest(
+def test_erased_content_leaves_no_checksum(
     writer: SyncMongoStore, verifier: SyncStore, database: Database[Document], run: str
 ) -> None:
     before = _commit(database, run)
@@ -274,7 +274,7 @@ def test_what_is_taken_away_leaves_no_digest(
 
 
 def _sound_store(store: SyncMongoStore) -> None:
-    """All that may be done to runs, and what may be left of it."""
+    """Make runs with redactions, deletions, ends and unfinished operations."""
     soon = (datetime.now(UTC) + timedelta(days=1)).isoformat()
     for run, meta in {"plain": META, "ends": {"expires_at": soon}, "odd": {"$a.b": 2**70, "": [2**40]}}.items():
         store.append_events("agent", run, *[_note(str(number)) for number in range(1, 113)], meta=cast("Any", meta))
@@ -289,7 +289,7 @@ def _sound_store(store: SyncMongoStore) -> None:
     store.delete_run("agent", "deleted")
 
 
-async def test_a_sound_store_has_no_flaws_and_a_damaged_one_lists_them(mongo_uri: str) -> None:
+async def test_check_lists_the_flaws_of_damaged_runs_only(mongo_uri: str) -> None:
     with MongoClient[Document](mongo_uri) as client, open_sync_store(mongo_uri) as store:
         assert isinstance(store, SyncMongoStore)
         database = client.get_default_database()
@@ -300,7 +300,7 @@ async def test_a_sound_store_has_no_flaws_and_a_damaged_one_lists_them(mongo_uri
         with open_sync_store(_verifying(mongo_uri)) as verifying:
             for listed in verifying.list_runs(include_reserved=True).runs:
                 verifying.load_run(listed.agent, listed.run)
-        # What a deletion whose process died leaves is no damage; and what is not listed is found all the same.
+        # An unfinished deletion is no damage. A run outside the list is checked too.
         deleted = database["amlog_commits"].find_one_and_update({"run": "deleted", "n": 0}, {"$set": {"n": 1}})
         assert deleted is not None
         database["amlog_runs"].delete_one({"run": "stream"})
@@ -317,7 +317,7 @@ async def test_a_sound_store_has_no_flaws_and_a_damaged_one_lists_them(mongo_uri
         assert sorted([flaw async for flaw in asynchronous.check()], key=repr) == flaws
 
 
-def test_what_was_stored_before_there_were_sums(mongo_uri: str) -> None:
+def test_events_of_schema_version_1_have_no_checksums(mongo_uri: str) -> None:
     with MongoClient[Document](mongo_uri) as client:
         database = client.get_default_database()
         commits = database["amlog_commits"]
@@ -343,10 +343,10 @@ def test_what_was_stored_before_there_were_sums(mongo_uri: str) -> None:
             store.load_run("agent", "run")
 
 
-def test_a_check_looks_twice(
+def test_check_reads_a_run_with_a_flaw_twice(
     reader: SyncMongoStore, database: Database[Document], run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may see a deletion under way: commits that are emptied, and not the tombstone that came before that."""
+    """The first read may see emptied commits without the tombstone, while a deletion is in progress."""
     commit = _commit(database, run, 4)
     _update(4, BLANKING)(database, run)
 
@@ -359,7 +359,7 @@ def test_a_check_looks_twice(
     assert list(reader.check("agent", run)) == []
 
 
-def test_a_check_among_writers_finds_nothing(writer: SyncMongoStore, reader: SyncMongoStore) -> None:
+def test_check_reports_no_flaw_while_others_write(writer: SyncMongoStore, reader: SyncMongoStore) -> None:
     name = uuid.uuid4().hex
     ended = threading.Event()
 
@@ -376,8 +376,8 @@ def test_a_check_among_writers_finds_nothing(writer: SyncMongoStore, reader: Syn
 
     thread = threading.Thread(target=write)
     thread.start()
-    found: list[Flaw] = []
+    damage: list[Flaw] = []
     while not ended.is_set():
-        found += [flaw for flaw in reader.check(name) if flaw.is_damage]
+        damage += [flaw for flaw in reader.check(name) if flaw.is_damage]
     thread.join()
-    assert found == list(reader.check(name)) == []
+    assert damage == list(reader.check(name)) == []

@@ -1,4 +1,4 @@
-"""Networks and servers that fail while a MongoDB store is used: all is done once, or a clear error says so in time."""
+"""Tests network and server faults: an operation is executed once, or raises a clear error in time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.mongo.failpoints import fail_command
 from tests.mongo.followers import passing
 from tests.mongo.kinds import KINDS, opened
 from tests.mongo.messages import Request, When, command
-from tests.mongo.operations import FAR_OFF, OPERATIONS, Operation, about, log, named, note, notes, state
+from tests.mongo.operations import FAR_OFF, OPERATIONS, Operation, about, log, note, notes, select, state
 from tests.mongo.ports import HOST
 from tests.mongo.server import USER, MongoServer
 from tests.tcp_proxy import Fault, TcpProxy
@@ -29,14 +29,14 @@ from tests.tcp_proxy import Fault, TcpProxy
 _T = TypeVar("_T")
 
 WITHOUT_MOTOR = ("async", "sync")
-"""For what takes its time: Motor's clients share all our code but the driver's wrapper, which other faults meet."""
+"""The clients for slow tests. Motor shares our code, and other tests cover its wrapper of the driver."""
 SHORT = 1
-"""Seconds that a call may take where it is meant to run out of them."""
+"""The timeout in seconds of calls that must time out."""
 LOOK_AGAIN = 2
-"""The same, and a driver that has lost its server looks for it again, which it does every half a second."""
+"""The same timeout with time for a driver to find its server again, which takes half a second."""
 SECRET = "hush"
 REASON = 20
-"""Seconds that a call never takes, on the busiest machine, when it keeps to its time."""
+"""The longest duration in seconds of a call that respects its timeout, even on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -60,42 +60,42 @@ def _new_agent() -> str:
 
 @pytest.fixture
 def direct(server: MongoServer) -> str:
-    """The URI of the tests' database, past the proxy."""
+    """Return the URI of the tests' database without the proxy."""
     return server.uri("faults")
 
 
 @pytest.fixture
 def through(server: MongoServer, proxy: TcpProxy) -> str:
-    """The same through the proxy, with a driver that soon looks for its server again."""
+    """Return the URI through the proxy, with a driver that soon reconnects."""
     return server.uri("faults", port=proxy.port, serverMonitoringMode="poll")
 
 
 @pytest.fixture
 async def other(direct: str) -> AsyncGenerator[Store]:
-    """A handle that no fault concerns."""
+    """Open a handle that bypasses the faults."""
     async with open_store(direct) as store:
         yield store
 
 
 async def _try(operation: Operation, agent: str, store: Store, other: Store, fault: Callable[[], object]) -> object:
-    """What an operation says that it did, what can be read then, and what another append says after all that.
+    """Run an operation during a fault. Return its result, the content of the run, and the result of one more append.
 
     ``fault`` is called after the preparation.
     """
     await operation.prepare(other if operation.cold else store, agent)
     fault()
-    said = await operation.act(store, agent)
+    result = await operation.act(store, agent)
     came_out = await state(other, agent)
     assert await state(store, agent) == came_out
     after = await store.append_events(agent, "run", note("after"))
-    return said, came_out, after.inserted, after.version
+    return result, came_out, after.inserted, after.version
 
 
 _undisturbed: dict[str, tuple[object, list[str]]] = {}
 
 
 async def _try_undisturbed(operation: Operation, uri: str, other: Store, proxy: TcpProxy) -> tuple[object, list[str]]:
-    """What comes of an operation to which nothing happens, and the commands that it takes: the same for all kinds."""
+    """Run an operation without a fault. Return its outcome and commands, which are equal for all kinds of client."""
     if operation.name not in _undisturbed:
         agent = _new_agent()
         is_about = about(agent)
@@ -112,8 +112,8 @@ async def _try_undisturbed(operation: Operation, uri: str, other: Store, proxy: 
             await operation.act(store, agent)
             watching.cancel()
         async with open_store(uri) as store:
-            came = await _try(operation, _new_agent(), store, other, lambda: None)
-        _undisturbed[operation.name] = came, commands
+            outcome = await _try(operation, _new_agent(), store, other, lambda: None)
+        _undisturbed[operation.name] = outcome, commands
     return _undisturbed[operation.name]
 
 
@@ -142,11 +142,11 @@ def _nth(when: When, number: int) -> When:
         *[
             pytest.param(kind, operation, id=f"{kind} {operation.name}")
             for kind in ("sync", "motor")
-            for operation in named("create", "append partly known", "redact", "delete")
+            for operation in select("create", "append partly known", "redact", "delete")
         ],
     ],
 )
-async def test_whichever_request_or_reply_is_lost_it_is_done_once(
+async def test_lost_request_or_reply_does_not_repeat_an_operation(
     kind: str, operation: Operation, proxy: TcpProxy, through: str, other: Store
 ) -> None:
     expected, commands = await _try_undisturbed(operation, through, other, proxy)
@@ -156,11 +156,13 @@ async def test_whichever_request_or_reply_is_lost_it_is_done_once(
         agent = _new_agent()
         faults: list[Fault] = []
         async with opened(kind, through) as store:
-            came = await _try(operation, agent, store, other, lambda: faults.append(lose(_nth(about(agent), number))))
+            outcome = await _try(
+                operation, agent, store, other, lambda: faults.append(lose(_nth(about(agent), number)))
+            )
         assert faults[0].happened.is_set()
-        assert (number, lose.__name__, came) == (number, lose.__name__, expected)
+        assert (number, lose.__name__, outcome) == (number, lose.__name__, expected)
 
-    # All at once, as a driver waits for half a second before it connects again.
+    # All operations run at once, because a driver waits half a second before it reconnects.
     async with asyncio.TaskGroup() as trials:
         for number, name in enumerate(commands):
             trials.create_task(trial(number, proxy.drop_reply))
@@ -169,11 +171,13 @@ async def test_whichever_request_or_reply_is_lost_it_is_done_once(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_others_append_while_the_reply_is_lost(kind: str, proxy: TcpProxy, through: str, other: Store) -> None:
+async def test_append_with_a_lost_reply_succeeds_while_others_append(
+    kind: str, proxy: TcpProxy, through: str, other: Store
+) -> None:
     agent = _new_agent()
     async with opened(kind, through) as store:
         await store.append_events(agent, "run", *notes("a", 3))
-        # The first insert is refused, for one of the events is known.
+        # The first insert is refused, because one of its events is already stored.
         fault = proxy.drop_reply(_nth(command("insert"), 1))
         appending = asyncio.create_task(store.append_events(agent, "run", note("b0"), note("a1"), note("b1")))
         await passing(fault.happened.is_set)
@@ -190,7 +194,7 @@ async def test_others_append_while_the_reply_is_lost(kind: str, proxy: TcpProxy,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_append_whose_reply_is_lost_never_conflicts_with_itself(
+async def test_append_with_a_lost_reply_does_not_conflict_with_itself(
     kind: str, proxy: TcpProxy, through: str, other: Store
 ) -> None:
     agent = _new_agent()
@@ -209,7 +213,7 @@ async def test_an_append_whose_reply_is_lost_never_conflicts_with_itself(
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MOTOR)
-async def test_connections_that_went_stale_are_replaced(kind: str, proxy: TcpProxy, through: str) -> None:
+async def test_stale_connections_are_replaced(kind: str, proxy: TcpProxy, through: str) -> None:
     agent = _new_agent()
     async with opened(kind, through) as store:
         for version in range(1, 5):
@@ -237,18 +241,20 @@ UNAUTHORIZED = 13
         ("motor", NOT_PRIMARY_FOR_READS),
     ],
 )
-async def test_a_primary_that_steps_down(
+async def test_operations_survive_a_primary_step_down(
     kind: str, code: int, server: MongoServer, proxy: TcpProxy, through: str, other: Store
 ) -> None:
-    operations = named("create", "append", "append partly known", "redact", "delete", "read")
-    expected = {one.name: (await _try_undisturbed(one, through, other, proxy))[0] for one in operations}
+    operations = select("create", "append", "append partly known", "redact", "delete", "read")
+    expected = {
+        operation.name: (await _try_undisturbed(operation, through, other, proxy))[0] for operation in operations
+    }
     async with opened(kind, through) as store:
         agents = {operation.name: _new_agent() for operation in operations}
         for operation in operations:
             await operation.prepare(store, agents[operation.name])
         with fail_command(server, "insert", "update", "find", "aggregate", error_code=code, times=8):
-            said = await asyncio.gather(*(operation.act(store, agents[operation.name]) for operation in operations))
-        for operation, answer in zip(operations, said, strict=True):
+            result = await asyncio.gather(*(operation.act(store, agents[operation.name]) for operation in operations))
+        for operation, answer in zip(operations, result, strict=True):
             agent = agents[operation.name]
             came_out = await state(other, agent)
             after = await store.append_events(agent, "run", note("after"))
@@ -257,11 +263,11 @@ async def test_a_primary_that_steps_down(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("code", [TIMED_OUT, SHUTTING_DOWN])
-async def test_whichever_write_is_acknowledged_by_too_few_it_is_done_once(
+async def test_unmet_write_concern_does_not_repeat_an_operation(
     kind: str, code: int, server: MongoServer, proxy: TcpProxy, through: str, other: Store
 ) -> None:
     async with opened(kind, through) as store:
-        for operation in named("create", "append partly known", "append at a seq", "create again", "redact", "delete"):
+        for operation in select("create", "append partly known", "append at a seq", "create again", "redact", "delete"):
             expected, commands = await _try_undisturbed(operation, through, other, proxy)
             for number in range(commands.count("insert") + commands.count("update")):
                 with contextlib.ExitStack() as stack:
@@ -273,15 +279,17 @@ async def test_whichever_write_is_acknowledged_by_too_few_it_is_done_once(
                         times=1,
                         write_concern_error={"code": code, "errmsg": "not there yet"},
                     )
-                    came = await _try(operation, _new_agent(), store, other, partial(stack.enter_context, fault))
-                assert (operation.name, number, came) == (operation.name, number, expected)
+                    outcome = await _try(operation, _new_agent(), store, other, partial(stack.enter_context, fault))
+                assert (operation.name, number, outcome) == (operation.name, number, expected)
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MOTOR)
-async def test_a_majority_that_never_acknowledges(kind: str, server: MongoServer, direct: str, other: Store) -> None:
+async def test_missing_majority_raises_store_unavailable(
+    kind: str, server: MongoServer, direct: str, other: Store
+) -> None:
     agent = _new_agent()
     async with opened(kind, direct, timeout=SHORT) as store:
-        # An insert in doubt is looked for, and what a majority read finds a majority has; an update is repeated.
+        # A read with majority concern decides about an insert in doubt. An update is repeated.
         fault = fail_command(server, "update", write_concern_error={"code": TIMED_OUT, "errmsg": "no majority"})
         with fault, pytest.raises(StoreUnavailable, match="no majority") as caught:
             await _within_reason(store.append_events(agent, "run", note("a")))
@@ -293,7 +301,7 @@ async def test_a_majority_that_never_acknowledges(kind: str, server: MongoServer
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_an_error_that_does_not_pass_is_told_at_once(
+async def test_permanent_error_is_raised_without_retries(
     kind: str, server: MongoServer, direct: str, other: Store
 ) -> None:
     agent = _new_agent()
@@ -306,7 +314,7 @@ async def test_an_error_that_does_not_pass_is_told_at_once(
                 lambda: store.load_run(agent, "run"),
                 lambda: store.list_runs(agent),
             ):
-                with pytest.raises(StoreUnavailable, match=r"may not do that.*\(code 13\)") as caught:
+                with pytest.raises(StoreUnavailable, match=r"lacks a privilege.*\(code 13\)") as caught:
                     await _within_reason(refused())
                 assert isinstance(caught.value.__cause__, OperationFailure)
         assert (await store.append_events(agent, "run", note("b"))).version == 2
@@ -317,7 +325,7 @@ async def test_an_error_that_does_not_pass_is_told_at_once(
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MOTOR)
-async def test_a_server_that_is_too_slow(kind: str, proxy: TcpProxy, through: str, other: Store) -> None:
+async def test_slow_server_raises_store_unavailable(kind: str, proxy: TcpProxy, through: str, other: Store) -> None:
     agent = _new_agent()
     async with opened(kind, through, timeout=SHORT) as store:
         await store.append_events(agent, "run", note("a"))
@@ -327,10 +335,10 @@ async def test_a_server_that_is_too_slow(kind: str, proxy: TcpProxy, through: st
             ("insert", lambda: store.delete_run(agent, "run")),
         ]
         for slow, call in calls:
-            with proxy.hold_replies(command(slow)) as held:
+            with proxy.hold_replies(command(slow)) as reply:
                 with pytest.raises(StoreUnavailable, match="MongoDB database faults: ") as caught:
                     await _within_reason(call())
-                assert held.happened.is_set()
+                assert reply.happened.is_set()
             assert isinstance(caught.value.__cause__, PyMongoError)
             await _within_reason(call())
         result = await store.append_events(agent, "run", note("b"))
@@ -338,7 +346,7 @@ async def test_a_server_that_is_too_slow(kind: str, proxy: TcpProxy, through: st
     assert [event.event_id for event in (await other.load_run(agent, "run")).log] == ["b"]
 
 
-async def test_a_server_that_does_nothing_at_all(tmp_path: Path) -> None:
+async def test_frozen_server_raises_store_unavailable(tmp_path: Path) -> None:
     async def run_out_of_time(call: Awaitable[object]) -> None:
         with pytest.raises(StoreUnavailable) as caught:
             await _within_reason(call)
@@ -361,8 +369,8 @@ async def test_a_server_that_does_nothing_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MOTOR)
-async def test_the_time_of_a_call_is_that_of_each_run_that_expires(kind: str, server: MongoServer) -> None:
-    """All of them together take longer, as they do where there are many."""
+async def test_timeout_applies_to_each_expired_run(kind: str, server: MongoServer) -> None:
+    """All runs together take longer than one timeout."""
     name = f"expiring_{kind}"
     async with opened(kind, server.uri(name), timeout=3) as store:
         for number in range(4):
@@ -376,28 +384,30 @@ async def test_the_time_of_a_call_is_that_of_each_run_that_expires(kind: str, se
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MOTOR)
-async def test_an_append_that_waits_for_others_of_its_handle_waits_no_longer_than_it_may(
+async def test_append_waits_for_its_handle_no_longer_than_its_timeout(
     kind: str, proxy: TcpProxy, through: str, other: Store
 ) -> None:
     agent = _new_agent()
     async with opened(kind, through, timeout=2) as store:
         await store.append_events(agent, "run", note("a"))
-        with proxy.hold_replies(command("insert")) as held:
+        with proxy.hold_replies(command("insert")) as reply:
             first = asyncio.create_task(store.append_events(agent, "run", note("b")))
-            await passing(held.happened.is_set)
+            await passing(reply.happened.is_set)
             waiting = [asyncio.create_task(store.append_events(agent, "run", note(f"w{n}"))) for n in range(5)]
             for task in (first, *waiting):
                 with pytest.raises(StoreUnavailable):
                     await _within_reason(task)
         await store.append_events(agent, "run", note("c"))
     stored = [event.event_id for event in (await other.load_run(agent, "run")).log]
-    # One whose turn came in the last moment may be stored.
+    # An append that got the lock at the last moment may be stored.
     assert (stored[:2], stored[-1]) == (["a", "b"], "c")
     assert len(set(stored)) == len(stored)
 
 
 @pytest.mark.parametrize("kind", WITHOUT_MOTOR)
-async def test_a_host_that_refuses_connections(kind: str, server: MongoServer, proxy: TcpProxy, through: str) -> None:
+async def test_refused_connection_raises_store_unavailable(
+    kind: str, server: MongoServer, proxy: TcpProxy, through: str
+) -> None:
     agent = _new_agent()
     async with opened(kind, through, timeout=LOOK_AGAIN) as store:
         await store.append_events(agent, "run", note("a"))
@@ -414,7 +424,7 @@ async def test_a_host_that_refuses_connections(kind: str, server: MongoServer, p
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_host_that_nobody_knows(kind: str) -> None:
+async def test_unresolvable_host_raises_store_unavailable(kind: str) -> None:
     uri = f"mongodb://me:{SECRET}@no-such-host.invalid/d"
     with pytest.raises(StoreUnavailable, match=r"no-such-host\.invalid") as caught:
         await _within_reason(_open_and_close(kind, uri))
@@ -422,7 +432,7 @@ async def test_a_host_that_nobody_knows(kind: str) -> None:
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-async def test_a_wrong_password(tmp_path: Path) -> None:
+async def test_wrong_password_raises_store_unavailable(tmp_path: Path) -> None:
     with MongoServer(tmp_path, auth=True) as server:
         for kind in KINDS:
             for user in (USER, "nobody"):
@@ -442,10 +452,10 @@ async def test_a_wrong_password(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["async", "motor"])
 @pytest.mark.parametrize("name", ["create", "append", "append partly known", "redact", "delete"])
-async def test_a_call_cancelled_at_any_await_leaves_store_and_handle_right(
+async def test_cancelled_call_leaves_store_and_handle_consistent(
     kind: str, name: str, direct: str, other: Store
 ) -> None:
-    (operation,) = named(name)
+    (operation,) = select(name)
     async with opened(kind, direct) as store:
         agent = _new_agent()
         await operation.prepare(store, agent)
@@ -463,29 +473,27 @@ async def test_a_call_cancelled_at_any_await_leaves_store_and_handle_right(
             await _within_reason(operation.act(store, agent))
             again = await log(other, agent)
             assert await log(store, agent) == again
-            # A redaction whose marker was stored is made again with a marker of its own.
+            # A repeated redaction appends a second marker.
             assert again[: len(expected)] == expected
             assert len(again) <= len(expected) + (name == "redact")
             assert (await store.append_events(agent, "run", note("after"))).inserted == 1
-        # Motor's calls have one await for each command.
+        # A call of Motor has one await for each command.
         assert number >= (1 if kind == "motor" else 3)
 
 
 @pytest.mark.parametrize("kind", ["async", "motor"])
-async def test_appends_that_wait_for_one_another_can_be_cancelled(
-    kind: str, proxy: TcpProxy, through: str, other: Store
-) -> None:
+async def test_waiting_append_can_be_cancelled(kind: str, proxy: TcpProxy, through: str, other: Store) -> None:
     agent = _new_agent()
     async with opened(kind, through) as store:
         await store.append_events(agent, "run", note("a"))
-        with proxy.hold_replies(command("insert"), times=1) as held:
+        with proxy.hold_replies(command("insert"), times=1) as reply:
             tasks = [asyncio.create_task(store.append_events(agent, "run", note(f"w{n}"))) for n in range(5)]
-            await passing(held.happened.is_set)
+            await passing(reply.happened.is_set)
             for number in (3, 1, 0):
                 tasks[number].cancel()
                 await asyncio.wait([tasks[number]])
                 assert tasks[number].cancelled()
-            # The first was stored, and nobody was told.
+            # The first append was stored, but its caller got no result.
             assert [(await task).version for task in (tasks[2], tasks[4])] == [3, 4]
         assert (await store.append_events(agent, "run", note("w0"))).inserted == 0
     assert [event.event_id for event in (await other.load_run(agent, "run")).log] == ["a", "w0", "w2", "w4"]
@@ -495,7 +503,7 @@ async def test_appends_that_wait_for_one_another_can_be_cancelled(
 
 
 class _Writer:
-    """Appends batches to two runs until it is told to stop, and keeps what it was told."""
+    """A writer that appends batches to two runs until it is stopped, and keeps the acknowledged events."""
 
     def __init__(self, name: str, store: Store) -> None:
         self.acknowledged: dict[tuple[str, int], str] = {}
@@ -515,9 +523,9 @@ class _Writer:
                 return
 
 
-async def test_what_was_acknowledged_is_there_once_after_a_server_was_killed_under_load(tmp_path: Path) -> None:
+async def test_acknowledged_events_are_stored_once_after_a_server_kill(tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        # What keeps it is that each write asks for it, not that this server always does it.
+        # The writes request durability themselves; the test does not rely on the server's default.
         server = stack.enter_context(MongoServer(tmp_path, sync_on_commit=False))
         writers: list[_Writer] = []
         for kind in KINDS:
@@ -538,13 +546,13 @@ async def test_what_was_acknowledged_is_there_once_after_a_server_was_killed_und
         for writer in writers:
             writer.stopped = True
         await asyncio.gather(*tasks)
-        told: dict[str, dict[int, str]] = {}
+        ids_by_run: dict[str, dict[int, str]] = {}
         for writer in writers:
             for (run, seq), event_id in writer.acknowledged.items():
-                assert told.setdefault(run, {}).setdefault(seq, event_id) == event_id
-        assert set(told) == {"shared", *(writer._name for writer in writers)}
+                assert ids_by_run.setdefault(run, {}).setdefault(seq, event_id) == event_id
+        assert set(ids_by_run) == {"shared", *(writer._name for writer in writers)}
         async with open_store(server.uri("d")) as store:
-            for run, events in told.items():
+            for run, events in ids_by_run.items():
                 snapshot = await store.load_run("agent", run)
                 assert {event.seq: event.event_id for event in snapshot.log} == events
                 assert [event.seq for event in snapshot.log] == list(range(1, snapshot.version + 1))

@@ -1,4 +1,4 @@
-"""Followers on MongoDB: woken by change streams, polling where there are none, whatever servers and streams do."""
+"""Tests followers: change streams wake them, polling replaces a missing stream, and faults lose no event."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from tests.tcp_proxy import TcpProxy
 from tests.waiting import PATIENCE, store_threads
 
 SHORT = 2
-"""Seconds that a call may take where it is meant to run out of them."""
+"""The timeout in seconds of calls that must time out."""
 LONG = 20
-"""Seconds in which what may take four on an idle machine must be done."""
+"""The time limit in seconds for work that takes up to four seconds on an idle machine."""
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +54,13 @@ def database() -> str:
 
 @pytest.fixture
 def direct(server: MongoServer, database: str) -> str:
-    """The URI of the test's database, past the proxy."""
+    """Return the URI of the test's database without the proxy."""
     return server.uri(database)
 
 
 @pytest.fixture
 def through(server: MongoServer, proxy: TcpProxy, database: str) -> str:
-    """The URI of the same database through the proxy."""
+    """Return the URI of the same database through the proxy."""
     return server.uri(database, port=proxy.port)
 
 
@@ -73,18 +73,18 @@ async def _append(store: Store, count: int = 1, run: str = "run") -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_follower_that_waits_asks_nothing_and_is_woken(
+async def test_waiting_follower_sends_no_query_until_it_is_woken(
     kind: str, proxy: TcpProxy, through: str, direct: str
 ) -> None:
     async with opened(kind, through) as store, open_store(direct) as other, Follower(store) as follower:
         await _append(other)
         await follower.until(1)
         await stream_is_read(proxy, 2)
-        asked = proxy.seen.count("find")
+        queries = proxy.seen.count("find")
         await _append(other, 3, "another")
         await stream_is_read(proxy, 4)
-        # One look may be late; polling, which it does before there is a stream, would be twenty of them.
-        assert proxy.seen.count("find") - asked <= 2
+        # One late query is allowed. Polling would send twenty.
+        assert proxy.seen.count("find") - queries <= 2
         for seq in range(2, 12):
             await _append(other)
             await follower.until(seq)
@@ -93,9 +93,7 @@ async def test_a_follower_that_waits_asks_nothing_and_is_woken(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_follower_that_waits_learns_of_redactions_and_of_the_end(
-    kind: str, proxy: TcpProxy, through: str
-) -> None:
+async def test_waiting_follower_learns_of_redactions_and_expiry(kind: str, proxy: TcpProxy, through: str) -> None:
     async with opened(kind, through) as store, open_store(through) as other, Follower(store) as follower:
         await _append(other)
         await follower.until(1)
@@ -113,17 +111,17 @@ def _asks_for_a_stream(request: Request) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_comes_while_the_stream_is_being_opened_is_not_missed(
+async def test_follower_gets_events_appended_while_its_stream_opens(
     kind: str, proxy: TcpProxy, through: str, direct: str
 ) -> None:
     async with opened(kind, through) as store, open_store(direct) as other:
-        with HeldRequest(proxy, _asks_for_a_stream) as held:
+        with HeldRequest(proxy, _asks_for_a_stream) as request:
             async with Follower(store) as follower:
-                await passing(held.happened.is_set)
+                await passing(request.happened.is_set)
                 for seq in range(1, 4):
                     await _append(other)
                     await follower.until(seq)
-                held.release()
+                request.release()
                 await stream_is_read(proxy, 2)
                 await _append(other)
                 await follower.until(4)
@@ -135,13 +133,11 @@ def _is_closed(proxy: TcpProxy, streams: int) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_the_stream_ends_with_the_last_follower_and_begins_with_the_next(
-    kind: str, proxy: TcpProxy, through: str, direct: str
-) -> None:
+async def test_stream_lives_from_first_to_last_follower(kind: str, proxy: TcpProxy, through: str, direct: str) -> None:
     async with opened(kind, through) as store, open_store(direct) as other:
         await _append(other)
         for opened_streams in (1, 2):
-            # A synchronous follower that waits comes back from it with the next event only.
+            # A waiting synchronous follower returns only with the next event.
             async with Follower(store) as follower:
                 await follower.until(1)
                 await stream_is_read(proxy, 2)
@@ -150,27 +146,27 @@ async def test_the_stream_ends_with_the_last_follower_and_begins_with_the_next(
             await passing(partial(_is_closed, proxy, opened_streams))
 
 
-# Where there are no streams, or they break.
+# Missing and broken streams.
 
 
 def _is_polled(proxy: TcpProxy, asked_before: int) -> bool:
     return proxy.seen.count("find") > asked_before + 4
 
 
-async def test_a_standalone_server_is_polled(tmp_path: Path) -> None:
+async def test_followers_poll_a_standalone_server(tmp_path: Path) -> None:
     with MongoServer(tmp_path, standalone=True, sync_on_commit=False) as server, TcpProxy(server.port) as proxy:
         for number, kind in enumerate(KINDS, 1):
             async with (
                 opened(kind, server.uri(kind, port=proxy.port)) as store,
                 open_store(server.uri(kind)) as other,
                 Follower(store) as follower,
-                Follower(store, "another") as another,
+                Follower(store, "another") as other_follower,
             ):
                 for seq in range(1, 6):
                     await _append(other)
                     await follower.until(seq)
                 await _append(other, run="another")
-                await another.until(1)
+                await other_follower.until(1)
                 await passing(partial(_is_polled, proxy, proxy.seen.count("find")))
                 assert proxy.seen.count("aggregate") == number, "a stream is asked for once"
 
@@ -180,7 +176,7 @@ CURSOR_NOT_FOUND, HISTORY_LOST, UNAUTHORIZED = 43, 286, 13
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("code", [CURSOR_NOT_FOUND, HISTORY_LOST, UNAUTHORIZED])
-async def test_a_stream_that_fails_costs_no_event(
+async def test_failed_stream_loses_no_event(
     kind: str, code: int, server: MongoServer, proxy: TcpProxy, through: str, direct: str
 ) -> None:
     async with opened(kind, through) as store, open_store(direct) as other, Follower(store) as follower:
@@ -196,11 +192,11 @@ async def test_a_stream_that_fails_costs_no_event(
             await follower.until(seq)
         assert follower.seqs == list(range(1, 8))
         if code != UNAUTHORIZED:
-            await stream_is_read(proxy, 2)  # there is one again
+            await stream_is_read(proxy, 2)  # the new stream works
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_stream_whose_connection_is_lost_costs_no_event(
+async def test_stream_with_a_lost_connection_loses_no_event(
     kind: str, proxy: TcpProxy, through: str, direct: str
 ) -> None:
     async with opened(kind, through) as store, open_store(direct) as other, Follower(store) as follower:
@@ -219,7 +215,7 @@ async def test_a_stream_whose_connection_is_lost_costs_no_event(
         assert follower.seqs == [1, 2, 3, 4]
 
 
-async def test_followers_outlive_a_server_that_is_killed_and_comes_back(tmp_path: Path) -> None:
+async def test_followers_continue_after_a_server_restart(tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         server = stack.enter_context(MongoServer(tmp_path, sync_on_commit=False))
         waiting: list[Follower] = []
@@ -239,7 +235,7 @@ async def test_followers_outlive_a_server_that_is_killed_and_comes_back(tmp_path
             await asyncio.to_thread(server.kill)
             for follower in between:
                 follower.go_on()
-            # Longer than a call of the followers' handles may take; a follower waits as long as it must.
+            # This is longer than the timeout of a call, but a follower waits without a limit.
             for _ in range(2):
                 with pytest.raises(StoreUnavailable):
                     await _append(impatient)
@@ -267,16 +263,16 @@ async def test_a_hundred_followers_share_a_pool_of_three(
                 await _append((store, other)[number % 2], run=f"run-{number}")
             for follower in followers:
                 await follower.until(seq)
-        # Beside those of the pool, a driver has two that watch over the server.
+        # A driver has two monitoring connections in addition to its pool.
         assert proxy.connections <= 5
         assert {tuple(follower.seqs) for follower in followers} == {(1, 2)}
-        # The calls of a synchronous handle wait in threads, which are told.
+        # Closing the handle wakes the threads in which its calls wait.
         for number in range(50):
             await _append(other, run=f"run-{number}")
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_closing_a_handle_ends_its_followers_and_leaves_nothing(
+async def test_closing_a_handle_ends_its_followers_and_stream(
     kind: str, proxy: TcpProxy, through: str, direct: str, database: str
 ) -> None:
     tasks = asyncio.all_tasks()
@@ -309,7 +305,7 @@ async def test_closing_a_handle_ends_its_followers_and_leaves_nothing(
     assert asyncio.all_tasks() == tasks
 
 
-async def test_closing_a_handle_leaves_a_client_that_was_handed_in_as_it_was(
+async def test_closing_a_handle_leaves_a_callers_client_unchanged(
     proxy: TcpProxy, through: str, database: str, direct: str
 ) -> None:
     tasks = asyncio.all_tasks()
@@ -354,7 +350,7 @@ def _kill_and_start(server: MongoServer) -> tuple[Callable[[], None], Callable[[
 
 
 @pytest.mark.parametrize("fault", [_freeze_and_thaw, _kill_and_start])
-async def test_a_handle_closes_while_its_server_is_away(
+async def test_handle_closes_without_a_server(
     fault: Callable[[MongoServer], tuple[Callable[[], None], Callable[[], None]]], tmp_path: Path
 ) -> None:
     with MongoServer(tmp_path, sync_on_commit=False) as server:

@@ -1,4 +1,4 @@
-"""What stands in MongoDB's collections: exact, readable with a bare driver, and unchanged when it comes back."""
+"""Tests the stored documents: exact fields, queries with a bare driver, and values that round-trip."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ FAR = "9999-12-31T23:59:59.123456Z"
 
 @pytest.fixture(scope="module")
 def uri(mongo_server: MongoServer | GivenServer) -> Generator[str]:
-    """One database for all tests here, each of which has runs of its own in it."""
+    """Return one database for all tests of this module. Each test has its own runs."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield mongo_server.uri(name)
     if isinstance(mongo_server, GivenServer):  # the other one takes its data with it
@@ -68,7 +68,7 @@ def store(uri: str) -> Generator[SyncStore]:
 
 @pytest.fixture(scope="module")
 def database(uri: str) -> Generator[Database[Document]]:
-    """The store's database through a bare driver."""
+    """Return the store's database through a bare driver."""
     with MongoClient[Document](uri) as client:
         yield client.get_default_database()
 
@@ -87,20 +87,20 @@ def _commits(database: Database[Document], run: str) -> list[Document]:
 
 
 def _stored(database: Database[Document], run: str) -> list[Document]:
-    """The events of a run, as they are stored."""
+    """Return the stored events of a run."""
     return [event for commit in _commits(database, run) for event in commit["events"]]
 
 
 def _run(database: Database[Document], run: str) -> Document:
-    """A run's own document."""
-    (found,) = database["amlog_runs"].find({"run": run})
-    return found
+    """Return the document of a run."""
+    (matches,) = database["amlog_runs"].find({"run": run})
+    return matches
 
 
 def _back(uri: str, run: str) -> Snapshot:
-    """A run as a handle reads it that knows nothing of it."""
-    with open_sync_store(uri) as another:
-        return another.load_run("agent", run)
+    """Load a run with a new handle."""
+    with open_sync_store(uri) as fresh_store:
+        return fresh_store.load_run("agent", run)
 
 
 def _sum(document: Document, key: str, seq: int) -> int:
@@ -116,7 +116,7 @@ def _own_sum(commit: Document) -> int:
 # Times.
 
 
-def test_times_stand_as_dates_with_their_microseconds_beside(
+def test_times_are_stored_as_dates_and_microseconds(
     store: SyncStore, database: Database[Document], uri: str, run: str
 ) -> None:
     times = [
@@ -137,19 +137,19 @@ def test_times_stand_as_dates_with_their_microseconds_beside(
     assert [event.timestamp for event in _back(uri, run).log] == times
 
 
-def test_dates_can_be_sought(store: SyncStore, database: Database[Document], run: str) -> None:
+def test_dates_can_be_queried(store: SyncStore, database: Database[Document], run: str) -> None:
     for year in (1, 1969, 1970, 2026, 9999):
         store.append_events("agent", run, _note(str(year), timestamp=datetime(year, 7, 1, tzinfo=UTC)))
     between = {"$gte": datetime(1969, 1, 1, tzinfo=UTC), "$lt": datetime(2026, 12, 1, tzinfo=UTC)}
     query = {"run": run, "events": {"$elemMatch": {"timestamp": between}}}
-    found = database["amlog_commits"].find(query).sort("s", 1)
-    assert [commit["events"][0]["data"]["note"] for commit in found] == ["1969", "1970", "2026"]
+    matches = database["amlog_commits"].find(query).sort("s", 1)
+    assert [commit["events"][0]["data"]["note"] for commit in matches] == ["1969", "1970", "2026"]
 
 
 # Documents as a whole.
 
 
-def test_a_commit_and_its_run_have_these_fields_and_no_others(
+def test_commit_and_run_documents_have_exactly_these_fields(
     store: SyncStore, database: Database[Document], run: str
 ) -> None:
     at = datetime(2026, 5, 1, 12, 30, 0, 123456, tzinfo=UTC)
@@ -233,9 +233,7 @@ def test_a_commit_and_its_run_have_these_fields_and_no_others(
     assert database["amlog_info"].find_one() == {"_id": "schema", "version": 2}
 
 
-def test_a_deletion_leaves_seqs_and_nothing_else(
-    store: SyncStore, database: Database[Document], uri: str, run: str
-) -> None:
+def test_deletion_leaves_only_ids_and_seqs(store: SyncStore, database: Database[Document], uri: str, run: str) -> None:
     for number in range(3):
         given_event = new_event(
             UserMessage(message=f"secret {number}"), labels={"secret": "secret"}, event_id=f"secret {number}"
@@ -279,7 +277,7 @@ DAMAGE: dict[str, Document] = {
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 @pytest.mark.parametrize("newest", [True, False], ids=["the newest", "an older one"])
-def test_a_commit_that_was_damaged_is_an_error_that_says_so(
+def test_damaged_commit_raises_an_error_with_its_run(
     store: SyncStore, database: Database[Document], uri: str, run: str, damage: Document, newest: bool
 ) -> None:
     store.append_events("agent", run, _note(event_id="a"), _note(event_id="b"), meta={"k": 1})
@@ -301,14 +299,14 @@ def test_a_commit_that_was_damaged_is_an_error_that_says_so(
             try:
                 call(handle)
             except (DecodeError, StoreCorrupt, VersionConflict) as error:
-                assert run in str(error)  # noqa: PT017  # some of the calls need nothing of what is damaged
+                assert run in str(error)  # noqa: PT017  # some calls do not read the damaged part
                 failed += 1
     assert failed
     database["amlog_commits"].delete_many({"run": run})
     database["amlog_runs"].delete_many({"run": run})
 
 
-def test_a_redaction_takes_the_content_from_the_collection(
+def test_redaction_removes_the_content_from_the_collection(
     store: SyncStore, database: Database[Document], run: str
 ) -> None:
     batch = [_note(f"secret {number}", labels={"secret": "secret"}) for number in range(3)]
@@ -322,11 +320,16 @@ def test_a_redaction_takes_the_content_from_the_collection(
         assert not {"labels", "json"} & event.keys()
     assert second["id"] == batch[1].event_id
     assert marker["data"] == {"seqs": [2, 4], "reason": "asked"}
-    found = database["amlog_commits"].distinct("t", {"run": run})
-    assert sorted(one.partition(":")[2] for one in found) == ["planner_note", "redacted", "redaction", "user_message"]
+    matches = database["amlog_commits"].distinct("t", {"run": run})
+    assert sorted(item.partition(":")[2] for item in matches) == [
+        "planner_note",
+        "redacted",
+        "redaction",
+        "user_message",
+    ]
 
 
-def test_runs_have_keys_of_their_own(store: SyncStore, database: Database[Document]) -> None:
+def test_runs_have_unique_keys(store: SyncStore, database: Database[Document]) -> None:
     pairs = [
         ("a", "bc"),
         ("ab", "c"),
@@ -380,13 +383,13 @@ TOLD = [
 
 
 @pytest.fixture(scope="module")
-def told(store: SyncStore) -> None:
+def support_events(store: SyncStore) -> None:
     store.append_events("other", "run", *[_note(str(number)) for number in range(3)], meta={"session": {"id": "s-2"}})
     for event in TOLD:
         store.append_events("support", "run", event, meta={"session": {"id": "s-1"}, "parent": None})
 
 
-@pytest.mark.usefixtures("told")
+@pytest.mark.usefixtures("support_events")
 @pytest.mark.parametrize(
     ("query", "seqs"),
     [
@@ -425,18 +428,18 @@ def told(store: SyncStore) -> None:
     ],
     ids=str,
 )
-def test_fields_are_found_by_path(database: Database[Document], query: Document, seqs: list[int]) -> None:
-    told = {"agent": {"$in": ["support", "other"]}, "events": {"$elemMatch": query}}
-    found = database["amlog_commits"].find(told).sort("s", 1)
-    assert [(commit["agent"], commit["s"]) for commit in found] == [("support", seq) for seq in seqs]
+def test_queries_find_fields_by_path(database: Database[Document], query: Document, seqs: list[int]) -> None:
+    query_filter = {"agent": {"$in": ["support", "other"]}, "events": {"$elemMatch": query}}
+    matches = database["amlog_commits"].find(query_filter).sort("s", 1)
+    assert [(commit["agent"], commit["s"]) for commit in matches] == [("support", seq) for seq in seqs]
 
 
-@pytest.mark.usefixtures("told")
-def test_runs_are_found_by_meta_and_events_by_run(database: Database[Document]) -> None:
-    (found,) = database["amlog_runs"].find({"meta.session.id": "s-1"})
-    assert (found["agent"], found["run"]) == ("support", "run")
+@pytest.mark.usefixtures("support_events")
+def test_queries_find_runs_by_meta_and_events_by_run(database: Database[Document]) -> None:
+    (matches,) = database["amlog_runs"].find({"meta.session.id": "s-1"})
+    assert (matches["agent"], matches["run"]) == ("support", "run")
     assert database["amlog_runs"].count_documents({"agent": "support"}) == 1
-    assert database["amlog_commits"].count_documents({"k": found["_id"]}) == len(TOLD)
+    assert database["amlog_commits"].count_documents({"k": matches["_id"]}) == len(TOLD)
     counted = database["amlog_commits"].aggregate(
         [
             {"$match": {"agent": "support"}},
@@ -454,7 +457,7 @@ def test_runs_are_found_by_meta_and_events_by_run(database: Database[Document]) 
     assert list(counted) == [{"_id": "orders.find", "count": 2, "ns": 2**40}]
 
 
-# Content that BSON or a query path does not hold.
+# Values that BSON or a query path does not support.
 
 HOSTILE: dict[str, JsonValue] = {
     "$": {"$set": 1},
@@ -479,7 +482,7 @@ HELD: dict[str, JsonValue] = {
 
 
 def _everywhere(value: JsonValue) -> list[Event]:
-    """Events with the value in every place that takes any."""
+    """Return events with the value in every field that accepts any value."""
     as_map: dict[str, JsonValue] = {"before": [1], "value": value, "after": {"x": 2**40}}
     return [
         new_event(UserMessage(message="m", structured=value)),
@@ -495,7 +498,7 @@ _FALLS_BACK = ("structured", "structured", "telemetry", "retry_hint", "ExampleIn
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_what_bson_does_not_hold_is_json_text(
+def test_values_unsupported_by_bson_are_json_text(
     store: SyncStore, database: Database[Document], uri: str, name: str, run: str
 ) -> None:
     events = _everywhere(HOSTILE[name])
@@ -503,12 +506,12 @@ def test_what_bson_does_not_hold_is_json_text(
     for stored, field in zip(_stored(database, run), _FALLS_BACK, strict=True):
         assert isinstance(stored["json"], str)
         assert field not in stored["data"]
-    kept = [event["data"] for event in _stored(database, run)]
-    assert kept[0] == {"message": "m"}
-    assert kept[1] == {"tool_call_id": "tc", "tool_name": "t", "payload": '{"a":1}'}
-    assert kept[2]["structured"] == kept[4]["PriorInput"] == {"kept": 1}
-    assert kept[3]["preview"] == "p"
-    assert kept[5] == {}
+    payloads = [event["data"] for event in _stored(database, run)]
+    assert payloads[0] == {"message": "m"}
+    assert payloads[1] == {"tool_call_id": "tc", "tool_name": "t", "payload": '{"a":1}'}
+    assert payloads[2]["structured"] == payloads[4]["PriorInput"] == {"kept": 1}
+    assert payloads[3]["preview"] == "p"
+    assert payloads[5] == {}
     loaded = _back(uri, run)
     check_run(loaded, events)
     assert isinstance(loaded.log[5].data, UnknownPayload)
@@ -516,23 +519,25 @@ def test_what_bson_does_not_hold_is_json_text(
 
 
 @pytest.mark.parametrize("value", [*HELD.values(), *VALUES.values()], ids=[*HELD, *VALUES])
-def test_what_bson_holds_comes_back_as_it_was(store: SyncStore, uri: str, value: JsonValue, run: str) -> None:
+def test_values_supported_by_bson_round_trip(store: SyncStore, uri: str, value: JsonValue, run: str) -> None:
     deep = value == VALUES["as deep as it may be"]
     events = [*_everywhere(None if deep else value), new_event(UserMessage(structured=value))]
     store.append_events("agent", run, *events)
-    with open_sync_store(uri) as another:
-        check_run(another.load_run("agent", run), events)
-        check_run(another.load_run("agent", run, types=[event.type for event in events]), events)
+    with open_sync_store(uri) as fresh_store:
+        check_run(fresh_store.load_run("agent", run), events)
+        check_run(fresh_store.load_run("agent", run, types=[event.type for event in events]), events)
 
 
 @pytest.mark.parametrize("name", HELD)
-def test_what_bson_holds_is_not_json_text(store: SyncStore, database: Database[Document], name: str, run: str) -> None:
+def test_values_supported_by_bson_are_not_json_text(
+    store: SyncStore, database: Database[Document], name: str, run: str
+) -> None:
     store.append_events("agent", run, *_everywhere(HELD[name]))
     assert not any("json" in event for event in _stored(database, run))
 
 
 def _types(value: object) -> set[str]:
-    """The names of the types of a JSON value and of all in it."""
+    """Return the type names of a JSON value and of all values in it."""
     own = type(value).__name__
     inner: list[object] = []
     if isinstance(value, dict):
@@ -542,22 +547,22 @@ def _types(value: object) -> set[str]:
     return {own}.union(*map(_types, inner))
 
 
-def test_integers_come_back_as_plain_ones(store: SyncStore, uri: str, run: str) -> None:
+def test_integers_are_loaded_as_plain_int(store: SyncStore, uri: str, run: str) -> None:
     large: list[JsonValue] = [2**31, -(2**40), 2**63 - 1]
     store.append_events("agent", run, *_everywhere([*large, {"n": 2**33}]), meta={"n": large, "m": {"n": 2**33}})
-    with open_sync_store(uri) as another:
-        snapshot = another.load_run("agent", run)
-        metas = [another.list_runs("agent", limit=1).runs[0].meta, snapshot.meta]
+    with open_sync_store(uri) as fresh_store:
+        snapshot = fresh_store.load_run("agent", run)
+        metas = [fresh_store.list_runs("agent", limit=1).runs[0].meta, snapshot.meta]
     assert _types(metas) == {"list", "dict", "int"}
     for event in snapshot.log:
         assert _types(event.data.to_map()) <= {"list", "dict", "int", "str", "bool", "NoneType"}
 
 
 NAMES = ("", "$set", "a.b", ".", "\x00", "$", "_id", "type", "9", "events")
-"""Keys of a payload's own."""
+"""The field names of a custom payload."""
 
 
-def test_keys_of_an_unknown_payload_come_back_in_their_order(store: SyncStore, uri: str, run: str) -> None:
+def test_keys_of_an_unknown_payload_keep_their_order(store: SyncStore, uri: str, run: str) -> None:
     orders = [
         *itertools.islice(itertools.permutations(NAMES), 0, 3_628_800, 60_480),
         ("z", "a"),
@@ -582,7 +587,7 @@ class OddlyNamed(
     frozen=True,
     rename={"dollar": "$set", "dotted": "a.b", "nothing": "", "own": "_id", "plain": "plain"}.get,
 ):
-    """A payload whose fields are stored under names that BSON or a query path do not hold."""
+    """A payload with field names that BSON or a query path does not support."""
 
     event_type: ClassVar[str] = "$odd.ly"
     dollar: str = ""
@@ -592,7 +597,7 @@ class OddlyNamed(
     plain: str = ""
 
 
-def test_a_registered_payload_with_odd_names_comes_back(
+def test_registered_payload_with_unusual_names_round_trips(
     store: SyncStore, database: Database[Document], uri: str, run: str
 ) -> None:
     payloads = [
@@ -612,7 +617,7 @@ def test_a_registered_payload_with_odd_names_comes_back(
     [{"$set": "v"}, {"a.b": "v"}, {"": "v"}, {"\x00": "v"}, {"a": "1", "$b": "2", "c": "3"}, {"_id": "v", "a": "\x00"}],
     ids=str,
 )
-def test_any_labels_come_back(
+def test_labels_round_trip(
     store: SyncStore, database: Database[Document], uri: str, labels: dict[str, str], run: str
 ) -> None:
     store.append_events("agent", run, _note(labels=labels))
@@ -625,29 +630,29 @@ def test_any_labels_come_back(
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "$ key", *HELD])
-def test_any_meta_comes_back(store: SyncStore, database: Database[Document], uri: str, name: str, run: str) -> None:
+def test_meta_round_trips(store: SyncStore, database: Database[Document], uri: str, name: str, run: str) -> None:
     odd: dict[str, JsonValue] = {"$ key": 1}
     meta: dict[str, JsonValue] = odd if name == "$ key" else {"z": 1, "value": {**HOSTILE, **HELD}[name], "a": [2**40]}
     store.append_events("agent", run, _note(), meta=meta)
-    with open_sync_store(uri) as another:
-        for found in (another.load_run("agent", run).meta, another.list_runs("agent", limit=1).runs[0].meta):
-            check_exact(found, meta, "meta")
-            assert list(found) == list(meta)
+    with open_sync_store(uri) as fresh_store:
+        for matches in (fresh_store.load_run("agent", run).meta, fresh_store.list_runs("agent", limit=1).runs[0].meta):
+            check_exact(matches, meta, "meta")
+            assert list(matches) == list(meta)
     for document in (_commits(database, run)[0], _run(database, run)):
         assert ("meta" in document, "meta_json" in document) == (name in HELD, name not in HELD)
 
 
-def test_every_payload_comes_back_by_seq_and_by_type(store: SyncStore, uri: str, run: str) -> None:
+def test_every_payload_loads_by_seq_and_by_type(store: SyncStore, uri: str, run: str) -> None:
     events = [*every_payload(), rich_event()]
     store.append_events("agent", run, *events)
-    with open_sync_store(uri) as another:
-        whole = another.load_run("agent", run)
-        check_run(whole, events)
-        for seq, event in enumerate(whole.log, 1):
-            (alone,) = another.load_run("agent", run, after=seq - 1, limit=1).log
+    with open_sync_store(uri) as fresh_store:
+        snapshot = fresh_store.load_run("agent", run)
+        check_run(snapshot, events)
+        for seq, event in enumerate(snapshot.log, 1):
+            (alone,) = fresh_store.load_run("agent", run, after=seq - 1, limit=1).log
             assert alone == event
-            of_type = another.load_run("agent", run, types=[event.type]).log
-            assert [one for one in of_type if one.seq == seq] == [event]
+            of_type = fresh_store.load_run("agent", run, types=[event.type]).log
+            assert [item for item in of_type if item.seq == seq] == [event]
 
 
 # Anything that may be stored.
@@ -666,17 +671,19 @@ def _outcome(store: SyncStore, run: str, batch: list[Event], meta: Mapping[str, 
 @example(
     [new_event(UnknownPayload(type="$x.\x00", data={"": {"": 2**64}, "$a": [], "a.b": {}}), event_id="$id.\x00")], {}
 )
-def test_what_memory_stores_mongodb_stores(
+def test_mongodb_stores_the_same_as_the_memory_backend(
     store: SyncStore, batch: list[Event], meta: Mapping[str, JsonValue] | None
 ) -> None:
     run = uuid.uuid4().hex
-    named = [
+    events_by_name = [
         Event(event.type, event.timestamp, event.data, event.labels, event.event_id or f"id {number}")
         for number, event in enumerate(batch)
     ]
     with open_sync_store("memory:") as reference:
-        assert _outcome(store, run, named, meta) == _outcome(reference, run, named, meta)
-        assert _outcome(store, run, named, meta) == _outcome(reference, run, named, meta), "the same again"
+        assert _outcome(store, run, events_by_name, meta) == _outcome(reference, run, events_by_name, meta)
+        assert _outcome(store, run, events_by_name, meta) == _outcome(reference, run, events_by_name, meta), (
+            "the same again"
+        )
         check_same(store.load_run("agent", run), reference.load_run("agent", run))
-        types = [event.type for event in named[:1]]
+        types = [event.type for event in events_by_name[:1]]
         check_same(store.load_run("agent", run, types=types), reference.load_run("agent", run, types=types))

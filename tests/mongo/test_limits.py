@@ -1,4 +1,4 @@
-"""What is too large for MongoDB is refused before it is sent; what is not, is stored and read back, however large."""
+"""Tests size limits: too large documents are refused before they are sent, and all others round-trip."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ END: dict[str, JsonValue] = {"expires_at": "9999-01-01T00:00:00Z"}
 
 
 class Heard(CommandListener):
-    """The names of the commands that were sent, and the sizes of what they stored."""
+    """A listener that records the sent commands and the sizes of the stored documents."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -62,7 +62,7 @@ class Heard(CommandListener):
 
 @pytest.fixture(scope="module")
 def uri(mongo_server: MongoServer | GivenServer) -> Generator[str]:
-    """One database for all tests here, each of which has runs of its own in it: dropping much takes long."""
+    """Return one database for all tests of this module, because dropping large databases is slow."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield mongo_server.uri(name)
     if isinstance(mongo_server, GivenServer):  # the other one takes its data with it
@@ -77,40 +77,40 @@ def run() -> str:
 
 @contextmanager
 def _listening(uri: str, settings: Settings | None = None) -> Generator[tuple[SyncMongoStore, Heard]]:
-    heard = Heard()
+    listener = Heard()
     with (
-        MongoClient[Document](uri, event_listeners=[heard]) as client,
+        MongoClient[Document](uri, event_listeners=[listener]) as client,
         SyncMongoStore.open(client, client.get_default_database().name, settings) as store,
     ):
-        heard.names.clear()
-        yield store, heard
+        listener.names.clear()
+        yield store, listener
 
 
 def _note(text: str = "n", event_id: str | None = None) -> Event:
-    # At one and the same time, as not every one takes as many bytes.
+    # The time is fixed, because times differ in their encoded size.
     return new_event(PlannerNote(note=text), timestamp=NOON, event_id=event_id)
 
 
 def _nothing_of(uri: str, run: str) -> None:
-    """Nothing of the run is in any collection."""
+    """Assert that no collection has a document of the run."""
     with MongoClient[Document](uri) as client:
         database = client.get_default_database()
         assert [database[name].count_documents({"run": run}) for name in ("amlog_commits", "amlog_runs")] == [0, 0]
 
 
 def _refused(uri: str, run: str, *events: Event, settings: Settings | None = None, **options: Any) -> EventTooLarge:
-    """Have an append refused, of which nothing may be stored, to a new run and to one that is there."""
-    with _listening(uri, settings) as (store, heard):
+    """Assert that an append to a new and to an existing run is refused and stores nothing."""
+    with _listening(uri, settings) as (store, listener):
         with pytest.raises(EventTooLarge) as caught:
             store.append_events("agent", run, *events, **options)
-        assert not {"insert", "update"} & set(heard.names), "it was refused before anything was sent"
+        assert not {"insert", "update"} & set(listener.names), "it was refused before anything was sent"
         _nothing_of(uri, run)
         store.append_events("agent", f"{run} there", _note())
-        heard.names.clear()
+        listener.names.clear()
         for _ in range(2):
             with pytest.raises(EventTooLarge):
                 store.append_events("agent", f"{run} there", *events, **options)
-        assert heard.names == []
+        assert listener.names == []
         assert store.load_run("agent", f"{run} there").version == 1
         assert store.append_events("agent", f"{run} there", _note()).version == 2
     assert caught.value.size > caught.value.limit
@@ -120,7 +120,7 @@ def _refused(uri: str, run: str, *events: Event, settings: Settings | None = Non
 # One event.
 
 
-def test_an_event_over_its_limit_is_refused(uri: str, run: str) -> None:
+def test_event_above_its_limit_is_refused(uri: str, run: str) -> None:
     error = _refused(uri, run, _note("x" * DEFAULT_MAX_EVENT_BYTES))
     assert error.limit == DEFAULT_MAX_EVENT_BYTES
     assert error.size == DEFAULT_MAX_EVENT_BYTES + len('{"note":""}')
@@ -129,7 +129,7 @@ def test_an_event_over_its_limit_is_refused(uri: str, run: str) -> None:
 @pytest.mark.parametrize(
     "kind", ["text", "JSON text", "labels", "characters of several bytes", "JSON that BSON holds not"]
 )
-def test_an_event_at_its_limit_is_stored_and_one_byte_more_is_not(uri: str, run: str, kind: str) -> None:
+def test_event_at_its_limit_is_stored_and_one_byte_more_is_refused(uri: str, run: str, kind: str) -> None:
     settings = Settings(max_event_bytes=100_000)
 
     def sized(size: int) -> Event:
@@ -145,24 +145,24 @@ def test_an_event_at_its_limit_is_stored_and_one_byte_more_is_not(uri: str, run:
             return new_event(UserMessage(structured={"$": "x" * (size - len('{"structured":{"$":""}}'))}))
         return _note("x" * (size - len('{"note":""}')))
 
-    with _listening(uri, settings) as (store, heard):
+    with _listening(uri, settings) as (store, listener):
         largest = sized(100_000)
         store.append_events("agent", run, largest)
         assert [event.data for event in store.load_run("agent", run).log] == [largest.data]
-        heard.names.clear()
+        listener.names.clear()
         for events in ([sized(100_001)], [_note(), sized(100_001), _note()]):
             with pytest.raises(EventTooLarge) as caught:
                 store.append_events("agent", run, *events)
             assert (caught.value.size, caught.value.limit) == (100_001, 100_000)
-        assert heard.names == []
+        assert listener.names == []
 
 
-def test_an_event_of_just_under_the_default_limit(uri: str, run: str) -> None:
-    with _listening(uri) as (store, heard):
+def test_event_below_the_default_limit_is_stored(uri: str, run: str) -> None:
+    with _listening(uri) as (store, listener):
         large = _note("x" * (DEFAULT_MAX_EVENT_BYTES - len('{"note":""}')))
         store.append_events("agent", run, large)
         assert store.append_events("agent", run, large).inserted == 0
-        assert heard.sizes[0] < MAX_DOCUMENT_BYTES
+        assert listener.sizes[0] < MAX_DOCUMENT_BYTES
     with open_sync_store(uri) as store:
         (loaded,) = store.load_run("agent", run).log
         assert loaded.data == large.data
@@ -172,26 +172,26 @@ def test_an_event_of_just_under_the_default_limit(uri: str, run: str) -> None:
 
 
 @pytest.mark.parametrize("first_seq", [2**53 - 1, 2**62, 2**63, 2**70])
-def test_a_seq_beyond_the_last_is_refused(uri: str, run: str, first_seq: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The largest that JSON and queries in JavaScript hold exactly is the last."""
+def test_seq_above_the_limit_is_refused(uri: str, run: str, first_seq: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is the largest integer that JSON and JavaScript represent exactly."""
     monkeypatch.setattr("agent_memory_log.backend_kit.checks.MAX_FIRST_SEQ", 2**80)
-    with _listening(uri) as (store, heard):
-        with pytest.raises(InvalidArgument, match=r"the last seq is 9,007,199,254,740,991"):
+    with _listening(uri) as (store, listener):
+        with pytest.raises(InvalidArgument, match=r"the limit is 9,007,199,254,740,991"):
             store.append_events("agent", run, _note(), _note(), first_seq=first_seq)
-        assert not {"insert", "update"} & set(heard.names)
+        assert not {"insert", "update"} & set(listener.names)
         assert store.append_events("agent", run, _note(), first_seq=2**53 - 2, meta=END).version == 2**53 - 2
         assert store.append_events("agent", run, _note()).version == 2**53 - 1
-        with pytest.raises(InvalidArgument, match="last seq"):
+        with pytest.raises(InvalidArgument, match="the limit is 9,007,199,254,740,991"):
             store.append_events("agent", run, _note())
     _nothing_of(uri, f"{run} beyond")
 
 
-def test_a_meta_that_leaves_no_room_for_the_runs_document_is_refused(uri: str, run: str) -> None:
-    """A document that is larger than MongoDB holds, or becomes so in a list of runs, would hide all other runs."""
-    with _listening(uri) as (store, heard):
+def test_meta_above_its_limit_is_refused(uri: str, run: str) -> None:
+    """A run document above MongoDB's limit would make the list of runs fail."""
+    with _listening(uri) as (store, listener):
         with pytest.raises(EventTooLarge, match="meta has"):
             store.append_events("agent", run, _note("", "e"), meta={"x": "x" * (MAX_DOCUMENT_BYTES - 16 * 1024)})
-        assert not {"insert", "update"} & set(heard.names)
+        assert not {"insert", "update"} & set(listener.names)
     _nothing_of(uri, run)
 
 
@@ -199,88 +199,88 @@ def test_a_meta_that_leaves_no_room_for_the_runs_document_is_refused(uri: str, r
 
 
 def _frame(uri: str, events: list[Event], **options: Any) -> int:
-    """The bytes of the document that stores these events."""
-    with _listening(uri) as (store, heard):
+    """Return the size in bytes of the document for these events."""
+    with _listening(uri) as (store, listener):
         store.append_events("agent", uuid.uuid4().hex, *events, **options)
-        return heard.sizes[0]
+        return listener.sizes[0]
 
 
-def test_the_largest_document_is_stored_and_one_byte_more_is_not(uri: str, run: str) -> None:
+def test_largest_document_is_stored_and_one_byte_more_is_refused(uri: str, run: str) -> None:
     settings = Settings(max_event_bytes=MAX_DOCUMENT_BYTES)
     room = MAX_DOCUMENT_BYTES - _frame(uri, [_note("", "e-1")])
-    with _listening(uri, settings) as (store, heard):
+    with _listening(uri, settings) as (store, listener):
         largest = _note("x" * room, "e-1")
         store.append_events("agent", run, largest)
-        assert heard.sizes == [MAX_DOCUMENT_BYTES]
+        assert listener.sizes == [MAX_DOCUMENT_BYTES]
         (loaded,) = store.load_run("agent", run).log
         assert loaded.data == largest.data
     error = _refused(uri, f"{run} beyond", _note("x" * (room + 1), "e-1"), settings=settings)
     assert error.limit == MAX_DOCUMENT_BYTES
 
 
-def test_a_batch_is_one_document(uri: str, run: str) -> None:
+def test_batch_must_fit_in_one_document(uri: str, run: str) -> None:
     batch = [_note("x" * MIB, f"e-{number}") for number in range(15)]
-    with _listening(uri) as (store, heard):
+    with _listening(uri) as (store, listener):
         assert store.append_events("agent", run, *batch).version == 15
-        assert heard.names.count("insert") == 1
+        assert listener.names.count("insert") == 1
         assert store.append_events("agent", run, *batch).inserted == 0
     error = _refused(uri, f"{run} beyond", *batch, _note("x" * MIB))
     assert error.limit == MAX_DOCUMENT_BYTES
     assert "append it in parts" in str(error)
 
 
-@pytest.mark.parametrize("what", ["meta", "meta that BSON holds not", "labels", "ids", "an end"])
-def test_what_goes_with_the_events_counts(uri: str, run: str, what: str) -> None:
-    """The events alone would fit into the document."""
+@pytest.mark.parametrize("description", ["meta", "meta that BSON holds not", "labels", "ids", "an end"])
+def test_limit_includes_the_other_fields_of_a_commit(uri: str, run: str, description: str) -> None:
+    """The events alone would fit in the document."""
     size = 600 * 1024
     events = [_note("x" * size, f"e-{number}") for number in range(24)]
     room = MAX_DOCUMENT_BYTES - _frame(uri, events)
     assert room > 0
     options: dict[str, Any] = {}
-    if what == "meta":
+    if description == "meta":
         options["meta"] = {"large": "x" * room}
-    elif what == "meta that BSON holds not":
+    elif description == "meta that BSON holds not":
         options["meta"] = {"$large": "x" * room}
-    elif what == "labels":
+    elif description == "labels":
         events[0] = new_event(PlannerNote(note="x" * size), labels={"k": "v" * room}, event_id="e-0")
     else:
         events[-1] = _note("x" * (size + room - 3), "e-23")
         assert _frame(uri, events) == MAX_DOCUMENT_BYTES - 3
-        if what == "ids":
+        if description == "ids":
             events[0] = _note("x" * size, "e-0, which is longer")
         else:
             options["meta"] = {"expires_at": "9999-01-01T00:00:00Z"}
-    assert "with what goes with them" in str(_refused_once(uri, run, events, options))
-    if what.startswith("meta"):
+    assert "needs a document of" in str(_refused_once(uri, run, events, options))
+    if description.startswith("meta"):
         with open_sync_store(uri) as store:
             store.append_events("agent", run, _note())
             assert store.append_events("agent", run, *events, **options).inserted == 24, "the run has its meta already"
 
 
 def _refused_once(uri: str, run: str, events: list[Event], options: dict[str, Any]) -> EventTooLarge:
-    with _listening(uri) as (store, heard):
+    with _listening(uri) as (store, listener):
         with pytest.raises(EventTooLarge) as caught:
             store.append_events("agent", run, *events, **options)
-        assert not {"insert", "update"} & set(heard.names)
+        assert not {"insert", "update"} & set(listener.names)
     _nothing_of(uri, run)
     return caught.value
 
 
-def test_json_that_grows_in_bson_is_measured_in_bson(uri: str, run: str) -> None:
+def test_limit_measures_the_size_in_bson(uri: str, run: str) -> None:
     numbers: JsonValue = [1] * 1_450_000
     error = _refused_once(uri, run, [new_event(UserMessage(structured=numbers))], {})
     assert error.size > MAX_DOCUMENT_BYTES > 2 * 1_450_000
 
 
-def test_more_ids_than_a_command_holds_are_looked_up(uri: str, run: str) -> None:
+def test_ids_of_several_commands_are_looked_up(uri: str, run: str) -> None:
     events = [_note("", f"{number:0>512}") for number in range(5)]
     many = [_note("", f"{number:0>512}") for number in range(33_000)]
-    with _listening(uri) as (store, heard):
+    with _listening(uri) as (store, listener):
         store.append_events("agent", run, *events)
-        heard.names.clear()
+        listener.names.clear()
         with pytest.raises(VersionConflict):
             store.append_events("agent", run, *many, expected_version=1)
-        assert heard.names.count("find") > 2
+        assert listener.names.count("find") > 2
         assert store.append_events("agent", run, *reversed(events), expected_version=1).inserted == 0
     assert _refused_once(uri, f"{run} beyond", many, {}).limit == MAX_DOCUMENT_BYTES
 
@@ -288,64 +288,64 @@ def test_more_ids_than_a_command_holds_are_looked_up(uri: str, run: str) -> None
 # Redactions.
 
 
-def test_a_reason_that_does_not_fit_is_refused_and_nothing_is_redacted(uri: str, run: str) -> None:
+def test_too_long_reason_redacts_no_event(uri: str, run: str) -> None:
     events = [_note("short", "e-1"), *(_note("x" * (3 * MIB), f"e-{number}") for number in range(2, 7))]
-    with _listening(uri) as (store, heard):
+    with _listening(uri) as (store, listener):
         store.append_events("agent", run, *events)
         store.append_events("agent", run, _note("alone"))
-        heard.names.clear()
+        listener.names.clear()
         before = store.load_run("agent", run)
         for seqs, reason in (([1], "r" * 2 * MIB), ([1, 7], "r" * 2 * MIB), ([7], "r" * 17 * MIB)):
             with pytest.raises(EventTooLarge, match="shorter reason") as caught:
                 store.redact_events("agent", run, seqs, reason=reason)
             assert caught.value.limit == MAX_DOCUMENT_BYTES
-        assert not {"insert", "update"} & set(heard.names)
+        assert not {"insert", "update"} & set(listener.names)
         assert store.load_run("agent", run) == before
         assert store.redact_events("agent", run, [2], reason="r" * 2 * MIB).inserted == 1, (
             "it takes the room of what goes"
         )
         assert store.redact_events("agent", run, [1], reason="fits").inserted == 1
-    with open_sync_store(uri) as another:
-        log = another.load_run("agent", run).log
+    with open_sync_store(uri) as fresh_store:
+        log = fresh_store.load_run("agent", run).log
         assert [type(event.data) for event in log] == [Redacted, Redacted] + 5 * [PlannerNote] + [Redaction, Redaction]
         assert isinstance(log[0].data, Redacted)
         assert log[0].data.reason == "fits"
 
 
 def _sizes(uri: str, run: str) -> list[int]:
-    """The sizes of a run's commits."""
+    """Return the sizes of a run's commits."""
     with MongoClient[Document](uri) as client:
-        found = client.get_default_database()["amlog_commits"].find({"run": run}).sort("s", 1)
-        return [len(bson.encode(commit)) for commit in found]
+        matches = client.get_default_database()["amlog_commits"].find({"run": run}).sort("s", 1)
+        return [len(bson.encode(commit)) for commit in matches]
 
 
-def test_a_redaction_needs_room_for_what_finds_it(uri: str, run: str) -> None:
-    """A tool call is found by no index; what stands in its place is, and takes room for that."""
+def test_redaction_needs_room_for_its_index_entry(uri: str, run: str) -> None:
+    """A tool call has no index entry, but the redacted event has one, which needs space."""
     call = new_event(ToolCall(tool_call_id="c", tool_name="n", payload_json="1"), event_id="e-1")
-    with _listening(uri) as (store, heard):
+    with _listening(uri) as (store, listener):
         store.append_events("agent", f"{run} tried", call)
         store.redact_events("agent", f"{run} tried", [1], reason="r")
         room = MAX_DOCUMENT_BYTES - _sizes(uri, f"{run} tried")[0] + len("r tried")
         store.append_events("agent", run, call)
-        heard.names.clear()
+        listener.names.clear()
         with pytest.raises(EventTooLarge, match="shorter reason"):
             store.redact_events("agent", run, [1], reason="r" * (room + 1))
-        assert not {"insert", "update"} & set(heard.names)
+        assert not {"insert", "update"} & set(listener.names)
         assert store.load_run("agent", run).version == 1
 
 
-def test_a_marker_that_does_not_fit_is_refused_and_nothing_is_redacted(uri: str, run: str) -> None:
-    with _listening(uri) as (store, heard):
-        for one in (run, f"{run} tried"):
+def test_too_large_marker_redacts_no_event(uri: str, run: str) -> None:
+    with _listening(uri) as (store, listener):
+        for run_id in (run, f"{run} tried"):
             for number in range(20):
-                store.append_events("agent", one, _note("n", f"e-{number:02}"))
+                store.append_events("agent", run_id, _note("n", f"e-{number:02}"))
         store.redact_events("agent", f"{run} tried", range(1, 21), reason="r")
         *masks, marker = _sizes(uri, f"{run} tried")
         assert max(masks) + len(" tried") < marker
-        heard.names.clear()
+        listener.names.clear()
         with pytest.raises(EventTooLarge, match="marker that names 20 events"):
             store.redact_events("agent", run, range(1, 21), reason="r" * (MAX_DOCUMENT_BYTES - max(masks)))
-        assert not {"insert", "update"} & set(heard.names)
+        assert not {"insert", "update"} & set(listener.names)
         assert store.load_run("agent", run).version == 20
 
 
@@ -354,7 +354,7 @@ def test_a_marker_that_does_not_fit_is_refused_and_nothing_is_redacted(uri: str,
 
 @pytest.fixture(scope="module")
 def large(uri: str) -> tuple[str, list[Event]]:
-    """A run of 20 MiB in four commits, and its events: large answers, with small notes among them."""
+    """Write a run of 20 MiB in four commits, with large messages and small notes. Return its events."""
     events: list[Event] = []
     name = uuid.uuid4().hex
     with open_sync_store(uri) as store:
@@ -364,7 +364,7 @@ def large(uri: str) -> tuple[str, list[Event]]:
     return name, events
 
 
-def test_a_run_of_many_replies_loads_whole(uri: str, large: tuple[str, list[Event]]) -> None:
+def test_run_of_several_replies_loads_completely(uri: str, large: tuple[str, list[Event]]) -> None:
     run, events = large
     with open_sync_store(uri) as store:
         for _ in range(2):
@@ -373,7 +373,7 @@ def test_a_run_of_many_replies_loads_whole(uri: str, large: tuple[str, list[Even
             assert list(snapshot.log) == events
 
 
-def test_parts_of_a_run_of_many_replies_load_whole(uri: str, large: tuple[str, list[Event]]) -> None:
+def test_parts_of_a_run_of_several_replies_load_completely(uri: str, large: tuple[str, list[Event]]) -> None:
     run, events = large
     with open_sync_store(uri) as store:
         for after in (1, 2, 3):
@@ -391,17 +391,17 @@ def test_parts_of_a_run_of_many_replies_load_whole(uri: str, large: tuple[str, l
         assert list(store.load_run("agent", run, types=["assistant_message", "planner_note"]).log) == events
 
 
-def test_a_run_of_many_replies_is_grown_followed_and_retried(uri: str, large: tuple[str, list[Event]]) -> None:
+def test_run_of_several_replies_can_be_appended_followed_and_retried(uri: str, large: tuple[str, list[Event]]) -> None:
     run, events = large
     with open_sync_store(uri) as store:
-        held = store.load_run("agent", run, limit=3)
-        held = held.extend(store.load_run("agent", run, after=held.last_seq))
-        assert list(held.log) == events
+        snapshot = store.load_run("agent", run, limit=3)
+        snapshot = snapshot.extend(store.load_run("agent", run, after=snapshot.last_seq))
+        assert list(snapshot.log) == events
         follower = store.follow("agent", run)
         assert [next(follower) for _ in events] == events
         follower.close()
         for some in (events, events[::-1], events[::2]):
-            # One by one, as all of them are more than one document holds.
+            # The events are appended one by one, because together they exceed one document.
             assert [store.append_events("agent", run, event).inserted for event in some] == [0] * len(some)
         ids = [_note(f"note {number}", event.event_id) for number, event in enumerate(events[::2])]
         assert store.append_events("agent", run, *ids).inserted == 0
@@ -416,7 +416,7 @@ class ShortReplies(Database[Document]):
 
     most = 100_000
 
-    def command(  # type: ignore[override]  # of its overloads, this form alone is called
+    def command(  # type: ignore[override]  # the library calls only this overload
         self, command: Any, *arguments: Any, **options: Any
     ) -> Document:
         if "find" in command and "limit" not in command:
@@ -430,29 +430,29 @@ class ShortClient(MongoClient[Document]):
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
-def test_replies_that_end_early_make_one_answer(mongo_uri: str, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+def test_short_replies_are_combined(mongo_uri: str, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     batches = [[_note(f"{number} {part}") for part in range(1 + number % 3)] for number in range(8)]
     batches[4] = [new_event(AssistantMessage(message="common"), event_id="e-4"), _note("4 1")]
-    given = [event for batch in batches for event in batch]
+    all_events = [event for batch in batches for event in batch]
     with open_sync_store(mongo_uri) as store:
         for batch in batches:
             store.append_events("agent", "run", *batch, meta={"a": 1})
         expected = _answers(store)
     monkeypatch.setattr(ShortReplies, "most", most)
-    for known in (False, True):
+    for is_warm in (False, True):
         with ShortClient(mongo_uri) as client, SyncMongoStore.open(client, client.get_default_database().name) as store:
-            if known:
+            if is_warm:
                 store.load_run("agent", "run")
             assert _answers(store) == expected
-            result = store.append_events("agent", "run", *given)
-            assert (result.inserted, len(result.events)) == (0, len(given))
+            result = store.append_events("agent", "run", *all_events)
+            assert (result.inserted, len(result.events)) == (0, len(all_events))
             follower = store.follow("agent", "run")
-            assert [next(follower).event_id for _ in given] == [event.event_id for event in given]
+            assert [next(follower).event_id for _ in all_events] == [event.event_id for event in all_events]
             follower.close()
 
 
 def _answers(store: SyncStore) -> list[object]:
-    """What every kind of read gives."""
+    """Return the results of every kind of read."""
     common, rare = ["assistant_message", "planner_note"], ["planner_note"]
     return [
         *(store.load_run("agent", "run", after=after) for after in range(16)),

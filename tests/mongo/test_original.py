@@ -1,4 +1,4 @@
-"""What the Go original keeps in MongoDB, imported: read as it was meant, stored once, and never changed.
+"""Tests the import of the Go original's runs: exact events, stored once, with an unchanged source.
 
 ``golden/original-mongo.jsonl`` has events that the original itself wrote (v1.0.3, its own code run on made-up values):
 ``bson`` as its driver stores them, as extended JSON, and ``json`` as its JSON encoder writes the same ones.
@@ -68,10 +68,10 @@ def run_document(run: str, events: object, agent: object = "a", **more: object) 
 
 @pytest.fixture
 def collection(mongo_server: MongoServer | GivenServer, mongo_database: str) -> Documents:
-    """The collection as the original makes it."""
-    made: Documents = mongo_server.client()[mongo_database]["agent_memory"]
-    made.create_index([("agent_id", 1), ("run_id", 1)], unique=True)
-    return made
+    """Return the collection with the original's index."""
+    source: Documents = mongo_server.client()[mongo_database]["agent_memory"]
+    source.create_index([("agent_id", 1), ("run_id", 1)], unique=True)
+    return source
 
 
 @pytest.fixture(autouse=True)
@@ -93,19 +93,19 @@ async def target() -> AsyncGenerator[Store]:
 
 async def imported(url: str, target: Store, *, reserved: bool = False) -> list[ImportedRun]:
     async with aclosing(backend.go_original_runs(StoreUrl.parse(url))) as runs:
-        return [one async for one in import_runs(target, runs, reserved=reserved)]
+        return [item async for item in import_runs(target, runs, reserved=reserved)]
 
 
 async def import_one(url: str, target: Store, run: str = "r") -> Snapshot:
-    """Import all runs without a problem; one of them as it is in the target."""
-    assert not [one.problem for one in await imported(url, target) if one.problem]
+    """Import all runs, assert that none has a problem, and return one of them from the target."""
+    assert not [item.problem for item in await imported(url, target) if item.problem]
     return await target.load_run("a", run)
 
 
-# What the original wrote.
+# Documents of the original.
 
 
-async def test_what_the_original_wrote_is_read_as_it_was_meant(url: str, target: Store, collection: Documents) -> None:
+async def test_import_reads_the_events_of_the_original(url: str, target: Store, collection: Documents) -> None:
     rows = golden()
     assert {row["bson"]["type"] for row in rows} == {
         "user_message",
@@ -119,15 +119,22 @@ async def test_what_the_original_wrote_is_read_as_it_was_meant(url: str, target:
     snapshot = await import_one(url, target)
     assert (snapshot.version, snapshot.last_seq, snapshot.first_seq) == (len(rows), len(rows), 1)
     for seq, (event, row) in enumerate(zip(snapshot.log, rows, strict=True), 1):
-        meant = Event.from_map(row["json"])
-        assert (event.seq, event.type, event.data, event.labels) == (seq, meant.type, meant.data, meant.labels)
-        # It keeps milliseconds in MongoDB, and nanoseconds in JSON.
-        assert event.timestamp == meant.timestamp.replace(microsecond=meant.timestamp.microsecond // 1000 * 1000)
+        expected_event = Event.from_map(row["json"])
+        assert (event.seq, event.type, event.data, event.labels) == (
+            seq,
+            expected_event.type,
+            expected_event.data,
+            expected_event.labels,
+        )
+        # The original stores milliseconds in MongoDB, and nanoseconds in JSON.
+        assert event.timestamp == expected_event.timestamp.replace(
+            microsecond=expected_event.timestamp.microsecond // 1000 * 1000
+        )
         assert event.timestamp.tzinfo is UTC
     assert len({event.event_id for event in snapshot.log}) == len(rows)
 
 
-async def test_ids_are_text_and_nothing_else(url: str, target: Store, collection: Documents) -> None:
+async def test_ids_must_be_text(url: str, target: Store, collection: Documents) -> None:
     names = ["$ne", "{'$gt': ''}", "a.b", "..", "/", "\0", "é😀", " "]
     collection.insert_many([run_document(name, [note(1)], agent=name) for name in names])
     await imported(url, target)
@@ -137,13 +144,11 @@ async def test_ids_are_text_and_nothing_else(url: str, target: Store, collection
     assert (await target.load_run("$ne", "é😀")).version == 0
 
 
-# What BSON has and JSON has not.
+# Types of BSON that JSON does not have.
 
 
-async def test_values_of_bson_are_as_the_original_writes_them_in_json(
-    url: str, target: Store, collection: Documents
-) -> None:
-    held = {
+async def test_bson_values_become_the_originals_json(url: str, target: Store, collection: Documents) -> None:
+    stored_value = {
         "when": TIME,
         "bytes": [b"\xff\0", Binary(b"x", 128)],
         "id": ObjectId("0123456789abcdef01234567"),
@@ -161,8 +166,8 @@ async def test_values_of_bson_are_as_the_original_writes_them_in_json(
     }
     names = {"tool_call_id": "t", "tool_name": "n"}
     events = [
-        {"type": "user_message", "timestamp": TIME, "data": {"structured": held}},
-        {"type": "ours.own", "timestamp": TIME, "data": {**held, "raw": b"\xff\0"}},
+        {"type": "user_message", "timestamp": TIME, "data": {"structured": stored_value}},
+        {"type": "ours.own", "timestamp": TIME, "data": {**stored_value, "raw": b"\xff\0"}},
         {"type": "user_message", "timestamp": TIME, "data": {"structured": b"\xff\0"}},
         {
             "type": "tool_call",
@@ -170,16 +175,16 @@ async def test_values_of_bson_are_as_the_original_writes_them_in_json(
             "data": {"tool_call_id": "t", "tool_name": "n", "payload": b'{"q":1}'},
         },
         {"type": "thinking", "timestamp": TIME, "data": {"redacted": b"\xff\0"}},
-        {"type": "tool_call", "timestamp": TIME, "data": {**names, "payload": held}},
+        {"type": "tool_call", "timestamp": TIME, "data": {**names, "payload": stored_value}},
     ]
-    collection.insert_one(run_document("r", events, meta=held))
+    collection.insert_one(run_document("r", events, meta=stored_value))
     snapshot = await import_one(url, target)
-    message, own, whole, call, thought, odd = (event.data for event in snapshot.log)
+    message, own, complete, call, thought, odd = (event.data for event in snapshot.log)
     assert isinstance(message, UserMessage)
     assert message.structured == plain
     assert isinstance(own, UnknownPayload)
     assert own.data == {**plain, "raw": "/wA="}
-    assert whole == UserMessage(structured="/wA=")
+    assert complete == UserMessage(structured="/wA=")
     assert call == ToolCall("t", "n", payload_json='{"q":1}')
     assert thought == Thinking(redacted=b"\xff\0")
     assert isinstance(odd, ToolCall)
@@ -188,12 +193,12 @@ async def test_values_of_bson_are_as_the_original_writes_them_in_json(
     assert type(cast("Any", snapshot.meta)["long"]) is int
 
 
-# Documents that the original did not write, or should not have.
+# Invalid documents.
 
 HOSTILE: list[tuple[str, object, str]] = [
-    ("a number", 5, "an event must be a map, found int 5"),
-    ("null", None, "an event must be a map, found null"),
-    ("a list", [note(1)], "an event must be a map, found list"),
+    ("a number", 5, "an event must be a map, got int 5"),
+    ("null", None, "an event must be a map, got null"),
+    ("a list", [note(1)], "an event must be a map, got list"),
     ("empty", {}, "type must be non-empty text"),
     ("no type", {"timestamp": TIME, "data": {}}, "type must be non-empty text"),
     ("type a number", {**note(1), "type": 5}, "type must be non-empty text, found int 5"),
@@ -216,16 +221,16 @@ HOSTILE: list[tuple[str, object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("item", "found"), [row[1:] for row in HOSTILE], ids=[row[0] for row in HOSTILE])
-async def test_an_event_that_cannot_be_read_is_named_and_hides_no_other_run(
-    url: str, target: Store, collection: Documents, item: object, found: str
+@pytest.mark.parametrize(("item", "expected"), [row[1:] for row in HOSTILE], ids=[row[0] for row in HOSTILE])
+async def test_unreadable_event_is_reported_and_other_runs_are_imported(
+    url: str, target: Store, collection: Documents, item: object, expected: str
 ) -> None:
     collection.insert_many([run_document("r", [note(1), item, note(3)]), run_document("whole", [note(1)])])
-    damaged, whole = await imported(url, target)
-    assert (whole.problem, whole.inserted) == ("", 1)
+    damaged, complete = await imported(url, target)
+    assert (complete.problem, complete.inserted) == ("", 1)
     assert (damaged.read, damaged.inserted) == (1, 1)
     assert damaged.problem.startswith("a/r: event 2 cannot be read: ")
-    assert found in damaged.problem
+    assert expected in damaged.problem
     assert [event.data for event in (await target.load_run("a", "r")).log] == [PlannerNote("note 1")]
 
 
@@ -237,78 +242,76 @@ HELD_BY_A_REAL_SERVER: list[tuple[str, Any, bytes, bytes, str]] = [
 
 @pytest.mark.parametrize("row", HELD_BY_A_REAL_SERVER, ids=[row[0] for row in HELD_BY_A_REAL_SERVER])
 @pytest.mark.parametrize("field", ["type", "data", "labels"])
-def test_text_that_is_not_utf_8_is_an_event_that_cannot_be_read(
-    field: str, row: tuple[str, Any, bytes, bytes, str]
-) -> None:
-    """Go's strings are bytes, and so is what its driver writes; the server of the tests would refuse it."""
-    _, text, before, after, found = row
+def test_text_outside_utf_8_makes_an_event_unreadable(field: str, row: tuple[str, Any, bytes, bytes, str]) -> None:
+    """Go's driver writes any bytes as a string. The test server would refuse them, so the test has no server."""
+    _, text, before, after, expected = row
     changed = {"type": {"type": text}, "data": {"data": {"note": text}}, "labels": {"labels": {"k": text}}}[field]
     encoded = bson.encode(note(2, **changed)).replace(before, after)
-    items = [RawBSONDocument(one, BYTES) for one in (bson.encode(note(1)), encoded)]
+    items = [RawBSONDocument(item, BYTES) for item in (bson.encode(note(1)), encoded)]
     events = GoOriginalRun("a", "r", [*items]).events()
     assert next(events).data == PlannerNote("note 1")
     with pytest.raises(DecodeError, match="a/r: event 2 cannot be read: ") as caught:
         next(events)
-    assert found in str(caught.value)
+    assert expected in str(caught.value)
 
 
-def test_an_id_that_is_not_utf_8_names_no_run() -> None:
+def test_id_outside_utf_8_is_refused() -> None:
     encoded = bson.encode({"_id": 1, **run_document("XX", [note(1)])}).replace(b"XX", b"\xff\xfe")
     with pytest.raises(DecodeError, match="the _id int 1 names no run: run holds a lone surrogate"):
         read_run(RawBSONDocument(encoded, BYTES), "agent_memory")
 
 
 @pytest.mark.parametrize("milliseconds", [-(2**62), 2**62, 253_402_300_800_000])
-def test_a_date_of_no_year_is_an_event_that_cannot_be_read(milliseconds: int) -> None:
+def test_date_outside_the_supported_years_makes_an_event_unreadable(milliseconds: int) -> None:
     item = RawBSONDocument(bson.encode(note(2, timestamp=DatetimeMS(milliseconds))), BYTES)
     with pytest.raises(DecodeError, match="a/r: event 1 cannot be read: planner_note: timestamp must be"):
         list(GoOriginalRun("a", "r", [item]).events())
 
 
 @pytest.mark.parametrize(
-    ("events", "found"),
+    ("events", "expected"),
     [
-        ("text", "an event must be a map, found str 'text'"),
-        (5, "an event must be a map, found int 5"),
+        ("text", "an event must be a map, got str 'text'"),
+        (5, "an event must be a map, got int 5"),
         ({"0": note(1)}, "type must be non-empty text"),
-        (TIME, "an event must be a map, found datetime"),
+        (TIME, "an event must be a map, got datetime"),
     ],
 )
-async def test_events_that_are_no_list_are_one_that_cannot_be_read(
-    url: str, target: Store, collection: Documents, events: object, found: str
+async def test_events_outside_a_list_are_unreadable(
+    url: str, target: Store, collection: Documents, events: object, expected: str
 ) -> None:
     collection.insert_one(run_document("r", events))
     (result,) = await imported(url, target)
     assert result.problem.startswith("a/r: event 1 cannot be read: ")
-    assert found in result.problem
+    assert expected in result.problem
     assert (result.version, result.read, result.inserted) == (0, 0, 0)
 
 
-async def test_a_run_without_events_is_none(url: str, target: Store, collection: Documents) -> None:
+async def test_run_without_events_is_skipped(url: str, target: Store, collection: Documents) -> None:
     collection.insert_many([run_document("empty", []), run_document("null", None), {"agent_id": "a", "run_id": "x"}])
     assert await imported(url, target) == []
 
 
 ODD_METAS: list[tuple[object, str]] = [
-    (5, "must be a map, found int 5"),
-    (["k"], "must be a map, found list"),
+    (5, "must be a map, got int 5"),
+    (["k"], "must be a map, got list"),
     ({"k": [Decimal128("1")]}, ".k[0] is of type Decimal128"),
 ]
 
 
-@pytest.mark.parametrize(("meta", "found"), ODD_METAS)
-async def test_a_meta_that_cannot_be_read(
-    url: str, target: Store, collection: Documents, meta: object, found: str
+@pytest.mark.parametrize(("meta", "expected"), ODD_METAS)
+async def test_unreadable_meta_is_reported(
+    url: str, target: Store, collection: Documents, meta: object, expected: str
 ) -> None:
     collection.insert_many([run_document("r", [note(1)], meta=meta), run_document("s", [note(1)])])
     odd, sound = await imported(url, target)
     assert odd.problem.startswith("a/r: the run's meta")
-    assert found in odd.problem
+    assert expected in odd.problem
     assert (odd.inserted, sound.inserted, sound.problem) == (0, 1, "")
 
 
 @pytest.mark.parametrize(
-    ("agent", "run", "found"),
+    ("agent", "run", "expected"),
     [
         (5, "r", "agent must be non-empty text of at most 512 characters, found int 5"),
         ("", "r", "agent must be"),
@@ -318,31 +321,27 @@ async def test_a_meta_that_cannot_be_read(
         ("b", ["r"], "run must be"),
     ],
 )
-async def test_a_document_that_names_no_run_is_an_error_after_all_others_were_imported(
-    url: str, target: Store, collection: Documents, agent: object, run: Any, found: str
+async def test_document_without_a_run_raises_after_all_other_imports(
+    url: str, target: Store, collection: Documents, agent: object, run: Any, expected: str
 ) -> None:
     collection.insert_many([{**run_document(run, [note(1)], agent), "_id": "odd"}, run_document("r", [note(1)])])
     with pytest.raises(DecodeError, match="agent_memory: the document with the _id str 'odd' names no run: ") as caught:
         await imported(url, target)
-    assert found in str(caught.value)
+    assert expected in str(caught.value)
     assert [info.run for info in (await target.list_runs()).runs] == ["r"]
 
 
-async def test_of_two_documents_for_one_run_the_second_is_an_error(
-    url: str, target: Store, collection: Documents
-) -> None:
+async def test_second_document_of_a_run_is_reported(url: str, target: Store, collection: Documents) -> None:
     collection.drop_index("agent_id_1_run_id_1")
     collection.insert_many([run_document("r", [note(1)]), run_document("r", [note(1), note(2)])])
     for inserted in (1, 0):
         first, second = await imported(url, target)
         assert (first.problem, first.inserted) == ("", inserted)
         assert (second.read, second.inserted) == (0, 0)
-        assert "a/r: the collection agent_memory has several documents of this run" in second.problem
+        assert "a/r: the collection agent_memory has several documents for this run" in second.problem
 
 
-async def test_what_the_target_refuses_is_named_and_hides_no_other_run(
-    url: str, target: Store, collection: Documents
-) -> None:
+async def test_event_refused_by_the_target_is_reported(url: str, target: Store, collection: Documents) -> None:
     ended = {"expires_at": "2001-01-01T00:00:00Z"}
     collection.insert_many(
         [
@@ -357,18 +356,18 @@ async def test_what_the_target_refuses_is_named_and_hides_no_other_run(
     assert "expire" in over.problem
     assert "memory_added" in typed.problem
     assert (plain.inserted, plain.problem) == (1, "")
-    (taken, *_) = await imported(url, target, reserved=True)
-    assert (taken.inserted, taken.problem) == (1, "")
+    (imported_run, *_) = await imported(url, target, reserved=True)
+    assert (imported_run.inserted, imported_run.problem) == (1, "")
 
 
 # Size.
 
 
-async def test_a_document_near_the_limit(url: str, target: Store, collection: Documents) -> None:
+async def test_document_near_the_size_limit_is_imported(url: str, target: Store, collection: Documents) -> None:
     text = "x" * 1000
-    one: dict[str, Any] = {"type": "planner_note", "timestamp": TIME, "data": {"note": text}}
-    count = (16 * 1024 * 1024 - 1000) // (len(bson.encode(one)) + 8)
-    document = run_document("r", [one] * count)
+    item: dict[str, Any] = {"type": "planner_note", "timestamp": TIME, "data": {"note": text}}
+    count = (16 * 1024 * 1024 - 1000) // (len(bson.encode(item)) + 8)
+    document = run_document("r", [item] * count)
     assert 16 * 1024 * 1024 - 100_000 < len(bson.encode(document)) <= 16 * 1024 * 1024
     collection.insert_one(document)
     (result,) = await imported(url, target)
@@ -376,53 +375,50 @@ async def test_a_document_near_the_limit(url: str, target: Store, collection: Do
     assert (await target.load_run("a", "r", types=())).version == count
 
 
-# Every run, in an order.
+# The order of the runs.
 
 
-async def test_runs_are_imported_oldest_document_first_whatever_its_id(
-    url: str, target: Store, collection: Documents
-) -> None:
+async def test_runs_are_imported_oldest_document_first(url: str, target: Store, collection: Documents) -> None:
     ids = [5, 2.5, "text", "other", b"bytes", TIME, {"a": 1}, ObjectId(), ObjectId(), True]
-    collection.insert_many([{**run_document(f"r{number}", [note(1)]), "_id": one} for number, one in enumerate(ids)])
-    names = [one.run for one in await imported(url, target)]
+    collection.insert_many([{**run_document(f"r{number}", [note(1)]), "_id": item} for number, item in enumerate(ids)])
+    names = [item.run for item in await imported(url, target)]
     assert {*names} == {f"r{number}" for number in range(len(ids))}
-    assert [one for one in names if one in {"r7", "r8"}] == ["r7", "r8"]
+    assert [item for item in names if item in {"r7", "r8"}] == ["r7", "r8"]
 
 
-async def test_more_runs_than_one_reply_holds(url: str, target: Store, collection: Documents) -> None:
+async def test_runs_of_several_replies_are_imported(url: str, target: Store, collection: Documents) -> None:
     text = "x" * 6 * 1024 * 1024
     for number in range(5):
         collection.insert_one(run_document(f"r{number}", [note(1, labels={"text": text})]))
-    assert [one.run for one in await imported(url, target)] == [f"r{number}" for number in range(5)]
+    assert [item.run for item in await imported(url, target)] == [f"r{number}" for number in range(5)]
 
 
-# Again.
+# Repeated imports.
 
 
-async def test_imported_again_after_the_original_has_grown_nothing_is_stored_twice(
-    url: str, collection: Documents, tmp_path: Path
-) -> None:
+async def test_repeated_import_stores_only_new_events(url: str, collection: Documents, tmp_path: Path) -> None:
     rows = [row["bson"] for row in golden()]
     collection.insert_many([run_document("one", rows[:5], meta={"k": 1}), run_document("two", [note(1)])])
     async with open_store(f"sqlite:///{tmp_path / 'new.db'}") as target:
-        assert [(one.run, one.inserted, one.problem) for one in await imported(url, target)] == [
+        assert [(item.run, item.inserted, item.problem) for item in await imported(url, target)] == [
             ("one", 5, ""),
             ("two", 1, ""),
         ]
-        assert [one.inserted for one in await imported(url, target)] == [0, 0]
+        assert [item.inserted for item in await imported(url, target)] == [0, 0]
         collection.update_one(
             {"run_id": "one"}, {"$push": {"events": {"$each": rows[5:]}}, "$set": {"updated_at": TIME}}
         )
         grown = await imported(url, target)
-        assert [(one.read, one.inserted, one.problem) for one in grown] == [(len(rows), len(rows) - 5, ""), (1, 0, "")]
-        held = await target.load_run("a", "one")
-        assert [event.seq for event in held.log] == list(range(1, len(rows) + 1))
-        assert held.meta == {"k": 1}
+        assert [(item.read, item.inserted, item.problem) for item in grown] == [
+            (len(rows), len(rows) - 5, ""),
+            (1, 0, ""),
+        ]
+        stored_value = await target.load_run("a", "one")
+        assert [event.seq for event in stored_value.log] == list(range(1, len(rows) + 1))
+        assert stored_value.meta == {"k": 1}
 
 
-async def test_a_run_that_has_events_of_its_own_gets_what_is_new_at_its_tail(
-    url: str, target: Store, collection: Documents
-) -> None:
+async def test_import_appends_new_events_after_the_targets_own(url: str, target: Store, collection: Documents) -> None:
     await target.append_events("a", "r", new_event(PlannerNote("own")))
     collection.insert_one(run_document("r", [note(1), note(2)]))
     for inserted in (2, 0):
@@ -432,25 +428,25 @@ async def test_a_run_that_has_events_of_its_own_gets_what_is_new_at_its_tail(
     assert [event.data for event in log] == [PlannerNote("own"), PlannerNote("note 1"), PlannerNote("note 2")]
 
 
-async def test_an_event_of_another_run_or_place_has_another_id(url: str, target: Store, collection: Documents) -> None:
+async def test_derived_id_depends_on_run_and_position(url: str, target: Store, collection: Documents) -> None:
     collection.insert_many([run_document(run, [note(1), note(1)]) for run in ("r", "s")])
     first = [event.event_id for event in (await import_one(url, target)).log]
     second = [event.event_id for event in (await target.load_run("a", "s")).log]
     assert len({*first, *second}) == 4
 
 
-async def test_an_id_or_seq_in_a_document_is_not_ours(url: str, target: Store, collection: Documents) -> None:
+async def test_id_and_seq_fields_of_the_original_are_ignored(url: str, target: Store, collection: Documents) -> None:
     collection.insert_one(run_document("r", [note(1), note(2, event_id="x", seq=9)]))
     snapshot = await import_one(url, target)
     assert [event.seq for event in snapshot.log] == [1, 2]
     assert "x" not in {event.event_id for event in snapshot.log}
 
 
-# What it never does.
+# The source is read only.
 
 
 class Commands(CommandListener):
-    """The commands that were sent."""
+    """A listener that records the sent commands."""
 
     def __init__(self) -> None:
         self.sent: list[Mapping[str, Any]] = []
@@ -459,14 +455,14 @@ class Commands(CommandListener):
         self.sent.append(event.command)
 
     def succeeded(self, event: CommandSucceededEvent) -> None:
-        """It is what is sent that matters."""
+        """Ignore replies; the test checks only the requests."""
 
     def failed(self, event: CommandFailedEvent) -> None:
-        """As above."""
+        """Ignore failures too."""
 
 
 def state_of(collection: Documents) -> tuple[object, ...]:
-    """All of the collection's database, to the byte."""
+    """Return the bytes of all documents in the collection's database."""
     database = collection.database
     raw = database.get_collection("agent_memory", codec_options=BYTES)
     return (
@@ -476,7 +472,7 @@ def state_of(collection: Documents) -> tuple[object, ...]:
     )
 
 
-async def test_the_source_is_not_changed_and_only_asked(
+async def test_import_only_reads_the_source(
     collection: Documents, mongo_server: MongoServer | GivenServer, mongo_database: str, target: Store
 ) -> None:
     rows = [row["bson"] for row in golden()]
@@ -486,7 +482,7 @@ async def test_the_source_is_not_changed_and_only_asked(
     async with AsyncMongoClient[dict[str, Any]](mongo_server.uri(), event_listeners=[commands]) as client:
         for _ in range(2):
             runs = read_runs(client, mongo_database, "agent_memory", Settings())
-            assert len([one async for one in import_runs(target, runs)]) == 3
+            assert len([item async for item in import_runs(target, runs)]) == 3
     assert state_of(collection) == before
     assert {next(iter(sent)) for sent in commands.sent} <= {"find", "getMore", "killCursors", "endSessions"}
 
@@ -494,7 +490,7 @@ async def test_the_source_is_not_changed_and_only_asked(
 # Opening.
 
 
-async def test_another_collection(
+async def test_import_reads_the_collection_of_the_url(
     mongo_server: MongoServer | GivenServer, collection: Documents, target: Store
 ) -> None:
     database = collection.database
@@ -504,43 +500,41 @@ async def test_another_collection(
 
 
 @pytest.mark.parametrize(
-    ("options", "found"),
+    ("options", "expected"),
     [
-        ({"collection": "$cmd"}, "is no name of a collection"),
-        ({"collection": "system.users"}, "is no name of a collection"),
-        ({"collection": ""}, "is no name of a collection"),
-        ({"collection_prefix": "x_"}, "does not take the option 'collection_prefix'"),
-        ({"max_event_bytes": 5}, "does not take the option 'max_event_bytes'"),
-        ({"readPreference": "secondary"}, "asks for readPreference"),
+        ({"collection": "$cmd"}, "is not a valid collection name"),
+        ({"collection": "system.users"}, "is not a valid collection name"),
+        ({"collection": ""}, "is not a valid collection name"),
+        ({"collection_prefix": "x_"}, "does not accept the option 'collection_prefix'"),
+        ({"max_event_bytes": 5}, "does not accept the option 'max_event_bytes'"),
+        ({"readPreference": "secondary"}, "has readPreference"),
     ],
 )
-async def test_options_that_do_not_fit_are_refused(
-    mongo_server: MongoServer | GivenServer, target: Store, options: dict[str, Any], found: str
+async def test_unsupported_options_are_refused(
+    mongo_server: MongoServer | GivenServer, target: Store, options: dict[str, Any], expected: str
 ) -> None:
-    with pytest.raises(InvalidArgument, match=found):
+    with pytest.raises(InvalidArgument, match=expected):
         await imported(mongo_server.uri("agents", **options), target)
 
 
-async def test_what_a_later_release_wrote_is_not_cut_short_in_silence(
-    collection: Documents, url: str, target: Store
-) -> None:
+async def test_database_of_a_later_release_is_refused(collection: Documents, url: str, target: Store) -> None:
     collection.insert_one(run_document("r", [note(1)]))
     later = collection.database["agent_memory_events"]
     later.insert_one({"kind": "somebody else's"})
     assert (await import_one(url, target)).version == 1
     later.drop()
     later.insert_one({"agent_id": "a", "run_id": "r", "events": [note(2)], "created_at": TIME})
-    with pytest.raises(SchemaTooNew, match="agent_memory_events holds what a later release of the original"):
+    with pytest.raises(SchemaTooNew, match="agent_memory_events holds events that a release of the original"):
         await imported(url, target)
 
 
-async def test_a_server_that_is_away_is_an_error_in_time(target: Store) -> None:
+async def test_missing_server_raises_within_the_timeout(target: Store) -> None:
     with reserve_port() as reservation, pytest.raises(StoreUnavailable, match="MongoDB database agents: ") as caught:
         await imported(f"mongodb://{HOST}:{port_of(reservation)}/agents?timeoutMS=200", target)
     assert isinstance(caught.value.__cause__, PyMongoError)
 
 
-async def test_a_database_of_the_original_is_not_opened_as_a_store(collection: Documents, url: str) -> None:
+async def test_open_refuses_a_database_of_the_original(collection: Documents, url: str) -> None:
     collection.insert_one({"somebody": "else's"})
     async with open_store(f"{url}{'&' if '?' in url else '?'}collection_prefix=other_"):
         pass
@@ -561,7 +555,7 @@ async def test_a_database_of_the_original_is_not_opened_as_a_store(collection: D
 # The command.
 
 
-def test_the_command(
+def test_command_imports_and_reports_unreadable_events(
     collection: Documents, url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AMLOG_STORE", raising=False)
@@ -571,8 +565,8 @@ def test_the_command(
     collection.insert_many([run_document("r", rows), run_document("s", [note(1), note(2)])])
     ran = amlog.ok("import", "go-mongodb", url, "--store", amlog.url)
     assert ran.out == f"✔ imported {len(rows) + 2} events into 2 runs\n"
-    shown = amlog.ok("show", "s", "--store", amlog.url, "--json").json_lines
-    assert [one["data"] for one in shown] == [{"note": "note 1"}, {"note": "note 2"}]
+    printed = amlog.ok("show", "s", "--store", amlog.url, "--json").json_lines
+    assert [item["data"] for item in printed] == [{"note": "note 1"}, {"note": "note 2"}]
     assert amlog.ok("verify", "--store", amlog.url, "--json").json["ok"]
     ran = amlog.ok("import", "go-mongodb", url, "--store", amlog.url)
     assert ran.out == f"✔ nothing new: 2 runs with {len(rows) + 2} events already stored\n"
@@ -583,11 +577,11 @@ def test_the_command(
     assert f"✘ imported 1 event into 3 runs   {len(rows) + 2} already stored" in ran.out
     ran = amlog("import", "go-mongodb", url, "--store", amlog.url, "--json")
     assert ran.status == 1
-    assert [bool(one["problem"]) for one in ran.json["runs"]] == [False, False, True]
+    assert [bool(item["problem"]) for item in ran.json["runs"]] == [False, False, True]
     assert "amlog import go-mongodb" in amlog.error("runs", "--store", url)
 
 
-def test_what_is_no_database_of_mongodb_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_refuses_a_source_outside_mongodb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     amlog = Amlog(tmp_path, capsys)
     assert "mongodb://host/database" in amlog.error(
         "import", "go-mongodb", "sqlite:///x.db", "--store", amlog.url, status=2

@@ -1,4 +1,4 @@
-"""Many writers on one MongoDB: gapless and once, whatever others delete, redact, create, or do not live to finish."""
+"""Tests concurrent writers: seqs have no gaps and no duplicates, even if other processes delete, redact or die."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def _start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def _begin(started: list[subprocess.Popen[str]]) -> None:
-    """Let processes begin, all at once when all are ready."""
+    """Start the work of all processes at once when all are ready."""
     for process in started:
         assert process.stdout is not None
-        said = process.stdout.readline()
-        assert said == "ready\n", process.communicate()[1]
+        output = process.stdout.readline()
+        assert output == "ready\n", process.communicate()[1]
     for process in started:
         assert process.stdin is not None
         process.stdin.write("go\n")
@@ -66,19 +66,20 @@ def _finish(process: subprocess.Popen[str]) -> Any:
 
 
 def _by_run(acknowledged: list[tuple[str, int, str]]) -> dict[str, dict[int, str]]:
-    """The ids that were acknowledged by run and seq, none of which was given twice."""
-    told: dict[str, dict[int, str]] = {}
+    """Return the acknowledged ids by run and seq. Assert that no seq was assigned twice."""
+    ids_by_run: dict[str, dict[int, str]] = {}
     for run, seq, event_id in acknowledged:
-        assert told.setdefault(run, {}).setdefault(seq, event_id) == event_id, f"{run} has two events {seq}"
-    return told
+        stored = ids_by_run.setdefault(run, {}).setdefault(seq, event_id)
+        assert stored == event_id, f"{run} has two events {seq}"
+    return ids_by_run
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoServer | GivenServer]:
-    """A server that writes to disk only what it is asked to, and whose databases are not dropped: both take long."""
-    given = os.environ.get("AMLOG_TEST_MONGO_URI")
-    if given:
-        yield GivenServer(given)
+    """Start a server that flushes only on request and does not drop its databases, because both are slow."""
+    server_uri = os.environ.get("AMLOG_TEST_MONGO_URI")
+    if server_uri:
+        yield GivenServer(server_uri)
         return
     with MongoServer(tmp_path_factory.mktemp("processes"), sync_on_commit=False) as server:
         yield server
@@ -86,7 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoServer | 
 
 @pytest.fixture
 def database(server: MongoServer | GivenServer) -> Generator[str]:
-    """The name of a database of the test's own."""
+    """Return the name of the test's own database."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield name
     if isinstance(server, GivenServer):
@@ -96,26 +97,26 @@ def database(server: MongoServer | GivenServer) -> Generator[str]:
 
 @pytest.fixture
 def uri(server: MongoServer | GivenServer, database: str) -> str:
-    """The URI of that database."""
+    """Return the URI of that database."""
     return server.uri(database)
 
 
 @pytest.fixture
 def commits(server: MongoServer | GivenServer, database: str) -> Generator[Collection[Document]]:
-    """The collection of commits, to look at it and change it by hand."""
+    """Return the collection of commits."""
     with server.client() as client:
         yield client[database]["amlog_commits"]
 
 
 @pytest.fixture
 def runs(commits: Collection[Document]) -> Collection[Document]:
-    """The collection of runs."""
+    """Return the collection of runs."""
     return commits.database["amlog_runs"]
 
 
 @pytest.fixture
 async def other(uri: str) -> AsyncGenerator[Store]:
-    """A handle beside that of the test."""
+    """Open a second handle."""
     async with open_store(uri) as store:
         yield store
 
@@ -140,21 +141,21 @@ def test_processes_append_while_others_follow(uri: str) -> None:
     writers = [_start("append", uri, str(number), *phases) for number in range(PROCESSES)]
     followers = [_start("follow", uri, *followed), _start("follow_sync", uri, followed[0])]
     _begin([*followers, *writers])
-    told = _by_run([tuple(one) for process in writers for one in _finish(process)])
-    assert {run: len(events) for run, events in told.items()} == last
+    acknowledged = _by_run([tuple(item) for process in writers for item in _finish(process)])
+    assert {run: len(events) for run, events in acknowledged.items()} == last
     with open_sync_store(uri) as store:
-        for run, events in told.items():
+        for run, events in acknowledged.items():
             log = store.load_run("agent", run).log
             assert [event.seq for event in log] == list(range(1, last[run] + 1))
             assert {event.seq: event.event_id for event in log} == events
             assert len(set(events.values())) == len(events)
     for process in followers:
         for run, seen in _finish(process).items():
-            assert [tuple(one) for one in seen] == sorted(told[run].items())
+            assert [tuple(item) for item in seen] == sorted(acknowledged[run].items())
 
 
 class _Eraser:
-    """Deletes runs and redacts events while others append, and sees for itself that it is done when it is told so."""
+    """A process that deletes runs and redacts events while others append, and checks each result."""
 
     def __init__(self, store: Store, reader: Store) -> None:
         self.markers: list[tuple[str, int, str]] = []
@@ -166,7 +167,7 @@ class _Eraser:
         self._chance = random.Random(1)
 
     async def work(self, run: str, *, deletes: bool, redacts: bool) -> None:
-        """Erase of one run, in turn, what is asked for, until ``stopped``."""
+        """Redact events of one run and delete it in turn, until ``stopped``."""
         while not self.stopped:
             if redacts:
                 for _ in range(3):
@@ -195,13 +196,13 @@ class _Eraser:
 
 
 async def _follow_through_deletions(store: Store, run: str) -> list[Event]:
-    """Follow a run, and on after each deletion, until its follower is cancelled; what came is in what is returned."""
+    """Follow a run in a task, also after each deletion. Return the list that receives its events."""
     events: list[Event] = []
     with contextlib.suppress(asyncio.CancelledError):
         while True:
             with contextlib.suppress(RunDeleted):
                 async for event in store.follow("agent", run, after=events[-1].seq if events else 0):
-                    events.append(event)  # noqa: PERF401  # what came before the deletion is kept
+                    events.append(event)  # noqa: PERF401  # events from before the deletion stay in the list
     return events
 
 
@@ -219,16 +220,16 @@ async def test_runs_are_deleted_and_redacted_while_processes_append(
         ]
         following = {run: asyncio.create_task(_follow_through_deletions(other, run)) for run in ("run-0", "run-1")}
         async with Follower(other, "run-2") as follower:
-            said = [await asyncio.to_thread(_finish, process) for process in writers]
+            output = [await asyncio.to_thread(_finish, process) for process in writers]
             eraser.stopped = True
             await asyncio.gather(*erasing)
             await follower.until((await other.load_run("agent", "run-2")).version)
     assert eraser.gone_up_to["run-0"] > 0
     assert eraser.redacted
-    told = _by_run([*(tuple(one) for lines in said for one in lines), *eraser.markers])
-    assert set(told) == {f"run-{number}" for number in range(5)}
+    acknowledged = _by_run([*(tuple(item) for lines in output for item in lines), *eraser.markers])
+    assert set(acknowledged) == {f"run-{number}" for number in range(5)}
     erased = set(eraser.redacted)
-    for run, events in told.items():
+    for run, events in acknowledged.items():
         snapshot = await other.load_run("agent", run)
         newest = commits.find_one({"agent": "agent", "run": run}, sort=[("s", -1)])
         assert newest is not None
@@ -239,22 +240,22 @@ async def test_runs_are_deleted_and_redacted_while_processes_append(
             seq: event_id for seq, event_id in events.items() if seq > base
         }
         erased.update(event_id for seq, event_id in events.items() if seq <= base)
-    assert [(event.seq, event.event_id) for event in follower.events] == sorted(told["run-2"].items())
+    assert [(event.seq, event.event_id) for event in follower.events] == sorted(acknowledged["run-2"].items())
     for run, task in following.items():
         task.cancel()
         seen = {event.seq: event.event_id for event in await task}
         assert len(seen) == len(task.result())
         assert list(seen) == sorted(seen)
-        assert seen.items() <= told[run].items()
+        assert seen.items() <= acknowledged[run].items()
     stored = b"".join(bson.encode(document) for document in commits.find())
     assert [event_id for event_id in sorted(erased) if f"text of {event_id}\0".encode() in stored] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_reading_ends_although_writers_go_on(
+async def test_load_ends_while_others_append(
     kind: str, server: MongoServer | GivenServer, database: str, uri: str
 ) -> None:
-    """Whenever the reader has asked for commits, another append is stored before the server has its question."""
+    """Before each query for commits reaches the server, another append is stored."""
     if isinstance(server, GivenServer):
         pytest.skip("a proxy stands before a server of this machine")
     with TcpProxy(server.port) as proxy, open_sync_store(uri) as writer:
@@ -275,20 +276,20 @@ async def test_reading_ends_although_writers_go_on(
             assert [event.seq for event in snapshot.log] == list(range(1, snapshot.version + 1))
 
 
-def test_a_handle_inherited_by_a_fork(uri: str) -> None:
+def test_inherited_handle_is_refused_after_a_fork(uri: str) -> None:
     assert processes.run("use_inherited", uri).split() == ["StoreClosed", "StoreClosed", "nothing", "2"]
 
 
-def test_a_forked_child_opens_a_handle_of_its_own(uri: str) -> None:
+def test_forked_child_opens_its_own_handle(uri: str) -> None:
     assert processes.run("open_own_in_a_child", uri).split() == ["nothing", "2"]
     assert processes.run("outlive_the_parent", uri).split()[-1] == "nothing"
 
 
-# What a handle remembers and others have changed.
+# Outdated remembered state.
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_handle_that_remembers_a_deleted_run(kind: str, uri: str, other: Store) -> None:
+async def test_handle_detects_a_deletion_by_another_handle(kind: str, uri: str, other: Store) -> None:
     async with opened(kind, uri) as store:
         await store.append_events("agent", "run", *notes("a", 3), meta={"life": 1})
         await other.delete_run("agent", "run")
@@ -313,7 +314,7 @@ async def test_a_handle_that_remembers_a_deleted_run(kind: str, uri: str, other:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_marker_for_a_run_that_was_deleted_is_refused_at_once(kind: str, uri: str, other: Store) -> None:
+async def test_marker_for_a_deleted_run_is_refused(kind: str, uri: str, other: Store) -> None:
     async with opened(kind, uri) as store:
         await store.append_events("agent", "run", *notes("a", 3))
         await store.redact_events("agent", "run", [1])
@@ -324,7 +325,7 @@ async def test_a_marker_for_a_run_that_was_deleted_is_refused_at_once(kind: str,
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_handle_that_remembers_less_than_there_is(kind: str, uri: str, other: Store) -> None:
+async def test_handle_detects_appends_by_another_handle(kind: str, uri: str, other: Store) -> None:
     async with opened(kind, uri) as store:
         for number in range(5):
             assert (await store.append_events("agent", "run", note(f"a{number}"))).version == 3 * number + 1
@@ -348,16 +349,16 @@ async def _is_the_same_for_all(store: Store, other: Store, ids: list[str], versi
         assert [event.seq for event in snapshot.log] == list(range(version - len(ids) + 1, version + 1))
 
 
-# Who created a run.
+# Concurrent creation of a run.
 
 
 async def _has_meta(store: Store, meta: Mapping[str, object], run: str = "run") -> None:
     assert (await store.load_run("agent", run)).meta == meta
-    listed = {one.run: one.meta for one in (await store.list_runs("agent")).runs}
+    listed = {item.run: item.meta for item in (await store.list_runs("agent")).runs}
     assert listed[run] == meta
 
 
-async def test_of_many_who_create_a_run_one_decides_what_it_is(uri: str, other: Store) -> None:
+async def test_concurrent_creators_agree_on_the_meta(uri: str, other: Store) -> None:
     async with contextlib.AsyncExitStack() as stack:
         stores = [await stack.enter_async_context(opened(kind, uri)) for kind in (*KINDS, *KINDS)]
         for run in map(str, range(8)):
@@ -378,18 +379,18 @@ async def test_of_many_who_create_a_run_one_decides_what_it_is(uri: str, other: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_who_announced_a_run_first_need_not_create_it(
+async def test_second_announcer_can_create_the_run(
     kind: str, server: MongoServer | GivenServer, database: str, other: Store
 ) -> None:
     if isinstance(server, GivenServer):
         pytest.skip("a proxy stands before a server of this machine")
     with TcpProxy(server.port) as proxy:
         async with opened(kind, server.uri(database, port=proxy.port)) as store:
-            with proxy.hold_replies(command("update")) as held:
+            with proxy.hold_replies(command("update")) as reply:
                 slow = asyncio.create_task(
                     store.append_events("agent", "run", note("slow"), meta={"by": "slow", "also": 1})
                 )
-                await passing(held.happened.is_set)
+                await passing(reply.happened.is_set)
                 await other.append_events("agent", "run", note("fast"), meta={"by": "fast"})
                 await _has_meta(other, {"by": "fast"})
             assert (await slow).version == 2
@@ -397,7 +398,7 @@ async def test_who_announced_a_run_first_need_not_create_it(
                 await _has_meta(reader, {"by": "fast"})
 
 
-async def test_who_announced_a_run_may_have_died_before_the_first_commit(
+async def test_run_can_be_created_after_its_announcer_died(
     uri: str, commits: Collection[Document], other: Store
 ) -> None:
     async with open_store(uri) as store:
@@ -412,7 +413,7 @@ async def test_who_announced_a_run_may_have_died_before_the_first_commit(
             await _has_meta(handle, {"by": "another"})
 
 
-async def test_who_created_a_run_may_have_died_before_its_document_said_so(
+async def test_list_uses_the_first_commit_after_the_creator_died(
     uri: str, runs: Collection[Document], other: Store
 ) -> None:
     async with open_store(uri) as store:
@@ -431,7 +432,7 @@ async def test_who_created_a_run_may_have_died_before_its_document_said_so(
         await _has_meta(reader, {"by": "the next"})
 
 
-async def test_a_document_that_another_announced_is_mended_though_the_reply_is_lost(
+async def test_lost_reply_does_not_prevent_a_document_correction(
     server: MongoServer | GivenServer, database: str, commits: Collection[Document], runs: Collection[Document]
 ) -> None:
     if isinstance(server, GivenServer):
@@ -450,14 +451,14 @@ async def test_a_document_that_another_announced_is_mended_though_the_reply_is_l
     assert "end" in document, "or nobody would know, when the server has removed its commits, that it was there"
 
 
-async def test_a_run_that_is_deleted_while_it_is_listed_is_left_out(
+async def test_list_omits_a_run_deleted_during_the_query(
     server: MongoServer | GivenServer, database: str, runs: Collection[Document], other: Store
 ) -> None:
     if isinstance(server, GivenServer):
         pytest.skip("a proxy stands before a server of this machine")
     await other.append_events("agent", "run", note("a"))
     await other.append_events("agent", "stays", note("a"))
-    runs.update_one({"run": "run"}, {"$inc": {"c": -1}})  # as if its creator had died before its document said so
+    runs.update_one({"run": "run"}, {"$inc": {"c": -1}})  # as if the creator had died before it corrected the document
     with TcpProxy(server.port) as proxy:
         async with open_store(server.uri(database, port=proxy.port)) as store:
             looking = HeldRequest(proxy, command("find"))
@@ -469,12 +470,12 @@ async def test_a_run_that_is_deleted_while_it_is_listed_is_left_out(
 
 
 class _LateDatabase(Database[Document]):
-    """A database that is sent the first marker only with the next, and whose sender does not know that."""
+    """A database that delays the first marker until the second one is sent, without the sender's knowledge."""
 
     late: Document | None = None
     sent = 0
 
-    def command(  # type: ignore[override]  # of its overloads, this form alone is called
+    def command(  # type: ignore[override]  # the library calls only this overload
         self, command: Any, *arguments: Any, **options: Any
     ) -> Document:
         if "insert" in command:
@@ -493,7 +494,7 @@ class _LateClient(MongoClient[Document]):
         return _LateDatabase(self, name)
 
 
-async def test_a_marker_that_arrives_late_is_the_only_one(uri: str, other: Store) -> None:
+async def test_late_marker_is_not_repeated(uri: str, other: Store) -> None:
     await other.append_events("agent", "run", *notes("a", 3))
     with _LateClient(uri) as client, SyncMongoStore.open(client, client.get_default_database().name) as store:
         result = store.redact_events("agent", "run", [2], reason="asked")
@@ -508,7 +509,7 @@ def _updates_a_runs_document(request: Request) -> bool:
     return request.command == "update" and request.body["update"] == "amlog_runs"
 
 
-async def test_a_run_stays_listed_though_its_creator_died_and_an_older_deletion_is_slow(
+async def test_slow_deletion_does_not_unlist_a_recreated_run(
     server: MongoServer | GivenServer, database: str, uri: str, other: Store
 ) -> None:
     if isinstance(server, GivenServer):
@@ -520,9 +521,9 @@ async def test_a_run_stays_listed_though_its_creator_died_and_an_older_deletion_
             deleting = asyncio.create_task(deleter.delete_run("agent", "run"))
             await passing(unlisting.happened.is_set)
             async with open_store(server.uri(database, port=fatal.port)) as creator:
-                with fatal.hold_replies(command("insert")) as held:
+                with fatal.hold_replies(command("insert")) as reply:
                     creating = asyncio.create_task(creator.append_events("agent", "run", note("b"), meta={"life": 2}))
-                    await passing(held.happened.is_set)
+                    await passing(reply.happened.is_set)
                     creating.cancel()
                     await asyncio.wait([creating])
             unlisting.release()
@@ -532,27 +533,27 @@ async def test_a_run_stays_listed_though_its_creator_died_and_an_older_deletion_
 
 
 @pytest.mark.parametrize("kind", ["async", "motor"])
-async def test_a_run_is_listed_though_its_creator_died_right_after_the_first_commit(
+async def test_run_is_listed_after_its_creator_died(
     kind: str, server: MongoServer | GivenServer, database: str, other: Store
 ) -> None:
     if isinstance(server, GivenServer):
         pytest.skip("a proxy stands before a server of this machine")
     with TcpProxy(server.port) as proxy:
         async with opened(kind, server.uri(database, port=proxy.port)) as creator:
-            with proxy.hold_replies(command("insert")) as held:
+            with proxy.hold_replies(command("insert")) as reply:
                 creating = asyncio.create_task(creator.append_events("agent", "run", note("b"), meta={"life": 1}))
-                await passing(held.happened.is_set)
+                await passing(reply.happened.is_set)
                 creating.cancel()
                 await asyncio.wait([creating])
                 await _has_meta(other, {"life": 1})
 
 
-# What others did not live to finish.
+# Operations whose process died.
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("emptied", [0, 2])
-async def test_a_deletion_that_was_not_finished(
+async def test_unfinished_deletion_hides_the_events(
     kind: str,
     emptied: int,
     uri: str,
@@ -563,16 +564,16 @@ async def test_a_deletion_that_was_not_finished(
     await other.append_events("agent", "run", *notes("a", 3), meta={"life": 1})
     await other.append_events("agent", "run", note("b"))
     await other.append_events("agent", "run", note("c"))
-    whole, listed = list(commits.find().sort("s")), runs.find_one()
+    all_commits, listed = list(commits.find().sort("s")), runs.find_one()
     async with opened(kind, uri) as knows_it, opened(kind, uri) as knows_nothing:
         assert (await knows_it.append_events("agent", "run", note("d"))).version == 6
-        whole = list(commits.find().sort("s"))
+        all_commits = list(commits.find().sort("s"))
         await other.delete_run("agent", "run")
-        for commit in whole[emptied:]:
+        for commit in all_commits[emptied:]:
             commits.replace_one({"_id": commit["_id"]}, commit)
         assert listed is not None
         runs.replace_one({"_id": listed["_id"]}, listed)
-        # Deleted it is.
+        # The run is deleted.
         for store in (knows_it, knows_nothing):
             for read in (
                 store.load_run("agent", "run"),
@@ -586,13 +587,13 @@ async def test_a_deletion_that_was_not_finished(
             assert (await store.list_runs("agent")).runs == ()
             with pytest.raises(CursorOutOfRange):
                 await store.redact_events("agent", "run", [1])
-        # Its ids are forgotten, with their bodies.
+        # The ids of its events are removed too.
         for version, store in enumerate((knows_it, knows_nothing), 7):
             event = note(f"a{version - 7}")
             result = await store.append_events("agent", "run", event, meta={"life": 2})
             assert (result.version, result.inserted) == (version, 1)
         await _has_meta(other, {"life": 2})
-        # Deleting it again finishes it, the second life with the first.
+        # A repeated deletion also removes the recreated run.
         await knows_nothing.delete_run("agent", "run")
         await _is_the_same_for_all(knows_it, other, [], 8)
     stored = b"".join(bson.encode(document) for document in (*commits.find(), *runs.find()))
@@ -601,13 +602,13 @@ async def test_a_deletion_that_was_not_finished(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_deleting_again_finishes_a_deletion(
+async def test_repeated_delete_finishes_a_deletion(
     kind: str, uri: str, commits: Collection[Document], runs: Collection[Document], other: Store
 ) -> None:
     await other.append_events("agent", "run", *notes("a", 3), meta={"life": 1})
-    whole, listed = list(commits.find()), runs.find_one()
+    all_commits, listed = list(commits.find()), runs.find_one()
     await other.delete_run("agent", "run")
-    for commit in whole:
+    for commit in all_commits:
         commits.replace_one({"_id": commit["_id"]}, commit)
     assert listed is not None
     runs.replace_one({"_id": listed["_id"]}, listed)
@@ -620,18 +621,18 @@ async def test_deleting_again_finishes_a_deletion(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_redacting_again_finishes_a_redaction(
+async def test_repeated_redact_finishes_a_redaction(
     kind: str, uri: str, commits: Collection[Document], other: Store
 ) -> None:
     await other.append_events("agent", "run", *notes("a", 3))
     await other.append_events("agent", "run", note("b"))
-    whole = list(commits.find())
+    all_commits = list(commits.find())
     warm = await other.load_run("agent", "run")
     await other.redact_events("agent", "run", [2, 4], reason="asked")
-    for commit in whole:
+    for commit in all_commits:
         commits.replace_one({"_id": commit["_id"]}, commit)
     async with opened(kind, uri) as store:
-        # What was announced is already masked for who reads the whole of it, or what is new.
+        # Every read already applies the stored marker, also a read of only the new events.
         for snapshot in (
             await store.load_run("agent", "run"),
             warm.extend(await store.load_run("agent", "run", after=warm.last_seq)),
@@ -655,7 +656,7 @@ def _masks_a_commit(request: Request) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_redaction_that_comes_too_late_leaves_nothing_in_a_deleted_run(
+async def test_late_redaction_leaves_a_deleted_run_empty(
     kind: str, server: MongoServer | GivenServer, database: str, commits: Collection[Document], other: Store
 ) -> None:
     if isinstance(server, GivenServer):

@@ -1,7 +1,7 @@
-"""Every query of the MongoDB backend seeks an index, and costs what it returns, whatever else the collections hold.
+"""Tests that every query uses an index and examines only the documents that it returns.
 
-The queries are those that a store sends, caught on their way and explained by the server. A real server is also held to
-returning what it examines and sorting nothing; that of the tests examines the whole range it seeks, and then sorts.
+The tests record the queries of a store, and the server explains them. A real server must also return every document
+that it examines, without sorting. The test server examines the whole range and then sorts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NOT_EXPLAINED = ("lsid", "$db", "$clusterTime", "readConcern", "maxTimeMS", "tx
 
 
 class Heard(CommandListener):
-    """The commands that a client sends on a store's collections."""
+    """A listener that records the commands on a store's collections."""
 
     def __init__(self) -> None:
         self.commands: list[Document] = []
@@ -49,7 +49,7 @@ class Heard(CommandListener):
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """How the server answers one query, and what it looks at."""
+    """The server's plan of one query, and the examined keys and documents."""
 
     query: str
     stages: frozenset[str]
@@ -62,14 +62,14 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def _queries(database: Database[Document], command: Document) -> Iterator[Document]:
-    """The queries in a command, each as a ``find`` that the server explains."""
+    """Return the queries in a command, each as a ``find`` that the server can explain."""
     name = next(iter(command))
     if name == "find":
         yield {key: value for key, value in command.items() if key not in _NOT_EXPLAINED}
     elif name == "update":
         for statement in command["updates"]:
-            found: Document = {"find": command["update"], "filter": statement["q"]}
-            yield found | ({"hint": statement["hint"]} if "hint" in statement else {})
+            as_find: Document = {"find": command["update"], "filter": statement["q"]}
+            yield as_find | ({"hint": statement["hint"]} if "hint" in statement else {})
     elif name == "aggregate":
         yield from _of_pipeline(database, command["aggregate"], command["pipeline"], {})
     else:
@@ -79,7 +79,7 @@ def _queries(database: Database[Document], command: Document) -> Iterator[Docume
 def _of_pipeline(
     database: Database[Document], collection: str, pipeline: list[Document], where: Document
 ) -> Iterator[Document]:
-    """A pipeline as a ``find``, and one more for each document that it looks up others for."""
+    """Return a pipeline as a ``find``, and one ``find`` for each of its lookups."""
     query: Document = {"find": collection, "filter": where}
     looked_up: list[Document] = []
     for stage in pipeline:
@@ -121,7 +121,7 @@ def _costs(client: MongoClient[Document], database: str, command: Document) -> l
 
 
 def _inside(value: Any, field: str) -> Iterator[Any]:
-    """What stands under ``field``, however deep."""
+    """Yield all values of ``field`` at any depth."""
     if isinstance(value, dict):
         for name, inner in cast("Document", value).items():
             if name == field:
@@ -132,7 +132,7 @@ def _inside(value: Any, field: str) -> Iterator[Any]:
             yield from _inside(item, field)
 
 
-# The calls, each by a handle that knows nothing and by one that has read the run.
+# Each call is made by a new handle and by a handle that has read the run.
 
 CALLS: dict[str, Callable[[SyncMongoStore, str], object]] = {
     "load": lambda store, agent: store.load_run(agent, "run"),
@@ -183,12 +183,12 @@ def _note(event_id: str | None = None) -> Event:
 
 @contextmanager
 def _listening(server: MongoServer | GivenServer, database: str) -> Generator[tuple[SyncMongoStore, Heard]]:
-    heard = Heard()
+    listener = Heard()
     with (
-        MongoClient[Document](server.uri(database), event_listeners=[heard]) as client,
+        MongoClient[Document](server.uri(database), event_listeners=[listener]) as client,
         SyncMongoStore.open(client, database) as store,
     ):
-        yield store, heard
+        yield store, listener
 
 
 def _fill(store: SyncMongoStore, agent: str) -> None:
@@ -206,7 +206,7 @@ def _fill(store: SyncMongoStore, agent: str) -> None:
 
 
 def _fill_others(client: MongoClient[Document], database: str) -> None:
-    """As many runs as ``OTHERS`` of an agent that nobody asks for, with an event of each type, and an end."""
+    """Write ``OTHERS`` runs of an unrelated agent, each with an event of each type and an end."""
     with SyncMongoStore.open(client, database) as store:
         events = (_note("e-1"), new_event(UserMessage(message="m"), event_id="e-2"), new_event(ToolCall("tc", "t")))
         store.append_events("@others", "0", *events, meta=FAR, reserved=True)
@@ -214,17 +214,17 @@ def _fill_others(client: MongoClient[Document], database: str) -> None:
     commit, run = commits.find_one({"agent": "@others"}), runs.find_one({"agent": "@others"})
     assert commit is not None
     assert run is not None
-    types = [one.partition(":")[2] for one in commit["t"]]
+    types = [entry.partition(":")[2] for entry in commit["t"]]
     keys = [uuid.uuid4().bytes for _ in range(OTHERS)]
     commits.insert_many(
-        commit | {"_id": ObjectId(), "k": key, "t": [f"{key.hex()}:{one}" for one in types]} for key in keys
+        commit | {"_id": ObjectId(), "k": key, "t": [f"{key.hex()}:{entry}" for entry in types]} for key in keys
     )
     runs.insert_many(run | {"_id": key, "order": f"{run['order'].partition('-')[0]}-{key[:7].hex()}"} for key in keys)
 
 
 def _drop(server: MongoServer | GivenServer, *databases: str) -> None:
     if isinstance(server, MongoServer):
-        return  # it takes its data with it, and dropping much of it takes long
+        return  # its data goes with it, and dropping large databases is slow
     with server.client() as client:
         for database in databases:
             client.drop_database(database)
@@ -232,7 +232,7 @@ def _drop(server: MongoServer | GivenServer, *databases: str) -> None:
 
 @pytest.fixture(scope="module")
 def databases(mongo_server: MongoServer | GivenServer) -> Generator[tuple[str, str]]:
-    """Two databases to which the same is done; the second holds many more runs."""
+    """Return two databases with the same runs; the second has many more runs."""
     few, many = (f"amlog_test_{uuid.uuid4().hex}" for _ in range(2))
     with mongo_server.client() as client:
         _fill_others(client, many)
@@ -242,7 +242,7 @@ def databases(mongo_server: MongoServer | GivenServer) -> Generator[tuple[str, s
 
 @pytest.fixture(scope="module")
 def strict(mongo_server: MongoServer | GivenServer) -> bool:
-    """Whether the server plans as MongoDB does."""
+    """Return whether the server's plans are like MongoDB's."""
     with mongo_server.client() as client:
         return "secantusVersion" not in client.admin.command("buildInfo")
 
@@ -251,15 +251,15 @@ def _cost_of(
     server: MongoServer | GivenServer, database: str, call: Callable[[SyncMongoStore, str], object], *, warm: bool
 ) -> list[Cost]:
     agent = f"{'warm' if warm else 'cold'} {id(call)}"
-    with _listening(server, database) as (store, heard):
+    with _listening(server, database) as (store, listener):
         _fill(store, agent)
-    with _listening(server, database) as (store, heard):
+    with _listening(server, database) as (store, listener):
         if warm:
             for run in ("run", "ends"):
                 store.load_run(agent, run)
-        heard.commands.clear()
+        listener.commands.clear()
         call(store, agent)
-        sent = list(heard.commands)
+        sent = list(listener.commands)
     assert sent
     with server.client() as client:
         return [cost for command in sent for cost in _costs(client, database, command)]
@@ -277,7 +277,7 @@ def _check(costs: list[Cost], *, strict: bool) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_every_query_seeks_an_index_with_tight_bounds(
+def test_every_query_uses_an_index_with_tight_bounds(
     mongo_server: MongoServer | GivenServer, databases: tuple[str, str], strict: bool, call: str
 ) -> None:
     for warm in (False, True):
@@ -288,7 +288,7 @@ def test_every_query_seeks_an_index_with_tight_bounds(
 
 
 @pytest.mark.parametrize("call", LISTS_ALL)
-def test_lists_seek_an_index(
+def test_lists_use_an_index(
     mongo_server: MongoServer | GivenServer, databases: tuple[str, str], strict: bool, call: str
 ) -> None:
     costs = _cost_of(mongo_server, databases[1], LISTS_ALL[call], warm=False)
@@ -303,7 +303,7 @@ LONG = 2_000
 
 @pytest.fixture(scope="module")
 def long_run(mongo_server: MongoServer | GivenServer) -> Generator[str]:
-    """A database with a run of two thousand commits, every hundredth a planner's note and the others tool calls."""
+    """Return a database with a run of 2,000 commits: a planner note in every hundredth, else tool calls."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     with mongo_server.client() as client, SyncMongoStore.open(client, name) as store:
         store.append_events("agent", "run", new_event(ToolCall("tc", "t"), event_id="e-1"), meta={"a": 1})
@@ -326,12 +326,12 @@ def long_run(mongo_server: MongoServer | GivenServer) -> Generator[str]:
         _drop(mongo_server, name)
 
 
-def _documents(server: MongoServer | GivenServer, database: str, heard: Heard, *, strict: bool = True) -> int:
-    """How many documents the server examined for what was heard.
+def _documents(server: MongoServer | GivenServer, database: str, listener: Heard, *, strict: bool = True) -> int:
+    """Return the number of documents that the server examined for the recorded commands.
 
     Where it is not ``strict``, a query with a limit counts as if the order of its index had been used.
     """
-    sent, heard.commands = heard.commands, []
+    sent, listener.commands = listener.commands, []
     with server.client() as client:
         costs = [cost for command in sent for cost in _costs(client, database, command)]
     return sum(min(cost.documents, cost.limit) if cost.limit and not strict else cost.documents for cost in costs)
@@ -350,57 +350,55 @@ WARM_READS: dict[str, tuple[Callable[[SyncMongoStore], object], int]] = {
 
 
 @pytest.mark.parametrize("read", WARM_READS)
-def test_a_read_costs_what_it_returns(
+def test_read_examines_only_the_returned_documents(
     mongo_server: MongoServer | GivenServer, long_run: str, strict: bool, read: str
 ) -> None:
     call, most = WARM_READS[read]
-    with _listening(mongo_server, long_run) as (store, heard):
+    with _listening(mongo_server, long_run) as (store, listener):
         assert store.load_run("agent", "run").version == LONG
         assert store.load_run("agent", "sample").version == 1
-        heard.commands.clear()
+        listener.commands.clear()
         call(store)
-        assert 0 < _documents(mongo_server, long_run, heard, strict=strict) <= most
+        assert 0 < _documents(mongo_server, long_run, listener, strict=strict) <= most
 
 
-def test_a_handle_that_has_read_a_run_looks_at_what_is_new_alone(
-    mongo_server: MongoServer | GivenServer, long_run: str
-) -> None:
-    with _listening(mongo_server, long_run) as (store, heard):
+def test_warm_handle_reads_only_new_commits(mongo_server: MongoServer | GivenServer, long_run: str) -> None:
+    with _listening(mongo_server, long_run) as (store, listener):
         store.load_run("agent", "run")
-        heard.commands.clear()
+        listener.commands.clear()
         assert [event.seq for event in store.load_run("agent", "run", after=LONG - 1).log] == [LONG]
-        assert 0 < _documents(mongo_server, long_run, heard) <= 3
+        assert 0 < _documents(mongo_server, long_run, listener) <= 3
         assert not store.load_run("agent", "run", after=LONG).log
-        assert 0 < _documents(mongo_server, long_run, heard) <= 2
+        assert 0 < _documents(mongo_server, long_run, listener) <= 2
 
 
-def test_a_follower_costs_what_it_is_handed(mongo_server: MongoServer | GivenServer, long_run: str) -> None:
-    with _listening(mongo_server, long_run) as (store, heard):
+def test_follower_examines_only_its_events(mongo_server: MongoServer | GivenServer, long_run: str) -> None:
+    with _listening(mongo_server, long_run) as (store, listener):
         store.load_run("agent", "run")
-        heard.commands.clear()
+        listener.commands.clear()
         follower = store.follow("agent", "run", after=LONG - 5)
         assert [next(follower).seq for _ in range(5)] == list(range(LONG - 4, LONG + 1))
         follower.close()
-        assert _documents(mongo_server, long_run, heard) <= 12
+        assert _documents(mongo_server, long_run, listener) <= 12
 
 
-def test_a_new_handle_looks_at_the_newest_commit_alone(
+def test_new_handle_reads_only_the_newest_commit(
     mongo_server: MongoServer | GivenServer, long_run: str, strict: bool
 ) -> None:
-    """What a new handle asks for has a limit of one: a real server examines one key for it."""
-    with _listening(mongo_server, long_run) as (store, heard):
-        heard.commands.clear()
+    """The query of a new handle has a limit of one, so a real server examines one key."""
+    with _listening(mongo_server, long_run) as (store, listener):
+        listener.commands.clear()
         assert len(store.load_run("agent", "run", after=LONG - 1).log) == 1
-        sent = list(heard.commands)
+        sent = list(listener.commands)
         if strict:
-            assert _documents(mongo_server, long_run, heard) <= 3
-        whole = [command for command in sent if command.get("limit") != 1]
-        assert [command["filter"]["s"] for command in whole] == [{"$gte": LONG, "$lte": LONG}]
+            assert _documents(mongo_server, long_run, listener) <= 3
+        unlimited = [command for command in sent if command.get("limit") != 1]
+        assert [command["filter"]["s"] for command in unlimited] == [{"$gte": LONG, "$lte": LONG}]
 
 
 def test_a_load_sends_three_queries_at_most(mongo_server: MongoServer | GivenServer, long_run: str) -> None:
-    with _listening(mongo_server, long_run) as (store, heard):
+    with _listening(mongo_server, long_run) as (store, listener):
         for after in (0, LONG - 1, LONG - 1, 0):
-            heard.commands.clear()
+            listener.commands.clear()
             assert store.load_run("agent", "run", after=after).version == LONG
-            assert len(heard.commands) <= 3
+            assert len(listener.commands) <= 3

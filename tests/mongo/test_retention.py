@@ -1,7 +1,7 @@
-"""Runs with an end in MongoDB: what the server removes and when, and what is left of a run in part or wholly removed.
+"""Tests runs with an end: the removal of commits by the server, and runs with removed commits.
 
-The server removes a day after the end. Here ends are moved back by hand, and so are, but for one test, the commits
-removed, since the monitor that would do it looks at all databases of a server.
+The server removes commits one day after the end. These tests change the end and remove the commits themselves, because
+the server's monitor works on all databases. Only one test uses the monitor.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _notes(count: int) -> list[Event]:
 
 @pytest.fixture
 def database(mongo_uri: str) -> Generator[Database[Document]]:
-    """The store's database through a bare driver."""
+    """Return the store's database through a bare driver."""
     with MongoClient[Document](mongo_uri) as client:
         yield client.get_default_database()
 
@@ -70,30 +70,30 @@ async def _peek(store: Store, run: str) -> RunHead | None:
 
 
 def _run_of(database: Database[Document], run: str = "run") -> Document:
-    (found,) = database["amlog_runs"].find({"run": run})
-    return found
+    (matches,) = database["amlog_runs"].find({"run": run})
+    return matches
 
 
 def _move_end(database: Database[Document], run: str) -> None:
-    """Have a run's end have come so long ago that the server may remove its commits."""
+    """Move a run's end back, so that the server may remove its commits."""
     end = datetime.now(UTC) - LONG_AGO
     change = {"$set": {"end": (end - EPOCH) // MICROSECOND, "expires_at": end}}
     assert database["amlog_runs"].update_many({"run": run, "end": {"$exists": True}}, change).matched_count == 1
     assert database["amlog_commits"].update_many({"run": run, "end": {"$exists": True}}, change).matched_count
 
 
-def _remove(database: Database[Document], run: str, which: Sequence[int] | None = None) -> None:
-    """Remove some of the commits that may be removed, by number, None for all, as the server does in any order."""
+def _remove(database: Database[Document], run: str, indexes: Sequence[int] | None = None) -> None:
+    """Remove the commits with these indexes, or all if None, as the server may do in any order."""
     before = datetime.now(UTC) - timedelta(seconds=REMOVAL_DELAY_SECONDS)
-    found = database["amlog_commits"].find({"run": run, "expires_at": {"$lt": before}}, {"_id": 1}).sort("s", 1)
-    commits = [commit["_id"] for commit in found]
+    matches = database["amlog_commits"].find({"run": run, "expires_at": {"$lt": before}}, {"_id": 1}).sort("s", 1)
+    commits = [commit["_id"] for commit in matches]
     assert commits
-    chosen = commits if which is None else [commits[number] for number in which]
+    chosen = commits if indexes is None else [commits[number] for number in indexes]
     assert database["amlog_commits"].delete_many({"_id": {"$in": chosen}}).deleted_count == len(chosen)
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """A run that has expired, and the events it held then."""
+    """An expired run and its former events."""
 
     run: str
     events: list[Event]
@@ -102,7 +102,7 @@ class Ended(msgspec.Struct, frozen=True):
 async def _ended(
     store: Store, sizes: Sequence[int], *, before: Callable[[str], Coroutine[None, None, object]] | None = None
 ) -> Ended:
-    """Make a run of commits of these sizes, which has expired when this is done; ``before`` is called with its id."""
+    """Make an expired run with commits of these sizes. ``before`` is called with its id."""
     seconds = 0.1
     while True:
         ended = Ended(f"run of {seconds} s", [])
@@ -126,10 +126,10 @@ async def _live_and_die(store: Store, run: str) -> None:
     await store.delete_run("agent", run)
 
 
-# What is stored.
+# Stored documents.
 
 
-async def test_every_document_of_a_run_has_its_end(store: Store, database: Database[Document]) -> None:
+async def test_every_commit_has_the_end_of_its_run(store: Store, database: Database[Document]) -> None:
     end = "2999-03-04T05:06:07.123456789+02:00"
     await store.append_events("agent", "run", *_notes(2), meta={"expires_at": end})
     await store.append_events("agent", "run", new_event(ToolCall("tc", "t")), meta={"expires_at": FAR_ENDS[0]})
@@ -155,16 +155,14 @@ async def test_every_document_of_a_run_has_its_end(store: Store, database: Datab
     assert not {"end", "expires_at"} & newest.keys(), "a new life has an end of its own"
 
 
-def test_the_server_removes_commits_a_day_after_the_end_and_runs_never(
-    mongo_uri: str, database: Database[Document]
-) -> None:
+def test_ttl_index_removes_only_commits_after_one_day(mongo_uri: str, database: Database[Document]) -> None:
     open_sync_store(mongo_uri).close()
     by_time = [index for index in database["amlog_commits"].list_indexes() if "expireAfterSeconds" in index]
     assert [(dict(index["key"]), index["expireAfterSeconds"]) for index in by_time] == [({"expires_at": 1}, 86_400)]
     assert not [index for index in database["amlog_runs"].list_indexes() if "expireAfterSeconds" in index]
 
 
-def test_a_server_removes_what_ended_more_than_a_day_ago(tmp_path: Path) -> None:
+def test_server_removes_commits_of_expired_runs(tmp_path: Path) -> None:
     with MongoServer(tmp_path) as server, server.client() as client:
         database = client["db"]
         with open_sync_store(server.uri("db")) as store:
@@ -182,7 +180,7 @@ def test_a_server_removes_what_ended_more_than_a_day_ago(tmp_path: Path) -> None
         )
         assert server.delete_expired() == 4
         left = database["amlog_commits"].aggregate([{"$group": {"_id": "$run", "n": {"$sum": 1}}}])
-        assert {one["_id"]: one["n"] for one in left} == {"yesterday": 2, "far": 2, "endless": 2, "deleted": 1}
+        assert {item["_id"]: item["n"] for item in left} == {"yesterday": 2, "far": 2, "endless": 2, "deleted": 1}
         assert database["amlog_runs"].count_documents({}) == 5
         with open_sync_store(server.uri("db")) as store:
             for run in ("run", "yesterday"):
@@ -195,7 +193,7 @@ def test_a_server_removes_what_ended_more_than_a_day_ago(tmp_path: Path) -> None
             assert sorted(run.run for run in store.list_runs().runs) == ["deleted", "endless", "far"]
 
 
-# What is left.
+# Runs with removed commits.
 
 REFUSED: dict[str, Callable[[Store, Ended], Coroutine[None, None, object]]] = {
     "load": lambda store, ended: store.load_run("agent", ended.run),
@@ -220,7 +218,7 @@ REFUSED: dict[str, Callable[[Store, Ended], Coroutine[None, None, object]]] = {
 }
 SIZES = (1, 2, 1, 3)
 REMOVED = ((), (1,), (3,), (0, 1, 2), (1, 2, 3), None)
-"""Which of the commits are gone, None: all."""
+"""The indexes of the removed commits; None means all."""
 
 
 async def _first_of(store: Store, ended: Ended, after: int) -> Event:
@@ -230,32 +228,32 @@ async def _first_of(store: Store, ended: Ended, after: int) -> Event:
 
 @pytest.fixture(params=REMOVED, ids=str)
 def removed(request: pytest.FixtureRequest) -> Sequence[int] | None:
-    """Which of a run's commits are gone."""
-    which: Sequence[int] | None = request.param
-    return which
+    """Return the indexes of the removed commits."""
+    indexes: Sequence[int] | None = request.param
+    return indexes
 
 
 @pytest.fixture(params=[False, True], ids=["first life", "second life"])
 def deleted_before(request: pytest.FixtureRequest) -> bool:
-    """Whether the run was deleted once before it was created with an end."""
+    """Return whether the run was deleted once before."""
     deleted: bool = request.param
     return deleted
 
 
-async def test_every_call_says_that_the_run_has_expired(
+async def test_every_call_raises_run_expired(
     mongo_uri: str, store: Store, database: Database[Document], removed: Sequence[int] | None, deleted_before: bool
 ) -> None:
-    """Through a handle that wrote the run, and through one that has not seen it; whatever is left."""
+    """The handles are the writer of the run and a new one."""
     ended = await _ended(store, SIZES, before=partial(_live_and_die, store) if deleted_before else None)
     _move_end(database, ended.run)
     _remove(database, ended.run, removed)
-    there = list(database["amlog_commits"].find())
+    commits = list(database["amlog_commits"].find())
     async with open_store(mongo_uri) as fresh:
         for handle in (store, fresh):
             for name, call in REFUSED.items():
                 with pytest.raises(RunExpired, match=f"agent/{ended.run} expired at"):
                     await call(handle, ended)
-                assert list(database["amlog_commits"].find()) == there, name
+                assert list(database["amlog_commits"].find()) == commits, name
             assert (await handle.list_runs()).runs == ()
             assert (await handle.list_runs("agent", include_reserved=True)).runs == ()
             assert await _peek(handle, ended.run) is None
@@ -266,7 +264,7 @@ async def test_every_call_says_that_the_run_has_expired(
 
 
 @pytest.mark.parametrize("how", ["delete", "expire"])
-async def test_numbers_go_on_where_nobody_was(
+async def test_recreated_run_continues_above_all_old_seqs(
     mongo_uri: str,
     store: Store,
     database: Database[Document],
@@ -295,22 +293,22 @@ async def test_numbers_go_on_where_nobody_was(
             assert await _peek(handle, ended.run) == RunHead(snapshot.version, snapshot.first_seq)
         first = await store.append_events("agent", ended.run, *_notes(2))
         second = await fresh.append_events("agent", ended.run, ended.events[0])
-        given = [event.seq for event in (*first.events, *second.events)]
-        assert given[0] > last, "no number is given twice"
-        assert given == list(range(given[0], given[0] + 3))
+        seqs = [event.seq for event in (*first.events, *second.events)]
+        assert seqs[0] > last, "no number is given twice"
+        assert seqs == list(range(seqs[0], seqs[0] + 3))
         for handle in (store, fresh):
             snapshot = await handle.load_run("agent", ended.run)
-            assert (snapshot.version, len(snapshot.log)) == (given[-1], 3)
-        assert [run.version for run in (await store.list_runs()).runs] == [given[-1]]
+            assert (snapshot.version, len(snapshot.log)) == (seqs[-1], 3)
+        assert [run.version for run in (await store.list_runs()).runs] == [seqs[-1]]
         await fresh.delete_run("agent", ended.run)
-        assert (await store.append_events("agent", ended.run, _note())).version == given[-1] + 1
+        assert (await store.append_events("agent", ended.run, _note())).version == seqs[-1] + 1
 
 
 @pytest.mark.parametrize("remembered", ["a life", "a deletion"])
-async def test_a_writer_who_was_away_gives_no_number_twice(
+async def test_stale_writer_assigns_no_seq_twice(
     mongo_uri: str, store: Store, database: Database[Document], remembered: str
 ) -> None:
-    """It remembers the run from before a life that came and went without it."""
+    """The writer remembers a head from before the run was deleted and recreated."""
     async with open_store(mongo_uri) as away:
 
         async def begin(run: str) -> None:
@@ -328,12 +326,12 @@ async def test_a_writer_who_was_away_gives_no_number_twice(
         assert (await away.append_events("agent", ended.run, _note())).version > ended.events[-1].seq
 
 
-async def test_a_run_that_ends_again_and_again_never_goes_back(
+async def test_repeatedly_expired_run_never_reuses_a_seq(
     mongo_uri: str, store: Store, database: Database[Document]
 ) -> None:
     version = 0
     for size in (1, 1100, 3, 1):
-        # By another handle each time, as this one would know what it made an end of.
+        # Each round has a new handle without remembered heads.
         async with open_store(mongo_uri) as writer:
             await writer.append_events("agent", "run", _note(), meta=FAR)
             result = await writer.append_events("agent", "run", *_notes(size))
@@ -345,10 +343,10 @@ async def test_a_run_that_ends_again_and_again_never_goes_back(
     assert (await store.append_events("agent", "run", _note())).version > version
 
 
-async def test_numbers_of_a_run_that_ends_every_day_do_not_run_away(
+async def test_seqs_of_a_daily_expired_run_grow_slowly(
     mongo_uri: str, store: Store, database: Database[Document]
 ) -> None:
-    """Each life of a few events skips some numbers; were they doubled each time, the last would soon be reached."""
+    """Each recreation skips some seqs. If they doubled each time, they would soon reach the limit."""
     lives = 12
     for _ in range(lives):
         async with open_store(mongo_uri) as writer:
@@ -360,9 +358,7 @@ async def test_numbers_of_a_run_that_ends_every_day_do_not_run_away(
     assert (await store.load_run("agent", "run")).version <= lives * 2 * FIRST_CEILING
 
 
-async def test_expiring_goes_on_past_runs_that_are_gone(
-    mongo_uri: str, store: Store, database: Database[Document]
-) -> None:
+async def test_expire_continues_after_removed_runs(mongo_uri: str, store: Store, database: Database[Document]) -> None:
     for number in range(5):
         await store.append_events("agent", f"run-{number}", *_notes(2), meta=FAR)
         _move_end(database, f"run-{number}")
@@ -380,7 +376,10 @@ async def test_expiring_goes_on_past_runs_that_are_gone(
 
 
 class Raises(CommandListener):
-    """Counts the updates that raise a ceiling; calls ``then`` after the next update, ``inserted`` after an insert."""
+    """A listener that counts the updates of a ceiling.
+
+    It calls ``then`` after the next update, and ``inserted`` after an insert.
+    """
 
     def __init__(self) -> None:
         self.raised = 0
@@ -406,7 +405,7 @@ class Raises(CommandListener):
 
 @pytest.fixture(scope="module")
 def large(mongo_server: MongoServer | GivenServer) -> Generator[str]:
-    """A database for long runs, one for all tests of ceilings: dropping them takes long."""
+    """Return one database for all tests of ceilings, because dropping long runs is slow."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield mongo_server.uri(name)
     if isinstance(mongo_server, GivenServer):  # the other one takes its data with it
@@ -420,36 +419,36 @@ def run() -> str:
 
 
 class Writer:
-    """A store on a client that can be listened to, and the ceiling of its run."""
+    """A store on a client with a listener, and the ceiling of its run."""
 
-    def __init__(self, client: MongoClient[Document], store: SyncMongoStore, heard: Raises, run: str) -> None:
+    def __init__(self, client: MongoClient[Document], store: SyncMongoStore, listener: Raises, run: str) -> None:
         self._client = client
         self._store = store
         self._run = run
-        self.heard = heard
+        self.heard = listener
 
     def append(self, count: int) -> int:
-        """Append so many events; the version."""
+        """Append that many events and return the version."""
         return self._store.append_events("agent", self._run, *_notes(count), meta=FAR).version
 
     @property
     def ceiling(self) -> int:
-        """What stands in the run's document."""
+        """Return the ceiling in the run's document."""
         ceiling: int = _run_of(self._client.get_default_database(), self._run)["ceiling"]
         return ceiling
 
 
 @contextmanager
 def _writer(uri: str, run: str) -> Generator[Writer]:
-    heard = Raises()
+    listener = Raises()
     with (
-        MongoClient[Document](uri, event_listeners=[heard]) as client,
+        MongoClient[Document](uri, event_listeners=[listener]) as client,
         SyncMongoStore.open(client, client.get_default_database().name) as store,
     ):
-        yield Writer(client, store, heard, run)
+        yield Writer(client, store, listener, run)
 
 
-def test_the_ceiling_is_raised_by_doubling(large: str, run: str) -> None:
+def test_ceiling_doubles(large: str, run: str) -> None:
     with _writer(large, run) as writer:
         assert writer.append(1) <= writer.ceiling
         for _ in range(9):
@@ -457,27 +456,27 @@ def test_the_ceiling_is_raised_by_doubling(large: str, run: str) -> None:
         assert 1 <= writer.heard.raised <= 2, "seldom, for thousands of events"
 
 
-def test_a_run_without_an_end_has_no_use_for_a_ceiling(large: str, run: str) -> None:
-    heard = Raises()
+def test_run_without_an_end_never_raises_its_ceiling(large: str, run: str) -> None:
+    listener = Raises()
     with (
-        MongoClient[Document](large, event_listeners=[heard]) as client,
+        MongoClient[Document](large, event_listeners=[listener]) as client,
         SyncMongoStore.open(client, client.get_default_database().name) as store,
     ):
         for _ in range(3):
             store.append_events("agent", run, *_notes(400))
-        assert heard.raised == 0
+        assert listener.raised == 0
 
 
 @pytest.mark.parametrize("size", [1, 1024, 1025])
-def test_a_first_append_is_below_the_ceiling(large: str, run: str, size: int) -> None:
-    with _writer(large, run) as writer, open_sync_store(large) as another:
+def test_first_append_is_below_the_ceiling(large: str, run: str, size: int) -> None:
+    with _writer(large, run) as writer, open_sync_store(large) as fresh_store:
         assert writer.append(size) == size <= writer.ceiling
-        assert another.redact_events("agent", run, [1]).version <= writer.ceiling
+        assert fresh_store.redact_events("agent", run, [1]).version <= writer.ceiling
         assert writer.append(1) == size + 2 <= writer.ceiling
 
 
-def test_no_append_is_ever_beyond_the_ceiling(large: str, run: str) -> None:
-    """Of four writers at once, each looks after each of its own."""
+def test_no_append_exceeds_the_ceiling(large: str, run: str) -> None:
+    """Each of four concurrent writers checks the ceiling after each of its appends."""
     wrong: list[tuple[int, int]] = []
     barrier = threading.Barrier(4)
     sizes = (150, 1, 250, 1, 300, 5)
@@ -502,20 +501,20 @@ def test_no_append_is_ever_beyond_the_ceiling(large: str, run: str) -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [(1, 1100), (1100, 1)])
-def test_two_who_create_a_run_agree_on_the_ceiling(large: str, run: str, first: int, second: int) -> None:
-    """Whoever announces it, another stores the first commit, and may mend the run's document when it has grown."""
+def test_concurrent_creators_agree_on_the_ceiling(large: str, run: str, first: int, second: int) -> None:
+    """One writer writes the run's document, and the other stores the first commit and corrects the document."""
     with _writer(large, run) as writer, _writer(large, run) as other:
         writer.heard.then = lambda: other.append(first)
         assert writer.append(second) == first + second <= writer.ceiling
         assert writer.heard.then is None
-        for one in (writer, other):
-            assert one.append(600) <= one.ceiling
+        for item in (writer, other):
+            assert item.append(600) <= item.ceiling
 
 
-def test_a_document_that_is_mended_late_keeps_its_ceiling(large: str, run: str) -> None:
+def test_late_correction_keeps_the_ceiling(large: str, run: str) -> None:
     seen: list[int] = []
     with _writer(large, run) as first, _writer(large, run) as slow, _writer(large, run) as third:
-        # Two create the run: the slow one stores the first commit, and before it mends, a third goes far beyond.
+        # Two writers create the run. Before the slow one corrects the document, a third appends many events.
         slow.heard.inserted = lambda: third.append(1100)
         first.heard.then = lambda: seen.extend([slow.append(1), slow.ceiling])
         assert first.append(1) == 1102 <= first.ceiling
@@ -524,39 +523,39 @@ def test_a_document_that_is_mended_late_keeps_its_ceiling(large: str, run: str) 
         assert seen[1] >= 1101
 
 
-def test_an_announcement_that_came_second_raised_nothing(
+def test_second_announcement_does_not_raise_the_ceiling(
     large: str, run: str, mongo_server: MongoServer | GivenServer
 ) -> None:
     with _writer(large, run) as dead, _writer(large, run) as writer, _writer(large, run) as other:
         dead.append(1)
         with mongo_server.client() as client:
-            # As if it had died before its commit: what it announced stands, with a ceiling for few.
+            # As if the writer had died before its commit: its document is stored, with a low ceiling.
             commits = client[large.partition("?")[0].rpartition("/")[2]]["amlog_commits"]
             assert commits.delete_many({"run": run}).deleted_count == 1
         writer.heard.then = lambda: other.append(1)
         assert writer.append(1100) == 1101 <= writer.ceiling
 
 
-def test_a_redaction_is_not_beyond_the_ceiling_either(large: str, run: str) -> None:
-    with _writer(large, run) as writer, open_sync_store(large) as another:
+def test_redaction_does_not_exceed_the_ceiling(large: str, run: str) -> None:
+    with _writer(large, run) as writer, open_sync_store(large) as fresh_store:
         version = writer.append(1)
         version = writer.append(writer.ceiling - version)
         assert version == writer.ceiling
-        assert another.redact_events("agent", run, [1]).version == version + 1 <= writer.ceiling
+        assert fresh_store.redact_events("agent", run, [1]).version == version + 1 <= writer.ceiling
 
 
 @pytest.mark.parametrize("end", [FAR_ENDS[0], None])
-async def test_a_look_believes_the_newest_commit_before_the_runs_document(
+async def test_peek_prefers_the_newest_commit_to_the_run_document(
     mongo_uri: str, store: Store, database: Database[Document], end: str | None
 ) -> None:
-    """Whatever a writer or a deleter left in the document who did not live to do the rest."""
+    """The document may come from a writer or a deletion whose process died."""
     runs, commits = database["amlog_runs"], database["amlog_commits"]
     meta: dict[str, JsonValue] | None = {"expires_at": end} if end else None
     past = {"end": 1, "expires_at": EPOCH}
     expected = {
-        "announced": RunHead(0, 1),  # and the commit that was to create it never came
-        "contested": RunHead(1, 1),  # another's document, who had announced the run with an end
-        "deleted": RunHead(1, 2),  # and not yet taken from the list
+        "announced": RunHead(0, 1),  # its first commit was never stored
+        "contested": RunHead(1, 1),  # the document of another writer, with an end
+        "deleted": RunHead(1, 2),  # and still listed
         "begun anew": RunHead(2, 2),
     }
     for run in expected:
@@ -573,12 +572,12 @@ async def test_a_look_believes_the_newest_commit_before_the_runs_document(
         for run, head in expected.items():
             snapshot = await fresh.load_run("agent", run)
             assert await _peek(fresh, run) == RunHead(snapshot.version, snapshot.first_seq) == head, run
-        found = await fresh.peek_runs([("agent", run) for run in expected])
-        assert found == tuple(expected.values())
+        matches = await fresh.peek_runs([("agent", run) for run in expected])
+        assert matches == tuple(expected.values())
 
 
-async def test_a_look_that_meets_a_deletion_half_seen_looks_again(mongo_uri: str, database: Database[Document]) -> None:
-    """It may find the newest commit as it was emptied, and not yet the tombstone that came before that."""
+async def test_peek_retries_during_a_deletion(mongo_uri: str, database: Database[Document]) -> None:
+    """The query may see the emptied newest commit without the tombstone."""
     async with open_store(f"{mongo_uri}{'&' if '?' in mongo_uri else '?'}timeoutMS=500") as store:
         await store.append_events("agent", "run", _note())
         (commit,) = database["amlog_commits"].find()

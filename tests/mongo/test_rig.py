@@ -1,4 +1,4 @@
-"""The MongoDB servers and faults of the tests do what they say, seen with a bare driver."""
+"""Tests the servers and faults of the tests themselves, with a bare driver."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def proxy(server: MongoServer) -> Generator[TcpProxy]:
 
 @pytest.fixture
 def direct(server: MongoServer) -> Generator[Client]:
-    """A client that goes past the proxy, on an empty collection ``rig.c``."""
+    """Return a client without the proxy, with an empty collection ``rig.c``."""
     with server.client() as client:
         client["rig"]["c"].drop()
         yield client
@@ -59,7 +59,7 @@ def direct(server: MongoServer) -> Generator[Client]:
 
 @pytest.fixture
 def through(server: MongoServer, proxy: TcpProxy) -> Generator[Client]:
-    """A client that goes through the proxy and tries nothing twice."""
+    """Return a client that uses the proxy and never retries."""
     with _client(server, port=proxy.port, retryWrites=False, retryReads=False) as client:
         yield client
 
@@ -84,7 +84,7 @@ def _processes() -> str:
 # The proxy.
 
 
-def test_a_dropped_reply_hides_an_insert_that_is_stored(proxy: TcpProxy, through: Client, direct: Client) -> None:
+def test_dropped_reply_hides_a_stored_insert(proxy: TcpProxy, through: Client, direct: Client) -> None:
     fault = proxy.drop_reply(command("insert"))
     with pytest.raises(AutoReconnect):
         _insert(through, 1)
@@ -94,7 +94,7 @@ def test_a_dropped_reply_hides_an_insert_that_is_stored(proxy: TcpProxy, through
     assert _stored(through) == [1, 2], "it happens once"
 
 
-def test_a_driver_that_repeats_itself_is_told_of_the_insert_whose_reply_was_dropped(
+def test_driver_retry_reports_the_insert_with_a_dropped_reply(
     server: MongoServer, proxy: TcpProxy, direct: Client
 ) -> None:
     proxy.drop_reply(command("insert"))
@@ -104,7 +104,7 @@ def test_a_driver_that_repeats_itself_is_told_of_the_insert_whose_reply_was_drop
     assert _stored(direct) == [1]
 
 
-def test_a_dropped_request_never_reaches_the_server(proxy: TcpProxy, through: Client, direct: Client) -> None:
+def test_dropped_request_never_reaches_the_server(proxy: TcpProxy, through: Client, direct: Client) -> None:
     fault = proxy.drop_request(command("insert"), times=2)
     for _ in range(2):
         with pytest.raises(AutoReconnect):
@@ -115,7 +115,7 @@ def test_a_dropped_request_never_reaches_the_server(proxy: TcpProxy, through: Cl
     assert _stored(direct) == [1]
 
 
-def test_a_fault_is_for_the_requests_that_match(proxy: TcpProxy, through: Client, direct: Client) -> None:
+def test_fault_applies_only_to_matching_requests(proxy: TcpProxy, through: Client, direct: Client) -> None:
     def inserts_three(request: Request) -> bool:
         return request.command == "insert" and {"_id": 3} in [dict(document) for document in request.documents]
 
@@ -133,27 +133,25 @@ def test_a_fault_is_for_the_requests_that_match(proxy: TcpProxy, through: Client
         _insert(through, 3)
 
 
-def test_a_held_reply_is_a_slow_server_against_a_short_timeout(
-    server: MongoServer, proxy: TcpProxy, direct: Client
-) -> None:
+def test_held_reply_exceeds_a_short_timeout(server: MongoServer, proxy: TcpProxy, direct: Client) -> None:
     with _client(server, port=proxy.port, retryWrites=False, socketTimeoutMS=100) as client:
-        with proxy.hold_replies(command("insert")) as held, pytest.raises(NetworkTimeout):
+        with proxy.hold_replies(command("insert")) as reply, pytest.raises(NetworkTimeout):
             _insert(client, 1)
-        assert held.happened.is_set()
+        assert reply.happened.is_set()
         assert _stored(direct) == [1]
         _insert(client, 2)
         assert _stored(client) == [1, 2]
 
 
-async def test_a_held_reply_arrives_when_it_is_released(server: MongoServer, proxy: TcpProxy, direct: Client) -> None:
+async def test_held_reply_arrives_after_its_release(server: MongoServer, proxy: TcpProxy, direct: Client) -> None:
     async with AsyncMongoClient[dict[str, Any]](server.uri(port=proxy.port)) as client:
         collection = client["rig"]["c"]
-        held = proxy.hold_replies(command("insert"))
+        reply = proxy.hold_replies(command("insert"))
         insert = asyncio.create_task(collection.insert_one({"_id": 1}))
-        await until(held.happened.is_set)
+        await until(reply.happened.is_set)
         assert await collection.find_one() == {"_id": 1}, "other connections go on"
         assert not insert.done()
-        held.release()
+        reply.release()
         async with asyncio.timeout(PATIENCE):
             assert (await insert).inserted_id == 1
     assert _stored(direct) == [1]
@@ -186,7 +184,7 @@ def test_closed_connections(server: MongoServer, proxy: TcpProxy, direct: Client
     assert _stored(direct) == list(range(5))
 
 
-def test_a_proxy_whose_server_is_gone_closes_what_it_accepts(tmp_path: Path) -> None:
+def test_proxy_without_a_server_closes_connections(tmp_path: Path) -> None:
     with MongoServer(tmp_path) as server, TcpProxy(server.port) as proxy:
         with _client(server, port=proxy.port, retryWrites=False, serverSelectionTimeoutMS=100) as client:
             _insert(client, 1)
@@ -196,7 +194,7 @@ def test_a_proxy_whose_server_is_gone_closes_what_it_accepts(tmp_path: Path) -> 
         until_blocking(lambda: not proxy.connections)
 
 
-def test_a_mistake_in_a_test_is_raised_where_the_proxy_is_left(server: MongoServer) -> None:
+def test_proxy_raises_a_tests_error_at_its_exit(server: MongoServer) -> None:
     def mistaken(request: Request) -> bool:
         return bool(request.body["no such field"])
 
@@ -213,15 +211,13 @@ def test_a_mistake_in_a_test_is_raised_where_the_proxy_is_left(server: MongoServ
         make_the_mistake()
 
 
-# A server's life.
+# Starting and stopping a server.
 
 
 @pytest.mark.parametrize(
     ("sync_on_commit", "concern"), [(True, {"w": "majority"}), (True, {}), (False, {"w": "majority", "j": True})]
 )
-def test_acknowledged_writes_are_there_after_a_kill(
-    tmp_path: Path, sync_on_commit: bool, concern: dict[str, Any]
-) -> None:
+def test_acknowledged_writes_survive_a_kill(tmp_path: Path, sync_on_commit: bool, concern: dict[str, Any]) -> None:
     with MongoServer(tmp_path, sync_on_commit=sync_on_commit) as server:
         numbers = list(range(100))
         with _client(server, serverSelectionTimeoutMS=100) as client:
@@ -236,7 +232,7 @@ def test_acknowledged_writes_are_there_after_a_kill(
             assert _stored(client) == numbers
 
 
-def test_a_client_finds_a_server_that_was_started_again(tmp_path: Path) -> None:
+def test_client_reconnects_to_a_restarted_server(tmp_path: Path) -> None:
     with MongoServer(tmp_path) as server, server.client() as client:
         _insert(client, 1)
         server.stop()
@@ -246,7 +242,7 @@ def test_a_client_finds_a_server_that_was_started_again(tmp_path: Path) -> None:
         assert _stored(client) == [1, 2]
 
 
-def test_a_frozen_server_answers_when_it_has_thawed(tmp_path: Path) -> None:
+def test_frozen_server_responds_after_thawing(tmp_path: Path) -> None:
     with MongoServer(tmp_path) as server:
         with _client(server, retryWrites=False, socketTimeoutMS=100) as client:
             _insert(client, 1)
@@ -259,7 +255,7 @@ def test_a_frozen_server_answers_when_it_has_thawed(tmp_path: Path) -> None:
         server.freeze()
 
 
-def test_a_server_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
+def test_failed_server_start_shows_the_log(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("no folder")
     server = MongoServer(tmp_path)
     with pytest.raises(AssertionError, match=r"exit code 1:(?s:.*)Error"), server:
@@ -267,7 +263,7 @@ def test_a_server_that_cannot_start_shows_its_log(tmp_path: Path) -> None:
     assert str(tmp_path) not in _processes()
 
 
-def test_what_happens_to_a_server_that_died_by_itself(tmp_path: Path) -> None:
+def test_crashed_server_is_reported(tmp_path: Path) -> None:
     with MongoServer(tmp_path) as server:
         server.signal("SIGABRT")
         until_blocking(lambda: not server.running)
@@ -307,10 +303,10 @@ def test_no_server_outlives_its_test(tmp_path: Path, victim: str) -> None:
         test.kill()
 
 
-# What a server can be told to be.
+# Options of a server.
 
 
-def test_without_test_commands_nothing_can_be_made_to_fail(tmp_path: Path) -> None:
+def test_fail_points_need_test_commands(tmp_path: Path) -> None:
     with (
         MongoServer(tmp_path) as server,
         pytest.raises(OperationFailure, match="no such command"),
@@ -319,7 +315,7 @@ def test_without_test_commands_nothing_can_be_made_to_fail(tmp_path: Path) -> No
         pass
 
 
-def test_authentication(tmp_path: Path) -> None:
+def test_server_requires_authentication(tmp_path: Path) -> None:
     with MongoServer(tmp_path, auth=True) as server:
         server.create_user("reader", "pw", "read", database="rig")
         for _ in range(2):
@@ -343,15 +339,15 @@ def test_authentication(tmp_path: Path) -> None:
             assert caught.value.code == 13
 
 
-def test_tls(tmp_path: Path) -> None:
+def test_server_uses_tls(tmp_path: Path) -> None:
     certificates = make_certificates(tmp_path / "certificates")
-    others = make_certificates(tmp_path / "others")
+    other_certificates = make_certificates(tmp_path / "others")
     with MongoServer(tmp_path / "server", certificates=certificates) as server:
         with server.client() as client:
             _insert(client, 1)
             assert _stored(client) == [1]
         with (
-            _client(server, tlsCAFile=str(others.authority), serverSelectionTimeoutMS=500) as client,
+            _client(server, tlsCAFile=str(other_certificates.authority), serverSelectionTimeoutMS=500) as client,
             pytest.raises(ServerSelectionTimeoutError, match="CERTIFICATE_VERIFY_FAILED"),
         ):
             _stored(client)
@@ -362,7 +358,7 @@ def test_tls(tmp_path: Path) -> None:
             _stored(client)
 
 
-def test_a_standalone_server_has_no_change_streams(tmp_path: Path) -> None:
+def test_standalone_server_has_no_change_streams(tmp_path: Path) -> None:
     with MongoServer(tmp_path, standalone=True) as server, server.client() as client:
         _insert(client, 1)
         with pytest.raises(OperationFailure, match="only supported on replica sets") as caught:
@@ -370,7 +366,7 @@ def test_a_standalone_server_has_no_change_streams(tmp_path: Path) -> None:
         assert caught.value.code == 40573
 
 
-def test_a_change_stream_goes_on_after_a_kill(tmp_path: Path) -> None:
+def test_change_stream_resumes_after_a_kill(tmp_path: Path) -> None:
     with MongoServer(tmp_path) as server:
         with server.client() as client:
             _insert(client, 1)
@@ -387,7 +383,7 @@ def test_a_change_stream_goes_on_after_a_kill(tmp_path: Path) -> None:
                 assert [next(stream)["documentKey"]["_id"] for _ in range(2)] == [3, 4]
 
 
-def test_a_short_oplog_forgets_where_a_change_stream_was(tmp_path: Path) -> None:
+def test_short_oplog_loses_a_resume_point(tmp_path: Path) -> None:
     with MongoServer(tmp_path, oplog_entries=10) as server, server.client() as client:
         _insert(client, 0)
         with client["rig"]["c"].watch() as stream:
@@ -396,7 +392,7 @@ def test_a_short_oplog_forgets_where_a_change_stream_was(tmp_path: Path) -> None
             token = stream.resume_token
 
         def lost() -> int | None:
-            # The server drops old entries now and then, after an insert.
+            # The server drops old oplog entries at times, after an insert.
             client["rig"]["filler"].insert_many([{} for _ in range(500)])
             try:
                 client["rig"]["c"].watch(resume_after=token).close()
@@ -407,7 +403,7 @@ def test_a_short_oplog_forgets_where_a_change_stream_was(tmp_path: Path) -> None
         until_blocking(lambda: lost() == 286)
 
 
-def test_expired_documents_go_when_they_are_told_to(server: MongoServer, direct: Client) -> None:
+def test_server_removes_expired_documents_on_request(server: MongoServer, direct: Client) -> None:
     collection = direct["rig"]["c"]
     collection.create_index("at", expireAfterSeconds=0)
     now = dt.datetime.now(dt.UTC)
@@ -420,7 +416,7 @@ def test_expired_documents_go_when_they_are_told_to(server: MongoServer, direct:
 # Faults that the server makes.
 
 
-def test_a_command_that_fails(server: MongoServer, direct: Client) -> None:
+def test_fail_point_fails_a_command(server: MongoServer, direct: Client) -> None:
     with fail_command(server, "insert", "find", error_code=8000, skip=1, times=2):
         _insert(direct, 1)
         for _ in range(2):
@@ -434,7 +430,7 @@ def test_a_command_that_fails(server: MongoServer, direct: Client) -> None:
     assert _stored(direct) == [1, 3, 5]
 
 
-def test_a_failure_with_a_label_is_retried_by_the_driver(server: MongoServer, direct: Client) -> None:
+def test_driver_retries_a_labelled_failure(server: MongoServer, direct: Client) -> None:
     with fail_command(server, "insert", error_code=6, error_labels=["RetryableWriteError"], times=1):
         _insert(direct, 1)
     with fail_command(server, "insert", error_code=6, error_labels=[], times=1), pytest.raises(OperationFailure):
@@ -442,7 +438,7 @@ def test_a_failure_with_a_label_is_retried_by_the_driver(server: MongoServer, di
     assert _stored(direct) == [1]
 
 
-def test_a_write_concern_error_is_a_write_that_is_stored(server: MongoServer, direct: Client) -> None:
+def test_write_concern_error_leaves_the_write_stored(server: MongoServer, direct: Client) -> None:
     error = {"code": 64, "errmsg": "waiting for replication timed out", "errInfo": {"wtimeout": True}}
     with fail_command(server, "insert", write_concern_error=error), pytest.raises(WriteConcernError) as caught:
         direct["rig"]["c"].insert_one({"_id": 1})
@@ -450,7 +446,7 @@ def test_a_write_concern_error_is_a_write_that_is_stored(server: MongoServer, di
     assert _stored(direct) == [1]
 
 
-def test_a_connection_the_server_closes(server: MongoServer, direct: Client) -> None:
+def test_fail_point_closes_a_connection(server: MongoServer, direct: Client) -> None:
     with (
         _client(server, retryWrites=False) as client,
         fail_command(server, "insert", close_connection=True, times=1),
@@ -460,7 +456,7 @@ def test_a_connection_the_server_closes(server: MongoServer, direct: Client) -> 
     assert _stored(direct) == []
 
 
-def test_a_command_that_waits(server: MongoServer, direct: Client) -> None:
+def test_fail_point_delays_a_command(server: MongoServer, direct: Client) -> None:
     with (
         _client(server, retryWrites=False, socketTimeoutMS=100) as client,
         fail_command(server, "insert", block_ms=300, times=1),
@@ -470,7 +466,7 @@ def test_a_command_that_waits(server: MongoServer, direct: Client) -> None:
     until_blocking(lambda: _stored(direct) == [1])
 
 
-def test_a_fault_for_one_client(server: MongoServer, direct: Client) -> None:
+def test_fail_point_applies_to_one_client(server: MongoServer, direct: Client) -> None:
     with _client(server, appname="unlucky") as client, fail_command(server, error_code=8000, app_name="unlucky"):
         _insert(direct, 1)
         with pytest.raises(OperationFailure):
@@ -478,7 +474,7 @@ def test_a_fault_for_one_client(server: MongoServer, direct: Client) -> None:
     assert _stored(direct) == [1]
 
 
-def test_a_fault_ends_with_a_server_that_is_killed(tmp_path: Path) -> None:
+def test_killing_a_server_ends_its_fail_points(tmp_path: Path) -> None:
     with MongoServer(tmp_path, test_commands=True) as server:
         with fail_command(server, "insert", error_code=8000):
             server.kill()
@@ -487,7 +483,7 @@ def test_a_fault_ends_with_a_server_that_is_killed(tmp_path: Path) -> None:
             _insert(client, 1)
 
 
-# What tests are given.
+# Fixtures.
 
 _USES_A_DATABASE = """
 from pymongo import MongoClient
@@ -505,7 +501,7 @@ test_again = test_it
 """
 
 
-def test_each_test_has_a_database_of_its_own_which_is_dropped_after_it(tmp_path: Path, server: MongoServer) -> None:
+def test_each_test_has_its_own_dropped_database(tmp_path: Path, server: MongoServer) -> None:
     (tmp_path / "test_inner.py").write_text(_USES_A_DATABASE)
     inner = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-s", "-p", "tests.conftest", "--rootdir", str(tmp_path), str(tmp_path)],
@@ -523,7 +519,7 @@ def test_each_test_has_a_database_of_its_own_which_is_dropped_after_it(tmp_path:
         assert not [name for name in client.list_database_names() if name.startswith("amlog_test_")]
 
 
-def test_a_uri_with_another_database() -> None:
+def test_uri_can_name_a_database() -> None:
     assert with_database("mongodb://h1:1,h2:2", "d", w="majority") == "mongodb://h1:1,h2:2/d?w=majority"
     assert with_database("mongodb://u:p%40@h/own?w=1", "d b", w=2, tls=True) == (
         "mongodb://u:p%40@h/d%20b?w=2&authSource=own&tls=true"

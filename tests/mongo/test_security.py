@@ -1,4 +1,4 @@
-"""Getting into MongoDB, and what must not get out: TLS, passwords nobody is shown, ids that are never operators."""
+"""Tests TLS, authentication, hidden passwords, and ids that look like operators."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from tests.mongo.server import MongoServer
 Document = dict[str, Any]
 
 SECRET = "s3cr3t"
-"""In every piece of every password, so that any piece that is shown is found."""
+"""A text in every part of every password, by which the tests detect a shown part."""
 
 PASSWORD = SECRET.join(["", "/", "@", ":", "%", "?", "#", "&", "=", "+", " ", "[", "]", ";", "%41", "é", "\\", '"', ""])
-"""It holds all that must be escaped in a URL."""
+"""A password with all characters that a URL must escape."""
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Generator[MongoServer]:
-    """A server that speaks TLS alone and has a user ``us3r`` with ``PASSWORD``."""
+    """Start a server that accepts only TLS, with the user ``us3r`` and ``PASSWORD``."""
     with MongoServer(tmp_path_factory.mktemp("server"), auth=True, certificates=certificates) as started:
         started.create_user("us3r", PASSWORD, "root")
         yield started
@@ -74,8 +74,8 @@ def _url(server: MongoServer, certificates: Certificates, password: str = PASSWO
     )
 
 
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", None])  # the server of the tests knows no other
-async def test_tls_and_a_password_pass_through(
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", None])  # the test server supports no other
+async def test_url_options_enable_tls_and_a_password(
     server: MongoServer, certificates: Certificates, mechanism: str | None
 ) -> None:
     options = {} if mechanism is None else {"authMechanism": mechanism}
@@ -89,7 +89,7 @@ async def test_tls_and_a_password_pass_through(
         assert sync.load_run("agent", "run").version == version
 
 
-async def test_clients_bring_their_own_credentials(server: MongoServer, certificates: Certificates) -> None:
+async def test_clients_keep_their_own_credentials(server: MongoServer, certificates: Certificates) -> None:
     options: dict[str, Any] = {"username": "us3r", "password": PASSWORD, "authSource": "admin"}
     options |= {"tls": True, "tlsCAFile": str(certificates.authority)}
     with (
@@ -106,15 +106,13 @@ async def test_clients_bring_their_own_credentials(server: MongoServer, certific
 
 
 @pytest.mark.parametrize("name", ["key.pem", "no-such-file.pem"])
-def test_a_file_that_is_no_authority_is_refused(server: MongoServer, certificates: Certificates, name: str) -> None:
+def test_invalid_ca_file_is_refused(server: MongoServer, certificates: Certificates, name: str) -> None:
     url = _url(server, certificates).replace("authority.pem", name)
-    with pytest.raises(InvalidArgument, match="driver does not take"):
+    with pytest.raises(InvalidArgument, match="driver does not accept"):
         open_sync_store(url)
 
 
-def test_a_server_of_another_authority_is_not_talked_to(
-    server: MongoServer, certificates: Certificates, tmp_path: Path
-) -> None:
+def test_untrusted_server_is_refused(server: MongoServer, certificates: Certificates, tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="CERTIFICATE_VERIFY_FAILED"):
         open_sync_store(_url(server, make_certificates(tmp_path), timeoutMS="1000"))
     url = _url(server, certificates, timeoutMS="1000")
@@ -126,28 +124,28 @@ def test_a_server_of_another_authority_is_not_talked_to(
     open_sync_store(url).close()
 
 
-# What must not get out.
+# Passwords.
 
 
 def _all_of(error: BaseException) -> str:
-    """All that can be seen of an error and of those behind it, even of those that a traceback would leave out."""
+    """Return all text of an error and its causes, including causes that a traceback omits."""
     seen: list[BaseException] = []
     waiting: list[BaseException | None] = [error]
     while waiting:
-        one = waiting.pop()
-        if one is not None and one not in seen:
-            seen.append(one)
-            waiting += [one.__cause__, one.__context__]
-    texts = [f"{one} {one!r} {one.args!r} {vars(one)!r} {getattr(one, '__notes__', [])}" for one in seen]
-    texts += ["".join(traceback.format_exception(one)) for one in seen]
+        cause = waiting.pop()
+        if cause is not None and cause not in seen:
+            seen.append(cause)
+            waiting += [cause.__cause__, cause.__context__]
+    texts = [f"{cause} {cause!r} {cause.args!r} {vars(cause)!r} {getattr(cause, '__notes__', [])}" for cause in seen]
+    texts += ["".join(traceback.format_exception(cause)) for cause in seen]
     if isinstance(error, AgentMemoryLogError):
         texts.append(f"{pickle.dumps(error)!r}")
     return "\n".join(texts)
 
 
 @pytest.fixture
-def shown(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
-    """Collects what a test is shown, and adds all warnings and log records; at the end nothing of it may be secret."""
+def output(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
+    """Collect the texts of a test with all warnings and log records. Assert at the end that they have no secret."""
     caplog.set_level(logging.DEBUG)
     texts: list[str] = []
     with warnings.catch_warnings(record=True) as warned:
@@ -160,61 +158,63 @@ def shown(caplog: pytest.LogCaptureFixture) -> Iterator[list[str]]:
     assert not leaks, leaks[0]
 
 
-def _show_url(url: str, shown: list[str]) -> None:
-    """What can be seen of a URL before it is opened."""
+def _show_url(url: str, output: list[str]) -> None:
+    """Collect the texts of a URL before it is opened."""
     opening = open_store(url)
-    shown.append(f"{opening!r} {opening}")
+    output.append(f"{opening!r} {opening}")
     try:
         parsed = StoreUrl.parse(url)
     except InvalidArgument as error:
-        shown.append(_all_of(error))
+        output.append(_all_of(error))
     else:
-        shown.append(f"{parsed!r} {parsed} {parsed.shown}")
+        output.append(f"{parsed!r} {parsed} {parsed.shown}")
 
 
-async def _show_attempts(url: str, shown: list[str]) -> list[type[AgentMemoryLogError]]:
-    """What can be seen of opening a store that cannot be opened, in each way; with which errors that ends."""
-    _show_url(url, shown)
+async def _show_attempts(url: str, output: list[str]) -> list[type[AgentMemoryLogError]]:
+    """Collect the texts of each way to open an invalid store. Return the error types."""
+    _show_url(url, output)
     ends: list[type[AgentMemoryLogError]] = []
     for attempt in (open_store(url), asyncio.to_thread(open_sync_store, url)):
         with pytest.raises(AgentMemoryLogError) as caught:
             await attempt
-        shown.append(_all_of(caught.value))
+        output.append(_all_of(caught.value))
         ends.append(type(caught.value))
     return ends
 
 
-async def test_a_password_that_is_right_is_not_shown(
-    server: MongoServer, certificates: Certificates, shown: list[str]
+async def test_correct_password_is_not_shown(
+    server: MongoServer, certificates: Certificates, output: list[str]
 ) -> None:
     url = _url(server, certificates)
-    _show_url(url, shown)
+    _show_url(url, output)
     async with open_store(url) as store:
         assert isinstance(store, MongoStore)
-        shown.append(f"{store!r} {store} {store._database.settings!r} {store._database.name} {vars(store._database)!r}")
+        output.append(
+            f"{store!r} {store} {store._database.settings!r} {store._database.name} {vars(store._database)!r}"
+        )
         await store.append_events("agent", "run", _note())
         with pytest.raises(AgentMemoryLogError) as caught:
             await store.load_run("agent", "run", after=1000)
-        shown.append(_all_of(caught.value))
+        output.append(_all_of(caught.value))
     with pytest.raises(AgentMemoryLogError) as caught:
         await store.load_run("agent", "run")
-    shown.append(_all_of(caught.value))
+    output.append(_all_of(caught.value))
     with open_sync_store(url) as sync:
         assert isinstance(sync, SyncMongoStore)
-        shown.append(f"{sync!r} {sync} {sync._database.settings!r} {sync._database.name} {vars(sync._database)!r}")
+        output.append(f"{sync!r} {sync} {sync._database.settings!r} {sync._database.name} {vars(sync._database)!r}")
         follower = sync.follow("agent", "run")
         next(follower)
         follower.close()
-        shown.append(f"{follower!r} {sync.list_runs()!r}")
+        output.append(f"{follower!r} {sync.list_runs()!r}")
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-1"])
-async def test_a_password_that_is_wrong_is_not_shown(
-    server: MongoServer, certificates: Certificates, shown: list[str], mechanism: str
+async def test_wrong_password_is_not_shown(
+    server: MongoServer, certificates: Certificates, output: list[str], mechanism: str
 ) -> None:
     url = _url(server, certificates, f"{PASSWORD}not", authMechanism=mechanism, timeoutMS="3000")
-    assert await _show_attempts(url, shown) == [StoreUnavailable, StoreUnavailable]
-    assert "the user, the password or authSource is wrong" in shown[-1]
+    assert await _show_attempts(url, output) == [StoreUnavailable, StoreUnavailable]
+    assert "the user, the password or authSource is wrong" in output[-1]
 
 
 @pytest.mark.parametrize(
@@ -222,11 +222,11 @@ async def test_a_password_that_is_wrong_is_not_shown(
     ["", "&nope=1", "&timeoutMS=soon", "&w=0", "&readPreference=nearest", "&collection_prefix=%24", "&tlsCAFile=/none"],
 )
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "bad host", "[::", "a:b:c", "", "h:99999", "a%2Fb.sock"])
-async def test_a_password_in_a_url_that_leads_nowhere_is_not_shown(shown: list[str], host: str, options: str) -> None:
+async def test_password_for_a_missing_server_is_not_shown(output: list[str], host: str, options: str) -> None:
     url = f"mongodb://us3r:{quote(PASSWORD, safe='')}@{host}/db?timeoutMS=30{options}".replace(
         "timeoutMS=30&timeoutMS", "timeoutMS"
     )
-    await _show_attempts(url, shown)
+    await _show_attempts(url, output)
 
 
 PIECES = (
@@ -242,21 +242,19 @@ PIECES = (
         "?authMechanismProperties=",
     ),
 )
-"""What a password may hold that nobody percent-encoded."""
+"""Characters in a password that was not percent-encoded."""
 
 
 @pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("start", [SECRET, "27"])
 @pytest.mark.parametrize("scheme", ["mongodb", "mongodb+srv"])
-async def test_a_password_that_was_not_escaped_is_not_shown(
-    shown: list[str], scheme: str, start: str, piece: str
-) -> None:
+async def test_unescaped_password_is_not_shown(output: list[str], scheme: str, start: str, piece: str) -> None:
     for end in (
         "@no-such-host.invalid/db?timeoutMS=30",
         "@no-such-host.invalid",
         f"@no-such-host.invalid/{scheme}?a=b@c",
     ):
-        await _show_attempts(f"{scheme}://us3r:{start}{piece}{SECRET}{end}", shown)
+        await _show_attempts(f"{scheme}://us3r:{start}{piece}{SECRET}{end}", output)
 
 
 @pytest.mark.parametrize(
@@ -284,15 +282,15 @@ async def test_a_password_that_was_not_escaped_is_not_shown(
         "mongodb://h/db?proxyHost=p&proxyUsername=u&proxyPassword={0}&nope=1",
     ],
 )
-async def test_a_password_in_a_url_that_is_none_is_not_shown(shown: list[str], url: str) -> None:
-    await _show_attempts(url.replace("{0}", SECRET), shown)
+async def test_password_in_an_invalid_url_is_not_shown(output: list[str], url: str) -> None:
+    await _show_attempts(url.replace("{0}", SECRET), output)
 
 
-# What must not get out of the command line.
+# Passwords on the command line.
 
 
 def _commands(url: str, folder: Path) -> dict[str, list[str]]:
-    """Every command, on a store; those that take two with a file beside it."""
+    """Return every command for a store. Commands with two stores get a file as the second one."""
     events, chat = folder / "events.jsonl", folder / "chat.jsonl"
     events.write_text("")
     chat.write_text("")
@@ -320,14 +318,14 @@ def _commands(url: str, folder: Path) -> dict[str, list[str]]:
 
 
 def _ran(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Run a command in this process, with its traceback; the status, and all it wrote."""
+    """Run a command in this process. Return its status and its output with the traceback."""
     status = main(["--debug", *arguments])
     written = capsys.readouterr()
     return status, written.out + written.err
 
 
 def _failing(server: MongoServer, certificates: Certificates) -> dict[str, str]:
-    """URLs that cannot be opened, with a password that must not be seen."""
+    """Return invalid URLs with a password that must stay hidden."""
     escaped = quote(PASSWORD, safe="")
     return {
         "a wrong password": _url(server, certificates, f"{PASSWORD}not", timeoutMS="3000"),
@@ -349,50 +347,50 @@ FAILING = (
 
 
 @pytest.mark.parametrize("failing", FAILING)
-def test_no_command_shows_a_password_when_it_fails(
+def test_failed_command_shows_no_password(
     server: MongoServer,
     certificates: Certificates,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    shown: list[str],
+    output: list[str],
     failing: str,
 ) -> None:
     url = _failing(server, certificates)[failing]
     amlog.append(f"sqlite:///{tmp_path / 'runs.db'}", "agent", "run", _note())
-    # The driver takes its time over a host that nobody knows; all commands open their store in the same way.
+    # The driver is slow with an unknown host. All commands open their store in the same way.
     commands = list(_commands(url, tmp_path).items())[:: 4 if failing == "an unknown host" else 1]
     for name, arguments in commands:
         status, written = _ran(arguments, capsys)
         assert status in (1, 2), f"{name}: {written}"
         assert "amlog: " in written
-        shown.append(f"{name}: {written}")
+        output.append(f"{name}: {written}")
 
 
 SHOW_WHAT_THEY_ARE_GIVEN = {
     "demo": "it names its store",
     "show a URL": "it says that the URL names no run",
 }
-"""Commands that show a part of what they were given, and when."""
+"""Commands that show a part of their arguments, and the condition."""
 
 
-def test_no_command_shows_a_password_when_it_succeeds(
+def test_successful_command_shows_no_password(
     server: MongoServer,
     certificates: Certificates,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    shown: list[str],
+    output: list[str],
 ) -> None:
     url = _url(server, certificates).replace("/db?", "/commands?")
     amlog.append(f"sqlite:///{tmp_path / 'runs.db'}", "agent", "run", _note())
     for run in ("run", "none"):
         amlog.append(url, "agent", run, _note(), _note())
     for name, arguments in _commands(url, tmp_path).items():
-        if name not in {*SHOW_WHAT_THEY_ARE_GIVEN, "tail"}:  # which does not end
-            shown.append(f"{name}: {_ran(arguments, capsys)[1]}")
+        if name not in {*SHOW_WHAT_THEY_ARE_GIVEN, "tail"}:  # it does not end
+            output.append(f"{name}: {_ran(arguments, capsys)[1]}")
 
 
 @pytest.mark.parametrize("name", SHOW_WHAT_THEY_ARE_GIVEN)
-def test_no_other_command_shows_a_password_either(
+def test_other_commands_show_no_password(
     server: MongoServer, certificates: Certificates, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     url = _url(server, certificates).replace("/db?", "/others?")
@@ -400,7 +398,7 @@ def test_no_other_command_shows_a_password_either(
     assert SECRET not in written
 
 
-def test_no_process_shows_a_password(server: MongoServer, certificates: Certificates, tmp_path: Path) -> None:
+def test_no_process_list_shows_a_password(server: MongoServer, certificates: Certificates, tmp_path: Path) -> None:
     urls = _failing(server, certificates)
     names = ("runs", "export", "copy from", "stats", "tail", "verify", "copy to itself", "expire", "compact")
     started = [
@@ -415,7 +413,7 @@ def test_no_process_shows_a_password(server: MongoServer, certificates: Certific
         assert SECRET not in written, f"{name}: {written}"
 
 
-# What can never be an operator.
+# Ids and operators.
 
 ODD_IDS = ("$where", "$gt", "$", "a.b", ".", "a\x00b", "\x00", '{"$gt": ""}', "_id", "$$ROOT", "/.*/", "own", " ")
 
@@ -458,7 +456,7 @@ OPERATORS: tuple[Any, ...] = (
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=str)
-def test_what_is_no_text_is_refused(mongo_uri: str, operator: Any) -> None:
+def test_ids_other_than_text_are_refused(mongo_uri: str, operator: Any) -> None:
     with open_sync_store(mongo_uri) as store:
         store.append_events("agent", "run", _note(event_id="e-1"), meta={"a": 1})
         store.append_events("other", "other", _note(event_id="e-2"))
@@ -479,11 +477,11 @@ def test_what_is_no_text_is_refused(mongo_uri: str, operator: Any) -> None:
             store.list_runs(operator)
         with pytest.raises(CursorOutOfRange):
             store.list_runs(cursor=operator)
-        given = _note()
+        event = _note()
         for wrong in (
-            Event(given.type, given.timestamp, given.data, {}, operator),
-            Event(given.type, given.timestamp, given.data, {"k": operator}, "e-3"),
-            Event(operator, given.timestamp, given.data, {}, "e-3"),
+            Event(event.type, event.timestamp, event.data, {}, operator),
+            Event(event.type, event.timestamp, event.data, {"k": operator}, "e-3"),
+            Event(operator, event.timestamp, event.data, {}, "e-3"),
         ):
             with pytest.raises(InvalidEvent):
                 store.append_events("agent", "run", wrong)
@@ -492,8 +490,8 @@ def test_what_is_no_text_is_refused(mongo_uri: str, operator: Any) -> None:
             lambda: store.load_run("agent", "run", after=operator),
             lambda: store.load_run("agent", "run", limit=operator),
             lambda: store.redact_events("agent", "run", [operator]),
-            lambda: store.append_events("agent", "run", given, expected_version=operator),
-            lambda: store.append_events("agent", "run", given, first_seq=operator),
+            lambda: store.append_events("agent", "run", event, expected_version=operator),
+            lambda: store.append_events("agent", "run", event, first_seq=operator),
         ):
             with pytest.raises(InvalidArgument):
                 refused()
@@ -505,7 +503,7 @@ def _everything(store: SyncStore) -> object:
     return runs, [store.load_run(run.agent, run.run) for run in runs]
 
 
-def test_cursors_of_a_hostile_making_are_numbers_and_nothing_else(mongo_uri: str) -> None:
+def test_list_reads_cursors_only_as_numbers(mongo_uri: str) -> None:
     with open_sync_store(mongo_uri) as store:
         store.append_events("agent", "run", _note())
         for cursor in (encode_cursor(2**63 - 1, 2**63 - 1), encode_cursor(-(2**63), -(2**63)), encode_cursor(-1, 5)):

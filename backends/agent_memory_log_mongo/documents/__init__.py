@@ -1,1 +1,1 @@
-"""What stands in the collections."""
+"""The BSON documents of the collections, and their checksums."""

@@ -1,14 +1,15 @@
-"""Checksums of what is stored, so that what was changed by hand, by a restore or by a disk is seen. Each is a CRC-32.
+"""CRC-32 checksums of the stored documents, which detect changes made by hand, by a restore or by a faulty disk.
 
-- A commit's ``sums`` are those of its events in their order, and last its own.
-- An event's is over its BSON, begun at the CRC-32 of the run's key plus its seq: an event that stands at another seq,
-  or in another run, has another one.
-- A commit's own is over the BSON of its fields but ``sums``, ``events``, ``t`` and ``ts``, which a redaction changes.
-- The ``sum`` of a run's document is over its fields in the order of their names but ``ceiling``, which rises, begun at
-  the CRC-32 of the run's key.
+- A commit's ``sums`` has the checksum of each event in order, and then the commit's own checksum.
+- An event's checksum covers its BSON. The CRC starts at the CRC-32 of the run's key plus the event's seq. So an event
+  that was moved to another seq or another run no longer matches.
+- A commit's own checksum covers its fields except ``sums``, ``events``, ``t`` and ``ts``, which a redaction changes.
+- The ``sum`` of a run's document covers its fields in the order of their names, except ``ceiling``, which grows. The
+  CRC starts at the CRC-32 of the run's key.
 
-They stand beside the events, as reading a map with one more field takes longer. A redaction puts its mask's sum in the
-place of the event's, a deletion removes them: none is left of what was taken away.
+The checksums are next to the events and not inside them, because one more field in each event makes reads slower. A
+redaction replaces the event's checksum with that of the mask, and a deletion removes all of them. So no checksum of
+erased content remains.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from agent_memory_log.errors import StoreCorrupt
 
 _Document = dict[str, Any]
 
-REMEDY = "restore it from a backup; amlog verify lists all that is damaged"
+REMEDY = "restore it from a backup; amlog verify lists all damage"
 
 WITHOUT_EVENTS: dict[str, int] = {"events": 0, "t": 0, "ts": 0}
-"""The projection of a commit to what its own sum is over, and its sums."""
+"""The projection of a commit to its ``sums`` and the fields that its own checksum covers."""
 
 _NOT_SUMMED = frozenset({"sums", *WITHOUT_EVENTS})
 _NOT_SUMMED_OF_RUN = frozenset({"_id", "sum", "ceiling", "heads"})
@@ -36,19 +37,22 @@ _FIRST_EVENT_AT = 4 + len(b"\x04events\0") + 4
 
 
 def encode_with_sums(commit: _Document) -> bytes:
-    """A commit as BSON, with its sums. Its events are encoded once, and found again in the bytes."""
+    """Return a commit as BSON, with its checksums.
+
+    The events are encoded only once; their checksums are computed from the slices of the result.
+    """
     own = bson.encode(_own_fields(commit))
     listed = bson.encode({name: commit[name] for name in WITHOUT_EVENTS if name in commit})
-    size_at, zero_behind = _INT32.unpack_from, listed.index
+    size_at, find_zero = _INT32.unpack_from, listed.index
     count = commit["n"]
     sums: list[int] = []
     at = _FIRST_EVENT_AT
     start = crc32(commit["k"]) + commit["v"] - count + 1
-    for begun_at in range(start, start + count):
-        # Before an event stand its kind, one byte, and its number as text, with a zero byte behind it.
-        at = zero_behind(0, at) + 1
+    for start_value in range(start, start + count):
+        # Each event follows its BSON type, one byte, and its list index, text that ends with a zero byte.
+        at = find_zero(0, at) + 1
         end = at + size_at(listed, at)[0]
-        sums.append(crc32(listed[at:end], begun_at))
+        sums.append(crc32(listed[at:end], start_value))
         at = end
     sums.append(crc32(own))
     signed = struct.unpack(f"<{count + 1}i", struct.pack(f"<{count + 1}I", *sums))
@@ -57,21 +61,22 @@ def encode_with_sums(commit: _Document) -> bytes:
 
 
 def event_sum(key: bytes, seq: int, event: _Document) -> int:
-    """The sum of the event at ``seq`` of the run with this key."""
+    """Return the checksum of the event at ``seq`` of the run with this key."""
     return _signed(crc32(bson.encode(event), crc32(key) + seq))
 
 
 def run_sum(key: bytes, fields: _Document) -> int:
-    """The sum of the document of the run with this key."""
+    """Return the checksum of the document of the run with this key."""
     summed = {name: fields[name] for name in sorted(fields.keys() - _NOT_SUMMED_OF_RUN)}
     return _signed(crc32(bson.encode(summed), crc32(key)))
 
 
 def differences(commit: _Document, *, required: bool) -> Iterator[tuple[int | None, str]]:
-    """What of a commit is not as it was written: the seq, None for all of it, and a sentence.
+    """Yield each difference between a commit and its checksums, as a seq and a message.
 
-    Its numbers are integers; it may be one without its events, or emptied by a deletion. One without sums is as it was
-    written unless they are ``required``.
+    The seq is None if the difference concerns the whole commit. The commit's numbers must be integers. The commit may
+    be a projection without events, or emptied by a deletion. A commit without checksums is a difference only if they
+    are ``required``.
     """
     count, last = commit["n"], commit["v"]
     name = f"the commit of events {last - count + 1} to {last}"
@@ -81,10 +86,10 @@ def differences(commit: _Document, *, required: bool) -> Iterator[tuple[int | No
             yield None, f"{name} has lost its checksums"
         return
     if type(sums) is not list or len(sums) != count + 1:
-        yield None, f"{name} has not as many checksums as it had events"
+        yield None, f"{name} has a wrong number of checksums"
     elif sums[-1] != _signed(crc32(bson.encode(_own_fields(commit)))):
-        # Of its events nobody knows then at which seqs they belong.
-        yield None, f"{name} differs from its checksum: in numbers, ids, times or meta"
+        # The seqs of its events are unknown now, so the checksums of the events cannot be compared.
+        yield None, f"{name} differs from its checksum: its numbers, ids, times or meta were changed"
     elif count:
         events: list[_Document] = commit.get("events", [])
         for seq, (event, expected) in enumerate(zip(events, sums, strict=False), last - count + 1):
@@ -93,14 +98,14 @@ def differences(commit: _Document, *, required: bool) -> Iterator[tuple[int | No
 
 
 def compare(commits: Iterable[_Document], name: str, *, required: bool) -> None:
-    """Compare commits of the run ``name`` with their sums. Raises ``StoreCorrupt`` for the first difference."""
+    """Raise ``StoreCorrupt`` if a commit of the run ``name`` differs from its checksums."""
     for commit in commits:
         for seq, problem in differences(commit, required=required):
             raise StoreCorrupt(f"{name}: {problem if seq is None else f'event {seq} {problem}'}: {REMEDY}")
 
 
 def compare_run(document: _Document, name: str) -> None:
-    """Compare a run's document, if it has a sum, with it. Raises ``StoreCorrupt``."""
+    """Raise ``StoreCorrupt`` if a run's document has a checksum and differs from it."""
     if "sum" in document and document["sum"] != run_sum(document["_id"], document):
         raise StoreCorrupt(f"{name}: the run's document differs from its checksum: {REMEDY}")
 
@@ -110,5 +115,5 @@ def _own_fields(commit: _Document) -> _Document:
 
 
 def _signed(value: int) -> int:
-    """The number as BSON's four bytes hold it."""
+    """Return an unsigned 32-bit number as the signed one that BSON stores."""
     return value - 2**32 if value >> 31 else value

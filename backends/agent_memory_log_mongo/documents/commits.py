@@ -1,55 +1,57 @@
-"""What stands in the collections: events, commits and runs as BSON documents, and back.
+"""Converts commits and run heads to BSON documents and back.
 
-A *commit* is what one append stored, in one document that never grows:
+A *commit* is one document with all events of one append. It never grows:
 
-- ``k``: the run's key, a digest of agent and run; ``agent`` and ``run`` in clear beside it.
-- ``s``: its place in the run's chain; unique with ``k``. The seq of its first event, plus one for every deletion of the
-  run before it, since a deletion takes a place in the chain, but no seq.
-- ``v``: the run's version after it. ``n``: how many events it holds; they have the last ``n`` seqs up to ``v``.
-- ``g``: how often the run was deleted before it; ``b``: the version at the last deletion. Absent when zero.
-- ``c``: when the run was created, in microseconds since the epoch; ``expires_at``, if it has an end, and ``end``, the
-  same in microseconds.
-- ``events``: the events, each with ``id``, ``type``, ``timestamp`` (a date; its milliseconds), ``us`` (the microseconds
-  it has beyond those), ``data``, ``labels``. What of ``data`` or ``labels`` BSON or a query path cannot hold is JSON
-  text in ``json``.
-- ``t``, ``ts``: the types in it that reads seek by, each behind the run's key, and ``s`` again; absent when none is.
-- ``meta`` (or ``meta_json``): in the commit that created the run.
-- ``sums``: the checksums of the events and of the commit (``checksums.py``); absent in what version 1 of the schema
-  stored.
+- ``k``: the run's key, a digest of the agent and the run. ``agent`` and ``run`` have the ids in clear text.
+- ``s``: the commit's position in the run's chain, unique together with ``k``. It is the seq of the first event, plus
+  one for every earlier deletion of the run. A deletion uses a position in the chain, but no seq.
+- ``v``: the run's version after the commit. ``n``: its number of events, which have the last ``n`` seqs up to ``v``.
+- ``g``: the number of earlier deletions of the run. ``b``: the version at the last deletion. Both are absent if zero.
+- ``c``: the creation time of the run in microseconds since 1970. ``end``: the run's end, also in microseconds, and
+  ``expires_at``, the same as a date. Both are absent if the run has no end.
+- ``events``: the events, each with ``id``, ``type``, ``timestamp`` (a date, which has milliseconds), ``us`` (the
+  further microseconds), ``data`` and ``labels``. ``json`` has, as JSON text, the parts of ``data`` and ``labels`` that
+  BSON or a query path does not support.
+- ``t``: the indexed event types in the commit, each after the run's key. ``ts``: ``s`` again. Both are absent if the
+  commit has no such type.
+- ``meta`` or ``meta_json``: the run's meta, only in the commit that created the run.
+- ``sums``: the checksums of the events and of the commit (``checksums.py``). Version 1 of the schema had none.
 
-A commit that was deleted keeps its place and holds nothing: ``n`` is 0 and ``events`` has one filler with an id of its
-own, since ids are unique within a run. A *tombstone* marks the deletion itself.
+A deletion empties the earlier commits, and they keep their positions. ``n`` is 0 then, and ``events`` has one filler
+with its own id, because ids are unique within a run. A *tombstone* is the commit that marks the deletion.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC
-from typing import Any, cast
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
-from bson.int64 import Int64
 from bson.objectid import ObjectId
 
 from agent_memory_log.backend_kit import Prepared
 from agent_memory_log.errors import DecodeError, EventTooLarge, StoreCorrupt
-from agent_memory_log.events.event import Event, from_microseconds, redacted_form
-from agent_memory_log.events.jsonvalue import JsonValue, decode_json, encode_json
-from agent_memory_log.events.payloads import Redacted, Redaction, UnknownPayload
-from agent_memory_log.events.registry import decode_map, verbatim_key
+from agent_memory_log.events.event import from_microseconds
+from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log_mongo.documents.checksums import REMEDY, encode_with_sums
+from agent_memory_log_mongo.documents.events import event_document, meta_fields
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
 
 Document = dict[str, Any]
-"""A document as the driver takes and gives it; what is read from one is checked as it is read."""
+"""A document of the driver. Its fields have no static types, so readers check each value."""
 
 _COMMON_TYPES = frozenset({"assistant_message", "thinking", "tool_call", "tool_result"})
-_INT64 = range(-(2**63), 2**63)
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
-    """A run by its ids and its key: 16 bytes, others for any other pair of ids."""
+    """The ids of a run and its key, a 16-byte digest of the ids.
+
+    Attributes:
+        agent: the agent id.
+        run: the run id.
+        key: the key, which is the field ``k`` of a commit and the ``_id`` of the run's document.
+    """
 
     agent: str
     run: str
@@ -57,7 +59,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, agent: str, run: str) -> Run:
-        """The run with these ids."""
+        """Return the run with these ids."""
         key = hashlib.blake2b(f"{len(agent)}:{agent}{run}".encode(), digest_size=16).digest()
         return cls(str.__str__(agent), str.__str__(run), key)
 
@@ -68,17 +70,17 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def name(self) -> str:
-        """The run as messages name it."""
+        """The run's name in messages, ``agent/run``."""
         return f"{self.agent}/{self.run}"
 
 
 def type_key(key: bytes, event_type: str) -> str:
-    """What stands in ``t`` for a type that reads seek by."""
+    """Return the entry of the field ``t`` for an indexed event type."""
     return f"{key.hex()}:{event_type}"
 
 
 def is_sought(event_type: str) -> bool:
-    """Whether reads of this type seek an index; those of the commonest types walk the run instead."""
+    """Return whether reads of this type use an index. Reads of the most common types scan the run instead."""
     return event_type not in _COMMON_TYPES
 
 
@@ -87,7 +89,17 @@ HEAD_FIELDS: dict[str, int] = dict.fromkeys(("k", "s", "v", "n", "g", "b", "c", 
 
 
 class Head(msgspec.Struct, frozen=True, gc=False):
-    """The newest commit of a run, without its events: all that an append needs to know. See the module."""
+    """A run's newest commit without its events. It has everything that the next append needs.
+
+    Attributes:
+        place: the commit's position in the run's chain (``s``).
+        version: the run's version (``v``).
+        deletions: the number of deletions of the run (``g``).
+        base: the version at the last deletion (``b``).
+        created: the creation time in microseconds since 1970 (``c``).
+        end: the run's end in microseconds since 1970, or None.
+        count: the number of events in the commit (``n``).
+    """
 
     place: int = 0
     version: int = 0
@@ -99,22 +111,22 @@ class Head(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def next_place(self) -> int:
-        """The place in the chain of the next commit."""
+        """The position of the next commit in the chain."""
         return self.version + self.deletions + 1
 
     @property
     def is_empty(self) -> bool:
-        """Whether the run holds no events."""
+        """True if the run has no events."""
         return self.version == self.base
 
     @property
     def is_blank(self) -> bool:
-        """Whether the commit was emptied by a deletion whose tombstone came later."""
+        """True if a deletion emptied this commit; its tombstone has a later position."""
         return not self.count and not self.is_empty
 
 
 def head_of(document: Document, where: str) -> Head:
-    """The head that a commit is. Raises ``DecodeError``, and ``StoreCorrupt`` where its numbers cannot be together."""
+    """Return the head of a commit. Raises ``DecodeError``, or ``StoreCorrupt`` if its numbers contradict each other."""
     try:
         head = Head(
             _integer(document["s"]),
@@ -126,18 +138,18 @@ def head_of(document: Document, where: str) -> Head:
             _integer(document["n"]),
         )
     except (KeyError, TypeError) as error:
-        raise DecodeError(f"{where}: a commit is not as this library writes it: {error!r}") from error
+        raise DecodeError(f"{where}: a commit has missing or invalid fields: {error!r}") from error
     if head.place >= head.next_place:
         raise StoreCorrupt(
-            f"{where}: the commit at place {head.place} of the chain has the version {head.version}, with which the "
-            f"next is at place {head.next_place}: {REMEDY}"
+            f"{where}: the commit at position {head.place} of the chain has version {head.version}, which does not "
+            f"fit, because the next commit would be at position {head.next_place}: {REMEDY}"
         )
     return head
 
 
 def _integer(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"an integer was expected, found {value!r}")
+        raise TypeError(f"expected an integer, got {value!r}")
     return int(value)
 
 
@@ -149,7 +161,16 @@ def commit_document(
     batch: Sequence[Prepared],
     meta: Mapping[str, JsonValue] | None = None,
 ) -> Document:
-    """The commit at ``place`` that stores ``batch`` behind ``head``; ``meta`` is given where it creates the run."""
+    """Return the commit that stores ``batch`` after ``head``.
+
+    Args:
+        run: the run.
+        commit_id: the ``_id`` of the document.
+        place: the position in the run's chain.
+        head: the run's head before the commit.
+        batch: the new events.
+        meta: the run's meta if the commit creates the run, else None.
+    """
     document: Document = {
         "_id": commit_id,
         "k": run.key,
@@ -169,21 +190,25 @@ def commit_document(
         document["expires_at"] = from_microseconds(head.end)
     if meta is not None:
         document.update(meta_fields(meta))
-    sought = sorted({event.type for event in batch if event.type not in _COMMON_TYPES})
-    if sought:
-        document["t"] = [type_key(run.key, event_type) for event_type in sought]
+    indexed_types = sorted({event.type for event in batch if event.type not in _COMMON_TYPES})
+    if indexed_types:
+        document["t"] = [type_key(run.key, event_type) for event_type in indexed_types]
         document["ts"] = place
     document["events"] = [event_document(event) for event in batch]
     return document
 
 
-def encode_commit(document: Document, what: str, instead: str) -> bytes:
-    """A commit as BSON, with its sums. Raises ``EventTooLarge``, naming ``what`` it is and what to do ``instead``."""
+def encode_commit(document: Document, description: str, remedy: str) -> bytes:
+    """Return a commit as BSON with its checksums.
+
+    Raises ``EventTooLarge`` if it is above MongoDB's limit. The message has the ``description`` of the commit and the
+    ``remedy``.
+    """
     encoded = encode_with_sums(document)
     if len(encoded) > MAX_DOCUMENT_BYTES:
         raise EventTooLarge(
-            f"{what} has {len(encoded):,} bytes with what goes with them; MongoDB holds {MAX_DOCUMENT_BYTES:,} in a "
-            f"document: {instead}",
+            f"{description} needs a document of {len(encoded):,} bytes; MongoDB's limit is {MAX_DOCUMENT_BYTES:,}: "
+            f"{remedy}",
             size=len(encoded),
             limit=MAX_DOCUMENT_BYTES,
         )
@@ -191,9 +216,9 @@ def encode_commit(document: Document, what: str, instead: str) -> bytes:
 
 
 def checked(documents: list[Document], where: str) -> list[Document]:
-    """Commits with their events, as they were found, which others may have changed.
+    """Return the commits after checking their numbers and the number of their events.
 
-    Raises ``DecodeError``, and ``StoreCorrupt`` for one that has lost events or has too many.
+    Raises ``DecodeError`` for invalid fields, and ``StoreCorrupt`` for a commit with too few or too many events.
     """
     for document in documents:
         count = document.get("n")
@@ -201,19 +226,19 @@ def checked(documents: list[Document], where: str) -> list[Document]:
         try:
             is_sound = isinstance(document["v"] - document["n"] - document["s"] - document.get("g", 0), int)
         except (KeyError, TypeError) as error:
-            raise DecodeError(f"{where}: a commit is not as this library writes it: {error!r}") from error
+            raise DecodeError(f"{where}: a commit has missing or invalid fields: {error!r}") from error
         if not is_sound or type(events) is not list:
-            raise DecodeError(f"{where}: a commit is not as this library writes it: its numbers or its events are none")
+            raise DecodeError(f"{where}: a commit has missing or invalid fields: its numbers or its events")
         if count and len(events) != count:
             raise StoreCorrupt(
-                f"{where}: of the events {document['v'] - count + 1} to {document['v']}, which were appended together, "
-                f"{len(events)} are there: {REMEDY}"
+                f"{where}: the commit of the events {document['v'] - count + 1} to {document['v']} has {len(events)} "
+                f"events instead of {count}: {REMEDY}"
             )
     return documents
 
 
 def tombstone_document(run: Run, commit_id: ObjectId, head: Head) -> Document:
-    """The commit that marks the deletion of a run at ``head``."""
+    """Return the commit that marks the deletion of a run after ``head``."""
     return {
         "_id": commit_id,
         "k": run.key,
@@ -232,154 +257,4 @@ BLANKING = [
     {"$set": {"n": 0, "events": [{"id": "$_id"}]}},
     {"$unset": ["t", "ts", "meta", "meta_json", "sums"]},
 ]
-"""The update that a deletion makes to every commit; each keeps one id, its own, as ids are unique within a run."""
-
-
-def meta_fields(meta: Mapping[str, JsonValue]) -> Document:
-    """A run's meta as the field that holds it."""
-    return {"meta": meta} if _holds(meta) else {"meta_json": encode_json(meta).decode()}
-
-
-def meta_of(document: Document, where: str) -> dict[str, JsonValue]:
-    """A run's meta from the commit that created it, or from the run's document. Raises ``DecodeError``."""
-    try:
-        if "meta_json" in document:
-            return msgspec.json.decode(document["meta_json"], type=dict[str, JsonValue])
-        return cast("dict[str, JsonValue]", _plain(dict(document.get("meta") or {})))
-    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
-        raise DecodeError(f"{where}: the run's meta cannot be read: {error}") from error
-
-
-def event_document(event: Prepared) -> Document:
-    """An event as a subdocument of its commit."""
-    data: Document = decode_json(event.text)
-    rest: Document = {}
-    for name, value in data.items():
-        if type(value) is not str and not _holds(value):
-            rest[name] = value
-    if rest or not _holds_keys(data):
-        # A registered payload's fields have no order; the keys of an unknown one come back in theirs.
-        rest = data if isinstance(event.data, UnknownPayload) else rest
-        data = {name: value for name, value in data.items() if name not in rest}
-    if event.verbatim is not None:
-        data[cast("str", verbatim_key(event.type))] = event.verbatim
-    timestamp = event.timestamp
-    document: Document = {"id": event.event_id, "type": event.type, "timestamp": timestamp, "data": data}
-    if beyond := timestamp.microsecond % 1000:
-        document["us"] = beyond
-    left: Document = {"data": rest} if rest else {}
-    if event.labels:
-        if _holds_keys(event.labels):
-            document["labels"] = event.labels
-        else:
-            left["labels"] = event.labels
-    if left:
-        document["json"] = encode_json(left).decode()
-    return document
-
-
-def _holds(value: object) -> bool:
-    """Whether BSON holds a JSON value, and a query path leads to all of it."""
-    kind = type(value)
-    if kind is dict:
-        keyed = cast("dict[str, object]", value)
-        return _holds_keys(keyed) and all(map(_holds, keyed.values()))
-    if kind is list:
-        return all(map(_holds, cast("list[object]", value)))
-    return kind is not int or value in _INT64
-
-
-def _holds_keys(value: Iterable[str]) -> bool:
-    for name in value:  # noqa: SIM110  # all() with a generator takes twice as long, for each event that is appended
-        if not name or "." in name or name[0] == "$" or "\0" in name:
-            return False
-    return True
-
-
-def decode_event(document: Document, seq: int) -> Event:
-    """An event from its subdocument. Raises ``DecodeError`` and whatever a damaged one leads to."""
-    event_type = document["type"]
-    data = document["data"]
-    labels = document.get("labels")
-    if "json" in document:
-        rest = msgspec.json.decode(document["json"], type=dict[str, Document])
-        data = {**data, **rest.get("data", {})}
-        labels = rest.get("labels", labels)
-    for name, value in data.items():
-        if type(value) is not str:
-            data[name] = _plain(value)
-    if type(event_type) is not str or type(document["id"]) is not str or type(labels or {}) is not dict:
-        raise TypeError("its id, type or labels are not as this library writes them")
-    stamp = document["timestamp"]
-    return Event(
-        event_type,
-        stamp.replace(microsecond=stamp.microsecond + document.get("us", 0), tzinfo=UTC),
-        decode_map(event_type, data),
-        labels or {},
-        document["id"],
-        seq,
-    )
-
-
-def _plain(value: object) -> object:
-    """The value with the driver's own integers as plain ones."""
-    kind = type(value)
-    if kind is Int64:
-        return int(cast("int", value))
-    if kind is dict:
-        keyed = cast("dict[str, object]", value)
-        for name, item in keyed.items():
-            if type(item) is not str:
-                keyed[name] = _plain(item)
-    elif kind is list:
-        listed = cast("list[object]", value)
-        listed[:] = [_plain(item) for item in listed]
-    return value
-
-
-def decode_events(
-    documents: Iterable[Document],
-    where: str,
-    after: int,
-    upper: int | None = None,
-    wanted: frozenset[str] | None = None,
-) -> list[Event]:
-    """The events of commits from behind ``after`` to ``upper``, of the types ``wanted`` (None: all), in seq order.
-
-    Raises ``DecodeError`` naming run and seq.
-    """
-    events: list[Event] = []
-    for document in documents:
-        seq = document["v"] - document["n"]
-        for one in document["events"]:
-            seq += 1
-            if seq <= after:
-                continue
-            if upper is not None and seq > upper:
-                break
-            try:
-                if wanted is not None and one.get("type") not in wanted:
-                    continue
-                events.append(decode_event(one, int(seq)))
-            except Exception as error:  # a registered payload may raise anything of its own
-                raise DecodeError(f"{where}: event {seq} cannot be read: {error}") from error
-    return masked(events)
-
-
-def masked(events: list[Event]) -> list[Event]:
-    """``events``, those that a marker among them names as it says: a read may see a redaction half done.
-
-    Its marker is appended before the content is taken away; and of two at once, the later marker's reason stands.
-    """
-    reasons: dict[int, str] = {}
-    for event in events:
-        if isinstance(event.data, Redaction):
-            reasons.update(dict.fromkeys(event.data.seqs, event.data.reason))
-    if not reasons:
-        return events
-    return [
-        redacted_form(event, reasons[event.seq])
-        if event.seq in reasons and not (isinstance(event.data, Redacted) and event.data.reason == reasons[event.seq])
-        else event
-        for event in events
-    ]
+"""The update by which a deletion empties a commit. The filler's id is the commit's, so it is unique in the run."""

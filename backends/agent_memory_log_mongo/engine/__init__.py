@@ -1,1 +1,1 @@
-"""How operations are carried out: within a time, on threads and on tasks, and with what a handle knows."""
+"""Runs operations: time limits, retries, threads and tasks, and the state that the operations of a handle share."""

@@ -1,7 +1,7 @@
-"""One call on a store: it sends commands, waits, and ends when its time is up.
+"""One call on a store: sends commands to the server, waits, and enforces the time limit.
 
-Every operation is written once, as a coroutine that does these things through a ``Call``. On a thread, nothing that it
-awaits suspends it: the driver's methods and the waits block (``Surface``), so that it runs to its end at once.
+Every operation is written once, as a coroutine that uses a ``Call``. The synchronous store runs the same coroutine on a
+thread. There the driver's methods and the waits block (``Surface``), so the coroutine never suspends.
 """
 
 from __future__ import annotations
@@ -25,32 +25,33 @@ from agent_memory_log_mongo.engine.surface import finished
 _T = TypeVar("_T")
 
 PLAIN: CodecOptions[Document] = CodecOptions(tz_aware=False)
-"""Decodes a reply to plain values, its dates to naive ones in UTC."""
+"""Codec options that decode a reply to plain values. Dates become naive datetimes in UTC."""
 
 BYTES: CodecOptions[RawBSONDocument] = CodecOptions(
     RawBSONDocument,
     tz_aware=True,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
-    unicode_decode_error_handler="surrogateescape",  # so that an id that is not UTF-8 can be refused as an id
+    unicode_decode_error_handler="surrogateescape",  # an id that is not UTF-8 is refused later, as an id
 )
-"""Decodes a reply no further than to the documents in it."""
+"""Codec options that leave the documents of a reply as bytes."""
 
 _MOST_DOCUMENTS = 100_000
-"""How many documents one reply may have; MongoDB ends it at 16 MiB before."""
+"""The batch size for all documents of one reply. MongoDB's limit of 16 MiB for a reply is reached first."""
 
 _DUPLICATE_KEY = 11000
 
 
 class TryAgain(Exception):  # never leaves this package
-    """What an attempt found no longer holds, or another writer was faster; ``seconds`` are for ``Call.pause``."""
+    """Raised by an attempt that must start again: its data is outdated, or another writer was faster."""
 
     def __init__(self, seconds: float | None = None) -> None:
+        """``seconds`` is the longest pause before the next attempt; ``Call.pause`` documents None."""
         super().__init__()
         self.seconds = seconds
 
 
 class Call:
-    """A call under way. What it reads and writes has the handle's read and write concerns."""
+    """A call in progress. It reads and writes with the handle's read and write concerns."""
 
     def __init__(
         self,
@@ -59,19 +60,20 @@ class Call:
         *,
         is_stream: bool = False,
     ) -> None:
-        """``check_open`` raises once the handle is closed: a stream ends then, any other call carries on."""
+        """``check_open`` raises once the handle is closed. That ends a stream, but not any other call."""
         self.database = database
         self.check_open = check_open
         self._clock = Clock(database.settings.timeout_seconds, database.name, database.forget)
         self._surface = database.surface
         self._is_stream = is_stream
         self.codec: CodecOptions[Any] = PLAIN
-        """What replies are decoded to."""
+        """The codec options for replies."""
 
     async def send(self, command: Document, *, once: bool = False) -> Document | None:
-        """Send a command; its reply. One that fails for a cause that passes is sent again as long as the time lasts.
+        """Send a command and return its reply.
 
-        With ``once`` it is not: None says that it may or may not have been carried out. Raises ``StoreUnavailable``.
+        After a temporary error, the command is sent again until the time is up. With ``once``, it is not sent again;
+        the result is None, and the server may or may not have executed the command. Raises ``StoreUnavailable``.
         """
         clock = self._clock
         while True:
@@ -91,7 +93,7 @@ class Call:
                 return None
 
     async def ask(self, command: Document) -> Document:
-        """Carry out a command that may be repeated. Raises ``StoreUnavailable`` when the server refused it."""
+        """Send a command that may be repeated. Raises ``StoreUnavailable`` if the server refused it."""
         reply = cast("Document", await self.send(command))
         _check(reply, command)
         return reply
@@ -106,7 +108,16 @@ class Call:
         fields: Mapping[str, object] | None = None,
         hint: str | None = None,
     ) -> list[Document]:
-        """The documents that match, all of them that one reply holds, which is at least one."""
+        """Return the matching documents that fit in one reply, at least one if any document matches.
+
+        Args:
+            collection: the name of the collection.
+            where: the filter.
+            sort: the sort order.
+            limit: the largest number of documents; 0 for no limit.
+            fields: the projection.
+            hint: the name of the index to use.
+        """
         command: Document = {"find": collection, "filter": where, "batchSize": limit or _MOST_DOCUMENTS}
         if sort:
             command["sort"] = sort
@@ -117,8 +128,8 @@ class Call:
         if hint:
             command["hint"] = hint
         command["readConcern"] = {"level": self.database.level}
-        # No cursor is kept open: what comes after a full reply is asked for anew, by its place, which survives a
-        # failover.
+        # No cursor stays open. After a full reply, the caller sends a new query that starts at the next position.
+        # Unlike a cursor, that also works after a failover.
         command["singleBatch"] = True
         reply = await self.ask(command)
         documents: list[Document] = reply["cursor"]["firstBatch"]
@@ -133,11 +144,14 @@ class Call:
         fields: Mapping[str, object] | None = None,
         hint: str | None = None,
     ) -> Document | None:
-        """The first document that matches."""
+        """Return the first matching document, or None."""
         return next(iter(await self.find(collection, where, sort=sort, limit=1, fields=fields, hint=hint)), None)
 
     async def insert_once(self, collection: str, document: object) -> bool | None:
-        """Insert a document: True when it is stored, False when a unique index refused it, None when nobody knows."""
+        """Insert a document without retrying.
+
+        Returns True if it was stored, False if a unique index refused it, and None if the outcome is unknown.
+        """
         command: Document = {"insert": collection, "documents": [document], "writeConcern": self.database.concern}
         reply = await self.send(command, once=True)
         if reply is None:
@@ -157,7 +171,16 @@ class Call:
         upsert: bool = False,
         hint: str | None = None,
     ) -> bool:
-        """Update what matches; False where an upsert met a duplicate key."""
+        """Update the matching documents. Returns False if an upsert met a duplicate key, else True.
+
+        Args:
+            collection: the name of the collection.
+            where: the filter.
+            change: the update document or pipeline.
+            many: whether to update all matching documents instead of the first one.
+            upsert: whether to insert a document if no document matches.
+            hint: the name of the index to use.
+        """
         statement: Document = {"q": where, "u": change, "multi": many, "upsert": upsert}
         if hint:
             statement["hint"] = hint
@@ -169,7 +192,7 @@ class Call:
         return True
 
     async def until_done(self, attempt: Callable[[], Awaitable[_T]]) -> _T:
-        """Carry out an attempt, and again from its beginning after each ``TryAgain``, as long as the time lasts."""
+        """Run an attempt and return its result. After ``TryAgain``, pause and run it again until the time is up."""
         while True:
             try:
                 return await attempt()
@@ -177,23 +200,23 @@ class Call:
                 await self.pause(again.seconds)
 
     async def pause(self, seconds: float | None = None) -> None:
-        """Rest for a random part of ``seconds``, or as ``Clock.rest`` says."""
+        """Rest for a random part of ``seconds``. With None, ``Clock.rest`` chooses the duration."""
         await finished(self._surface.sleep(self._clock.rest(seconds)))
 
     async def wait(self, signal: ChangeSignal, seen: int, seconds: float | None) -> None:
-        """Wait for a change that ``signal`` counts behind ``seen``, for some seconds or without end."""
+        """Wait until the count of ``signal`` is above ``seen``, for at most ``seconds``, or without limit if None."""
         await finished(self._surface.wait(signal, seen, seconds))
 
     async def acquire(self, lock: object, name: str) -> None:
-        """Acquire the lock of the run that has this name. Raises ``StoreUnavailable`` when the time is up before."""
+        """Acquire the lock of the run ``name``. Raises ``StoreUnavailable`` if the time is up first."""
         if not await finished(self._surface.acquire(lock, self._clock.left())):
             raise StoreUnavailable(
-                f"{self.database.name}: other appends of this handle to {name} took all of the time; nothing of this "
-                "one was stored"
+                f"{self.database.name}: this append waited for other appends of this handle to {name} until its time "
+                "was up; it stored no event, so it is safe to repeat it"
             )
 
     def restart(self, *, endless: bool = False) -> None:
-        """What follows stands by itself: it has all of a call's time again, or as long as it must."""
+        """Restart the time limit for the next part of the call, or remove the limit with ``endless``."""
         self._clock.restart(endless=endless)
 
 

@@ -1,7 +1,7 @@
-"""How followers learn of news: one change stream for each handle, and polling where there is none.
+"""Notifies followers of new events: one change stream for each handle, or polling if the server has no change streams.
 
-The stream only says that something was appended; what it was is read by seq. So a stream that breaks, or a server that
-goes away, costs a read and loses nothing, and no resume token need be kept.
+The stream only reports that a run changed. Each follower then reads the new events by seq. So a broken stream or a
+server failure costs one more read and loses no event, and no resume token is needed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,20 @@ from agent_memory_log_mongo.engine.driver_errors import has_no_change_streams
 from agent_memory_log_mongo.engine.surface import Surface, finished
 
 _AWAIT_MS = 250
-"""How long the server holds a stream's request open. As long as that, a run that is newly followed is polled for."""
+"""The time for which the server holds a stream's request open, in milliseconds.
+
+A newly followed run is polled for up to this time, until the new stream covers it.
+"""
 
 PATIENCE_SECONDS = 2.0
-"""How long a stream, or the driver, may keep a handle from closing when the server does not answer."""
+"""The longest time for which a stream or the driver may delay closing, if the server does not respond."""
 
 _POLL_SECONDS = 0.05
 _RETRY_SECONDS = 0.25
 
 
 class Signals:
-    """A signal for each run that is followed, and which runs those are."""
+    """The followed runs, with one signal for each."""
 
     def __init__(self) -> None:
         self._signals: dict[bytes, ChangeSignal] = {}
@@ -39,29 +42,29 @@ class Signals:
         self._covered: frozenset[bytes] = frozenset()
 
     def add(self, key: bytes) -> None:
-        """Note another follower of a run."""
+        """Add a follower of a run."""
         with self._lock:
             self._followers[key] += 1
             self._signals.setdefault(key, ChangeSignal())
 
     def remove(self, key: bytes) -> None:
-        """Note that a follower is gone."""
+        """Remove a follower of a run."""
         with self._lock:
             self._followers[key] -= 1
             if not self._followers[key]:
                 del self._followers[key], self._signals[key]
 
     def keys(self) -> frozenset[bytes]:
-        """The runs that are followed."""
+        """Return the keys of the followed runs."""
         with self._lock:
             return frozenset(self._followers)
 
     def of(self, key: bytes) -> ChangeSignal:
-        """The signal of a run that is followed."""
+        """Return the signal of a followed run."""
         return self._signals[key]
 
     def notify(self, key: bytes) -> None:
-        """Wake the followers of a run, if there are any."""
+        """Wake the followers of a run, if it has any."""
         signal = self._signals.get(key)
         if signal is not None:
             signal.notify()
@@ -74,20 +77,26 @@ class Signals:
             signal.notify()
 
     def cover(self, keys: frozenset[bytes]) -> None:
-        """Note the runs whose news a stream brings from now on; what came before it, followers look for themselves."""
+        """Set the runs that a stream covers from now on.
+
+        All followers are woken, so that each reads the events from before the stream.
+        """
         if keys != self._covered:
             self._covered = keys
             self.notify_all()
 
     def seconds_to_wait(self, key: bytes, until: int | None) -> float | None:
-        """How long a follower waits before it looks without being told to; ``until`` is its run's end."""
+        """Return the seconds after which a follower reads its run without a signal, or None for no limit.
+
+        ``until`` is the end of its run in microseconds since 1970, or None.
+        """
         end = seconds_left(until)
         if key in self._covered:
             return end
         return _POLL_SECONDS if end is None else min(end, _POLL_SECONDS)
 
     def take(self, change: Mapping[str, Any]) -> None:
-        """Wake those whom a stream's change concerns."""
+        """Wake the followers of the run that a change of the stream names; all followers if it names no run."""
         document: Mapping[str, Any] | None = change.get("fullDocument")
         if document is None:
             self.notify_all()
@@ -96,7 +105,7 @@ class Signals:
 
 
 def pipeline(keys: frozenset[bytes]) -> list[dict[str, object]]:
-    """What a stream is to bring: the inserts of commits of these runs, and of those only their key."""
+    """Return the pipeline of a stream that reports the keys of these runs when a commit is inserted."""
     return [
         {"$match": {"operationType": "insert", "fullDocument.k": {"$in": sorted(keys)}}},
         {"$project": {"fullDocument.k": 1}},
@@ -104,9 +113,9 @@ def pipeline(keys: frozenset[bytes]) -> list[dict[str, object]]:
 
 
 class Watcher:
-    """Watches for one handle, on a thread or as a task that lives while somebody follows."""
+    """The thread or task that reads the change stream of one handle. It runs while the handle has followers."""
 
-    def __init__(self, collection: Any, signals: Signals, surface: Surface) -> None:  # noqa: ANN401  # of any driver
+    def __init__(self, collection: Any, signals: Signals, surface: Surface) -> None:  # noqa: ANN401  # a collection of any driver
         self._collection = collection
         self._signals = signals
         self._surface = surface
@@ -115,13 +124,13 @@ class Watcher:
         self._ended = False
 
     def start(self) -> None:
-        """See to it that somebody watches."""
+        """Start the thread or the task, unless it runs already."""
         with self._lock:
             if self._running is None and not self._ended:
                 self._running = self._surface.spawn(self._watch())
 
     def end(self) -> object:
-        """Have the thread or the task end soon, and return it; None where there is none."""
+        """Ask the thread or the task to end soon. Return it, or None if there is no such thread or task."""
         with self._lock:
             self._ended = True
             return self._running
@@ -137,7 +146,7 @@ class Watcher:
                 await self._watch_runs(keys)
             except PyMongoError as error:
                 if isinstance(error, OperationFailure) and has_no_change_streams(error):
-                    return  # followers poll; what ran stays noted, so that nothing is started again
+                    return  # followers poll from now on; self._running stays set, so start() does nothing
                 await finished(self._surface.sleep(_RETRY_SECONDS))
             finally:
                 self._signals.cover(frozenset())
@@ -149,7 +158,7 @@ class Watcher:
             while not self._ended and self._signals.keys() == keys:
                 with pymongo.timeout(PATIENCE_SECONDS):
                     change = await finished(stream.try_next())
-                # Motor opens a stream when it is first asked for a change.
+                # Motor opens the stream at the first request for a change, so the runs are covered only now.
                 self._signals.cover(keys)
                 if change is not None:
                     self._signals.take(change)

@@ -1,8 +1,8 @@
-"""The one rule for how long a call may take, and how long it rests before it tries something again.
+"""Limits the duration of a call and chooses the rests between its attempts.
 
-A call has the time that ``timeoutMS`` gives it, every command and every rest included. Nothing else limits how often a
-command or an attempt is repeated. Two exceptions are asked for with ``Call.restart``: each part of a call that stands
-by itself (one run of ``expire_runs``) has all of that time, and a follower that has read its run once has no end.
+``timeoutMS`` limits a call, including all its commands and rests. No other limit exists on how often a command or an
+attempt is repeated. ``Call.restart`` makes two exceptions. Each independent part of a call, like one run of
+``expire_runs``, has the full time. A follower has no limit after its first read of the run.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ from agent_memory_log_mongo.engine.driver_errors import is_timeout, passes, tran
 
 _FIRST_REST = 0.002
 _LONGEST_REST = 0.25
-"""A rest is a random part of these seconds: of the first at first, of twice as many each time, of the last at most.
+"""The bounds of the longest rest, in seconds. It starts at the first and doubles up to the second.
 
-The first is about as long as an append takes, so that whoever was in the way is done. The last is far shorter than an
-election, which MongoDB expects to take up to 12 seconds: the new primary is found soon after there is one.
+The actual rest is a random part of it. The first is about the duration of one append, so that the other writer can
+finish. The second is far shorter than an election, which MongoDB expects to take up to 12 seconds. So a call finds a
+new primary soon after its election.
 """
 
 _LONGEST_WAIT_OF_A_FOLLOWER = 5.0
-"""After how many seconds a follower whose server is away looks whether its handle was closed."""
+"""The interval, in seconds, at which a follower without a server checks whether its handle was closed."""
 
 
 class Clock:
-    """The time that a call has left, the failure it met last, and the rests it took."""
+    """The remaining time of a call, its last failure, and the number of its rests."""
 
     def __init__(self, seconds: float, where: str, forget: Callable[[], object]) -> None:
         self._seconds = seconds
@@ -42,35 +43,39 @@ class Clock:
         self._failure: Exception | None = None
 
     def left(self) -> float:
-        """The seconds left. Raises ``StoreUnavailable`` when there are none."""
+        """Return the seconds left. Raises ``StoreUnavailable`` when the time is up."""
         if self._until is None:
             return _LONGEST_WAIT_OF_A_FOLLOWER
         left = self._until - time.monotonic()
         if left <= 0:
             raise StoreUnavailable(
-                f"{self._where}: not done within {self._seconds:g} s"
-                + (f"; last met: {self._failure}" if self._failure else ", for others were writing")
-                + ": what was to be written may be stored or not; the same append again is safe"
+                f"{self._where}: the call did not finish within {self._seconds:g} s; "
+                + (f"last error: {self._failure}" if self._failure else "other writers kept changing the run")
+                + ". The events may or may not be stored; it is safe to append the same events again"
             ) from self._failure
         return left
 
     def rest(self, longest: float | None = None) -> float:
-        """How long to rest before the next attempt: a random part of ``longest`` seconds, so that those who collided
-        do not again; None: of twice as many as the last time.
+        """Return the seconds to rest before the next attempt: a random part of ``longest`` seconds.
+
+        The random part keeps writers that collided from colliding again. With None, the longest rest doubles each time.
         """
         if longest is None:
             longest = min(_FIRST_REST * 2.0**self._rests, _LONGEST_REST)
-            # A follower may rest for days, and no float holds 2 to the power of a thousand.
+            # A follower may rest many times over days, so the exponent must stop growing before the float overflows.
             self._rests += longest < _LONGEST_REST
         return min(random.uniform(0, longest), self.left())  # noqa: S311  # not for secrets
 
     def restart(self, *, endless: bool) -> None:
-        """Have all of the time again, or no end."""
+        """Restart the time limit, or remove it with ``endless``."""
         self._until = None if endless else time.monotonic() + self._seconds
         self._rests = 0
 
     def note(self, error: PyMongoError) -> None:
-        """Note a failure that passes. Raises what it means when it does not, or when time is up."""
+        """Record a temporary failure and forget the remembered heads.
+
+        Raises this library's error for any other failure, or when the time is up.
+        """
         self._failure = error
         self._forget()
         if self._until is None and (passes(error) or is_timeout(error)):
@@ -79,7 +84,10 @@ class Clock:
             raise translated(error, self._where) from error
 
     def is_acknowledged(self, reply: Document) -> bool:
-        """Whether a write stands where it was asked to; if not, notes it, or raises what it means."""
+        """Return whether a write met its write concern.
+
+        If not, record the failure as ``note`` does, which may raise.
+        """
         code = write_concern_code(reply)
         if code is None:
             return True
@@ -87,5 +95,5 @@ class Clock:
         return False
 
     def unreadable(self, error: BSONError) -> DecodeError:
-        """The error for a reply that the driver cannot read."""
-        return DecodeError(f"{self._where}: what is stored cannot be read: {error}")
+        """Return the error for a reply that the driver cannot decode."""
+        return DecodeError(f"{self._where}: a stored document cannot be decoded: {error}")

@@ -1,4 +1,4 @@
-"""How to wait, on threads and on tasks: all in which the two kinds of handle differ."""
+"""The operations in which the synchronous and the asynchronous handle differ: locks, waits and background work."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ _T = TypeVar("_T")
 
 
 class Surface(msgspec.Struct, frozen=True):
-    """How to wait: on threads, where these block, or on tasks, where they return an awaitable."""
+    """The functions by which a handle waits. They block on threads, and return an awaitable on tasks.
+
+    Attributes:
+        make_lock: makes a lock.
+        acquire: acquires a lock within some seconds; its result is whether that succeeded.
+        sleep: waits for some seconds.
+        wait: waits for a signal to change.
+        spawn: starts a thread or a task.
+    """
 
     make_lock: Callable[[], object]
     acquire: Callable[[Any, float], object]
@@ -24,17 +32,17 @@ class Surface(msgspec.Struct, frozen=True):
     spawn: Callable[[Coroutine[object, object, None]], object]
 
 
-async def finished(answer: Awaitable[_T] | _T) -> _T:
-    """What the driver or a wait answered, awaited on tasks.
+async def finished(result: Awaitable[_T] | _T) -> _T:
+    """Return the result of a driver's method or a wait, after awaiting it if it is an awaitable.
 
-    A cancellation is never lost, as Python 3.11's ``wait_for``, in the driver, may do.
+    ``wait_for`` of Python 3.11, which the driver uses, can lose a cancellation. This function raises it again.
     """
-    if not inspect.isawaitable(answer):
-        return answer
+    if not inspect.isawaitable(result):
+        return result
     task = asyncio.current_task()
     cancels = task.cancelling() if task is not None else 0
     try:
-        return await answer
+        return await result
     finally:
         if task is not None and task.cancelling() > cancels:
             raise asyncio.CancelledError

@@ -1,1 +1,1 @@
-"""What each call of a store does. A coroutine each, which on threads is never suspended."""
+"""The operations of a store, one coroutine for each call. On threads, a coroutine never suspends."""

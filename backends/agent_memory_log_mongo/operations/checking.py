@@ -1,8 +1,8 @@
-"""Checking: whether what is stored is what was written, run by run.
+"""Checks each run for stored documents that differ from the written ones.
 
-Commits are read in the order of their chain, as bytes, so that one that cannot be decoded hides no other. A run in
-which something was found is read again, and what is not found then was a deletion or an append under way. Of a life
-that a deletion ended, commits may be gone: the server removes them where the run had an end.
+Commits are read as bytes in the order of their chain, so that an undecodable commit does not hide the others. A run
+with a flaw is read a second time. A flaw that has disappeared was an append or a deletion in progress. Commits from
+before a deletion may be missing, because the server removes the commits of an expired run.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from agent_memory_log_mongo.engine.database import CHAIN
 from agent_memory_log_mongo.operations.run_documents import order_of
 
 _SAME = ("meta", "meta_json", "end", "expires_at")
-"""The fields that a run's document and its first commit have in common."""
+"""The fields that are equal in a run's document and in its first commit."""
 
 
 async def check(call: Call, agent: str | None, run: str | None) -> AsyncGenerator[Flaw]:
-    """See ``Store.check``."""
+    """Yield the flaws of the store, of an agent's runs, or of one run."""
     check_scope(agent, run)
     call.codec = BYTES
     if agent is not None and run is not None:
@@ -44,7 +44,7 @@ async def check(call: Call, agent: str | None, run: str | None) -> AsyncGenerato
 
 
 async def _next_key(call: Call, agent: str | None, key: bytes) -> bytes | None:
-    """The key of the next run that has a document, or without ``agent``, commits."""
+    """Return the key of the next run that has a document or, without ``agent``, has commits."""
     call.restart()
     where: Document = {"_id": {"$gt": key}}
     if agent is not None:
@@ -54,14 +54,14 @@ async def _next_key(call: Call, agent: str | None, key: bytes) -> bytes | None:
     if agent is None:
         behind = {"k": {"$gt": key}}
         sort = {"k": 1, "s": 1}
-        held = await call.find(call.database.commits, behind, sort=sort, limit=1, fields={"k": 1}, hint=CHAIN)
-        keys.extend(document["k"] for document in held)
-    # BSON's order: what is shorter comes first.
+        commits = await call.find(call.database.commits, behind, sort=sort, limit=1, fields={"k": 1}, hint=CHAIN)
+        keys.extend(document["k"] for document in commits)
+    # BSON sorts a shorter binary value first.
     return min(keys, key=lambda key: (len(key), key), default=None)
 
 
 async def _lasting_flaws(call: Call, key: bytes, run: Run | None) -> list[Flaw]:
-    """The flaws of one run; where there is damage, those that a second look finds too."""
+    """Return the flaws of one run. If any is damage, return only the flaws that a second read confirms."""
     flaws = await _flaws(call, key, run)
     if any(flaw.is_damage for flaw in flaws):
         await call.pause()
@@ -71,14 +71,14 @@ async def _lasting_flaws(call: Call, key: bytes, run: Run | None) -> list[Flaw]:
 
 
 async def _flaws(call: Call, key: bytes, run: Run | None) -> list[Flaw]:
-    """The flaws of one run."""
+    """Return the flaws that one read of a run shows."""
     chain = _Chain(key, run, is_summed=call.database.all_have_sums)
     numbered = {"k": key, "s": {"$gt": -1}}
     newest = await call.find_one(call.database.commits, numbered, sort={"s": -1}, fields={"s": 1})
     low = -1
     while newest is not None and low < newest["s"]:
         call.restart()
-        # Up to what was the newest: there might be no end while others append.
+        # The loop ends at the commit that was newest at its start. Otherwise it might never end while others append.
         bounds = {"$gt": low, "$lte": newest["s"]}
         page = await call.find(call.database.commits, {"k": key, "s": bounds}, sort={"s": 1})
         if not page:
@@ -92,34 +92,34 @@ async def _flaws(call: Call, key: bytes, run: Run | None) -> list[Flaw]:
 
 
 class _Chain:
-    """What one walk along a run's commits has met."""
+    """The state and the flaws of one pass over a run's commits."""
 
     def __init__(self, key: bytes, run: Run | None, *, is_summed: bool) -> None:
         self._key = key
         self._run = run
         self._all_summed = self._is_summed = is_summed
         self._problems: list[tuple[int | None, str, bool]] = []
-        self._place: int | None = 1  # where the next commit belongs; None behind one that cannot be read
+        self._place: int | None = 1  # expected position of the next commit; None after an unreadable one
         self._version = self._deletions = 0
         self._first: Document | None = None
         self._newest: Head | None = None
-        self._emptied = self._holding = self._without_sums = 0
+        self._emptied = self._nonempty = self._without_sums = 0
 
     def flaws(self) -> list[Flaw]:
-        """What was found."""
+        """Return the flaws."""
         agent, run = (self._run.agent, self._run.run) if self._run else (None, None)
         return [Flaw(agent, run, seq, message, damage) for seq, message, damage in self._problems]
 
     def take(self, document: Document) -> None:
-        """The next commit."""
+        """Check the next commit of the chain."""
         try:
             commit = _decoded(document)
             (commit,) = checked([commit], "")
             head = head_of(commit, "")
             owner = Run.of(commit["agent"], commit["run"])
         except (BSONError, AgentMemoryLogError, KeyError, TypeError, AttributeError) as error:
-            self._holding += 1
-            self._add(self._version + 1, f"the commit that holds it cannot be read: {str(error).removeprefix(': ')}")
+            self._nonempty += 1
+            self._add(self._version + 1, f"its commit cannot be read: {str(error).removeprefix(': ')}")
             self._place = None
             return
         if not head.count and head.is_empty:
@@ -135,22 +135,20 @@ class _Chain:
         self._place, self._version = head.next_place, head.version
 
     def _take_events(self, commit: Document, head: Head, owner: Run) -> None:
-        begin = head.version - head.count
+        first = head.version - head.count
         expected = self._version if self._first is not None else head.base
-        is_going = head.end is not None and head.end <= now_microseconds()  # its commits are removed, one by one
-        if self._place is not None and not is_going and (head.place, begin) != (self._place, expected):
+        is_going = head.end is not None and head.end <= now_microseconds()  # the server removes its commits one by one
+        if self._place is not None and not is_going and (head.place, first) != (self._place, expected):
             self._add(
                 expected + 1,
-                f"is missing: behind it is the commit at place {head.place} of the chain, which begins with event "
-                f"{begin + 1}, and the one at place {self._place} belongs there",
+                f"is missing: the next commit is at position {head.place} of the chain and begins with event "
+                f"{first + 1}, but the next position is {self._place}",
             )
         elif head.deletions != self._deletions:
-            self._add(
-                begin + 1, f"the run was deleted {head.deletions} times before it, and {self._deletions} were found"
-            )
+            self._add(first + 1, f"its commit counts {head.deletions} deletions, but the chain has {self._deletions}")
         self._deletions = head.deletions
         if owner.key != self._key:
-            self._add(begin + 1, f"the commit that holds it is that of another run, {owner.name}")
+            self._add(first + 1, f"its commit belongs to another run, {owner.name}")
         elif self._run is None:
             self._run = owner
         sought = {type_key(self._key, event_type) for event_type in _types(commit) if is_sought(event_type)}
@@ -158,36 +156,36 @@ class _Chain:
         if sought and (
             commit.get("ts") != head.place or type(listed) is not list or sought.difference(map(str, listed))
         ):
-            self._add(begin + 1, "reads by type do not find the commit that holds it: its t or ts lacks something")
+            self._add(first + 1, "reads by type miss its commit, because the field t or ts is incomplete")
         if self._first is None:
             self._first = commit
         self._newest = head
-        self._holding += 1
+        self._nonempty += 1
         if "sums" not in commit and not self._is_summed:
             self._without_sums += head.count
 
     def _end_life(self) -> None:
-        """A deletion: of what was before it, nothing can be read any more."""
+        """Note a deletion. The events before it can no longer be read, so their problems are dropped."""
         self._problems.clear()
-        if self._holding:
-            message = f"was deleted, and {self._holding} commits from before that still hold events: delete it again"
+        if self._nonempty:
+            message = f"was deleted, but {self._nonempty} earlier commits still hold events; delete the run again"
             self._add(None, message, is_damage=False)
         self._first = self._newest = None
-        self._emptied = self._holding = self._without_sums = 0
+        self._emptied = self._nonempty = self._without_sums = 0
 
     def end(self) -> None:
-        """There are no more commits."""
+        """Check the totals after the last commit."""
         if self._emptied:
-            self._add(None, f"{self._emptied} commits were emptied, and the run was not deleted")
+            self._add(None, f"{self._emptied} commits were emptied, but the run was not deleted")
         if self._without_sums:
-            message = f"{self._without_sums} events have no checksum: they were stored before there were any"
+            message = f"{self._without_sums} events have no checksum, because an older release stored them"
             self._add(None, message, is_damage=False)
 
     def take_list(self, document: Document | None) -> None:
-        """The run's document."""
+        """Check the run's document."""
         if document is None:
             if self._newest is not None:
-                self._add(None, "has no document, and so is not listed")
+                self._add(None, "has no document, so it is not listed")
             return
         try:
             listed = _decoded(document)
@@ -198,7 +196,7 @@ class _Chain:
         if owner.key == self._key:
             self._run = self._run or owner
         else:
-            self._add(None, f"its document is that of another run, {owner.name}")
+            self._add(None, f"its document belongs to another run, {owner.name}")
         for problem in self._list_problems(listed):
             self._add(None, problem)
 
@@ -211,15 +209,15 @@ class _Chain:
         elif self._all_summed and "order" in listed:
             yield "its document has lost its checksum"
         if head is None or first is None:
-            return  # it may have been announced, and never begun
+            return  # a writer may have written the document and died before its first commit
         if "order" not in listed:
-            yield "is not listed: its document says that it was deleted"
-        # Another's document may stand where two created the run at once; it decides nothing.
+            yield "is not listed, because its document is marked as deleted"
+        # If two writers create the run at once, the document may be the other writer's. That is no flaw.
         elif listed.get("c") == head.created and Run.of(listed["agent"], listed["run"]).key == self._key:
             order = order_of(head.created, Run.of(listed["agent"], listed["run"]).cursor_tie)
             is_same = [listed.get(name) for name in _SAME] == [first.get(name) for name in _SAME]
             if listed["order"] != order or not (is_same or first["v"] - first["n"] != head.base):
-                yield "its document says another order, end or meta than its first commit"
+                yield "its document differs from its first commit in order, end or meta"
         ceiling = listed.get("ceiling")
         if head.end is not None and (not isinstance(ceiling, int) or ceiling < head.version):
             yield f"its document has the ceiling {ceiling!r}, below its version {head.version}"
@@ -233,7 +231,7 @@ def _decoded(document: Document) -> Document:
 
 
 def _types(commit: Document) -> Iterator[str]:
-    """The types of the events of a commit, where they are text."""
+    """Yield the types of a commit's events. Skip types that are not strings."""
     events: list[object] = commit["events"]
     for event in events:
         event_type = cast("Document", event).get("type") if isinstance(event, dict) else None

@@ -1,7 +1,7 @@
-"""The collections' indexes and the schema's version, made by whoever opens a database first.
+"""Creates the indexes and the schema version when a database is opened for the first time.
 
-Each index is for one kind of read or one promise; ``docs/mongodb.md`` lists which. The prefix of all of them but the
-runs' is ``k``, or holds it, so that ``k`` is the shard key.
+``docs/mongodb.md`` lists the purpose of each index. Both unique indexes of the commits begin with ``k``, so ``k`` can
+be the shard key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from agent_memory_log_mongo.go_original import DEFAULT_COLLECTION
 from agent_memory_log_mongo.operations.removing import REMOVAL_DELAY_SECONDS
 
 SCHEMA_VERSION = 2
-"""What 1 stored had no sums; a database that was of version 1 remembers it as ``upgraded_from``."""
+"""The schema version. Version 1 had no checksums; an upgraded database has the field ``upgraded_from``."""
 
 COMMIT_INDEXES: list[Document] = [
     {"name": CHAIN, "key": {"k": 1, "s": 1}, "unique": True},
@@ -31,18 +31,23 @@ RUN_INDEXES: list[Document] = [
 
 
 async def prepare(call: Call) -> None:
-    """Make the indexes and note the schema, where that was not done, or the one before. Raises ``SchemaTooNew``."""
+    """Create the missing indexes, and write or upgrade the schema version.
+
+    Raises ``SchemaTooNew`` for a newer version, and ``InvalidArgument`` if the database holds only data of the Go
+    original.
+    """
     schema = await call.find_one(call.database.info, {"_id": "schema"}) or {}
     version = schema.get("version")
     if version is not None:
         if not isinstance(version, int):
             raise StoreUnavailable(
-                f"{call.database.info}: the schema's version is {version!r}: this is no store of ours"
+                f"{call.database.info}: the schema version is {version!r}, not an integer; another program may have "
+                "written this collection, so choose another collection_prefix"
             )
         if version > SCHEMA_VERSION:
             raise SchemaTooNew(
-                f"the collections {call.database.settings.collection_prefix}* have schema {version}, and this release "
-                f"knows {SCHEMA_VERSION}: upgrade agent-memory-log",
+                f"the collections {call.database.settings.collection_prefix}* have schema version {version}, but this "
+                f"release supports up to {SCHEMA_VERSION}; upgrade agent-memory-log",
                 actual=version,
                 supported=SCHEMA_VERSION,
             )
@@ -61,21 +66,21 @@ async def prepare(call: Call) -> None:
 
 
 async def _check_original(call: Call) -> None:
-    """Refuse a database without a store that holds what the Go original wrote. Raises ``InvalidArgument``."""
-    # Whoever may not read that collection is not shown it here, and does not mean it.
+    """Raise ``InvalidArgument`` if the database has runs of the Go original and no store."""
+    # The server hides the collection from a user who may not read it. Such a user does not want to import it.
     existing = await _existing(call, DEFAULT_COLLECTION, call.database.commits)
     if existing == {DEFAULT_COLLECTION}:
         fields = ("agent_id", "run_id", "events")
         where = {name: {"$exists": True} for name in fields}
         if await call.find_one(DEFAULT_COLLECTION, where, fields={"_id": 1}):
             raise InvalidArgument(
-                f"the database holds what the Go original wrote (in {DEFAULT_COLLECTION}), and no store: bring it over "
-                "with amlog import go-mongodb 'mongodb://HOST/DATABASE' --store TARGET_URL, and open the target"
+                f"the database holds runs of the Go original in {DEFAULT_COLLECTION}, and no store; import them with "
+                "amlog import go-mongodb 'mongodb://HOST/DATABASE' --store TARGET_URL, and open the target"
             )
 
 
 async def _existing(call: Call, *names: str) -> set[str]:
-    """Those of the collections with these names that are there and that this user may see."""
+    """Return the names of those collections that exist and that this user may see."""
     reply = await call.ask(
         {
             "listCollections": 1,
@@ -92,9 +97,9 @@ def _indexes(call: Call) -> list[tuple[str, list[Document]]]:
 
 
 async def _has_indexes(call: Call) -> bool:
-    """Whether the collections and their indexes are there: a restore may have left some out."""
+    """Return whether all collections and indexes exist. A restore may have omitted some."""
     names = [collection for collection, _ in _indexes(call)]
-    # Asked for first, as no server lists the indexes of a collection that is not there; a reader may do both.
+    # The collections are checked first, because listing the indexes of a missing collection fails.
     if len(await _existing(call, *names)) < len(names):
         return False
     for collection, indexes in _indexes(call):

@@ -1,7 +1,8 @@
-"""Reading: what a store is asked, as operations on commits.
+"""Reads runs: their heads, snapshots, events and meta.
 
-Every query is a range of one index behind an equality (see ``preparing.py``). A run is read up to the newest commit
-found first, so that a snapshot is the run at one instant; when a deletion comes between two queries, it is read again.
+Every query selects a range of one index after an equality (``preparing.py``). A read first looks up the newest commit
+and reads up to it, so that a snapshot shows the run at one instant. If a deletion happens between two queries, the run
+is read again.
 """
 
 from __future__ import annotations
@@ -23,26 +24,28 @@ from agent_memory_log_mongo.documents.commits import (
     Head,
     Run,
     checked,
-    decode_events,
     head_of,
     is_sought,
-    meta_of,
     type_key,
 )
+from agent_memory_log_mongo.documents.events import decode_events, meta_of
 from agent_memory_log_mongo.engine.call import Call, TryAgain
 from agent_memory_log_mongo.engine.database import SOUGHT_TYPES
 
 _REDACTION = EventType.REDACTION.value
 _IDS_AT_ONCE = 2_000
 _CHUNK = 512
-"""How many events a filtered read with a limit walks at a time."""
+"""The number of events that a filtered read with a limit examines at a time."""
 
 
 async def find_head(call: Call, run: Run) -> Head | None:
-    """The newest commit of a run, None when it has none. Raises ``TryAgain``, ``DecodeError``."""
-    known = call.database.heads.get(run.key)
-    # With what is remembered the range is as short as what is new; without, it is the whole run's, from its far end.
-    floor = known.place if known is not None else 1
+    """Return the head of a run, or None if it has no commits.
+
+    Raises ``TryAgain``, ``DecodeError`` or ``StoreCorrupt``.
+    """
+    remembered = call.database.heads.get(run.key)
+    # With a remembered head, the query covers only newer commits. Otherwise it covers the run, newest commit first.
+    floor = remembered.place if remembered is not None else 1
     newest = await _last(call, run, floor, None, call.database.head_fields)
     if newest is None and floor > 1:
         newest = await _last(call, run, 1, None, call.database.head_fields)
@@ -51,11 +54,11 @@ async def find_head(call: Call, run: Run) -> Head | None:
     head = head_of(newest, run.name)
     if head.is_blank:
         call.database.forget()
-        # Its tombstone was written before it was emptied, and so is there by now.
+        # The tombstone was written before this commit was emptied, so it must exist now.
         if await _last(call, run, head.place + 1, None, call.database.head_fields):
             raise TryAgain
         raise StoreCorrupt(
-            f"{run.name}: the events up to {head.version} were taken away, and the run was not deleted: {REMEDY}"
+            f"{run.name}: the events up to {head.version} were removed, but the run was not deleted: {REMEDY}"
         )
     call.database.heads[run.key] = head
     return head
@@ -64,7 +67,7 @@ async def find_head(call: Call, run: Run) -> Head | None:
 async def _last(
     call: Call, run: Run, low: int, high: int | None, fields: Mapping[str, int] | None = None
 ) -> Document | None:
-    """The last commit of a run that begins at the places from ``low`` to ``high``."""
+    """Return the last commit of a run at the positions from ``low`` to ``high``, or None."""
     bounds = {"$gte": low} if high is None else {"$gte": low, "$lte": high}
     where = {"k": run.key, "s": bounds}
     last = await call.find_one(call.database.commits, where, sort={"s": -1}, fields=fields)
@@ -74,14 +77,14 @@ async def _last(
 
 
 async def current_head(call: Call, run: Run) -> Head:
-    """The newest commit of a run; one of all zeros when it has none. Raises ``RunExpired``, ``TryAgain``."""
+    """Return the head of a run, or a head of zeros if it has no commits. Raises ``RunExpired``, ``TryAgain``."""
     head = await latest_head(call, run)
     check_expiry(run.agent, run.run, head.end)
     return head
 
 
 async def latest_head(call: Call, run: Run) -> Head:
-    """``current_head`` of a run whose end may have come."""
+    """Return the head of a run as ``current_head`` does, even if the run has expired."""
     head = await find_head(call, run)
     if head is None or head.is_empty:
         removed = await removed_life(call, run, head)
@@ -91,9 +94,9 @@ async def latest_head(call: Call, run: Run) -> Head:
 
 
 async def removed_life(call: Call, run: Run, head: Head | None) -> Head | None:
-    """The end of a run's life, after the tombstone ``head`` if there is one, of which the server removed every commit.
+    """Return the head of an expired run whose commits the server has removed, or None if the run is not such a run.
 
-    None where there was no such life. Its version is one that the run cannot have been beyond.
+    ``head`` is the run's tombstone, or None. The version of the result is an upper bound of the run's version.
     """
     document = await call.find_one(call.database.runs, {"_id": run.key})
     if document is None:
@@ -101,7 +104,7 @@ async def removed_life(call: Call, run: Run, head: Head | None) -> Head | None:
     before = head or Head()
     if call.database.settings.verify:
         compare_run(document, run.name)
-    # The document of a life that a deletion ended has no end.
+    # The end applies only if the run was not deleted after its document was written.
     end = document.get("end") if document.get("g", 0) == before.deletions else None
     if end is None or end > now_microseconds():
         return None
@@ -112,19 +115,19 @@ async def removed_life(call: Call, run: Run, head: Head | None) -> Head | None:
 async def load(
     call: Call, agent: str, run: str, after: int, types: Iterable[str] | None, limit: int | None
 ) -> Snapshot:
-    """See ``Store.load_run``."""
-    wanted = check_load(agent, run, after, types, limit)
-    return await call.until_done(lambda: _load(call, Run.of(agent, run), after, wanted, limit))
+    """Return a snapshot of a run."""
+    checked_types = check_load(agent, run, after, types, limit)
+    return await call.until_done(lambda: _load(call, Run.of(agent, run), after, checked_types, limit))
 
 
 async def _load(call: Call, run: Run, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
     if after == 0 and types is None and limit is None and call.database.heads.get(run.key) is None:
-        whole = await _whole(call, run)
-        if whole is not None:
-            return whole
+        snapshot = await _load_whole_run(call, run)
+        if snapshot is not None:
+            return snapshot
     head = await current_head(call, run)
     if after > head.version:
-        raise CursorOutOfRange(f"{run.name} is at version {head.version}; there is nothing after seq {after} yet")
+        raise CursorOutOfRange(f"{run.name} is at version {head.version}; seq {after} is above it")
     redactions: dict[int, str] | None = None
     if types is None:
         first = max(after, head.base)
@@ -148,8 +151,8 @@ async def _load(call: Call, run: Run, after: int, types: frozenset[str] | None, 
     )
 
 
-async def _whole(call: Call, run: Run) -> Snapshot | None:
-    """All of a run of which nothing is known, in two queries; None where there is more to it than that."""
+async def _load_whole_run(call: Call, run: Run) -> Snapshot | None:
+    """Load a run without a remembered head in two queries. Returns None if it is empty or was deleted."""
     documents = await _range(call, run, 1, None)
     if not documents or not all(document["n"] for document in documents):
         return None
@@ -163,30 +166,30 @@ async def _whole(call: Call, run: Run) -> Snapshot | None:
 
 
 async def commits_of(call: Call, run: Run, head: Head, after: int, upper: int) -> list[Document]:
-    """The commits that hold the events after seq ``after``, which is not before ``head.base``, up to ``upper``."""
+    """Return the commits with the events after seq ``after`` up to ``upper``. ``after`` is at least ``head.base``."""
     if after >= upper:
         return []
     try:
         return await _gapless(call, run, head, after, upper)
     except TryAgain:
         await _check_deleted(call, run, head)
-        raise StoreCorrupt(f"{run.name}: of the events {after + 1} to {upper}, some are missing: {REMEDY}") from None
+        raise StoreCorrupt(f"{run.name}: some of the events {after + 1} to {upper} are missing: {REMEDY}") from None
 
 
 async def _check_deleted(call: Call, run: Run, head: Head) -> None:
-    """Look whether a run, of which something was missing, was deleted since ``head``. Raises ``TryAgain`` if so."""
+    """Raise ``TryAgain`` if the run was deleted after ``head`` was read, which explains missing commits."""
     newest = await current_head(call, run)
     if newest.deletions != head.deletions or newest.version < head.version:
         raise TryAgain
 
 
 async def _gapless(call: Call, run: Run, head: Head, after: int, upper: int) -> list[Document]:
-    """``commits_of``; raises ``TryAgain`` where some are missing."""
+    """Return the same commits as ``commits_of``. Raises ``TryAgain`` if some are missing."""
     documents = await _range(call, run, after + head.deletions + 1, upper + head.deletions)
     if not documents or documents[0]["v"] - documents[0]["n"] != after:
-        # The first event stands inside a commit that begins before it.
+        # The first event is inside a commit that begins at an earlier event.
         before = await _last(call, run, 1, after + head.deletions)
-        documents = [*_sound(call, run, [before] if before is not None else []), *documents]
+        documents = [*_verified(call, run, [before] if before is not None else []), *documents]
     if not documents:
         raise TryAgain
     first = documents[0]
@@ -196,8 +199,8 @@ async def _gapless(call: Call, run: Run, head: Head, after: int, upper: int) -> 
     return documents
 
 
-def _sound(call: Call, run: Run, documents: list[Document]) -> list[Document]:
-    """Commits of a run with their events, checked; where that was asked for, against their sums too."""
+def _verified(call: Call, run: Run, documents: list[Document]) -> list[Document]:
+    """Return the commits after checking them. With ``verify``, the checksums are compared too."""
     checked(documents, run.name)
     if call.database.settings.verify:
         compare(documents, run.name, required=call.database.all_have_sums)
@@ -205,17 +208,17 @@ def _sound(call: Call, run: Run, documents: list[Document]) -> list[Document]:
 
 
 async def _range(call: Call, run: Run, low: int, high: int | None) -> list[Document]:
-    """The commits that begin at the places from ``low`` to ``high``; None: to the end."""
+    """Return the commits at the positions from ``low`` to ``high``, or to the newest commit without ``high``."""
     documents: list[Document] = []
     while high is None or low <= high:
         bounds = {"$gte": low} if high is None else {"$gte": low, "$lte": high}
         more = await call.find(call.database.commits, {"k": run.key, "s": bounds}, sort={"s": 1})
         if not more:
             break
-        documents.extend(_sound(call, run, more))
+        documents.extend(_verified(call, run, more))
         low = head_of(more[-1], run.name).next_place
         if high is None:
-            # Up to what is the newest now: asking for more until there is none might never end while others append.
+            # The read ends at the commit that is the newest now. Otherwise it might never end while others append.
             newest = await _last(call, run, low, None, call.database.head_fields)
             if newest is None:
                 break
@@ -224,9 +227,10 @@ async def _range(call: Call, run: Run, low: int, high: int | None) -> list[Docum
 
 
 def _check_chain(call: Call, documents: Sequence[Document], head: Head, run: Run, at: int, version: int) -> None:
-    """Check that commits follow each other from the place ``at``, behind the event at seq ``version``.
+    """Check that commits follow each other without a gap.
 
-    Raises ``TryAgain`` when one was deleted, ``StoreCorrupt``.
+    The first one must be at position ``at`` and begin after seq ``version``. Raises ``TryAgain`` if a commit was
+    deleted, and ``StoreCorrupt`` for a gap.
     """
     has_sums = call.database.all_have_sums
     for document in documents:
@@ -234,8 +238,8 @@ def _check_chain(call: Call, documents: Sequence[Document], head: Head, run: Run
             raise TryAgain
         if document["s"] != at or document["v"] - document["n"] != version:
             raise StoreCorrupt(
-                f"{run.name}: event {version + 1} is missing: what is found behind event {version} is not the commit "
-                f"that belongs at place {at} of the run's chain: {REMEDY}"
+                f"{run.name}: event {version + 1} is missing: the next commit is not the one for position {at} of the "
+                f"run's chain: {REMEDY}"
             )
         version = document["v"]
         if "sums" in document:
@@ -248,18 +252,18 @@ def _check_chain(call: Call, documents: Sequence[Document], head: Head, run: Run
 async def _of_types(
     call: Call, run: Run, head: Head, after: int, types: frozenset[str], limit: int | None
 ) -> tuple[list[Event], list[Event], int]:
-    """The events of some types, the redaction markers in what was examined, and the last seq examined."""
-    wanted = types | {_REDACTION}
+    """Return the events of some types, the redaction markers up to the last examined seq, and that seq."""
+    read_types = types | {_REDACTION}
     low = max(after, head.base)
     events: list[Event] = []
     while low < head.version:
         if all(map(is_sought, types)):
             upper = head.version
-            more = await _sought(call, run, head, low, wanted)
+            more = await _sought(call, run, head, low, read_types)
         else:
             upper = head.version if limit is None else min(head.version, low + max(limit, _CHUNK))
             commits = await commits_of(call, run, head, low, upper)
-            more = decode_events(commits, run.name, low, upper, wanted)
+            more = decode_events(commits, run.name, low, upper, read_types)
         events.extend(more)
         low = upper
         if limit is not None and sum(event.type in types for event in events) >= limit:
@@ -272,30 +276,30 @@ async def _of_types(
     return log, [event for event in events if event.type == _REDACTION and event.seq <= last_seq], last_seq
 
 
-async def _sought(call: Call, run: Run, head: Head, after: int, wanted: frozenset[str]) -> list[Event]:
-    """The events after ``after`` of types that reads seek by: one range of the index for each type."""
+async def _sought(call: Call, run: Run, head: Head, after: int, read_types: frozenset[str]) -> list[Event]:
+    """Return the events of indexed types after ``after``. Each type is one range of the index."""
     first = await _last(call, run, 1, after + head.deletions + 1, {"s": 1})
     high = head.version + head.deletions
     commits: dict[int, Document] = {}
-    for event_type in sorted(wanted):
+    for event_type in sorted(read_types):
         low = int(first["s"]) if first is not None else 1
         while low <= high:
-            # ``k`` says which shard to ask, and is a part of ``t``.
+            # ``t`` includes the key. ``k`` is in the filter too, so that only one shard receives the query.
             where = {"k": run.key, "t": type_key(run.key, event_type), "ts": {"$gte": low, "$lte": high}}
             more = await call.find(call.database.commits, where, sort={"ts": 1}, hint=SOUGHT_TYPES)
             if not more:
                 break
-            commits.update((document["s"], document) for document in _sound(call, run, more))
+            commits.update((document["s"], document) for document in _verified(call, run, more))
             low = more[-1]["s"] + 1
-    # A commit that a deletion emptied is in this index no more.
+    # A deletion removes a commit from this index, so check that none happened.
     if (await current_head(call, run)).deletions != head.deletions:
         raise TryAgain
     chosen = [commits[at] for at in sorted(commits)]
-    return decode_events(chosen, run.name, after, head.version, wanted)
+    return decode_events(chosen, run.name, after, head.version, read_types)
 
 
 async def meta_at(call: Call, run: Run, head: Head) -> dict[str, JsonValue]:
-    """The meta of a run, from the commit that created it."""
+    """Return the meta of a run from its first commit."""
     if head.is_empty:
         return {}
     stored = call.database.metas.get((run.key, head.deletions))
@@ -313,33 +317,33 @@ async def meta_at(call: Call, run: Run, head: Head) -> dict[str, JsonValue]:
 
 
 async def events_at(call: Call, run: Run, head: Head, seqs: Sequence[int]) -> dict[int, tuple[Event, Document]]:
-    """The events at ``seqs`` with the commits that hold them, by seq; those the run does not hold are left out."""
-    found: dict[int, tuple[Event, Document]] = {}
+    """Return the events at ``seqs`` and their commits, by seq. Seqs that the run does not have are omitted."""
+    events: dict[int, tuple[Event, Document]] = {}
     for seq in sorted(set(seqs)):
-        if seq in found or not head.base < seq <= head.version:
+        if seq in events or not head.base < seq <= head.version:
             continue
         (commit,) = await commits_of(call, run, head, seq - 1, seq)
-        # Decoding takes over what is mutable in a document, and whoever changes the commit needs it as it is.
+        # Decoding reuses mutable parts of the document, but the caller needs the commit unchanged.
         for event in decode_events([deepcopy(commit)], run.name, 0):
-            found[event.seq] = (event, commit)
-    return {seq: found[seq] for seq in seqs if seq in found}
+            events[event.seq] = (event, commit)
+    return {seq: events[seq] for seq in seqs if seq in events}
 
 
 async def find_ids(call: Call, run: Run, ids: Sequence[str]) -> list[Document]:
-    """The commits of a run that hold events with these ids."""
+    """Return the commits of a run that have events with these ids."""
     missing: list[str] = sorted(ids)
     documents: list[Document] = []
     while missing:
-        # As many as a command holds, however long they are.
-        wanted = missing[:_IDS_AT_ONCE]
-        where = {"k": run.key, "events.id": {"$in": wanted}}
-        more = _sound(call, run, (await call.find(call.database.commits, where)))
+        # So many ids fit in one command even if each has the maximum length.
+        chunk = missing[:_IDS_AT_ONCE]
+        where = {"k": run.key, "events.id": {"$in": chunk}}
+        more = _verified(call, run, (await call.find(call.database.commits, where)))
         stored: set[object] = {_id_of(event) for document in more for event in document["events"]}
-        if stored.isdisjoint(wanted):
+        if stored.isdisjoint(chunk):
             missing = missing[_IDS_AT_ONCE:]
             continue
         documents.extend(more)
-        # A reply holds 16 MiB at most, and there may be more.
+        # One reply has at most 16 MiB, so query again for the ids that it did not return.
         missing = [event_id for event_id in missing if event_id not in stored]
     return documents
 

@@ -1,8 +1,8 @@
-"""Taking away: redactions, deletions, and runs whose end has come.
+"""Redacts events, deletes runs, and deletes expired runs.
 
-A deletion is a commit too, a tombstone at the next place of the chain, so that it is atomic, and a writer who does not
-know of it yet is refused. The commits before it are emptied then, and stay: were they removed, a writer who knows an
-old version could give its seqs again.
+A deletion inserts a tombstone, a commit at the next position of the chain. So it is atomic, and a writer with an
+outdated head is refused. Then the earlier commits are emptied, but they stay. If they were removed, a writer with an
+outdated head could assign their seqs again.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from agent_memory_log_mongo.documents.commits import (
     Run,
     commit_document,
     encode_commit,
-    event_document,
     tombstone_document,
     type_key,
 )
+from agent_memory_log_mongo.documents.events import event_document
 from agent_memory_log_mongo.engine.call import Call, TryAgain
 from agent_memory_log_mongo.engine.database import CHAIN
 from agent_memory_log_mongo.operations.reading import (
@@ -51,35 +51,34 @@ from agent_memory_log_mongo.operations.run_documents import RUNS_AT_ONCE, raise_
 from agent_memory_log_mongo.settings import MAX_DOCUMENT_BYTES
 
 REMOVAL_DELAY_SECONDS = 24 * 60 * 60
-"""How long after a run's end the server begins to remove its commits, one by one."""
+"""The time between a run's end and the removal of its commits by the server."""
 
 _MARGIN_MICROSECONDS = 60 * 60 * 1_000_000
-"""How far the clocks of this machine and of the server may be apart."""
+"""The largest supported difference between the clocks of this machine and of the server."""
 
 _Update = tuple[Document, Document]
 
 
 async def redact(call: Call, agent: str, run: str, seqs: Iterable[int], reason: str) -> AppendResult:
-    """See ``Store.redact_events``.
+    """Redact events: append a marker, then replace the content.
 
-    The marker comes first: should this process die between the two, warm readers have learnt of all that was named, and
-    the call, made again, does the rest.
+    If this process dies between the two steps, readers already apply the marker, and a repeated call finishes the work.
     """
     check_ids(agent, run)
-    redacted, named = Run.of(agent, run), check_seqs(seqs)
+    redacted, seq_list = Run.of(agent, run), check_seqs(seqs)
     attempts: dict[str, _Planned] = {}
 
     async def attempt() -> AppendResult:
-        # An attempt that was refused, or of which nobody knows, may have stored its marker.
+        # An earlier attempt may have stored its marker although its outcome was unknown.
         stored = await find_ids(call, redacted, list(attempts))
         if stored:
             return await _mask(call, attempts[stored[0]["events"][0]["id"]], int(stored[0]["v"]))
         head = await current_head(call, redacted)
-        planned = await _plan(call, redacted, head, named, reason)
+        planned = await _plan(call, redacted, head, seq_list, reason)
         if planned is None:
             return AppendResult(head.version, 0, ())
         attempts[planned.marker.event_id] = planned
-        await _insert_marker(call, redacted, head, planned.marker, len(named))
+        await _insert_marker(call, redacted, head, planned.marker, len(seq_list))
         return await _mask(call, planned, head.version + 1)
 
     result = await call.until_done(attempt)
@@ -90,7 +89,7 @@ async def redact(call: Call, agent: str, run: str, seqs: Iterable[int], reason: 
 async def _insert_marker(call: Call, run: Run, head: Head, marker: Prepared, count: int) -> None:
     document = commit_document(run, ObjectId(), head.next_place, head, [marker])
     encoded = encode_commit(
-        document, f"the marker that names {count} events", "name fewer at once, or give a shorter reason"
+        document, f"the marker that names {count} events", "redact fewer events at once, or use a shorter reason"
     )
     if head.end is not None:
         await raise_ceiling(call, run, head.version + 1, head.base)
@@ -102,7 +101,7 @@ async def _insert_marker(call: Call, run: Run, head: Head, marker: Prepared, cou
 
 
 async def _mask(call: Call, planned: _Planned, seq: int) -> AppendResult:
-    """Put the masks in the place of the events that the marker at ``seq`` names."""
+    """Replace the content of the events that the marker at ``seq`` names."""
     for where, change in planned.updates:
         await call.update(call.database.commits, where, change, hint=CHAIN)
     return AppendResult(seq, 1, (planned.marker.placed(seq),))
@@ -114,24 +113,26 @@ class _Planned(msgspec.Struct, frozen=True):
 
 
 async def _plan(call: Call, run: Run, head: Head, seqs: Sequence[int], reason: str) -> _Planned | None:
-    """What a redaction behind ``head`` comes to; None when all of it is redacted already."""
+    """Return the marker and the updates of a redaction, or None if all the events are redacted already."""
     for seq in seqs:
         if not head.base < seq <= head.version:
-            raise CursorOutOfRange(f"{run.name} holds no event {seq}, and so none was redacted")
-    found = await events_at(call, run, head, seqs)
-    # A marker that is redacted hands on what it named.
-    named = [seq for event, _ in found.values() if isinstance(event.data, Redaction) for seq in event.data.seqs]
-    found.update(await events_at(call, run, head, named))
-    events = {seq: event for seq, (event, _) in found.items()}
+            raise CursorOutOfRange(f"{run.name} has no event {seq}; no event was redacted")
+    targets = await events_at(call, run, head, seqs)
+    # If a marker is redacted, the new marker also names the events of the old one.
+    marker_targets = [
+        seq for event, _ in targets.values() if isinstance(event.data, Redaction) for seq in event.data.seqs
+    ]
+    targets.update(await events_at(call, run, head, marker_targets))
+    events = {seq: event for seq, (event, _) in targets.items()}
     planned = redaction_of([events[seq] for seq in seqs], reason, events.get)
     if planned is None:
         return None
     masks, marker = planned
-    return _Planned(marker, _updates(run, [commit for _, commit in found.values()], masks))
+    return _Planned(marker, _updates(run, [commit for _, commit in targets.values()], masks))
 
 
 def _updates(run: Run, commits: Sequence[Document], masks: Sequence[Prepared]) -> list[_Update]:
-    """The updates that put ``masks`` in place of the events they stand for, one for each commit."""
+    """Return the updates that replace events by their ``masks``, one update for each commit."""
     by_id = {mask.event_id: event_document(mask) for mask in masks}
     updates: dict[int, _Update] = {}
     for commit in commits:
@@ -144,12 +145,12 @@ def _updates(run: Run, commits: Sequence[Document], masks: Sequence[Prepared]) -
         size = len(bson.encode({**commit, "events": events, "t": sought, "ts": commit["s"]}))
         if size > MAX_DOCUMENT_BYTES:
             raise EventTooLarge(
-                f"{run.name}: with this reason, what was appended together up to event {commit['v']} would have "
-                f"{size:,} bytes; MongoDB holds {MAX_DOCUMENT_BYTES:,} in a document: give a shorter reason",
+                f"{run.name}: with this reason, the commit up to event {commit['v']} would have {size:,} bytes; "
+                f"MongoDB's limit is {MAX_DOCUMENT_BYTES:,}: use a shorter reason",
                 size=size,
                 limit=MAX_DOCUMENT_BYTES,
             )
-        # A commit that a deletion has emptied meanwhile stays empty.
+        # The filter includes n, so a commit that a deletion has emptied in the meantime stays empty.
         where: Document = {"k": run.key, "s": commit["s"], "n": commit["n"]}
         fields: Document = {f"events.{number}": event for number, event in masked.items()}
         if "sums" in commit:
@@ -164,7 +165,7 @@ def _updates(run: Run, commits: Sequence[Document], masks: Sequence[Prepared]) -
 
 
 async def delete(call: Call, agent: str, run: str) -> None:
-    """See ``Store.delete_run``."""
+    """Delete a run."""
     check_ids(agent, run)
     deleted = Run.of(agent, run)
     await _delete(call, deleted)
@@ -172,23 +173,23 @@ async def delete(call: Call, agent: str, run: str) -> None:
 
 
 async def _delete(call: Call, run: Run, ended_by: int | None = None) -> int:
-    """Delete a run; with ``ended_by``, only if its end was at or before that. How many events it held."""
-    held = 0
+    """Delete a run, with ``ended_by`` only if it ended at or before then. Return its number of events."""
+    count = 0
     deletions: int | None = None
 
     async def attempt() -> Head | None:
-        """The run after its deletion; None where it is not to be deleted."""
-        nonlocal held, deletions
+        """Return the head after the deletion, or None if the run must not be deleted."""
+        nonlocal count, deletions
         head, events = await _head_to_delete(call, run)
         if head is None or (ended_by is not None and not head.is_empty and (head.end is None or head.end > ended_by)):
-            held = 0
+            count = 0
             return None
         if deletions is not None and head.deletions > deletions:
-            return head  # it was this call's tombstone that was stored, or another's at the same time
+            return head  # this call's tombstone was stored, or that of another caller
         deletions = head.deletions
         if head.is_empty and head.place:
             return head
-        held = max(held, events)
+        count = max(count, events)
         tombstone = RawBSONDocument(encode_with_sums(tombstone_document(run, ObjectId(), head)))
         stored = await call.insert_once(call.database.commits, tombstone)
         call.database.heads.pop(run.key, None)
@@ -198,30 +199,31 @@ async def _delete(call: Call, run: Run, ended_by: int | None = None) -> int:
 
     head = await call.until_done(attempt)
     if head is not None:
-        # Also where it was deleted before: whoever did that may not have lived to do the rest.
+        # This also finishes an earlier deletion whose process died after it inserted the tombstone.
         await empty_deleted(call, run, head)
         await unlist(call, run, head.deletions)
-    return held
+    return count
 
 
 async def _head_to_delete(call: Call, run: Run) -> tuple[Head | None, int]:
-    """The newest commit of a run, whether its end has come or not, None for a run that never was; and how many events.
+    """Return the head of a run, even an expired one, and its number of events.
 
-    Where the server has begun to remove commits it is at a version that the run cannot have been beyond.
+    A run that never existed has no head. If the server may have begun to remove the commits, the head's version
+    is an upper bound of the run's version.
     """
     head = await find_head(call, run)
     if head is None or head.is_empty:
         return (await removed_life(call, run, head)) or head, 0
-    held = head.version - head.base
+    count = head.version - head.base
     if head.end is None or now_microseconds() < head.end + REMOVAL_DELAY_SECONDS * 1_000_000 - _MARGIN_MICROSECONDS:
-        return head, held
+        return head, count
     document = await call.find_one(call.database.runs, {"_id": run.key}) or {}
     ceiling = int(document.get("ceiling", 0))
-    return msgspec.structs.replace(head, version=max(head.version, ceiling)), held
+    return msgspec.structs.replace(head, version=max(head.version, ceiling)), count
 
 
 async def empty_deleted(call: Call, run: Run, head: Head) -> None:
-    """Empty the commits of a run before its last deletion."""
+    """Empty the commits of a run from before its last deletion."""
     where = {
         "k": run.key,
         "s": {"$lte": head.base + head.deletions},
@@ -232,7 +234,10 @@ async def empty_deleted(call: Call, run: Run, head: Head) -> None:
 
 
 async def expire(call: Call, ended_by: datetime | None, *, dry_run: bool) -> ExpireResult:
-    """See ``Store.expire_runs``. There may be many runs: each deletion, and each look for some, has a call's time."""
+    """Delete expired runs.
+
+    There may be many, so each search and each deletion has the full time of a call.
+    """
     before = check_before(ended_by)
     result = await _expire(call, before, dry_run=dry_run)
     call.database.signals.notify_all()
@@ -246,21 +251,21 @@ async def _expire(call: Call, before: int, *, dry_run: bool) -> ExpireResult:
         call.restart()
         ended, more = await runs_with_heads(call, low, {"end": 1, "_id": 1}, RUNS_AT_ONCE)
         for document, head in ended:
-            # Of those that ended at the same instant, first the rest.
+            # Continue with the other runs that ended at the same instant.
             low = {"end": document["end"], "_id": {"$gt": document["_id"]}}
             if head is not None and head.is_empty and head.deletions == document.get("g", 0):
-                head = None  # noqa: PLW2901  # what the server has removed of it came after that deletion
+                head = None  # noqa: PLW2901  # the server removed the commits after that deletion
             if head is not None and (head.end is None or head.end > before):
-                continue  # it was deleted, and perhaps created anew, since its document was written
+                continue  # it was deleted, and perhaps recreated, after its document was written
             run = Run(document["agent"], document["run"], document["_id"])
-            held = head.version - head.base if head is not None else 0
+            count = head.version - head.base if head is not None else 0
             if not dry_run:
                 call.restart()
-                held = await _delete(call, run, before)
+                count = await _delete(call, run, before)
             runs += 1
-            events += held
+            events += count
         if not more and "_id" not in low:
             return ExpireResult(runs, events)
         if not more:
-            # Those that ended at that instant are done.
+            # All runs that ended at that instant are done.
             low = {"end": {"$gt": low["end"], "$lte": before}}

@@ -1,11 +1,19 @@
-"""The run's own document: one for each run, written by the append that creates it, for the list of runs and its end.
+"""Reads and writes the run documents: one for each run, which list the runs and their ends.
 
-Fields: ``_id`` the run's key, ``agent``, ``run``, ``own`` (whether it is one of the library's own streams), ``g`` (how
-often the run was deleted before), ``c`` and ``created`` (when it was created), ``order`` (that, as text that no other
-run has), ``meta`` or ``meta_json``, ``end`` and ``expires_at``, ``sum`` (the checksum of all these), and ``ceiling``:
-no smaller than the run's version. A deleted run's document has ``g``, ``ceiling`` and the ids alone.
+The append that creates a run writes its document. It has these fields:
 
-What a run was created with is decided by its first commit; the document is announced before it and mended after it.
+- ``_id``: the run's key. ``agent``, ``run``: the ids.
+- ``own``: whether the agent is one of the library's own.
+- ``g``: the number of earlier deletions of the run.
+- ``c``, ``created``: the creation time in microseconds since 1970, and as a date.
+- ``order``: the creation time as text, with a suffix that makes it unique.
+- ``meta`` or ``meta_json``: the run's meta. ``end``, ``expires_at``: the run's end.
+- ``sum``: the checksum of the fields above.
+- ``ceiling``: an upper bound of the run's version.
+
+The document of a deleted run has only ``g``, ``ceiling``, ``own`` and the ids.
+
+The first commit is authoritative. The document is written before it, and corrected after it if two writers collided.
 """
 
 from __future__ import annotations
@@ -26,38 +34,46 @@ from agent_memory_log.events.event import from_microseconds
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import RunHead, RunInfo, RunPage
 from agent_memory_log_mongo.documents.checksums import compare, compare_run, run_sum
-from agent_memory_log_mongo.documents.commits import Document, Head, Run, head_of, meta_fields, meta_of
+from agent_memory_log_mongo.documents.commits import Document, Head, Run, head_of
+from agent_memory_log_mongo.documents.events import meta_fields, meta_of
 from agent_memory_log_mongo.engine.call import Call, TryAgain
 from agent_memory_log_mongo.operations.reading import meta_at
 
 FIRST_CEILING = 1024
 RUNS_AT_ONCE = 100
-"""How many runs one query asks for."""
+"""The number of runs in one query."""
 
 _PEEKED_AT_ONCE = 1_000
-"""How many runs one query asks for that returns nothing but numbers: far fewer than one reply holds."""
+"""The number of runs in one query that returns only numbers. A reply has room for far more."""
 
 _NEVER = RunHead(0, 1)
 
 _BY_ID = "_id_"
-"""The index that is named where more than ``_id`` is asked for, since not every server chooses it by itself then."""
+"""The hint for filters with more fields than ``_id``, because not every server chooses this index for them."""
 
 _OPTIONAL = ("meta", "meta_json", "end", "expires_at")
 _OF_A_LIFE = (*_OPTIONAL, "order", "c", "created", "sum")
 
 
 async def announce(call: Call, run: Run, head: Head, meta: Mapping[str, JsonValue], count: int) -> bool:
-    """Write the run's document before the commit of ``count`` events that creates the run, which so is never unlisted.
+    """Write the run's document before its first commit, so that the list of runs always has the run.
 
-    ``head`` is the empty run. Whether another document is there already: of a writer who is creating the run too, who
-    tried to, or whose run was deleted and not yet taken from the list.
+    Returns whether the run already had a document. It may come from a writer that creates the run at the same time or
+    failed to create it, or from a deleted run that is still listed.
+
+    Args:
+        call: the call.
+        run: the run.
+        head: the head of the run before its first commit.
+        meta: the run's meta.
+        count: the number of events in the first commit.
     """
     ceiling = _ceiling(head.version + count, head.base)
     where = {"_id": run.key, "order": None}
     change = _change(_fields(run, head, meta), ceiling)
     contested = not await call.update(call.database.runs, where, change, upsert=True, hint=_BY_ID)
     if contested and head.deletions:
-        # What is there may be from before a deletion, and whoever deleted the run about to take it from the list.
+        # The document may be older than a deletion that is still in progress. Replace it.
         older = {"_id": run.key, "g": {"$lt": head.deletions}}
         await call.update(call.database.runs, older, change, hint=_BY_ID)
     if head.end is not None and not contested:
@@ -65,8 +81,8 @@ async def announce(call: Call, run: Run, head: Head, meta: Mapping[str, JsonValu
     return contested
 
 
-async def mend(call: Call, run: Run, head: Head, meta: Mapping[str, JsonValue]) -> None:
-    """Put what the run was really created with into its document, which another writer had announced."""
+async def correct(call: Call, run: Run, head: Head, meta: Mapping[str, JsonValue]) -> None:
+    """Replace the run's document, which another writer wrote, with the values of the first commit."""
     where = {"_id": run.key, "g": {"$lte": head.deletions}}
     ceiling = _ceiling(head.version, head.base)
     change = _change(_fields(run, head, meta), ceiling)
@@ -92,44 +108,44 @@ def _fields(run: Run, head: Head, meta: Mapping[str, JsonValue]) -> Document:
 
 
 def _change(fields: Document, ceiling: int) -> Document:
-    # A ceiling only rises, whoever else writes and whatever life the run is in: it is remembered elsewhere.
+    # The ceiling never decreases, because other handles remember it.
     unset = {name: 1 for name in _OPTIONAL if name not in fields}
     return {"$set": fields, "$max": {"ceiling": ceiling}, "$unset": unset}
 
 
 async def unlist(call: Call, run: Run, deletions: int) -> None:
-    """Take a run from the list that was deleted ``deletions`` times, if it was not created anew since."""
+    """Remove a deleted run from the list, unless it was recreated after its deletion number ``deletions``."""
     where = {"_id": run.key, "g": {"$lt": deletions}}
     change = {"$unset": dict.fromkeys(_OF_A_LIFE, 1)}
     await call.update(call.database.runs, where, change, hint=_BY_ID)
 
 
 def _ceiling(version: int, base: int) -> int:
-    """The ceiling for a run at ``version`` whose life began behind ``base``: room for as many events as it holds.
+    """Return the ceiling for a run at ``version`` whose first event follows seq ``base``.
 
-    A run that ends again and again goes on from its ceiling: were that twice its version, it would soon be too large.
+    It leaves room for as many events as the run has. It is not twice the version: a run that is recreated continues
+    from its ceiling, so its seqs would grow too fast.
     """
     return base + max(FIRST_CEILING, 2 * (version - base))
 
 
 async def raise_ceiling(call: Call, run: Run, version: int, base: int) -> None:
-    """See to it that the run's document has a number no smaller than ``version``, for when its commits are removed.
+    """Raise the ceiling in the run's document to at least ``version``. It outlives the run's commits.
 
-    ``base`` is the version behind which the run's life began. Its room is doubled each time, so that an append seldom
-    pays for it.
+    ``base`` is the seq before the run's first event. The room doubles each time, so that few appends need an update.
     """
-    known = call.database.ceilings.get(run.key)
-    if known is None:
+    ceiling = call.database.ceilings.get(run.key)
+    if ceiling is None:
         document = await call.find_one(call.database.runs, {"_id": run.key}, fields={"ceiling": 1}) or {}
-        known = int(document.get("ceiling", 0))
-    if version > known:
-        known = _ceiling(version, base)
-        await call.update(call.database.runs, {"_id": run.key}, {"$max": {"ceiling": known}})
-    call.database.ceilings[run.key] = known
+        ceiling = int(document.get("ceiling", 0))
+    if version > ceiling:
+        ceiling = _ceiling(version, base)
+        await call.update(call.database.runs, {"_id": run.key}, {"$max": {"ceiling": ceiling}})
+    call.database.ceilings[run.key] = ceiling
 
 
 async def list_runs(call: Call, agent: str | None, limit: int, cursor: str | None, include_reserved: bool) -> RunPage:
-    """See ``Store.list_runs``."""
+    """Return one page of runs, the newest run first."""
     check_listing(agent, limit)
     before = order_of(*decode_cursor(cursor)) if cursor is not None else None
     where: Document = {}
@@ -140,10 +156,10 @@ async def list_runs(call: Call, agent: str | None, limit: int, cursor: str | Non
     runs: list[RunInfo] = []
     last: str | None = None
     while True:
-        # A run's document says only that it may be there: its newest commit says whether it is.
+        # A document alone does not prove that the run exists. Its newest commit does.
         bounds = {"$gt": ""} if before is None else {"$gt": "", "$lt": before}
-        wanted = min(limit + 1 - len(runs), RUNS_AT_ONCE)
-        listed, more = await runs_with_heads(call, {**where, "order": bounds}, {"order": -1}, wanted)
+        page_size = min(limit + 1 - len(runs), RUNS_AT_ONCE)
+        listed, more = await runs_with_heads(call, {**where, "order": bounds}, {"order": -1}, page_size)
         for document, head in listed:
             info = await _info(call, document, head)
             if info is not None and len(runs) == limit:
@@ -157,17 +173,17 @@ async def list_runs(call: Call, agent: str | None, limit: int, cursor: str | Non
 
 
 async def peek_runs(call: Call, runs: Iterable[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-    """See ``Store.peek_runs``."""
-    wanted = [Run.of(agent, run).key for agent, run in check_runs(runs)]
-    keys = sorted({*wanted})
+    """Return the heads of some runs. An expired run has None."""
+    keys_in_order = [Run.of(agent, run).key for agent, run in check_runs(runs)]
+    keys = sorted({*keys_in_order})
     heads: dict[bytes, RunHead | None] = {}
     for begin in range(0, len(keys), _PEEKED_AT_ONCE):
         heads.update(await call.until_done(partial(_peek, call, keys[begin : begin + _PEEKED_AT_ONCE])))
-    return tuple(heads.get(key, _NEVER) for key in wanted)
+    return tuple(heads.get(key, _NEVER) for key in keys_in_order)
 
 
 async def _peek(call: Call, keys: list[bytes]) -> dict[bytes, RunHead | None]:
-    """Where runs stand, by key; those that never were are left out."""
+    """Return the heads of runs by key. Runs that never existed are omitted."""
     where = {"_id": {"$in": keys}}
     documents, _ = await runs_with_heads(call, where, {"_id": 1}, len(keys), {"g": 1, "end": 1})
     now = now_microseconds()
@@ -178,7 +194,7 @@ async def _peek(call: Call, keys: list[bytes]) -> dict[bytes, RunHead | None]:
             raise TryAgain
         end = head.end
         if head.is_empty and document.get("g", 0) == head.deletions:
-            end = document.get("end")  # of a life of which the server has removed every commit, as in removed_life
+            end = document.get("end")  # the server has removed every commit, as in removed_life
         heads[document["_id"]] = None if end is not None and end <= now else RunHead(head.version, head.base + 1)
     return heads
 
@@ -190,9 +206,16 @@ async def runs_with_heads(
     limit: int,
     fields: Mapping[str, int] | None = None,
 ) -> tuple[list[tuple[Document, Head | None]], bool]:
-    """The documents of some runs, each with the run's newest commit, None where it has none; in one query.
+    """Return run documents with the head of each run, or None if the run has no commits, in one query.
 
-    And whether there may be more: beyond ``limit``, or as one reply holds 16 MiB.
+    The second result is whether more documents may match, because of ``limit`` or because a reply has at most 16 MiB.
+
+    Args:
+        call: the call.
+        where: the filter.
+        sort: the sort order.
+        limit: the largest number of documents.
+        fields: the projection, or None for all fields.
     """
     lookup = {
         "from": call.database.commits,
@@ -225,20 +248,20 @@ async def runs_with_heads(
 
 
 async def _info(call: Call, document: Document, head: Head | None) -> RunInfo | None:
-    """A run as it is listed; None when it holds no events, or is over."""
+    """Return the list entry of a run, or None if the run has no events or has expired."""
     if head is None or head.is_empty or head.is_blank:
         return None
     if head.end is not None and head.end <= now_microseconds():
         return None
     try:
         run = Run(document["agent"], document["run"], document["_id"])
-        # Of two writers who created the run at once, the other's document may stand, the one who won having died.
+        # The document may come from a writer that lost the race to create the run, if the winner died.
         meta = meta_of(document, run.name) if document["c"] == head.created else None
         if meta is None:
             try:
                 meta = await meta_at(call, run, head)
             except TryAgain:
-                return None  # it was deleted since its newest commit was found
+                return None  # it was deleted after its newest commit was read
         created = from_microseconds(head.created)
     except (KeyError, TypeError, OverflowError) as error:
         raise DecodeError(f"a run's document cannot be read: {error!r}") from error
@@ -246,7 +269,7 @@ async def _info(call: Call, document: Document, head: Head | None) -> RunInfo | 
 
 
 def order_of(created: int, tie: int) -> str:
-    """The text by which runs are listed: when they were created, to the microsecond, and a number of their own."""
+    """Return the sort key of a run in the list: its creation time in microseconds and a tie breaker."""
     return f"{created:019d}-{tie:014x}"
 
 
@@ -255,4 +278,4 @@ def _numbers(order: str) -> tuple[int, int]:
     try:
         return int(created), int(tie, 16)
     except ValueError as error:
-        raise DecodeError(f"a run's document has {order!r} for its order") from error
+        raise DecodeError(f"the field 'order' of a run's document is invalid: {order!r}") from error

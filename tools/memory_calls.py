@@ -1,7 +1,7 @@
 """Makes ``Memory`` from the table of operations: ``python -m tools.memory_calls``; ``--check`` only compares.
 
-It parses the table and does not import it, because the generated module may be out of date. A method has the types and defaults of
-the struct's fields as source text, so that a hover shows what the table says.
+It parses the table and does not import it, because the generated module may be out of date. A method has the types
+and defaults of the struct's fields as source text, so that a hover shows the text of the table.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Makes ``Memory`` from the table of operations: ``python -m tools.memory_calls``; ``--check`` only compares.
 
-It reads the table and does not import it, as what it makes may be out of date. A method has the types and defaults of
-the struct's fields as source text, so that a hover shows what the table says.
+It parses the table and does not import it, because the generated module may be out of date. A method has the types
+and defaults of the struct's fields as source text, so that a hover shows the text of the table.
 """
 
 from __future__ import annotations
@@ -37,28 +37,31 @@ _Result = TypeVar("_Result")
 class Memory:
     """The memory that one principal may reach.
 
-    Calls that name a key, and ``remember``, mean the principal's home scope unless said; others mean every scope that
-    execution allows. All raise what the store raises; ``InvalidArgument`` naming an argument that cannot be; and those
-    that read ``MemoryStopped`` for a scope that is not the principal's or is denied (``scope_denied:<scope>``).
+    Without a ``scope``, ``remember`` and the calls with a key use the principal's home scope. Without ``scopes``, the
+    other calls use every scope that execution allows.
+
+    Every call raises the errors of the store, and ``InvalidArgument`` with the name of an invalid argument. A call that
+    reads raises ``MemoryStopped`` with the reason ``scope_denied:<scope>`` if the scope is denied or not the
+    principal's.
     """
 
     def __init__(self, store: Store, context: Context) -> None:
-        """Made by ``MemoryClient.of``."""
+        """Use ``MemoryClient.of`` instead of this constructor."""
         self._store = store
         self._context = context
 
     @property
     def principal(self) -> Principal:
-        """Whose memory this is."""
+        """The principal that this memory belongs to."""
         return self._context.principal
 
     async def execute(self, operation: Operation[_Result]) -> _Result:
-        """Carry out an operation of the table, as the method of its name does."""
+        """Carry out an operation, as the method with its name does."""
         return await run_async(execute(operation, self._context), self._store)
 '''
 
 
-def made() -> str:
+def generated_module() -> str:
     """The module as the table says."""
     tree = ast.parse(SOURCE.read_text())
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
@@ -108,14 +111,18 @@ def _method(name: str, node: ast.ClassDef, aliases: dict[str, ast.expr]) -> str:
         default = "" if field.value is None else f" = {ast.unparse(field.value)}"
         parameters.append(f"{argument}: {hint.replace('tuple[', 'Iterable[', 1).replace(', ...]', ']', 1)}{default}")
         if description:
-            notes.append(textwrap.fill(f"- ``{argument}``: {description}", 112, subsequent_indent="  "))
+            notes.append(textwrap.fill(f"{argument}: {description}", 104, subsequent_indent="    "))
         value = argument
         if hint.startswith("tuple["):
             value = f'several({argument}, "{argument}")'
             value = f"None if {argument} is None else {value}" if hint.endswith("| None") else value
         arguments.append(value if place < positional else f"{argument}={value}")
-    paragraphs = [textwrap.fill(part, 108) for part in (ast.get_docstring(node) or "").split("\n\n")]
-    doc = "\n\n".join([*paragraphs, "\n".join(notes)] if notes else paragraphs)
+    parts = (ast.get_docstring(node) or "").split("\n\n")
+    paragraphs = [textwrap.fill(part, 108) for part in parts if not part.startswith("Raises:")]
+    if notes:
+        paragraphs.append("Args:\n" + textwrap.indent("\n".join(notes), "    "))
+    paragraphs.extend(part for part in parts if part.startswith("Raises:"))
+    doc = "\n\n".join(paragraphs)
     doc = textwrap.indent(f'"""{doc}' + ('\n"""' if "\n" in doc else '"""'), " " * 8)
     call = f"table.{node.name}({', '.join(arguments)})"
     result = ast.unparse(base.slice)
@@ -131,9 +138,9 @@ def _hint(annotation: ast.expr, aliases: dict[str, ast.expr]) -> tuple[str, str]
         return ast.unparse(annotation), ""
     assert isinstance(annotation.slice, ast.Tuple)
     hint, meta = annotation.slice.elts
-    found = [each.value for each in getattr(meta, "keywords", []) if each.arg == "description"]
-    return ast.unparse(hint), str(ast.literal_eval(found[0])) if found else ""
+    descriptions = [each.value for each in getattr(meta, "keywords", []) if each.arg == "description"]
+    return ast.unparse(hint), str(ast.literal_eval(descriptions[0])) if descriptions else ""
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check({TARGET: made()}))
+    sys.exit(write_or_check({TARGET: generated_module()}))

@@ -1,11 +1,12 @@
-"""Memory: preferences, facts and episodes that are derived from the log, kept as events in the same store.
+"""Preferences, facts and episodes that are derived from the log and stored as events in the same store.
 
     memory = MemoryClient(store)
     me = memory.of(Principal(tenant="acme", scopes={"user": "42", "workspace": "ops"}))
     await me.remember(key="language", value="english")
     await me.derive("support-agent", "run-42")
 
-``SyncMemoryClient`` is the same without ``await``. Every memory names its source; ``forget`` erases it from the store.
+``SyncMemoryClient`` has the same methods without ``await``. Every memory names its source. ``forget`` erases a memory
+from the store.
 """
 
 from agent_memory_log.memory.calls import Memory

@@ -1,6 +1,6 @@
-"""The client: what an application opens on a store, to get at the memory of a principal.
+"""The memory client, which an application opens on a store to reach the memory of a principal.
 
-``sync.py`` is made from this file by ``python -m tools.sync_twin``.
+``python -m tools.sync_twin`` generates ``sync.py`` from this file.
 """
 
 from __future__ import annotations
@@ -35,25 +35,30 @@ if TYPE_CHECKING:
 
 
 class MemoryClient:
-    """Memory in a store. Keeps the subjects that are used warm; any number of clients may work on one store.
+    """Opens memory in a store. Any number of clients may use the same store.
 
-    - ``policy``: what may be asked for; ``execution``: what is permitted now; ``redactor``: sees every value first;
-      unless said, one that refuses keys, tokens and card numbers.
-    - ``extractor``: what ``derive`` asks where it is not given one.
-    - ``max_keyed``: how many preferences and facts a subject holds (None: any number).
-    - ``clock``: what time it is; records expire by it.
-    - ``embedder``: finds what shares no word with a question. It is asked for each text once, when it is searched for
-      the first time; its vectors are stored beside the memories. Where it fails, words alone are compared.
-    - ``count_tokens``: how many tokens a text has, for ``context``; unless said ``tiktoken``'s count where that is
-      installed, else the bytes of the text, which no tokenizer goes beyond.
-    - ``index_bytes``: how much memory the indexes of all subjects that were searched lately may take, about.
-    - ``merger``: asked what holds where a preference or fact is to take the place of another value; without one, the
-      new value does. Not asked about an ``update``. Where it cannot say, or fails, the new value is kept with the tag
-      ``uncertain``, and the outcome has the reason.
+    A client caches the state of the subjects that it used recently.
 
         memory = MemoryClient(store)
         me = memory.of(Principal(tenant="acme", scopes={"user": "42"}))
         await me.remember(key="language", value="english")
+
+    Args:
+        store: The store that holds the runs and the memory.
+        policy: Decides which memories an application may write. Default: all.
+        execution: Decides which memories and scopes are allowed now. Default: all.
+        redactor: Checks every candidate first. Default: refuse keys, tokens, card numbers and other secrets.
+        extractor: The extractor of ``derive`` calls that give none.
+        max_keyed: The most preferences and facts that one subject may hold. None: no limit. Default: 100.
+        clock: Returns the current time, timezone-aware. Records expire by it. Default: the machine's clock.
+        embedder: Lets search find texts that share no word with a query. It embeds each text once, at the first search
+            that needs it. The vectors are stored next to the memories. If it fails, search compares words only.
+        count_tokens: Counts the tokens of a text for ``context``. Default: ``tiktoken`` if it is installed, otherwise
+            the text's bytes, which are never fewer than its tokens.
+        index_bytes: The approximate memory for the search indexes of all subjects, in bytes. Default: 512 MiB.
+        merger: Chooses a value when a new preference or fact would replace another value. Without a merger, the new
+            value replaces the old one. ``update`` does not use it. If the merger returns None or fails, the new value
+            is stored with the tag ``uncertain`` and the outcome has the reason.
     """
 
     def __init__(
@@ -71,7 +76,7 @@ class MemoryClient:
         index_bytes: int = INDEX_BYTES,
         merger: Merger | None = None,
     ) -> None:
-        """Does nothing to the store. Raises ``InvalidArgument`` for a ``max_keyed`` or ``index_bytes`` below 1."""
+        """Create a client without reading the store. Raises ``InvalidArgument`` if a limit is below 1."""
         if max_keyed is not None and (type(max_keyed) is not int or max_keyed < 1):
             raise InvalidArgument(f"max_keyed must be an integer from 1, or None, found {describe(max_keyed)}")
         check_limit(index_bytes, "index_bytes")
@@ -91,11 +96,14 @@ class MemoryClient:
         self._indexes = WarmIndexes(index_bytes)
 
     def of(self, principal: Principal) -> Memory:
-        """The memory that a principal may reach."""
+        """Return the memory that a principal may reach. Raises ``InvalidArgument`` if it is not a ``Principal``."""
         if not isinstance(principal, Principal):
-            raise InvalidArgument(f"memory belongs to a Principal, found {describe(principal)}")
+            raise InvalidArgument(f"expected a Principal, got {describe(principal)}")
         return Memory(self._store, Context(principal, self._hooks, self._warm, self._indexes))
 
     async def subjects(self, tenant: str | None = None) -> tuple[SubjectId, ...]:
-        """The subjects that the store holds memory of, sorted; of one tenant, or of all: for operators."""
+        """Return the subjects that have memory in the store, sorted. This call is for operators.
+
+        ``tenant`` limits the result to one tenant. Default: all tenants.
+        """
         return await run_async(list_subjects(tenant), self._store)

@@ -1,4 +1,4 @@
-"""Carries out an operation: checks its arguments, and hands it to the function that does it."""
+"""Executes an operation: checks its arguments and calls the function that implements it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ _Result = TypeVar("_Result")
 
 
 def execute(operation: Operation[_Result], context: Context) -> Steps[_Result]:
-    """Carry out an operation on a principal's memory.
+    """Execute an operation on a principal's memory.
 
-    Raises ``InvalidArgument`` naming the field that cannot be, before anything is read; and what the operation raises.
+    Raises ``InvalidArgument`` with the name of an invalid field, before it reads anything. Also raises the errors of
+    the operation itself.
     """
     if type(operation) not in _EXECUTIONS:
-        raise InvalidArgument(f"an operation of memory's table is carried out, found {describe(operation)}")
+        raise InvalidArgument(
+            f"expected an operation from agent_memory_log.memory.operations, got {describe(operation)}"
+        )
     check_arguments(operation)
     return cast("Steps[_Result]", _EXECUTIONS[type(operation)](context, operation))
 

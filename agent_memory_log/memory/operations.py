@@ -1,7 +1,7 @@
-"""The table of operations: every call on a principal's memory as a frozen struct, from which the surfaces are made.
+"""The table of memory operations. Each operation is a frozen struct; the methods and the command line come from it.
 
-``python -m tools.memory_calls`` writes the methods of ``Memory`` from it, and ``amlog memory`` takes its arguments
-from it. A new operation is a struct here and a line in ``execution.py``.
+``python -m tools.memory_calls`` writes the methods of ``Memory`` from this table. ``amlog memory`` takes the help and
+the defaults of its options from it. To add an operation, add a struct here and a line to ``execution.py``.
 """
 
 from __future__ import annotations
@@ -41,73 +41,84 @@ from agent_memory_log.memory.records.reports import (
 )
 
 KINDS = ("preference", "fact", "episode", "message")
-"""What is searched unless said."""
+"""The kinds that a search covers by default."""
 
 SWEEP_LIMIT = 100
-"""How many events a sweep may redact unless said."""
+"""The default limit of events that one sweep may redact."""
 
-_Scope = Annotated[str | None, Meta(description="The scope; the principal's home unless said.")]
-_Scopes = Annotated[tuple[str, ...] | None, Meta(description="The scopes; all that execution allows unless said.")]
-_Kinds = Annotated[tuple[str, ...] | None, Meta(description="Only these kinds; all unless said.")]
-_Kind = Annotated[str | None, Meta(description="Which is meant, where several kinds have the key.")]
-_Id = Annotated[str, Meta(description="The id of a record.")]
-_Evidence = Annotated[tuple[Evidence, ...], Meta(description="The events it rests on, the statement itself first.")]
-_WithEvidence = Annotated[
-    bool,
-    Meta(description="Redact also the events it came from, in the runs that are linked to the scope."),
+_Scope = Annotated[str | None, Meta(description="The scope. Default: the principal's home scope.")]
+_Scopes = Annotated[tuple[str, ...] | None, Meta(description="The scopes. Default: all that execution allows.")]
+_Kinds = Annotated[tuple[str, ...] | None, Meta(description="Only these kinds. Default: all kinds.")]
+_Kind = Annotated[str | None, Meta(description="The kind, if records of several kinds have the key.")]
+_Id = Annotated[str, Meta(description="The id of the record.")]
+_AnyId = Annotated[str | None, Meta(description="The id of a record, in any scope unless ``scope`` is given.")]
+_Key = Annotated[str, Meta(description="The key of a preference or fact.")]
+_OptionalKey = Annotated[str | None, Meta(description="The key of a preference or fact.")]
+_Evidence = Annotated[
+    tuple[Evidence, ...], Meta(description="The events that support the memory; the statement itself comes first.")
 ]
+_WithEvidence = Annotated[
+    bool, Meta(description="Also redact the events that the memory came from, in runs linked to the scope.")
+]
+_Agent = Annotated[str, Meta(description="The agent of the run.")]
+_Run = Annotated[str, Meta(description="The id of the run.")]
 
 
 class Remember(Operation[Outcome], frozen=True):
-    """Remember ``data``, or a preference or fact of ``key`` and ``value``.
+    """Remember ``data``, or a preference or fact with a ``key`` and a ``value``.
 
-    What redaction or execution has something against comes back ``blocked``; ``MemoryStopped`` is raised where policy
-    has, with its reason.
+    If the redactor or execution refuses the memory, the outcome's action is ``blocked``.
+
+    Raises:
+        MemoryStopped: The policy refuses the memory. The error has the reason.
     """
 
     writes = True
     right = "write"
     positional = 1
 
-    data: Annotated[RecordData | None, Meta(description="What to remember, whole.")] = None
-    kind: Annotated[str, Meta(description="``preference`` or ``fact``, for ``key`` and ``value``.")] = Preference.kind
-    key: str | None = None
-    value: str | None = None
-    text: Annotated[str, Meta(description="In words; the kind's own words unless said.")] = ""
+    data: Annotated[RecordData | None, Meta(description="The data to remember, instead of key and value.")] = None
+    kind: Annotated[str, Meta(description="``preference`` or ``fact``, for key and value.")] = Preference.kind
+    key: _OptionalKey = None
+    value: Annotated[str | None, Meta(description="The value to store under the key.")] = None
+    text: Annotated[str, Meta(description="The memory in words. Default: the text that its kind makes.")] = ""
     scope: _Scope = None
-    confidence: Annotated[float, Meta(description="0 to 1; what is beyond is cut.")] = DEFAULT_CONFIDENCE
-    importance: Annotated[float, Meta(description="0 to 1; what is beyond is cut.")] = DEFAULT_IMPORTANCE
-    ttl_days: Annotated[float | None, Meta(description="Days it is valid; as its kind says unless said.")] = None
+    confidence: Annotated[float, Meta(description="0 to 1. Numbers outside are clamped.")] = DEFAULT_CONFIDENCE
+    importance: Annotated[float, Meta(description="0 to 1. Numbers outside are clamped.")] = DEFAULT_IMPORTANCE
+    ttl_days: Annotated[float | None, Meta(description="Days until it expires. Default: its kind's lifetime.")] = None
     memory_type: Annotated[str, Meta(description="``semantic``, ``episodic`` or ``procedural``; else its kind's.")] = ""
-    source: Annotated[Source | None, Meta(description="Who says so; the user unless said.")] = None
+    source: Annotated[Source | None, Meta(description="The source of the memory. Default: the user.")] = None
     evidence: _Evidence = ()
-    entities: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    links: tuple[Link, ...] = ()
+    entities: Annotated[tuple[str, ...], Meta(description="Names of people and things. Search looks at them.")] = ()
+    tags: Annotated[tuple[str, ...], Meta(description="Tags. Search looks at them.")] = ()
+    links: Annotated[tuple[Link, ...], Meta(description="Links to other records.")] = ()
 
 
 class Write(Operation[WriteReport], frozen=True):
-    """Write several candidates, each scope's at once; what policy stops is in the report."""
+    """Write several candidates, one append for each scope. If the policy refuses one, none is written.
+
+    A refusal by the policy does not raise. The report has it as ``stopped``, with its reason.
+    """
 
     writes = True
     right = "write"
     positional = 1
 
-    candidates: tuple[Candidate, ...]
-    origin: Annotated[Origin, Meta(description="Which kind of call they come from.")] = "remember"
-    phase: Annotated[str, Meta(description="Noted with what is stopped or blocked.")] = "capture"
+    candidates: Annotated[tuple[Candidate, ...], Meta(description="The proposed memories.")]
+    origin: Annotated[Origin, Meta(description="The kind of call that proposes them.")] = "remember"
+    phase: Annotated[str, Meta(description="Stored with every note of a refused memory.")] = "capture"
 
 
 class NoteStop(Operation[None], frozen=True):
-    """Note that something was stopped before it could be written, and why; never the value."""
+    """Store a note that the application stopped before it wrote a memory. Never put the value into the note."""
 
     writes = True
     right = "write"
     positional = 1
 
-    reason: Annotated[str, Meta(description="Stable text without the value.")]
-    phase: str
-    key: str = ""
+    reason: Annotated[str, Meta(description="A stable reason that does not contain the value.")]
+    phase: Annotated[str, Meta(description="The phase of the application that stopped.")]
+    key: Annotated[str, Meta(description="The key of the memory, if it has one.")] = ""
     scope: _Scope = None
     evidence: _Evidence = ()
 
@@ -115,17 +126,17 @@ class NoteStop(Operation[None], frozen=True):
 class Get(Operation[Record | None], frozen=True):
     """Return the active record with this ``id`` or ``key``, or None if there is no such record or it has expired.
 
-    Without a ``kind``, it is the latest updated record that has the key.
+    If records of several kinds have the key and no ``kind`` is given, return the one that was updated last.
     """
 
-    id: Annotated[str | None, Meta(description="The id of a record, in any scope unless said.")] = None
-    key: str | None = None
+    id: _AnyId = None
+    key: _OptionalKey = None
     kind: _Kind = None
     scope: _Scope = None
 
 
 class ListRecords(Operation[tuple[Record, ...]], frozen=True):
-    """The records of a status, home's first, then as they came."""
+    """List the records with a status: first those of the home scope, and each scope's records oldest first."""
 
     kinds: _Kinds = None
     scopes: _Scopes = None
@@ -133,9 +144,13 @@ class ListRecords(Operation[tuple[Record, ...]], frozen=True):
 
 
 class Update(Operation[Outcome], frozen=True):
-    """Change what is given of an active record. Another ``value`` is a new record, which supersedes it.
+    """Change fields of an active record. A new ``value`` creates a new record that supersedes the old one.
 
-    Raises ``InvalidArgument`` where there is no such record, ``MemoryStopped`` as ``remember`` does.
+    Fields that are not given stay unchanged.
+
+    Raises:
+        InvalidArgument: There is no active record with this id.
+        MemoryStopped: The policy refuses the change. The error has the reason.
     """
 
     writes = True
@@ -143,43 +158,46 @@ class Update(Operation[Outcome], frozen=True):
     positional = 1
 
     id: _Id
-    value: str | None = None
-    text: str | None = None
-    confidence: float | None = None
-    importance: float | None = None
-    ttl_days: float | None = None
-    entities: tuple[str, ...] | None = None
-    tags: tuple[str, ...] | None = None
-    links: tuple[Link, ...] | None = None
+    value: Annotated[str | None, Meta(description="The new value.")] = None
+    text: Annotated[str | None, Meta(description="The new text.")] = None
+    confidence: Annotated[float | None, Meta(description="The new confidence, 0 to 1.")] = None
+    importance: Annotated[float | None, Meta(description="The new importance, 0 to 1.")] = None
+    ttl_days: Annotated[float | None, Meta(description="Days from now until the record expires.")] = None
+    entities: Annotated[tuple[str, ...] | None, Meta(description="The new entities; they replace the old.")] = None
+    tags: Annotated[tuple[str, ...] | None, Meta(description="The new tags; they replace the old ones.")] = None
+    links: Annotated[tuple[Link, ...] | None, Meta(description="The new links; they replace the old ones.")] = None
 
 
 class Forget(Operation[ForgetReport], frozen=True):
-    """Erase all that a ``key`` has ever held; or the record with this ``id``, and what else says the same as it.
+    """Erase every value of a ``key``, or the record with this ``id`` and the records that say the same.
 
-    ``evidence`` redacts in linked runs: the events it came from, what repeats the value in the same exchange, and every
-    ``injected_context`` that names it. ``sweep`` does so too.
+    ``evidence`` also redacts events in linked runs: the events that the memory came from, the events of the same
+    exchange that repeat the value, and every ``injected_context`` that names the record. ``sweep`` includes all this.
 
-    What it came from is not learnt from again; a later statement makes a new memory. What is gone, and when, is as
-    for ``Store.redact_events``. Values are compared as whole words, without case, accents, width and white space. The
-    report says which events of linked runs and which other records hold the value and stay. Raises ``MemoryStopped``
-    where a sweep would redact more than ``sweep_limit`` events, with their number, and nothing is erased.
+    Memory does not learn again from the old statements. A later statement creates a new memory. Erasure has the same
+    effect and limits as ``Store.redact_events``. Values match as whole words. Case, accents, width and white space
+    make no difference. The report names the events of linked runs and the other records that still hold the value.
+
+    Raises:
+        MemoryStopped: The sweep would redact more than ``sweep_limit`` events. The message has their number.
+            Nothing is erased.
     """
 
     writes = True
     right = "erase"
 
-    id: Annotated[str | None, Meta(description="The id of a record, in any scope unless said.")] = None
-    key: str | None = None
+    id: _AnyId = None
+    key: _OptionalKey = None
     kind: _Kind = None
     scope: _Scope = None
     evidence: _WithEvidence = False
     sweep: Annotated[bool, Meta(description="Redact every event of a linked run that holds the value.")] = False
     sweep_limit: Annotated[int, Meta(ge=1, description="Refuse a sweep of more events than this.")] = SWEEP_LIMIT
-    dry_run: Annotated[bool, Meta(description="Only report what would go.")] = False
+    dry_run: Annotated[bool, Meta(description="Only report what would be erased.")] = False
 
 
 class ForgetAll(Operation[ForgetReport], frozen=True):
-    """Erase everything; nothing that was said so far in a run that was derived from is learnt again."""
+    """Erase all memories of the scopes. Memory does not learn again from earlier events of their runs."""
 
     writes = True
     right = "erase"
@@ -187,105 +205,102 @@ class ForgetAll(Operation[ForgetReport], frozen=True):
     scopes: _Scopes = None
     runs: Annotated[
         tuple[tuple[str, str], ...],
-        Meta(description="More runs to learn nothing from, as (agent, run): conversations that are going on."),
+        Meta(description="Other runs to ignore up to now, as (agent, run); for example, open conversations."),
     ] = ()
     evidence: _WithEvidence = False
 
 
 class Search(Operation[Hits], frozen=True):
-    """The records, and the messages of linked runs, that answer ``query`` best, the best first.
+    """Search the active records and the messages of linked runs. Return the best matches first.
 
-    What is not active any longer is never found, nor is a message that something forgotten came from. Scores of two
-    questions are not comparable. Without the extra ``recall``, records are found that share words with the question
-    (``shared_words`` in ``matched_by``), and no messages; ``note`` says so.
+    A message is not found if a memory that came from it was forgotten. Do not compare the scores of two queries.
+    Without the extra ``recall``, search finds only records that share words with the query, and no messages.
+    Then ``matched_by`` has ``shared_words``, and ``note`` gives the reason.
     """
 
     positional = 1
 
-    query: str
-    top_k: Annotated[int, Meta(ge=1, le=10_000, description="At most so many.")] = 4
-    kinds: Annotated[
-        tuple[str, ...] | None, Meta(description="Registered kinds and ``message``; None: all there are.")
-    ] = KINDS
+    query: Annotated[str, Meta(description="The question or words to search for.")]
+    top_k: Annotated[int, Meta(ge=1, le=10_000, description="Return at most this many hits.")] = 4
+    kinds: Annotated[tuple[str, ...] | None, Meta(description="Record kinds and ``message``. None: all.")] = KINDS
     scopes: _Scopes = None
-    since: Annotated[
-        datetime | None, Meta(description="Only what was said then or later, such as 2026-11-21T09:30:00Z.")
-    ] = None
-    until: Annotated[datetime | None, Meta(description="Only what was said before then.")] = None
-    min_importance: Annotated[float, Meta(description="In stars, which no message has.")] = 0
-    boost_preferences: Annotated[
-        tuple[str, ...], Meta(description="Keys of preferences that gain, and need not share a word.")
-    ] = ()
+    since: Annotated[datetime | None, Meta(description="Only from this time on, such as 2026-11-21T09:30:00Z.")] = None
+    until: Annotated[datetime | None, Meta(description="Only from before this time.")] = None
+    min_importance: Annotated[float, Meta(description="The least importance, in stars. Messages have no stars.")] = 0
+    boost_preferences: Annotated[tuple[str, ...], Meta(description="Keys of preferences to rank higher.")] = ()
 
 
 class BuildContext(Operation[MemoryContext], frozen=True):
-    """What to put in front of a model that is asked ``query``: background, in at most ``max_tokens``.
+    """Return background from memory for a model that will answer ``query``, in at most ``max_tokens`` tokens.
 
-    Facts and preferences, the most important first; up to five episodes of two stars or more and five messages that
-    have to do with the query; then the latest three episodes. What does not fit is left out. The text is the same
-    for the same memory and query, so that prompt caches hold; what was stored stands in it in quotes, and cannot
-    end it. It is ``""`` where there is nothing. Log it as an ``injected_context``, with the ids in the answer.
+    The text has three parts. First come facts and preferences, the most important first. Next come up to five
+    episodes with two or more stars, and five messages, if they match the query. Last come the three latest episodes.
+    Text that does not fit is left out. If nothing is left, the text is ``""``.
+
+    The same memory and query give the same text, so prompt caches work. Stored text is quoted and cannot close its
+    quotation. Log the text as an ``injected_context``, with the ids in the result.
     """
 
     positional = 1
 
-    query: str
-    max_tokens: Annotated[int, Meta(ge=1, description="At most so many.")] = 1_000
+    query: Annotated[str, Meta(description="The question that the model will answer.")]
+    max_tokens: Annotated[int, Meta(ge=1, description="The most tokens that the text may have.")] = 1_000
     scopes: _Scopes = None
 
 
 class LinkRun(Operation[LinkReport], frozen=True):
-    """Let the messages of a run be found, by all who reach the scope; ``derive`` does so at home.
+    """Link a run to a scope, so that searches of this scope find its messages.
 
-    Those that it will have are found too, and it need not have any yet: the report then names it, as it may be a
-    mistake. What was forgotten is not found again.
+    Everyone who can reach the scope can then find them, including messages that are appended later. ``derive`` links
+    a run to the home scope. The report names a run without events, because its name may be a mistake. Linking does
+    not bring back forgotten messages.
     """
 
     writes = True
     right = "write"
     positional = 2
 
-    agent: str
-    run: str
+    agent: _Agent
+    run: _Run
     scope: _Scope = None
 
 
 class LinkRuns(Operation[LinkReport], frozen=True):
-    """Link many runs, as ``link_run`` does one, in few appends. Again, and nothing changes."""
+    """Link many runs as ``link_run`` does, in few appends. Linking a run again changes nothing."""
 
     writes = True
     right = "write"
     positional = 1
 
-    runs: Annotated[tuple[tuple[str, str], ...], Meta(description="As (agent, run).")]
+    runs: Annotated[tuple[tuple[str, str], ...], Meta(description="The runs, as (agent, run).")]
     scope: _Scope = None
 
 
 class History(Operation[tuple[Version, ...]], frozen=True):
-    """Every value that a key has had, the oldest first, less what was forgotten."""
+    """Return every value that a key has had, oldest first, without forgotten values."""
 
     positional = 1
 
-    key: str
+    key: _Key
     kind: _Kind = None
     scope: _Scope = None
 
 
 class AsOf(Operation[tuple[Record, ...]], frozen=True):
-    """What was active at a time, less what was forgotten since."""
+    """Return the records that were active at a time, without those that were forgotten since."""
 
     positional = 1
 
-    time: Annotated[datetime, Meta(description="What was active then, less what was forgotten since.")]
+    time: Annotated[datetime, Meta(description="List the records that were active at this time.")]
     kinds: _Kinds = None
     scopes: _Scopes = None
 
 
 class Explain(Operation[Explanation | None], frozen=True):
-    """Say why the record with this id, active or not, is or was believed. Returns None for an unknown id.
+    """Return the source, the evidence and the history of a record, active or not. Return None for an unknown id.
 
     Evidence may name any event of the store. The text of an event is shown only if its run is linked to a scope of
-    the principal and the event was not forgotten there; for any other, ``reason`` says why it is not shown.
+    the principal and the event was not forgotten there. Otherwise ``reason`` says why the text is missing.
     """
 
     positional = 1
@@ -294,63 +309,67 @@ class Explain(Operation[Explanation | None], frozen=True):
 
 
 class Derive(Operation[DeriveReport], frozen=True):
-    """Learn from what is new in a run since it was last derived from. Deriving again writes nothing twice."""
+    """Learn from the events of a run that were not read before. Deriving again writes nothing twice."""
 
     writes = True
     right = "write"
     positional = 2
 
-    agent: str
-    run: str
+    agent: _Agent
+    run: _Run
     extractor: Annotated[Extractor | None, Local] = None
 
 
 class Rederive(Operation[tuple[DeriveReport, ...]], frozen=True):
-    """Ask an extractor anew about every run that was derived from, or those named, from their first events."""
+    """Learn again from every run that was derived from, or from ``runs``, starting at their first events."""
 
     writes = True
     right = "write"
     positional = 1
 
     extractor: Annotated[Extractor | None, Local] = None
-    runs: Annotated[tuple[tuple[str, str], ...] | None, Meta(description="As (agent, run); all unless said.")] = None
+    runs: Annotated[tuple[tuple[str, str], ...] | None, Meta(description="As (agent, run). Default: all.")] = None
 
 
 class Rebuild(Operation[RebuildReport], frozen=True):
-    """Fold everything again from the first event, without snapshots and without a model."""
+    """Fold every stream again from its first event, without snapshots and without a model."""
 
     writes = True
     right = "write"
 
 
 class Cleanup(Operation[CleanupReport], frozen=True):
-    """Archive episodes that are older and have fewer stars, and note what has expired."""
+    """Archive old episodes with few stars, and store that expired records have expired."""
 
     writes = True
     right = "write"
 
-    older_than_days: Annotated[float, Meta(ge=0, le=36_500, description="Only episodes older than that, in days.")] = 90
+    older_than_days: Annotated[float, Meta(ge=0, le=36_500, description="Only episodes older than this, in days.")] = 90
     below_stars: Annotated[float, Meta(ge=1, le=6, description="Only episodes with fewer stars.")] = 3
 
 
 class CountRecords(Operation[Stats], frozen=True):
-    """Counts of what is there."""
+    """Count the records, events and runs of all scopes that may be read."""
 
 
 class ExportJsonl(Operation[bytes], frozen=True):
-    """The active records as JSONL: a header, then a record a line."""
+    """Return the active records as JSONL: a header line, then one line for each record."""
 
     scopes: _Scopes = None
 
 
 class ImportJsonl(Operation[WriteReport], frozen=True):
-    """Write the records of an export; again, and nothing is there twice. Raises ``DecodeError`` naming the line."""
+    """Write the records of an export. Importing the same export again stores nothing twice.
+
+    Raises:
+        DecodeError: A line is not valid. The message names the line.
+    """
 
     writes = True
     right = "write"
     positional = 1
 
-    data: bytes
+    data: Annotated[bytes, Meta(description="The JSONL of an export.")]
 
 
 METHODS: Mapping[str, type[Operation[Any]]] = {
@@ -377,4 +396,4 @@ METHODS: Mapping[str, type[Operation[Any]]] = {
     "export_jsonl": ExportJsonl,
     "import_jsonl": ImportJsonl,
 }
-"""The operations by the names that every surface gives them, in the order of their use."""
+"""The operations by name. The names are the same in every interface."""

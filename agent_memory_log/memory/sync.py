@@ -66,25 +66,30 @@ if TYPE_CHECKING:
 
 
 class SyncMemoryClient:
-    """Memory in a store. Keeps the subjects that are used warm; any number of clients may work on one store.
+    """Opens memory in a store. Any number of clients may use the same store.
 
-    - ``policy``: what may be asked for; ``execution``: what is permitted now; ``redactor``: sees every value first;
-      unless said, one that refuses keys, tokens and card numbers.
-    - ``extractor``: what ``derive`` asks where it is not given one.
-    - ``max_keyed``: how many preferences and facts a subject holds (None: any number).
-    - ``clock``: what time it is; records expire by it.
-    - ``embedder``: finds what shares no word with a question. It is asked for each text once, when it is searched for
-      the first time; its vectors are stored beside the memories. Where it fails, words alone are compared.
-    - ``count_tokens``: how many tokens a text has, for ``context``; unless said ``tiktoken``'s count where that is
-      installed, else the bytes of the text, which no tokenizer goes beyond.
-    - ``index_bytes``: how much memory the indexes of all subjects that were searched lately may take, about.
-    - ``merger``: asked what holds where a preference or fact is to take the place of another value; without one, the
-      new value does. Not asked about an ``update``. Where it cannot say, or fails, the new value is kept with the tag
-      ``uncertain``, and the outcome has the reason.
+    A client caches the state of the subjects that it used recently.
 
         memory = SyncMemoryClient(store)
         me = memory.of(Principal(tenant="acme", scopes={"user": "42"}))
         me.remember(key="language", value="english")
+
+    Args:
+        store: The store that holds the runs and the memory.
+        policy: Decides which memories an application may write. Default: all.
+        execution: Decides which memories and scopes are allowed now. Default: all.
+        redactor: Checks every candidate first. Default: refuse keys, tokens, card numbers and other secrets.
+        extractor: The extractor of ``derive`` calls that give none.
+        max_keyed: The most preferences and facts that one subject may hold. None: no limit. Default: 100.
+        clock: Returns the current time, timezone-aware. Records expire by it. Default: the machine's clock.
+        embedder: Lets search find texts that share no word with a query. It embeds each text once, at the first search
+            that needs it. The vectors are stored next to the memories. If it fails, search compares words only.
+        count_tokens: Counts the tokens of a text for ``context``. Default: ``tiktoken`` if it is installed, otherwise
+            the text's bytes, which are never fewer than its tokens.
+        index_bytes: The approximate memory for the search indexes of all subjects, in bytes. Default: 512 MiB.
+        merger: Chooses a value when a new preference or fact would replace another value. Without a merger, the new
+            value replaces the old one. ``update`` does not use it. If the merger returns None or fails, the new value
+            is stored with the tag ``uncertain`` and the outcome has the reason.
     """
 
     def __init__(
@@ -102,7 +107,7 @@ class SyncMemoryClient:
         index_bytes: int = INDEX_BYTES,
         merger: Merger | None = None,
     ) -> None:
-        """Does nothing to the store. Raises ``InvalidArgument`` for a ``max_keyed`` or ``index_bytes`` below 1."""
+        """Create a client without reading the store. Raises ``InvalidArgument`` if a limit is below 1."""
         if max_keyed is not None and (type(max_keyed) is not int or max_keyed < 1):
             raise InvalidArgument(f"max_keyed must be an integer from 1, or None, found {describe(max_keyed)}")
         check_limit(index_bytes, "index_bytes")
@@ -122,13 +127,16 @@ class SyncMemoryClient:
         self._indexes = WarmIndexes(index_bytes)
 
     def of(self, principal: Principal) -> SyncMemory:
-        """The memory that a principal may reach."""
+        """Return the memory that a principal may reach. Raises ``InvalidArgument`` if it is not a ``Principal``."""
         if not isinstance(principal, Principal):
-            raise InvalidArgument(f"memory belongs to a Principal, found {describe(principal)}")
+            raise InvalidArgument(f"expected a Principal, got {describe(principal)}")
         return SyncMemory(self._store, Context(principal, self._hooks, self._warm, self._indexes))
 
     def subjects(self, tenant: str | None = None) -> tuple[SubjectId, ...]:
-        """The subjects that the store holds memory of, sorted; of one tenant, or of all: for operators."""
+        """Return the subjects that have memory in the store, sorted. This call is for operators.
+
+        ``tenant`` limits the result to one tenant. Default: all tenants.
+        """
         return run_sync(list_subjects(tenant), self._store)
 
 
@@ -138,23 +146,26 @@ _Result = TypeVar("_Result")
 class SyncMemory:
     """The memory that one principal may reach.
 
-    Calls that name a key, and ``remember``, mean the principal's home scope unless said; others mean every scope that
-    execution allows. All raise what the store raises; ``InvalidArgument`` naming an argument that cannot be; and those
-    that read ``MemoryStopped`` for a scope that is not the principal's or is denied (``scope_denied:<scope>``).
+    Without a ``scope``, ``remember`` and the calls with a key use the principal's home scope. Without ``scopes``, the
+    other calls use every scope that execution allows.
+
+    Every call raises the errors of the store, and ``InvalidArgument`` with the name of an invalid argument. A call that
+    reads raises ``MemoryStopped`` with the reason ``scope_denied:<scope>`` if the scope is denied or not the
+    principal's.
     """
 
     def __init__(self, store: SyncStore, context: Context) -> None:
-        """Made by ``SyncMemoryClient.of``."""
+        """Use ``SyncMemoryClient.of`` instead of this constructor."""
         self._store = store
         self._context = context
 
     @property
     def principal(self) -> Principal:
-        """Whose memory this is."""
+        """The principal that this memory belongs to."""
         return self._context.principal
 
     def execute(self, operation: Operation[_Result]) -> _Result:
-        """Carry out an operation of the table, as the method of its name does."""
+        """Carry out an operation, as the method with its name does."""
         return run_sync(execute(operation, self._context), self._store)
 
     def remember(
@@ -176,21 +187,29 @@ class SyncMemory:
         tags: Iterable[str] = (),
         links: Iterable[Link] = (),
     ) -> Outcome:
-        """Remember ``data``, or a preference or fact of ``key`` and ``value``.
+        """Remember ``data``, or a preference or fact with a ``key`` and a ``value``.
 
-        What redaction or execution has something against comes back ``blocked``; ``MemoryStopped`` is raised where
-        policy has, with its reason.
+        If the redactor or execution refuses the memory, the outcome's action is ``blocked``.
 
-        - ``data``: What to remember, whole.
-        - ``kind``: ``preference`` or ``fact``, for ``key`` and ``value``.
-        - ``text``: In words; the kind's own words unless said.
-        - ``scope``: The scope; the principal's home unless said.
-        - ``confidence``: 0 to 1; what is beyond is cut.
-        - ``importance``: 0 to 1; what is beyond is cut.
-        - ``ttl_days``: Days it is valid; as its kind says unless said.
-        - ``memory_type``: ``semantic``, ``episodic`` or ``procedural``; else its kind's.
-        - ``source``: Who says so; the user unless said.
-        - ``evidence``: The events it rests on, the statement itself first.
+        Args:
+            data: The data to remember, instead of key and value.
+            kind: ``preference`` or ``fact``, for key and value.
+            key: The key of a preference or fact.
+            value: The value to store under the key.
+            text: The memory in words. Default: the text that its kind makes.
+            scope: The scope. Default: the principal's home scope.
+            confidence: 0 to 1. Numbers outside are clamped.
+            importance: 0 to 1. Numbers outside are clamped.
+            ttl_days: Days until it expires. Default: its kind's lifetime.
+            memory_type: ``semantic``, ``episodic`` or ``procedural``; else its kind's.
+            source: The source of the memory. Default: the user.
+            evidence: The events that support the memory; the statement itself comes first.
+            entities: Names of people and things. Search looks at them.
+            tags: Tags. Search looks at them.
+            links: Links to other records.
+
+        Raises:
+            MemoryStopped: The policy refuses the memory. The error has the reason.
         """
         return self.execute(
             table.Remember(
@@ -215,21 +234,28 @@ class SyncMemory:
     def write(
         self, candidates: Iterable[Candidate], *, origin: Origin = "remember", phase: str = "capture"
     ) -> WriteReport:
-        """Write several candidates, each scope's at once; what policy stops is in the report.
+        """Write several candidates, one append for each scope. If the policy refuses one, none is written.
 
-        - ``origin``: Which kind of call they come from.
-        - ``phase``: Noted with what is stopped or blocked.
+        A refusal by the policy does not raise. The report has it as ``stopped``, with its reason.
+
+        Args:
+            candidates: The proposed memories.
+            origin: The kind of call that proposes them.
+            phase: Stored with every note of a refused memory.
         """
         return self.execute(table.Write(several(candidates, "candidates"), origin=origin, phase=phase))
 
     def note_stop(
         self, reason: str, *, phase: str, key: str = "", scope: str | None = None, evidence: Iterable[Evidence] = ()
     ) -> None:
-        """Note that something was stopped before it could be written, and why; never the value.
+        """SyncStore a note that the application stopped before it wrote a memory. Never put the value into the note.
 
-        - ``reason``: Stable text without the value.
-        - ``scope``: The scope; the principal's home unless said.
-        - ``evidence``: The events it rests on, the statement itself first.
+        Args:
+            reason: A stable reason that does not contain the value.
+            phase: The phase of the application that stopped.
+            key: The key of the memory, if it has one.
+            scope: The scope. Default: the principal's home scope.
+            evidence: The events that support the memory; the statement itself comes first.
         """
         self.execute(table.NoteStop(reason, phase=phase, key=key, scope=scope, evidence=several(evidence, "evidence")))
 
@@ -238,22 +264,25 @@ class SyncMemory:
     ) -> Record | None:
         """Return the active record with this ``id`` or ``key``, or None if there is no such record or it has expired.
 
-        Without a ``kind``, it is the latest updated record that has the key.
+        If records of several kinds have the key and no ``kind`` is given, return the one that was updated last.
 
-        - ``id``: The id of a record, in any scope unless said.
-        - ``kind``: Which is meant, where several kinds have the key.
-        - ``scope``: The scope; the principal's home unless said.
+        Args:
+            id: The id of a record, in any scope unless ``scope`` is given.
+            key: The key of a preference or fact.
+            kind: The kind, if records of several kinds have the key.
+            scope: The scope. Default: the principal's home scope.
         """
         return self.execute(table.Get(id=id, key=key, kind=kind, scope=scope))
 
     def list(
         self, *, kinds: Iterable[str] | None = None, scopes: Iterable[str] | None = None, status: Status = "active"
     ) -> tuple[Record, ...]:
-        """The records of a status, home's first, then as they came.
+        """List the records with a status: first those of the home scope, and each scope's records oldest first.
 
-        - ``kinds``: Only these kinds; all unless said.
-        - ``scopes``: The scopes; all that execution allows unless said.
-        - ``status``: active, superseded, archived or expired.
+        Args:
+            kinds: Only these kinds. Default: all kinds.
+            scopes: The scopes. Default: all that execution allows.
+            status: active, superseded, archived or expired.
         """
         return self.execute(
             table.ListRecords(
@@ -276,11 +305,24 @@ class SyncMemory:
         tags: Iterable[str] | None = None,
         links: Iterable[Link] | None = None,
     ) -> Outcome:
-        """Change what is given of an active record. Another ``value`` is a new record, which supersedes it.
+        """Change fields of an active record. A new ``value`` creates a new record that supersedes the old one.
 
-        Raises ``InvalidArgument`` where there is no such record, ``MemoryStopped`` as ``remember`` does.
+        Fields that are not given stay unchanged.
 
-        - ``id``: The id of a record.
+        Args:
+            id: The id of the record.
+            value: The new value.
+            text: The new text.
+            confidence: The new confidence, 0 to 1.
+            importance: The new importance, 0 to 1.
+            ttl_days: Days from now until the record expires.
+            entities: The new entities; they replace the old.
+            tags: The new tags; they replace the old ones.
+            links: The new links; they replace the old ones.
+
+        Raises:
+            InvalidArgument: There is no active record with this id.
+            MemoryStopped: The policy refuses the change. The error has the reason.
         """
         return self.execute(
             table.Update(
@@ -308,24 +350,30 @@ class SyncMemory:
         sweep_limit: int = SWEEP_LIMIT,
         dry_run: bool = False,
     ) -> ForgetReport:
-        """Erase all that a ``key`` has ever held; or the record with this ``id``, and what else says the same as it.
+        """Erase every value of a ``key``, or the record with this ``id`` and the records that say the same.
 
-        ``evidence`` redacts in linked runs: the events it came from, what repeats the value in the same exchange,
-        and every ``injected_context`` that names it. ``sweep`` does so too.
+        ``evidence`` also redacts events in linked runs: the events that the memory came from, the events of the
+        same exchange that repeat the value, and every ``injected_context`` that names the record. ``sweep``
+        includes all this.
 
-        What it came from is not learnt from again; a later statement makes a new memory. What is gone, and when, is
-        as for ``Store.redact_events``. Values are compared as whole words, without case, accents, width and white
-        space. The report says which events of linked runs and which other records hold the value and stay. Raises
-        ``MemoryStopped`` where a sweep would redact more than ``sweep_limit`` events, with their number, and
-        nothing is erased.
+        Memory does not learn again from the old statements. A later statement creates a new memory. Erasure has the
+        same effect and limits as ``Store.redact_events``. Values match as whole words. Case, accents, width and
+        white space make no difference. The report names the events of linked runs and the other records that still
+        hold the value.
 
-        - ``id``: The id of a record, in any scope unless said.
-        - ``kind``: Which is meant, where several kinds have the key.
-        - ``scope``: The scope; the principal's home unless said.
-        - ``evidence``: Redact also the events it came from, in the runs that are linked to the scope.
-        - ``sweep``: Redact every event of a linked run that holds the value.
-        - ``sweep_limit``: Refuse a sweep of more events than this.
-        - ``dry_run``: Only report what would go.
+        Args:
+            id: The id of a record, in any scope unless ``scope`` is given.
+            key: The key of a preference or fact.
+            kind: The kind, if records of several kinds have the key.
+            scope: The scope. Default: the principal's home scope.
+            evidence: Also redact the events that the memory came from, in runs linked to the scope.
+            sweep: Redact every event of a linked run that holds the value.
+            sweep_limit: Refuse a sweep of more events than this.
+            dry_run: Only report what would be erased.
+
+        Raises:
+            MemoryStopped: The sweep would redact more than ``sweep_limit`` events. The message has their number.
+                Nothing is erased.
         """
         return self.execute(
             table.Forget(
@@ -343,11 +391,12 @@ class SyncMemory:
     def forget_all(
         self, *, scopes: Iterable[str] | None = None, runs: Iterable[tuple[str, str]] = (), evidence: bool = False
     ) -> ForgetReport:
-        """Erase everything; nothing that was said so far in a run that was derived from is learnt again.
+        """Erase all memories of the scopes. Memory does not learn again from earlier events of their runs.
 
-        - ``scopes``: The scopes; all that execution allows unless said.
-        - ``runs``: More runs to learn nothing from, as (agent, run): conversations that are going on.
-        - ``evidence``: Redact also the events it came from, in the runs that are linked to the scope.
+        Args:
+            scopes: The scopes. Default: all that execution allows.
+            runs: Other runs to ignore up to now, as (agent, run); for example, open conversations.
+            evidence: Also redact the events that the memory came from, in runs linked to the scope.
         """
         return self.execute(
             table.ForgetAll(
@@ -369,19 +418,21 @@ class SyncMemory:
         min_importance: float = 0,
         boost_preferences: Iterable[str] = (),
     ) -> Hits:
-        """The records, and the messages of linked runs, that answer ``query`` best, the best first.
+        """Search the active records and the messages of linked runs. Return the best matches first.
 
-        What is not active any longer is never found, nor is a message that something forgotten came from. Scores of
-        two questions are not comparable. Without the extra ``recall``, records are found that share words with the
-        question (``shared_words`` in ``matched_by``), and no messages; ``note`` says so.
+        A message is not found if a memory that came from it was forgotten. Do not compare the scores of two
+        queries. Without the extra ``recall``, search finds only records that share words with the query, and no
+        messages. Then ``matched_by`` has ``shared_words``, and ``note`` gives the reason.
 
-        - ``top_k``: At most so many.
-        - ``kinds``: Registered kinds and ``message``; None: all there are.
-        - ``scopes``: The scopes; all that execution allows unless said.
-        - ``since``: Only what was said then or later, such as 2026-11-21T09:30:00Z.
-        - ``until``: Only what was said before then.
-        - ``min_importance``: In stars, which no message has.
-        - ``boost_preferences``: Keys of preferences that gain, and need not share a word.
+        Args:
+            query: The question or words to search for.
+            top_k: Return at most this many hits.
+            kinds: Record kinds and ``message``. None: all.
+            scopes: The scopes. Default: all that execution allows.
+            since: Only from this time on, such as 2026-11-21T09:30:00Z.
+            until: Only from before this time.
+            min_importance: The least importance, in stars. Messages have no stars.
+            boost_preferences: Keys of preferences to rank higher.
         """
         return self.execute(
             table.Search(
@@ -397,16 +448,19 @@ class SyncMemory:
         )
 
     def context(self, query: str, *, max_tokens: int = 1000, scopes: Iterable[str] | None = None) -> MemoryContext:
-        """What to put in front of a model that is asked ``query``: background, in at most ``max_tokens``.
+        """Return background from memory for a model that will answer ``query``, in at most ``max_tokens`` tokens.
 
-        Facts and preferences, the most important first; up to five episodes of two stars or more and five messages
-        that have to do with the query; then the latest three episodes. What does not fit is left out. The text is
-        the same for the same memory and query, so that prompt caches hold; what was stored stands in it in quotes,
-        and cannot end it. It is ``""`` where there is nothing. Log it as an ``injected_context``, with the ids in
-        the answer.
+        The text has three parts. First come facts and preferences, the most important first. Next come up to five
+        episodes with two or more stars, and five messages, if they match the query. Last come the three latest
+        episodes. Text that does not fit is left out. If nothing is left, the text is ``""``.
 
-        - ``max_tokens``: At most so many.
-        - ``scopes``: The scopes; all that execution allows unless said.
+        The same memory and query give the same text, so prompt caches work. Stored text is quoted and cannot close
+        its quotation. Log the text as an ``injected_context``, with the ids in the result.
+
+        Args:
+            query: The question that the model will answer.
+            max_tokens: The most tokens that the text may have.
+            scopes: The scopes. Default: all that execution allows.
         """
         return self.execute(
             table.BuildContext(
@@ -415,39 +469,47 @@ class SyncMemory:
         )
 
     def link_run(self, agent: str, run: str, *, scope: str | None = None) -> LinkReport:
-        """Let the messages of a run be found, by all who reach the scope; ``derive`` does so at home.
+        """Link a run to a scope, so that searches of this scope find its messages.
 
-        Those that it will have are found too, and it need not have any yet: the report then names it, as it may be
-        a mistake. What was forgotten is not found again.
+        Everyone who can reach the scope can then find them, including messages that are appended later. ``derive``
+        links a run to the home scope. The report names a run without events, because its name may be a mistake.
+        Linking does not bring back forgotten messages.
 
-        - ``scope``: The scope; the principal's home unless said.
+        Args:
+            agent: The agent of the run.
+            run: The id of the run.
+            scope: The scope. Default: the principal's home scope.
         """
         return self.execute(table.LinkRun(agent, run, scope=scope))
 
     def link_runs(self, runs: Iterable[tuple[str, str]], *, scope: str | None = None) -> LinkReport:
-        """Link many runs, as ``link_run`` does one, in few appends. Again, and nothing changes.
+        """Link many runs as ``link_run`` does, in few appends. Linking a run again changes nothing.
 
-        - ``runs``: As (agent, run).
-        - ``scope``: The scope; the principal's home unless said.
+        Args:
+            runs: The runs, as (agent, run).
+            scope: The scope. Default: the principal's home scope.
         """
         return self.execute(table.LinkRuns(several(runs, "runs"), scope=scope))
 
     def history(self, key: str, *, kind: str | None = None, scope: str | None = None) -> tuple[Version, ...]:
-        """Every value that a key has had, the oldest first, less what was forgotten.
+        """Return every value that a key has had, oldest first, without forgotten values.
 
-        - ``kind``: Which is meant, where several kinds have the key.
-        - ``scope``: The scope; the principal's home unless said.
+        Args:
+            key: The key of a preference or fact.
+            kind: The kind, if records of several kinds have the key.
+            scope: The scope. Default: the principal's home scope.
         """
         return self.execute(table.History(key, kind=kind, scope=scope))
 
     def as_of(
         self, time: datetime, *, kinds: Iterable[str] | None = None, scopes: Iterable[str] | None = None
     ) -> tuple[Record, ...]:
-        """What was active at a time, less what was forgotten since.
+        """Return the records that were active at a time, without those that were forgotten since.
 
-        - ``time``: What was active then, less what was forgotten since.
-        - ``kinds``: Only these kinds; all unless said.
-        - ``scopes``: The scopes; all that execution allows unless said.
+        Args:
+            time: List the records that were active at this time.
+            kinds: Only these kinds. Default: all kinds.
+            scopes: The scopes. Default: all that execution allows.
         """
         return self.execute(
             table.AsOf(
@@ -458,51 +520,67 @@ class SyncMemory:
         )
 
     def explain(self, id: str) -> Explanation | None:
-        """Say why the record with this id, active or not, is or was believed. Returns None for an unknown id.
+        """Return the source, the evidence and the history of a record, active or not. Return None for an unknown id.
 
         Evidence may name any event of the store. The text of an event is shown only if its run is linked to a scope
-        of the principal and the event was not forgotten there; for any other, ``reason`` says why it is not shown.
+        of the principal and the event was not forgotten there. Otherwise ``reason`` says why the text is missing.
 
-        - ``id``: The id of a record.
+        Args:
+            id: The id of the record.
         """
         return self.execute(table.Explain(id))
 
     def derive(self, agent: str, run: str, *, extractor: Extractor | None = None) -> DeriveReport:
-        """Learn from what is new in a run since it was last derived from. Deriving again writes nothing twice."""
+        """Learn from the events of a run that were not read before. Deriving again writes nothing twice.
+
+        Args:
+            agent: The agent of the run.
+            run: The id of the run.
+        """
         return self.execute(table.Derive(agent, run, extractor=extractor))
 
     def rederive(
         self, extractor: Extractor | None = None, *, runs: Iterable[tuple[str, str]] | None = None
     ) -> tuple[DeriveReport, ...]:
-        """Ask an extractor anew about every run that was derived from, or those named, from their first events.
+        """Learn again from every run that was derived from, or from ``runs``, starting at their first events.
 
-        - ``runs``: As (agent, run); all unless said.
+        Args:
+            runs: As (agent, run). Default: all.
         """
         return self.execute(table.Rederive(extractor, runs=None if runs is None else several(runs, "runs")))
 
     def rebuild(self) -> RebuildReport:
-        """Fold everything again from the first event, without snapshots and without a model."""
+        """Fold every stream again from its first event, without snapshots and without a model."""
         return self.execute(table.Rebuild())
 
     def cleanup(self, *, older_than_days: float = 90, below_stars: float = 3) -> CleanupReport:
-        """Archive episodes that are older and have fewer stars, and note what has expired.
+        """Archive old episodes with few stars, and store that expired records have expired.
 
-        - ``older_than_days``: Only episodes older than that, in days.
-        - ``below_stars``: Only episodes with fewer stars.
+        Args:
+            older_than_days: Only episodes older than this, in days.
+            below_stars: Only episodes with fewer stars.
         """
         return self.execute(table.Cleanup(older_than_days=older_than_days, below_stars=below_stars))
 
     def stats(self) -> Stats:
-        """Counts of what is there."""
+        """Count the records, events and runs of all scopes that may be read."""
         return self.execute(table.CountRecords())
 
     def export_jsonl(self, *, scopes: Iterable[str] | None = None) -> bytes:
-        """The active records as JSONL: a header, then a record a line.
+        """Return the active records as JSONL: a header line, then one line for each record.
 
-        - ``scopes``: The scopes; all that execution allows unless said.
+        Args:
+            scopes: The scopes. Default: all that execution allows.
         """
         return self.execute(table.ExportJsonl(scopes=None if scopes is None else several(scopes, "scopes")))
 
     def import_jsonl(self, data: bytes) -> WriteReport:
-        """Write the records of an export; again, and nothing is there twice. Raises ``DecodeError`` naming the line."""
+        """Write the records of an export. Importing the same export again stores nothing twice.
+
+        Args:
+            data: The JSONL of an export.
+
+        Raises:
+            DecodeError: A line is not valid. The message names the line.
+        """
         return self.execute(table.ImportJsonl(data))

@@ -133,7 +133,7 @@ def test_any_key_and_value(key: str, value: str, text: str) -> None:
         ({"key": "k", "value": "v", "kind": []}, "kind"),
         ({"data": Preference("k", "v"), "key": "k"}, "either"),
         ({"data": "text"}, "RecordData"),
-        ({"data": Episode("error")}, "text that says"),
+        ({"data": Episode("error")}, "text that describes"),
         ({"data": Episode(" "), "text": "t"}, "category"),
         ({"data": Episode("error", datetime(2026, 1, 1)), "text": "t"}, "occurred_at"),  # noqa: DTZ001  # it must be refused
         ({"data": UnknownKind("x", {"a": math.nan}), "text": "t"}, "nan"),
@@ -145,15 +145,15 @@ def test_any_key_and_value(key: str, value: str, text: str) -> None:
         ({"key": "k", "value": "v", "ttl_days": False}, "ttl_days"),
         ({"key": "k", "value": "v", "ttl_days": -math.inf}, "ttl_days"),
         ({"key": "k", "value": "v", "tags": [3]}, r"tags\[0\]"),
-        ({"key": "k", "value": "v", "tags": "urgent"}, "tags must be several"),
-        ({"key": "k", "value": "v", "entities": "Bob"}, "entities must be several"),
-        ({"key": "k", "value": "v", "evidence": 7}, "evidence must be several"),
+        ({"key": "k", "value": "v", "tags": "urgent"}, "tags must be a list or tuple"),
+        ({"key": "k", "value": "v", "entities": "Bob"}, "entities must be a list or tuple"),
+        ({"key": "k", "value": "v", "evidence": 7}, "evidence must be a list or tuple"),
         ({"key": "k", "value": "v", "entities": ["\udfff"]}, r"entities\[0\]"),
         ({"key": "k", "value": "v", "links": ["x"]}, "links"),
         ({"key": "k", "value": "v", "evidence": ["x"]}, "evidence"),
         ({"key": "k", "value": "v", "evidence": [Evidence("a", "r", 0)]}, "evidence.seq"),
         ({"key": "k", "value": "v", "evidence": [Evidence("", "r", 1)]}, "evidence.agent"),
-        ({"key": "k", "value": "v", "evidence": [Evidence("@memory/t/user/2", "records", 1)]}, "library's own"),
+        ({"key": "k", "value": "v", "evidence": [Evidence("@memory/t/user/2", "records", 1)]}, "library itself"),
         ({"key": "k", "value": "v", "source": "me"}, "source"),
         ({"key": "k", "value": "v", "source": Source(kind=1)}, "source.kind"),  # type: ignore[arg-type]  # must be refused
         ({"key": "k", "value": "v", "scope": 7}, "scope"),
@@ -249,7 +249,7 @@ def test_update_changes_in_place_and_a_value_supersedes(open_memory_store: OpenS
     assert me.update(record.id, confidence=0.5).action == "unchanged"
     for name in ("entities", "tags", "links"):
         given: dict[str, Any] = {name: "text"}
-        with pytest.raises(InvalidArgument, match=f"{name} must be several"):
+        with pytest.raises(InvalidArgument, match=f"{name} must be a list or tuple"):
             me.update(record.id, **given)
     done = me.update(record.id, value="w")
     assert (done.action, done.superseded) == ("written", record.id)
@@ -704,7 +704,7 @@ def test_kinds() -> None:
     for wrong in wrongs:
         with pytest.raises(InvalidArgument):
             register_kind(wrong)
-    with pytest.raises(InvalidArgument, match="already stands for Fact"):
+    with pytest.raises(InvalidArgument, match="already registered for Fact"):
         register_kind(type("Other", (RecordData,), {"kind": "fact"}, frozen=True))
 
 

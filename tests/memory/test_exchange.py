@@ -149,14 +149,14 @@ def test_an_import_keeps_to_the_longest_time_of_its_kind(open_memory_store: Open
 @pytest.mark.parametrize(
     ("line", "named"),
     [
-        ({"kind": "preference", "data": {"key": "k", "value": 42}}, "not that of a preference"),
-        ({"kind": "fact", "data": {}}, "not that of a fact"),
+        ({"kind": "preference", "data": {"key": "k", "value": 42}}, "does not fit the kind preference"),
+        ({"kind": "fact", "data": {}}, "does not fit the kind fact"),
         ({"kind": "", "data": {}}, "kind"),
         ({"kind": "fact", "data": {"key": "k", "value": "v"}, "confidence": "high"}, "confidence"),
         ({"kind": "fact", "data": {"key": "k", "value": "v"}, "valid_from": "2026-01-01T00:00:00"}, "valid_from"),
         (
             {"kind": "fact", "data": {"key": "k", "value": "v"}, "evidence": [{"agent": "@x", "run": "r", "seq": 1}]},
-            "library's own",
+            "library itself",
         ),
         (
             {"kind": "fact", "data": {"key": "k", "value": "v"}, "evidence": [{"agent": "a", "run": "r", "seq": 0}]},
@@ -237,7 +237,7 @@ def test_a_large_import_is_written_in_parts(open_memory_store: OpenStore, monkey
 def test_a_stored_record_whose_kind_cannot_read_it_survives() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(ME)
-        with pytest.raises(AgentMemoryLogError, match="not that of a fact"):
+        with pytest.raises(AgentMemoryLogError, match="does not fit the kind fact"):
             me.remember(UnknownKind("fact", {"key": "k"}))
         done = me.remember(UnknownKind("preference", {"key": "k", "value": "v"}))
         assert done.record is not None

@@ -43,7 +43,7 @@ def test_what_is_no_operation_of_the_table_is_refused(me: SyncMemory) -> None:
         """Not in the table."""
 
     for call in (Mine(), "get", None):
-        with pytest.raises(InvalidArgument, match="table"):
+        with pytest.raises(InvalidArgument, match="expected an operation"):
             me.execute(call)  # type: ignore[arg-type]  # what is tested
 
 

@@ -1,1 +1,1 @@
-"""The words of derived memory: kinds, candidates, records, principals, messages, reports, and what callers plug in."""
+"""The types of memory: kinds, candidates, records, principals, messages, reports and the protocols for plug-ins."""

@@ -1,7 +1,7 @@
-"""What an operation is, and the check of its fields against their types, as msgspec makes none for a new struct.
+"""The base class of operations, and the check of their fields, because msgspec does not check new structs.
 
-What a hint says is what is checked: text, numbers with bounds, names of a ``Literal``, aware datetimes, several of
-them, structs. Fields whose hint is a protocol are left to whoever uses them.
+The check follows the type hints: text, numbers with bounds, ``Literal`` names, aware datetimes, structs, and tuples of
+these. It skips fields whose hint is a protocol.
 """
 
 from __future__ import annotations
@@ -36,17 +36,19 @@ _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
 Right = Literal["read", "write", "erase"]
-"""What a caller must be allowed to do."""
+"""The permission that an operation needs."""
 
 Local = msgspec.Meta(extra={"local": True})
-"""Marks a field that cannot travel: a server configures it."""
+"""Marks a field that a remote caller cannot send. A server configures it."""
 
 
 class Operation(msgspec.Struct, Generic[_Result], frozen=True):
-    """A call on a principal's memory, whose result is a ``_Result``.
+    """A call on a principal's memory, with the type of its result.
 
-    ``writes``: whether it may change what is stored; ``right``: what the caller must be allowed to do;
-    ``positional``: how many of the first fields a method takes by position.
+    Attributes:
+        writes: Whether the operation may change the store.
+        right: The permission that the caller needs.
+        positional: The number of leading fields that the method accepts by position.
     """
 
     writes: ClassVar[bool] = False
@@ -55,22 +57,22 @@ class Operation(msgspec.Struct, Generic[_Result], frozen=True):
 
 
 _Check = Callable[[Any, str], object]
-"""Raises ``InvalidArgument`` for a value that the argument of this name cannot have."""
+"""A check of a value. It raises ``InvalidArgument`` with the argument's name if the value is invalid."""
 
 
 def several(values: Iterable[_Item], name: str) -> tuple[_Item, ...]:
-    """The items of a list, tuple, set (sorted) or iterator.
+    """Return the items of a list, tuple or iterator as a tuple. The items of a set are sorted.
 
-    Raises ``InvalidArgument``, also for a text, which has letters.
+    Raises ``InvalidArgument`` for any other value. A text is refused too, because its items would be letters.
     """
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        found = describe(cast("object", values))
-        raise InvalidArgument(f"{name} must be several, as a list or tuple, found {found}")
+        actual = describe(cast("object", values))
+        raise InvalidArgument(f"{name} must be a list or tuple, found {actual}")
     return tuple(sorted(values, key=repr) if isinstance(values, AbstractSet) else values)
 
 
 def check_arguments(struct: msgspec.Struct) -> None:
-    """Raise ``InvalidArgument`` naming the first field whose value is not what its hint says."""
+    """Raise ``InvalidArgument`` with the name of the first field whose value does not fit its type hint."""
     for name, default, check in _checks_of(type(struct)):
         value = getattr(struct, name)
         if value is not default:
@@ -84,7 +86,7 @@ def _checks_of(cls: type[msgspec.Struct]) -> tuple[tuple[str, object, _Check], .
     return tuple((field.name, field.default, check) for field, check in checks if check is not None)
 
 
-def _check_for(hint: object, meta: msgspec.Meta | None = None) -> _Check | None:  # noqa: PLR0911  # one a form
+def _check_for(hint: object, meta: msgspec.Meta | None = None) -> _Check | None:  # noqa: PLR0911  # one return for each form of hint
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _check_for(arguments[0], next((each for each in arguments[1:] if isinstance(each, msgspec.Meta)), None))
@@ -123,11 +125,11 @@ def _check_several(hint: object) -> _Check:
     item = _check_for(hint)
 
     def check(values: object, name: str) -> None:
-        if not isinstance(values, (tuple, list)):  # an iterator would be empty after this
+        if not isinstance(values, (tuple, list)):  # the check would consume an iterator
             raise InvalidArgument(f"{name} must be a tuple, found {describe(values)}")
-        for place, value in enumerate(cast("tuple[object, ...]", values)):
+        for position, value in enumerate(cast("tuple[object, ...]", values)):
             if item is not None:
-                item(value, f"{name}[{place}]")
+                item(value, f"{name}[{position}]")
 
     return check
 
@@ -157,7 +159,7 @@ def _check_instance(cls: type) -> _Check:
 
 
 def text_of(value: object, name: str) -> str:
-    """A text that can be stored. Raises ``InvalidArgument`` naming the argument."""
+    """Return a text that the store can hold. Raises ``InvalidArgument`` with the argument's name."""
     if type(value) is str and value.isascii():
         return value
     if not isinstance(value, str):

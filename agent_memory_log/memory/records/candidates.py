@@ -1,4 +1,4 @@
-"""The candidate: a record that somebody proposes, and what it must be before anything looks at it."""
+"""The candidate, which is a proposed record, and the checks that it must pass first."""
 
 from __future__ import annotations
 
@@ -31,18 +31,20 @@ _Item = TypeVar("_Item")
 
 _MAX_TTL_DAYS = 36_500
 _MAX_SEQ = 2**53 - 1
-_TWO_TEXTS = frozenset({Preference, Fact})  # they hold key and value and nothing else: two texts can be stored
+_TWO_TEXTS = frozenset({Preference, Fact})  # they hold only two texts, so they need no JSON check
 
 
 class Candidate(Envelope, frozen=True):
-    """A record that is proposed; see ``Envelope`` for the fields that every memory has.
+    """A proposed record. See ``Envelope`` for the fields that every memory has.
 
-    - ``data``: what it is about.
-    - ``scope``: whose it is to be (``""``: the principal's home).
-    - ``confidence`` and ``importance`` beyond 0 to 1 are cut.
-    - ``ttl_days``: how long it is valid from now (None: as its kind says); cut to what the kind allows.
-    - ``valid_until``: the very time, in place of ``ttl_days``; cut likewise.
-    - ``valid_from``: an older statement never takes the place of a newer one (None: now).
+    Attributes:
+        data: The content: a ``Preference``, a ``Fact``, an ``Episode`` or another kind.
+        scope: The scope that will hold the record. ``""``: the principal's home scope.
+        confidence: 0 to 1. Numbers outside are clamped.
+        importance: 0 to 1. Numbers outside are clamped.
+        ttl_days: The lifetime from now, in days, limited to the kind's maximum. None: the kind's default.
+        valid_until: The exact end, instead of ``ttl_days``. The kind's maximum limits it too.
+        valid_from: The time of the statement. An older statement never replaces a newer one. None: now.
     """
 
     data: RecordData
@@ -51,26 +53,26 @@ class Candidate(Envelope, frozen=True):
 
     @property
     def key(self) -> str:
-        """The key of a keyed kind, else ``""``."""
+        """The key, or ``""`` if the kind has no keys."""
         return self.data.record_key
 
     @property
     def value(self) -> str:
-        """The value of a keyed kind, else ``""``."""
+        """The value, or ``""`` if the kind has no keys."""
         return self.data.record_value
 
     @property
     def own_memory_type(self) -> str:
-        """The memory type where it is another than the kind's; else ``""``."""
+        """The memory type if it differs from the kind's type, otherwise ``""``."""
         return "" if self.memory_type == self.data.memory_type else self.memory_type
 
     @property
     def words(self) -> str:
-        """The text it will have."""
+        """The text of the record."""
         return self.text or self.data.describe()
 
     def end(self, now: datetime) -> datetime | None:
-        """Until when it is valid if it is written ``now``."""
+        """Return the end of validity if the candidate is written ``now``. None: it never expires."""
         most = self.data.max_ttl_days
         if self.valid_until is not None:
             return self.valid_until if most is None else min(self.valid_until, moved(now, timedelta(days=most)))
@@ -84,18 +86,18 @@ class Candidate(Envelope, frozen=True):
 
 
 def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
-    """The candidate with its numbers within bounds, its times in UTC, and its texts known to be storable.
+    """Return the candidate with its numbers clamped and its times in UTC, after a check of all its fields.
 
-    ``may_be_copy``: its evidence may be a record in a memory stream, as that of an imported record is.
-    Raises ``InvalidArgument`` naming the field.
+    With ``may_be_copy``, evidence may name a record in a memory stream, as the evidence of an imported record does.
+    Raises ``InvalidArgument`` with the name of the field.
     """
     data = _data(candidate.data)
     if isinstance(data, Episode):
         if not text_of(data.category, "category").strip():
-            raise InvalidArgument("category must be text that is not white space alone")
+            raise InvalidArgument("category must be text that is not only white space")
         data = msgspec.structs.replace(data, occurred_at=_time(data.occurred_at, "occurred_at"))
         if not candidate.text.strip():
-            raise InvalidArgument("an episode needs a text that says what happened")
+            raise InvalidArgument("an episode needs a text that describes the event")
     most = data.max_ttl_days or _MAX_TTL_DAYS
     fields: dict[str, Any] = {name: check(getattr(candidate, name), name) for name, check in _ENVELOPE_CHECKS}
     made = Candidate(
@@ -111,27 +113,27 @@ def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
     for evidence in made.evidence:
         if is_reserved(evidence.agent) and not (may_be_copy and subject_of(evidence.agent)):
             raise InvalidArgument(
-                f"evidence.agent must not be one of the library's own, found {describe(evidence.agent)}"
+                f"evidence.agent must not be an agent id of the library itself, found {describe(evidence.agent)}"
             )
     return made
 
 
 def _data(data: object) -> RecordData:
-    """What it is about, known to be storable."""
+    """Return the data of a candidate after checking it."""
     if not isinstance(data, RecordData):
-        raise InvalidArgument(f"data must be a RecordData, as Preference and Fact are, found {describe(data)}")
+        raise InvalidArgument(f"data must be a RecordData such as a Preference or Fact, found {describe(data)}")
     if not isinstance(data.kind, str) or not data.kind:
-        raise InvalidArgument(f"data must be of a kind with a name, found {describe(data)}")
+        raise InvalidArgument(f"data must have a kind with a name, found {describe(data)}")
     if isinstance(data, UnknownKind) and kind_named(data.kind) is not None:
         known = read_kind(data.kind, data.data)
         if isinstance(known, UnknownKind):
-            raise InvalidArgument(f"data is not that of a {data.kind}, found {describe(data.data)}")
+            raise InvalidArgument(f"data does not fit the kind {data.kind}, found {describe(data.data)}")
         data = known
     if isinstance(data, (Preference, Fact)):
         text_of(data.value, "value")
         key = text_of(data.key, "key").strip()
         if not key:
-            raise InvalidArgument("key must be text that is not white space alone")
+            raise InvalidArgument("key must be text that is not only white space")
         if key is not data.key:
             data = msgspec.structs.replace(data, key=key)
         if type(data) in _TWO_TEXTS and type(data.value) is str:
@@ -142,12 +144,12 @@ def _data(data: object) -> RecordData:
 
 
 def unit(value: object, name: str) -> float:
-    """A number cut to 0 to 1, to 3 decimals. Raises ``InvalidArgument``."""
-    return round(within(value, name, 0, 1), 3) + 0.0  # so that there is no -0.0
+    """Return a number clamped to 0 to 1, with 3 decimals. Raises ``InvalidArgument`` if it is not a number."""
+    return round(within(value, name, 0, 1), 3) + 0.0  # turns -0.0 into 0.0
 
 
 def within(value: object, name: str, least: float, most: float) -> float:
-    """A number cut to ``least`` to ``most``; booleans, NaN and infinities are none. Raises ``InvalidArgument``."""
+    """Return a number clamped to ``least`` to ``most``. Raises ``InvalidArgument`` for a boolean, NaN or infinity."""
     if type(value) is float and least <= value <= most:
         return value
     number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
@@ -157,14 +159,14 @@ def within(value: object, name: str, least: float, most: float) -> float:
 
 
 def several(values: Sequence[_Item], name: str) -> tuple[_Item, ...]:
-    """The items of a list or tuple. Raises ``InvalidArgument``, for a text too, which holds letters."""
+    """Return the items of a list or tuple. Raises ``InvalidArgument`` for anything else, including a text."""
     if not isinstance(values, (list, tuple)):
         raise InvalidArgument(f"{name} must be a list or tuple, found {describe(values)}")
     return tuple(values)
 
 
 def _texts(values: Sequence[str], name: str) -> tuple[str, ...]:
-    return tuple(text_of(text, f"{name}[{place}]") for place, text in enumerate(several(values, name)))
+    return tuple(text_of(text, f"{name}[{position}]") for position, text in enumerate(several(values, name)))
 
 
 def _time(value: object, name: str) -> datetime | None:
@@ -192,7 +194,7 @@ def _evidence(values: Sequence[Evidence], name: str) -> tuple[Evidence, ...]:
     checked_evidence: list[Evidence] = []
     for value in cast("tuple[object, ...]", several(values, name)):
         if not isinstance(value, Evidence):
-            raise InvalidArgument(f"{name} must be several Evidence, found {describe(value)}")
+            raise InvalidArgument(f"{name} must be a list or tuple of Evidence, found {describe(value)}")
         if type(value.seq) is not int or not 1 <= value.seq <= _MAX_SEQ:
             raise InvalidArgument(f"{name}.seq must be an integer from 1, found {describe(value.seq)}")
         agent, run, item, event_id = (
@@ -208,7 +210,7 @@ def _links(values: Sequence[Link], name: str) -> tuple[Link, ...]:
     links: list[Link] = []
     for value in cast("tuple[object, ...]", several(values, name)):
         if not isinstance(value, Link):
-            raise InvalidArgument(f"{name} must be several Link, found {describe(value)}")
+            raise InvalidArgument(f"{name} must be a list or tuple of Link, found {describe(value)}")
         links.append(Link(text_of(value.type, f"{name}.type"), text_of(value.target, f"{name}.target")))
     return tuple(links)
 
@@ -222,6 +224,6 @@ _CHECKS: Mapping[object, Callable[..., object]] = {
     tuple[Evidence, ...]: _evidence,
     tuple[Link, ...]: _links,
 }
-"""How a field of the envelope is checked, by its type."""
+"""The check of each field of the envelope, by the field's type."""
 
 _ENVELOPE_CHECKS = tuple((name, _CHECKS[hint]) for name, hint in get_type_hints(Envelope).items())

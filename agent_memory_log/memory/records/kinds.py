@@ -1,7 +1,7 @@
-"""The kinds of memory: what a record is about, apart from the envelope that all records share.
+"""The kinds of memory. A kind defines the content of a record; the envelope has the fields that all records share.
 
-A kind is a frozen struct, registered as payloads are; the map of a kind that is not registered survives as an
-``UnknownKind``. To add one of the library's own: a class here, its row at the end.
+A kind is a registered, frozen struct. The content of an unregistered kind is preserved as an ``UnknownKind``. To add a
+built-in kind, add a class here and register it at the end of the module.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ _Kind = TypeVar("_Kind", bound="RecordData")
 
 
 MEMORY_TYPES = ("semantic", "episodic", "procedural")
-"""What a memory may be: what is true, what happened, how something is done."""
+"""The types of memory: true statements, events that happened, and ways to do something."""
 
 
 class RecordData(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The base of every kind.
+    """The base class of every kind.
 
-    - ``kind``: the name it is stored under.
-    - ``memory_type``: ``semantic``, ``episodic`` or ``procedural``: what its records are unless they say otherwise.
-    - ``default_ttl_days``, ``max_ttl_days``: how long a record is valid where nothing is said, and at most, in days
-      (None: for ever).
+    A kind whose ``record_key`` is not empty is *keyed*: a subject has at most one active record for each key.
 
-    A kind whose ``record_key`` is not empty is *keyed*: a subject holds one active record for each key.
+    Attributes:
+        kind: The name that the kind is stored under.
+        memory_type: The default type of its records: ``semantic``, ``episodic`` or ``procedural``.
+        default_ttl_days: The default lifetime of a record, in days. None: for ever.
+        max_ttl_days: The longest lifetime of a record, in days. None: for ever.
     """
 
     kind: ClassVar[str] = ""
@@ -42,24 +43,24 @@ class RecordData(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def record_key(self) -> str:
-        """What the record is found by; ``""`` where the kind has no keys."""
+        """The key of the record, or ``""`` if the kind has no keys."""
         return ""
 
     @property
     def record_value(self) -> str:
-        """What is remembered under the key; ``""`` where the kind has no keys."""
+        """The value under the key, or ``""`` if the kind has no keys."""
         return ""
 
     def describe(self) -> str:
-        """The record's text where none was given."""
+        """Return the record's default text."""
         return ""
 
     def same_as(self, other: RecordData) -> bool:
-        """Whether both say the same, whatever the case and the white space of their texts."""
+        """Return whether both have the same content, ignoring the case and the white space of their texts."""
         return type(other) is type(self) and _folded(self.to_map()) == _folded(other.to_map())
 
     def to_map(self) -> dict[str, JsonValue]:
-        """The map it is stored as, sharing nothing with it. Raises ``InvalidArgument`` naming the field."""
+        """Return the map to store, as a deep copy. Raises ``InvalidArgument`` with the field's name."""
         try:
             return own_map(cast("dict[str, object]", msgspec.to_builtins(self, str_keys=True)))
         except NotJson as error:
@@ -74,7 +75,7 @@ class _Keyed(RecordData, frozen=True):
 
     @property
     def record_key(self) -> str:
-        """The key as it was given, without white space around it."""
+        """The key without white space around it."""
         return self.key.strip()
 
     @property
@@ -83,11 +84,11 @@ class _Keyed(RecordData, frozen=True):
         return self.value
 
     def describe(self) -> str:
-        """``language: english``."""
+        """Return key and value as text, such as ``language: english``."""
         return f"{self.record_key}: {self.value}"
 
     def same_as(self, other: RecordData) -> bool:
-        """Whether key and value are the same, whatever their case and white space."""
+        """Return whether key and value are the same, ignoring case and white space."""
         return (
             type(other) is type(self)
             and isinstance(other, _Keyed)
@@ -97,7 +98,7 @@ class _Keyed(RecordData, frozen=True):
 
 
 class Preference(_Keyed, frozen=True):
-    """How the user wants things: ``key`` and ``value``. Valid for 1 to 365 days, 180 where nothing is said."""
+    """A wish of the user, as ``key`` and ``value``. It is valid for 1 to 365 days, by default 180."""
 
     kind = "preference"
     default_ttl_days = 180
@@ -105,18 +106,19 @@ class Preference(_Keyed, frozen=True):
 
 
 class Fact(_Keyed, frozen=True):
-    """Something about the user: ``key`` and ``value``. Valid for ever, unless said otherwise."""
+    """A fact about the user, as ``key`` and ``value``. By default it never expires."""
 
     kind = "fact"
 
 
 class Episode(RecordData, frozen=True):
-    """Something that happened; the record's text says what.
+    """An event that happened. The record's text describes it.
 
-    - ``category``: ``task_result``, ``user_feedback``, ``error``, ``discovery``; any text survives.
-    - ``occurred_at``: when, timezone-aware (None: not known).
+    An episode never expires. ``cleanup`` archives old episodes of little importance.
 
-    Valid for ever; ``cleanup`` archives what is old and of little importance.
+    Attributes:
+        category: ``task_result``, ``user_feedback``, ``error``, ``discovery`` or any other text.
+        occurred_at: The time of the event, timezone-aware. None: unknown.
     """
 
     kind = "episode"
@@ -127,7 +129,7 @@ class Episode(RecordData, frozen=True):
 
 
 class UnknownKind(RecordData, frozen=True):
-    """A record of a kind that is not registered here: ``name`` is the kind, ``data`` its map, kept unchanged."""
+    """The content of an unregistered kind: ``name`` is the kind and ``data`` its unchanged map."""
 
     name: str
     data: Mapping[str, JsonValue]
@@ -139,73 +141,79 @@ class UnknownKind(RecordData, frozen=True):
 
     @property
     def record_key(self) -> str:
-        """What stands under ``key``, where that is text."""
+        """The text under ``key``, or ``""`` if there is no such text."""
         key = self.data.get("key")
         return key.strip() if isinstance(key, str) else ""
 
     @property
     def record_value(self) -> str:
-        """What stands under ``value``, where that is text."""
+        """The text under ``value``, or ``""`` if there is no such text."""
         value = self.data.get("value")
         return value if isinstance(value, str) else ""
 
     def to_map(self) -> dict[str, JsonValue]:
-        """A new map, equal to the one that was read."""
+        """Return a copy of the map."""
         try:
             return own_map(self.data)
         except (NotJson, AttributeError) as error:
-            raise InvalidArgument(f"the data of a {self.name!r} cannot be stored: {error}") from error
+            raise InvalidArgument(f"the data of the kind {self.name!r} cannot be stored: {error}") from error
 
 
 _kinds: dict[str, type[RecordData]] = {}
 
 
 def register_kind(kind: type[_Kind]) -> type[_Kind]:
-    """Make ``kind`` stand for records of its name; usable as a class decorator.
-
-    Registering the same class again, or a reloaded version of it, replaces it. Raises ``InvalidArgument``.
+    """Register the class of a kind, so that its records are read as this class. Works as a class decorator.
 
         @register_kind
         class Procedure(RecordData, frozen=True):
             kind = "procedure"
             steps: tuple[str, ...]
+
+    Registering the same class again, or a reloaded version of it, replaces the old one. Raises ``InvalidArgument`` if
+    the class is not a frozen ``RecordData`` that JSON can store, or if another class has the name.
     """
     if not (isinstance(kind, type) and issubclass(kind, RecordData)) or issubclass(kind, UnknownKind):
         raise InvalidArgument(f"{describe(kind)} must be a subclass of RecordData to be registered")
     name = kind.kind
     if not isinstance(name, str) or not name:
-        raise InvalidArgument(f"{kind.__qualname__} needs a class attribute kind with the name that stands for it")
+        raise InvalidArgument(f"{kind.__qualname__} needs a class attribute kind with the name of the kind")
     try:
         check_text(name, "")
     except NotJson as error:
         raise InvalidArgument(f"the kind {name!r} of {kind.__qualname__} {error}") from error
     if kind.memory_type not in MEMORY_TYPES:
         raise InvalidArgument(f"the memory_type of {kind.__qualname__} must be one of {', '.join(MEMORY_TYPES)}")
-    known = _kinds.get(name)
-    if known is not None and (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
-        raise InvalidArgument(f"the kind {name!r} already stands for {known.__qualname__}")
+    registered = _kinds.get(name)
+    if registered is not None and (registered.__module__, registered.__qualname__) != (
+        kind.__module__,
+        kind.__qualname__,
+    ):
+        raise InvalidArgument(f"the kind {name!r} is already registered for {registered.__qualname__}")
     if not kind.__struct_config__.frozen or kind.__struct_config__.array_like:
-        raise InvalidArgument(f"{kind.__qualname__} must be frozen, and is stored as a map")
+        raise InvalidArgument(
+            f"{kind.__qualname__} must be frozen and must not be array_like, because it is stored as a map"
+        )
     try:
         msgspec.json.Decoder(kind)
-    except (TypeError, NameError) as error:  # a NameError is an annotation that names nothing
-        raise InvalidArgument(f"{kind.__qualname__} has a field that JSON cannot be decoded to: {error}") from error
+    except (TypeError, NameError) as error:  # a NameError means that an annotation has an unknown name
+        raise InvalidArgument(f"{kind.__qualname__} has a field that JSON cannot represent: {error}") from error
     _kinds[name] = kind
     return kind
 
 
 def kinds() -> dict[str, type[RecordData]]:
-    """The registered kinds by name."""
+    """Return the registered kinds by name."""
     return dict(_kinds)
 
 
 def kind_named(name: str) -> type[RecordData] | None:
-    """The class that stands for ``name``; None where none is registered."""
+    """Return the class that is registered for ``name``, or None."""
     return _kinds.get(name)
 
 
 def read_kind(name: str, data: Mapping[str, JsonValue]) -> RecordData:
-    """The data of a stored record. What its kind cannot read, as a newer release may have written, stays a map."""
+    """Return the data of a stored record. Return an ``UnknownKind`` if its kind is unregistered or cannot read it."""
     kind = _kinds.get(name)
     if kind is not None:
         try:
@@ -216,22 +224,22 @@ def read_kind(name: str, data: Mapping[str, JsonValue]) -> RecordData:
 
 
 def fold_key(key: str) -> str:
-    """The form in which keys are compared: without white space around it, case-folded, accents in one spelling."""
+    """Return a key in the form for comparison: trimmed, case-folded and with normalized accents."""
     return _caseless(key.strip())
 
 
 def fold_keys(keys: Iterable[str]) -> frozenset[str]:
-    """The keys folded. Keys that are empty once folded are left out."""
+    """Return the folded keys, without empty ones."""
     return frozenset(folded for key in keys if (folded := fold_key(key)))
 
 
 def fold_text(text: str) -> str:
-    """The form in which values are compared: as keys are, any run of white space one space."""
+    """Return a value in the form for comparison: folded as keys are, with single spaces."""
     return _caseless(" ".join(text.split()))
 
 
 def _caseless(text: str) -> str:
-    """The same for texts that differ in case, or in whether an accent is a character of its own: Unicode's D145."""
+    """Return a form that is equal for canonical caseless matches (definition D145 of the Unicode Standard)."""
     if text.isascii():
         return text.casefold()
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold())
@@ -241,7 +249,7 @@ def _folded(value: Mapping[str, JsonValue]) -> bytes:
     return encode_canonical(_fold(value))
 
 
-def _fold(value: Any) -> Any:  # noqa: ANN401  # any JSON value, and what becomes of it
+def _fold(value: Any) -> Any:  # noqa: ANN401  # any JSON value
     if isinstance(value, str):
         return fold_text(value)
     if isinstance(value, dict):

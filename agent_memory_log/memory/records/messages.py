@@ -1,4 +1,4 @@
-"""The messages of a run as search sees them: who said what, and when."""
+"""The messages of a run, with speaker, text and time, for search."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agent_memory_log.events.payloads import AssistantMessage, EventType, Redact
 from agent_memory_log.memory.records.record import Evidence
 
 MESSAGE = "message"
-"""The kind of a message, beside the kinds of records."""
+"""The kind of a message in search. It is not a kind of record."""
 
 MESSAGE_TYPES = (EventType.USER_MESSAGE.value, EventType.ASSISTANT_MESSAGE.value)
-"""The events that are messages. What was put in front of a model, as its instructions, nobody has said."""
+"""The event types that are messages. A model's instructions are not messages, because no speaker said them."""
 
 INJECTED_CONTEXT = "injected_context"
-"""The type of the events that say what a model was given from memory."""
+"""The type of the events that record which memories a model received."""
 
 SPEAKER_LABEL = "speaker"
 
@@ -26,9 +26,16 @@ _ROLES: Mapping[str, str] = {UserMessage.event_type: "user", AssistantMessage.ev
 
 
 class RunMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message of a run: the event ``seq`` of ``agent``/``run``, whose id is ``event_id``.
+    """A message of a run.
 
-    ``speaker`` is the event's ``speaker`` label, else its role: ``user`` or ``assistant``; ``time`` is the event's.
+    Attributes:
+        agent: The agent of the run.
+        run: The id of the run.
+        seq: The seq of the message's event.
+        speaker: The event's ``speaker`` label, or its role (``user`` or ``assistant``) if it has no such label.
+        text: The text of the message.
+        time: The timestamp of the event.
+        event_id: The id of the event.
     """
 
     agent: str
@@ -41,17 +48,17 @@ class RunMessage(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def evidence(self) -> Evidence:
-        """Where it stands."""
+        """The message's event, as evidence."""
         return Evidence(self.agent, self.run, self.seq, event_id=self.event_id)
 
 
 def type_of(event: Event) -> str:
-    """The event's type; of one that was redacted, the type it had."""
+    """Return the event's type. For a redacted event, return the original type."""
     return event.data.original_type if isinstance(event.data, Redacted) else event.type
 
 
 def message_of(agent: str, run: str, event: Event) -> RunMessage | None:
-    """The message that an event is; None for any other event, and one without text."""
+    """Return an event as a message, or None if it is not a message or has no text."""
     data = event.data
     if not isinstance(data, (UserMessage, AssistantMessage)) or not data.message.strip():
         return None

@@ -1,7 +1,7 @@
-"""Who is asking, and the streams that belong to them.
+"""Principals, subjects, and the names of the memory streams that belong to them.
 
-A subject's memory is a run of the store, under an agent id that stands for tenant, scope and id, and for no other
-three: ``@memory/acme/user/42``.
+A subject's memory is a run of the store. Its agent id encodes tenant, scope and id: ``@memory/acme/user/42``.
+Different subjects always have different agent ids.
 """
 
 from __future__ import annotations
@@ -17,25 +17,31 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.memory.records.arguments import text_of
 
 STREAM_RUN = "records"
-"""The run that holds a subject's memory; what changes often, or is large, is in other runs of the same agent id."""
+"""The run that holds a subject's memory. Large or frequently changed data is in other runs of the agent."""
 
 VECTORS_RUN = "vectors"
-"""The run that holds the vectors of what can be found."""
+"""The run that holds the vectors of the subject's texts."""
 
 HOME_SCOPE = "user"
 
 _PREFIX = "@memory/"
 _MAX_AGENT_ID = 512
 
-# Categories of Unicode: controls and line separators; characters without a form of their own, such as U+200B.
+# Unicode categories of control characters and line separators, and of format characters such as U+200B.
 _CONTROLS = frozenset({"Cc", "Zl", "Zp"})
 _FORMAT = "Cf"
 _BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
-# Letters and symbols that look like white space: the fillers of Hangul, and Braille without dots.
+# Letters and symbols that look like white space: the Hangul fillers and the empty Braille pattern.
 
 
 class SubjectId(msgspec.Struct, frozen=True, order=True):
-    """Whose memory a stream is: a ``scope`` (``user``, ``workspace``, …) and the ``id`` in it, of a ``tenant``."""
+    """The owner of a memory stream.
+
+    Attributes:
+        tenant: The tenant.
+        scope: The scope, such as ``user`` or ``workspace``.
+        id: The id within the scope.
+    """
 
     tenant: str
     scope: str
@@ -43,13 +49,19 @@ class SubjectId(msgspec.Struct, frozen=True, order=True):
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who is asking: a ``tenant``, and the id in each scope that they may reach.
-
-    Nothing stands for "all": no call reaches an id that is not named here. Raises ``InvalidArgument`` for no scopes,
-    for a tenant, scope or id that is empty, holds a control character, or begins or ends with white space or something
-    invisible, and for ids that together are too long for a stream. So " 42" is no second "42".
+    """The caller of memory: a tenant, and one id in each scope that the caller may reach.
 
         Principal(tenant="acme", scopes={"user": "42", "workspace": "ops"})
+
+    A call never reaches an id that is not in ``scopes``. There is no value that means "all".
+
+    Attributes:
+        tenant: The tenant.
+        scopes: The id in each scope, by scope name.
+
+    Raises:
+        InvalidArgument: There are no scopes, or a tenant, scope or id is empty, too long, contains a control character,
+            or begins or ends with white space or an invisible character. So " 42" cannot be confused with "42".
     """
 
     tenant: str
@@ -57,23 +69,23 @@ class Principal(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not isinstance(self.scopes, Mapping) or not self.scopes:
-            raise InvalidArgument(f"a principal's scopes must be a map that names one at least, found {self.scopes!r}")
+            raise InvalidArgument(f"a principal's scopes must be a map with at least one scope, found {self.scopes!r}")
         msgspec.structs.force_setattr(self, "scopes", dict(self.scopes))
         for scope in self.scopes:
             stream_of(self.subject(scope))
 
     def subject(self, scope: str) -> SubjectId:
-        """The subject of one of the scopes."""
+        """Return the subject of one of the scopes."""
         return SubjectId(self.tenant, scope, self.scopes[scope])
 
     @property
     def home(self) -> str:
-        """The scope that is meant where none is said: ``user`` if there is one, else the first in sorted order."""
+        """The default scope: ``user`` if the principal has it, otherwise the first scope in sorted order."""
         return HOME_SCOPE if HOME_SCOPE in self.scopes else min(self.scopes)
 
 
 def stream_of(subject: SubjectId) -> str:
-    """The agent id of a subject's streams. Raises ``InvalidArgument``."""
+    """Return the agent id of a subject's streams. Raises ``InvalidArgument`` for an invalid subject."""
     parts: list[str] = []
     for name in ("tenant", "scope", "id"):
         part = cast("object", getattr(subject, name))
@@ -85,15 +97,15 @@ def stream_of(subject: SubjectId) -> str:
     agent = _PREFIX + "/".join(parts)
     if len(agent) > _MAX_AGENT_ID:
         raise InvalidArgument(
-            f"tenant, scope and id may have {_MAX_AGENT_ID - len(_PREFIX) - 2} characters together, with % and / "
-            f"counted as three; found {len(agent) - len(_PREFIX) - 2}"
+            f"tenant, scope and id may have {_MAX_AGENT_ID - len(_PREFIX) - 2} characters together, and each % or / "
+            f"counts as three; found {len(agent) - len(_PREFIX) - 2}"
         )
     return agent
 
 
 def _check_visible(part: str, name: str) -> None:
     if any(unicodedata.category(character) in _CONTROLS for character in part):
-        raise InvalidArgument(f"a principal's {name} must not hold control characters, found {describe(part)}")
+        raise InvalidArgument(f"a principal's {name} must not contain control characters, found {describe(part)}")
     for edge in (part[0], part[-1]):
         if edge.isspace() or edge in _BLANK or unicodedata.category(edge) == _FORMAT:
             raise InvalidArgument(
@@ -103,14 +115,14 @@ def _check_visible(part: str, name: str) -> None:
 
 
 def subject_of(agent: str) -> SubjectId | None:
-    """The subject whose streams have this agent id; None for any other agent id."""
+    """Return the subject whose streams have this agent id, or None if no subject has it."""
     if not agent.startswith(_PREFIX):
         return None
     parts = [part.replace("%2F", "/").replace("%25", "%") for part in agent[len(_PREFIX) :].split("/")]
     if len(parts) != 3 or not all(parts):  # noqa: PLR2004  # tenant, scope, id
         return None
-    found = SubjectId(*parts)
+    subject = SubjectId(*parts)
     try:
-        return found if stream_of(found) == agent else None
+        return subject if stream_of(subject) == agent else None
     except InvalidArgument:
         return None

@@ -1,4 +1,4 @@
-"""What an application plugs into memory: policy, execution, redaction, extraction, merging; the defaults allow all."""
+"""The protocols that an application can implement for memory, and the defaults, which allow everything."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.record import Record
 
 Origin = Literal["remember", "derive", "import"]
-"""Which kind of call a candidate comes from."""
+"""The kind of call that proposes a candidate."""
 
 Clock = Callable[[], datetime]
-"""What time it is; timezone-aware."""
+"""A function that returns the current time, timezone-aware."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -42,32 +42,32 @@ class Redactor(Protocol):
     """Sees every candidate before anything else does."""
 
     def __call__(self, candidate: Candidate, /) -> Candidate | Refusal:
-        """The candidate, as it is or with what is secret taken out; or a refusal, and it is blocked."""
+        """Return the candidate, with or without changes, or a refusal that blocks it."""
         ...
 
 
 class Policy(Protocol):
-    """What may be asked for."""
+    """Decides which memories an application may propose."""
 
     def violation(self, candidates: Sequence[Candidate], *, origin: Origin) -> Violation | None:
-        """Why nothing of this may be written; None if it may."""
+        """Return the violation that stops the whole call, or None if all candidates are allowed."""
         ...
 
 
 class Execution(Protocol):
-    """What the runtime permits now."""
+    """Decides which memories and scopes are allowed now."""
 
     def denial(self, candidate: Candidate, /) -> str | None:
-        """Why this candidate is blocked, while the others are written; None if it is not."""
+        """Return the reason to block this candidate, or None. The other candidates are still written."""
         ...
 
     def retrieval_scopes(self, scopes: frozenset[str], /) -> frozenset[str]:
-        """Those of a principal's scopes that may be read now."""
+        """Return the scopes of a principal that may be read now."""
         ...
 
 
 class RunSlice(msgspec.Struct, frozen=True):
-    """What is new in a run: its ``events`` after seq ``after``, in seq order.
+    """The new part of a run: its ``events`` after seq ``after``, in seq order.
 
     ``meta`` is the run's own map; ``scopes`` are those a candidate may name.
     """
@@ -81,7 +81,7 @@ class RunSlice(msgspec.Struct, frozen=True):
 
 
 class Extraction(msgspec.Struct, frozen=True):
-    """What an extractor made of a slice.
+    """The result of an extractor for one slice.
 
     - ``candidates``: what it proposes.
     - ``position``: the seq up to which it is done (None: all). What is beyond is read again next time, and candidates
@@ -106,7 +106,7 @@ class Extractor(Protocol):
         ...
 
     def extract(self, new: RunSlice, /) -> Extraction:
-        """What is in ``new``. Whatever it raises is reported, and loses nothing."""
+        """Return the candidates in ``new``. An exception is reported, and the events are read again next time."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""The record: the envelope that every memory has, whatever its kind, and the parts of it."""
+"""The record, which is a stored memory, and the envelope of fields that all kinds share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RunId = tuple[str, str]
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, order=True):
-    """Where in the log a memory comes from: the event ``seq`` of ``agent``/``run``.
+    """The event that a memory cites: the event ``seq`` of ``agent``/``run``.
 
     - ``item``: which statement of that event, as an extractor counts them: ``rules/2`` is the second that the extractor
       named ``rules`` found; ``""`` is the whole event. It never holds a key or a value.
@@ -64,7 +64,7 @@ def place_name(evidence: Evidence) -> str:
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Who says so: ``kind`` is ``run``, ``user``, ``operator`` or ``import`` (any text survives), ``id`` which one.
+    """The source of a memory: ``kind`` is ``run``, ``user``, ``operator``, ``import`` or any text; ``id`` names it.
 
     ``reliability`` is from 0 to 1.
     """
@@ -137,7 +137,7 @@ def envelope_of(memory: Envelope, **changes: object) -> dict[str, Any]:
 
 
 class Record(Envelope, frozen=True):
-    """A memory as it stands; see ``Envelope`` for the fields that every memory has.
+    """A stored memory; see ``Envelope`` for the fields that every memory has.
 
     - ``id``: unique among all subjects; ``scope``: the principal's scope whose subject holds it.
     - ``kind``, ``data``: what it is about; ``key``: what it is found by, ``""`` for kinds without keys.
@@ -156,7 +156,7 @@ class Record(Envelope, frozen=True):
 
     @property
     def value(self) -> str:
-        """What is remembered under the key; ``""`` for kinds without keys."""
+        """The value under the key, or ``""`` for kinds without keys."""
         return self.data.record_value
 
     @property

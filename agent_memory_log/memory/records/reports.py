@@ -1,4 +1,4 @@
-"""What the calls of memory return: plain structs, so that they can be shown as JSON and sent to other processes."""
+"""The results of memory calls, as plain structs that can be encoded as JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Action = Literal[
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of one candidate.
+    """The result of one candidate.
 
     - ``action``: ``written``: it is a record now; ``refreshed``: it was known, and has more evidence or a later end;
       ``changed``: a record was changed in place; ``unchanged``: it was known, evidence and all; ``outdated``: a newer
@@ -40,7 +40,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class WriteReport(msgspec.Struct, frozen=True):
-    """What a call that writes did; ``stopped``: nothing was written, for ``stop_reason``."""
+    """The result of a write. If the status is ``stopped``, nothing was written and ``stop_reason`` says why."""
 
     status: Literal["ok", "stopped"] = "ok"
     stop_reason: str = ""
@@ -48,7 +48,7 @@ class WriteReport(msgspec.Struct, frozen=True):
 
 
 class DeriveReport(msgspec.Struct, frozen=True):
-    """What came of deriving from a run.
+    """The result of deriving from one run.
 
     ``after`` and ``position`` are the seqs between which it was read. ``stop_reason`` says why it was ``stopped``, or
     ``skipped`` without a look; ``error`` is what a failing extractor said.
@@ -67,18 +67,18 @@ class DeriveReport(msgspec.Struct, frozen=True):
 
     @property
     def written(self) -> tuple[Outcome, ...]:
-        """The outcomes that are new records."""
-        return tuple(one for one in self.outcomes if one.action == "written")
+        """The outcomes with a new record."""
+        return tuple(outcome for outcome in self.outcomes if outcome.action == "written")
 
     @property
     def refreshed(self) -> tuple[Outcome, ...]:
-        """The outcomes that were known before."""
-        return tuple(one for one in self.outcomes if one.action == "refreshed")
+        """The outcomes with a record that existed before."""
+        return tuple(outcome for outcome in self.outcomes if outcome.action == "refreshed")
 
     @property
     def blocked(self) -> tuple[Outcome, ...]:
-        """The outcomes that may not be stored."""
-        return tuple(one for one in self.outcomes if one.action == "blocked")
+        """The outcomes of candidates that were refused."""
+        return tuple(outcome for outcome in self.outcomes if outcome.action == "blocked")
 
 
 class ForgetReport(msgspec.Struct, frozen=True):
@@ -133,7 +133,7 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """What a search found: a ``record``, or a ``message`` of a linked run; the other is None.
+    """A match of a search: either a ``record`` or a ``message`` of a linked run. The other field is None.
 
     ``matched_by`` has each part's share of the ``score``, by the parts' names in their order.
     """
@@ -155,7 +155,7 @@ class Hit(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What is remembered, or was said."""
+        """The text of the record or message."""
         if self.record is not None:
             return self.record.text
         return "" if self.message is None else self.message.text
@@ -187,7 +187,7 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001  # a tuple that has a note cannot 
 
 
 class MemoryContext(msgspec.Struct, frozen=True):
-    """What a planner puts in front of a model.
+    """Background from memory for a model.
 
     - ``text``: the block, ``""`` where there is nothing to say; ``tokens``: how many it has, as they were counted.
     - ``records``: the ids of the records in it; ``messages``: where the messages in it stand; both as they come in it.

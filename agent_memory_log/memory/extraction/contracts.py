@@ -23,7 +23,7 @@ class PreferenceItem(Contract):
 
     key: _Key
     value: Text = Field(description="The preference in a few words.")
-    scope: Text | None = Field(default=None, description="Whose preference it is; omit it for the user's own.")
+    scope: Text | None = Field(default=None, description="The owner of the preference; omit it for the user's own.")
     ttl_days: _Number | None = Field(default=None, description="How many days it holds, 1 to 365; 180 if omitted.")
     confidence: _Number | None = Field(default=None, description="0 to 1: how clearly it was said.")
 

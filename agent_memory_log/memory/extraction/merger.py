@@ -33,13 +33,13 @@ class ModelMerger:
         self._model = model
         self._settings = settings or MemorySettings()
 
-    def merge(self, known: Record, candidate: Candidate, /) -> str | None:
+    def merge(self, old: Record, candidate: Candidate, /) -> str | None:
         """Return the value that holds now, or None if the model cannot decide. Raises ``ModelFailed``."""
         question = encode_json(
             {
-                "kind": known.kind,
-                "key": known.key,
-                "known": {"value": known.value, "words": known.text},
+                "kind": old.kind,
+                "key": old.key,
+                "known": {"value": old.value, "words": old.text},
                 "new": {"value": candidate.value, "words": candidate.words},
             }
         )

@@ -1,4 +1,4 @@
-"""An extractor that asks a model two questions about a conversation: what is true of the user, and what happened.
+"""An extractor that asks a model two questions about a conversation: lasting things about the user, and events.
 
 Each answer must match its contract. The model receives only messages of the user and the assistant. Recalled memory
 is left out because it would become evidence for itself. Tool results are left out because they can contain

@@ -44,18 +44,18 @@ def failure_of(result: ToolResult) -> str:
     failed if its text starts with an error or its field ``error`` is set.
     """
     if result.error_message:
-        return shown(result.error_message, _MAX_ERROR)
+        return one_line(result.error_message, _MAX_ERROR)
     if result.retry_hint is not None:
         hint = result.retry_hint
-        return shown(hint.message or hint.reason, _MAX_ERROR) or "failed"
+        return one_line(hint.message or hint.reason, _MAX_ERROR) or "failed"
     text = result.result_json
     if _FAILED.match(text):
-        return shown(text.strip().strip('"'), _MAX_ERROR)
+        return one_line(text.strip().strip('"'), _MAX_ERROR)
     if text.startswith("{") and '"error"' in text:
         decoded = _map_of(result)
         error = decoded.get("error") if decoded is not None else None
         if error:
-            return shown(error if isinstance(error, str) else argument_text(error), _MAX_ERROR)
+            return one_line(error if isinstance(error, str) else argument_text(error), _MAX_ERROR)
     return ""
 
 
@@ -113,7 +113,7 @@ def read_feedback(text: str) -> tuple[str, ...]:
     return tuple(sentence for sentence in sentences if len(sentence) <= _MAX_ERROR and _FEEDBACK.match(sentence))
 
 
-def shown(text: str, most: int = _MAX_SHOWN) -> str:
+def one_line(text: str, most: int = _MAX_SHOWN) -> str:
     """Return the text on one line, cut to ``most`` characters."""
     line = " ".join(text[: 4 * most].split())
     return line if len(line) <= most else line[: most - 1] + "…"
@@ -122,10 +122,10 @@ def shown(text: str, most: int = _MAX_SHOWN) -> str:
 def argument_text(value: object) -> str:
     """Return an argument as one line of text."""
     if isinstance(value, str):
-        return shown(value)
+        return one_line(value)
     if isinstance(value, Decimal):
         return str(value)
-    return shown(msgspec.json.encode(value, order="sorted").decode())
+    return one_line(msgspec.json.encode(value, order="sorted").decode())
 
 
 def _differences(before: object, after: object, name: str) -> Iterator[str]:
@@ -138,9 +138,9 @@ def _differences(before: object, after: object, name: str) -> Iterator[str]:
     for key in (*old, *(key for key in new if key not in old)):
         path = f"{name}{key}".removeprefix(".")
         if key not in new:
-            yield f"without {place}"
+            yield f"without {path}"
         elif key not in old:
-            yield f"with {place} {argument_text(new[key])}"
+            yield f"with {path} {argument_text(new[key])}"
         else:
             yield from _differences(old[key], new[key], path)
 
@@ -157,7 +157,7 @@ def _children(value: object) -> Mapping[str, object] | None:
     if isinstance(value, dict):
         return {f".{key}": item for key, item in cast("dict[str, object]", value).items()}
     if isinstance(value, list):
-        return {f"[{place}]": item for index, item in enumerate(cast("list[object]", value))}
+        return {f"[{index}]": item for index, item in enumerate(cast("list[object]", value))}
     return None
 
 

@@ -135,7 +135,10 @@ class _Reading:
             for statement in read_statements(text)
         ]
         if self._answered:
-            candidates += [self._episode("user_feedback", f'The user said: "{one}"', [event]) for sentence in read_feedback(text)]
+            candidates += [
+                self._episode("user_feedback", f'The user said: "{sentence}"', [event])
+                for sentence in read_feedback(text)
+            ]
             thanked = bool(self._done) and acknowledges(text)
             work = [done for done in self._done if changes_something(done.call)][-_MAX_WORK:] if thanked else []
             if work:
@@ -145,7 +148,9 @@ class _Reading:
         if self._failures:
             waiting = [] if candidates else self._failures
             self._failures = [
-                msgspec.structs.replace(failure, patience=failure.patience - 1) for failure in waiting if failure.patience > 1
+                msgspec.structs.replace(failure, patience=failure.patience - 1)
+                for failure in waiting
+                if failure.patience > 1
             ]
         self._done.clear()
         self._answered = False

@@ -15,7 +15,7 @@ from agent_memory_log.memory.extraction.phrases import ALL, LANGUAGES, WORDS, Ph
 from agent_memory_log.memory.records.kinds import Fact, Preference
 
 MAX_TEXT = 4000
-"""How many characters of a message are read. Longer texts are usually pasted."""
+"""The number of characters of a message that are read. Longer texts are usually pasted."""
 
 _MAX_VALUE = 100
 _MAX_WORDS = 14

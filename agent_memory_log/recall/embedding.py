@@ -130,7 +130,7 @@ def unit(vectors: NDArray[np.floating]) -> Vectors:
 
 def _checked(embeddings: object, texts: int, dimension: int) -> Embeddings:
     if not isinstance(embeddings, Embeddings):
-        raise InvalidArgument(f"embed must return Embeddings, got {describe(found)}")
+        raise InvalidArgument(f"embed must return Embeddings, got {describe(embeddings)}")
     if embeddings.pooled.shape != (texts, dimension):
         raise InvalidArgument(
             f"pooled vectors of shape {embeddings.pooled.shape} for {texts} texts of dimension {dimension}"

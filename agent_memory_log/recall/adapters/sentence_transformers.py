@@ -84,7 +84,7 @@ class SentenceTransformersEmbedder:
         self._special = _special_tokens(self._model.tokenizer) if self._has_tokens else (0, 0)
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
-        """Return the vectors of ``texts``. Special tokens count only for the pooled vectors. Raises the model's errors."""
+        """Return the vectors of ``texts``. Raises the model's errors. Pooled vectors include special tokens."""
         pooled = np.zeros((len(texts), self.dimension), np.float32)
         tokens: dict[int, Vectors] = {}
         for batch in batches([len(text) for text in texts], CHARACTERS_AT_ONCE):

@@ -1,7 +1,7 @@
-"""Recall: from a question to the texts that answer it, without a model, and better with one.
+"""Recall: finds the texts that answer a question. It needs no model, and finds more with one.
 
-Everything here works on values in memory: ``Document``s go into a ``RecallIndex``, ``DocumentHit``s come out. Where
-documents come from, which are kept warm, and where their vectors are stored is the memory layer's to say.
+It works on values in memory only: add ``Document``s to a ``RecallIndex``, search, and receive ``DocumentHit``s. The
+memory layer decides which documents it indexes, which indexes it keeps, and where it stores vectors.
 """
 
 from __future__ import annotations

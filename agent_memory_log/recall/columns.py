@@ -1,4 +1,4 @@
-"""Growing storage for an index: an array for each property of the documents, so that an append costs what is new."""
+"""Growing arrays for an index, one for each property of the documents. An append does not copy the whole array."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class Column(Generic[_Scalar]):
-    """A property of every document, by its number."""
+    """The values of one property, indexed by document number."""
 
     def __init__(self, kind: type[_Scalar]) -> None:
         self._room: NDArray[_Scalar] = np.zeros(16, kind)
         self._used = 0
 
     def append(self, value: float) -> None:
-        """Give the next number its value."""
+        """Append the value of the next document."""
         if self._used == len(self._room):
             self._room = np.concatenate([self._room, np.zeros_like(self._room)])
         self._room[self._used] = value
@@ -31,12 +31,12 @@ class Column(Generic[_Scalar]):
 
     @property
     def values(self) -> NDArray[_Scalar]:
-        """The values of all numbers given so far: a view, to be read or written at once and not to be kept."""
+        """The values of all documents, as a view. Do not keep it: a later append may replace the array."""
         return self._room[: self._used]
 
     def keeping(self, numbers: Sequence[int]) -> Column[_Scalar]:
-        """The same with these numbers alone, numbered anew in their order."""
-        kept: Column[_Scalar] = Column(self._room.dtype.type)
-        kept._room = np.concatenate([self._room[np.asarray(numbers, np.int64)], kept._room])
-        kept._used = len(numbers)
-        return kept
+        """Return a column with only these documents, renumbered in their order."""
+        column: Column[_Scalar] = Column(self._room.dtype.type)
+        column._room = np.concatenate([self._room[np.asarray(numbers, np.int64)], column._room])
+        column._used = len(numbers)
+        return column

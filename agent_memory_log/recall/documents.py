@@ -1,4 +1,4 @@
-"""What is searched and what is found: the values that go into a recall index and come out of it."""
+"""The input and output values of a recall index: documents and hits."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ import msgspec
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """One text that can be found: a message, a preference, a fact, an episode, or of any other kind.
+    """A text that a search can find: a message, a preference, a fact, an episode, or a text of any other kind.
 
-    ``id`` is the caller's own and unique in an index. ``session`` is the conversation a message belongs to ("" for
-    none) and ``position`` its place in it: messages of one session beside each other lift each other. ``speaker`` is
-    who said it. ``time`` (aware) is when; relative dates in the text count from it. ``importance`` is 0 (unrated) to 5
-    stars, ``confidence`` 0 to 1. ``lasting`` is what holds until it is replaced, as a fact does: stars choose it, but
-    neither they nor its age lift it. ``key`` names a preference. From ``expires`` on (aware; None: never) it is not
-    found.
+    Attributes:
+        id: The caller's id, unique in an index.
+        text: The text to search.
+        kind: The kind, by which a search can filter.
+        session: The conversation of a message, or ``""``. Neighbours in a session raise each other's scores.
+        position: The position of a message in its session.
+        speaker: The name of the message's speaker.
+        time: The aware time of the text. Relative dates in the text count from it.
+        importance: Stars, from 0 (unrated) to 5.
+        confidence: From 0 to 1.
+        lasting: True for a text that holds until it is replaced, such as a fact. Stars can filter such a text, but
+            stars and age do not change its score.
+        key: The name of a preference.
+        expires: The aware time from which searches no longer find the text. None means never.
     """
 
     id: str
@@ -34,10 +42,12 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DocumentHit(msgspec.Struct, frozen=True):
-    """A document that was found.
+    """A document that a search found.
 
-    ``score`` is the sum of ``matched_by``: what each part contributed, in the order of the parts' names. The words of
-    a text that holds the whole question contribute about 1, whatever else the index holds.
+    Attributes:
+        id: The document's id.
+        score: The sum of ``matched_by``. The words of a text with the whole question contribute about 1.
+        matched_by: The contribution of each part of the ranking, by the part's name.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Extractors: what finds in a run what is worth remembering. Public names only; each has its module."""
+"""Extractors: they read a run and propose memories. Exports the public names; each extractor has its own module."""
 
 from agent_memory_log.memory.extraction.rules import RuleExtractor
 

@@ -1,6 +1,6 @@
-"""The JSON contracts that a model answers an extractor in. What is not as it must be is refused whole, by name.
+"""The JSON contracts for a model's answers to an extractor. An answer that breaks its contract is refused as a whole.
 
-A model says with each item which messages it rests on, by their numbers, the one that states it first.
+For each item, the model cites the numbers of the messages that support it. The message that states it comes first.
 """
 
 from __future__ import annotations
@@ -15,53 +15,53 @@ _Key = Annotated[Text, Field(max_length=120, description="A short stable name in
 _Number = Annotated[float, Field(allow_inf_nan=False)]
 
 MAX_TEXT_CHARS = 500
-"""How long the words of an episode may be, in characters."""
+"""The maximum length of an episode's text, in characters."""
 
 
 class PreferenceItem(Contract):
-    """How the user wants things."""
+    """A preference: how the user wants something done."""
 
     key: _Key
     value: Text = Field(description="The preference in a few words.")
-    scope: Text | None = Field(default=None, description="Whose it is; leave it out for the user's own.")
-    ttl_days: _Number | None = Field(default=None, description="How many days it holds, 1 to 365; 180 if not said.")
-    confidence: _Number | None = Field(default=None, description="0 to 1: how plainly it was said.")
+    scope: Text | None = Field(default=None, description="The owner of the preference; omit it for the user's own.")
+    ttl_days: _Number | None = Field(default=None, description="How many days it holds, 1 to 365; 180 if omitted.")
+    confidence: _Number | None = Field(default=None, description="0 to 1: how clearly it was said.")
 
 
 class _Cited(Contract):
     messages: Annotated[tuple[int, ...], Field(min_length=1, max_length=20)] = Field(
-        description="The numbers of the messages that it rests on, the one that states it first."
+        description="The numbers of the messages that support it. The message that states it comes first."
     )
 
 
 class CitedPreference(PreferenceItem, _Cited):
-    """A preference, with the messages it rests on."""
+    """A preference and the messages that support it."""
 
 
 class CitedFact(_Cited):
-    """Something lasting about the user."""
+    """A lasting fact about the user."""
 
     key: _Key
     value: Text = Field(description="The fact in a few words.")
-    confidence: _Number | None = Field(default=None, description="0 to 1: how plainly it was said.")
+    confidence: _Number | None = Field(default=None, description="0 to 1: how clearly it was said.")
 
 
 class Profile(Contract):
-    """What a conversation says of the user."""
+    """The facts and preferences that a conversation states about the user."""
 
     facts: tuple[CitedFact, ...]
     preferences: tuple[CitedPreference, ...]
 
 
 class CitedEpisode(_Cited):
-    """Something that happened and is worth knowing later."""
+    """An event that happened and is worth knowing later."""
 
     category: Literal["task_result", "user_feedback", "error", "discovery"]
     text: Annotated[Text, Field(max_length=MAX_TEXT_CHARS)] = Field(description="What happened, in one sentence.")
-    stars: Annotated[int, Field(ge=1, le=5)] = Field(description="How much it matters later: 1, hardly, to 5.")
+    stars: Annotated[int, Field(ge=1, le=5)] = Field(description="How much it matters later: 1 (hardly) to 5.")
 
 
 class Episodes(Contract):
-    """What happened in a conversation."""
+    """The episodes of a conversation."""
 
     episodes: tuple[CitedEpisode, ...]

@@ -1,4 +1,4 @@
-"""The merger with a model: one question about two values of one key, its answer held to a contract."""
+"""A merger that asks a model: it sends two values of one key and validates the answer against a contract."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _PACKAGE = "agent_memory_log.memory.extraction"
 
 
 class MergedValue(Contract):
-    """Which value holds, of two that one key has had."""
+    """The model's answer: the value that holds now."""
 
-    value: Text | None = Field(description="The value that holds now, in a few words; null where that cannot be said.")
+    value: Text | None = Field(description="The value that holds now, in a few words; null if that is not clear.")
 
 
 class ModelMerger:
-    """Asks a model which value holds where a key has had two: both in one, the new one, or it cannot say.
+    """Asks a model which value holds when a key has had two: both in one value, one of them, or undecidable.
 
-    Only the kind, the key, both values and their words are sent.
+    The model receives only the kind, the key, and both values with their texts.
     """
 
     def __init__(self, model: ModelPort, settings: MemorySettings | None = None) -> None:
-        """``settings``: the defaults unless given."""
+        """``settings`` default to ``MemorySettings()``."""
         self._model = model
         self._settings = settings or MemorySettings()
 
-    def merge(self, known: Record, candidate: Candidate, /) -> str | None:
-        """The value that holds now; None: undecidable. Raises ``ModelFailed``."""
+    def merge(self, old: Record, candidate: Candidate, /) -> str | None:
+        """Return the value that holds now, or None if the model cannot decide. Raises ``ModelFailed``."""
         question = encode_json(
             {
-                "kind": known.kind,
-                "key": known.key,
-                "known": {"value": known.value, "words": known.text},
+                "kind": old.kind,
+                "key": old.key,
+                "known": {"value": old.value, "words": old.text},
                 "new": {"value": candidate.value, "words": candidate.words},
             }
         )
@@ -51,5 +51,5 @@ class ModelMerger:
         value = read_answer(completion.text, MergedValue).value
         most = self._settings.budgets.max_value_chars
         if value is not None and len(value.strip()) > most:
-            raise ModelInvalidSchema(f"the merged value has over {most} characters")
+            raise ModelInvalidSchema(f"the merged value has more than {most} characters")
         return value

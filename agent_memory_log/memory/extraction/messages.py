@@ -1,4 +1,4 @@
-"""What counts as a message of a run, and how many an extractor must have before it looks."""
+"""Decides whether a run has enough messages for an extractor to read it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from agent_memory_log.memory.records.messages import type_of
 from agent_memory_log.memory.records.protocols import RunSlice
 
 MIN_MESSAGES = 4
-"""A run of fewer messages is left for later, as it hardly holds anything yet."""
+"""A run with fewer messages is read later, because it hardly holds anything yet."""
 
 _MESSAGES = frozenset({EventType.USER_MESSAGE, EventType.ASSISTANT_MESSAGE, EventType.TOOL_RESULT})
 
 
 def has_too_few_messages(new: RunSlice, least: int = MIN_MESSAGES) -> bool:
-    """Whether a run has fewer than ``least`` messages: of the user, of the assistant, or results of tools.
+    """Return whether a run has fewer than ``least`` messages: user messages, assistant messages and tool results.
 
-    One that was read before had enough then.
+    Returns False for a run that was read before, because it had enough messages then.
     """
     if new.after:
         return False

@@ -1,8 +1,8 @@
-"""The extractor with a model: two questions about a conversation, one for what is true of the user, one for what
-happened; each answer held to its contract.
+"""An extractor that asks a model two questions about a conversation: lasting things about the user, and events.
 
-Only what the user and the assistant said goes to the model. What was recalled from memory would be evidence for
-itself, and what a tool returned may hold anybody's instructions: neither is sent, so neither can be cited.
+Each answer must match its contract. The model receives only messages of the user and the assistant. Recalled memory
+is left out because it would become evidence for itself. Tool results are left out because they can contain
+instructions from a third party. The model cannot cite an event that it did not receive.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ _Contract = TypeVar("_Contract", bound=Contract)
 
 
 class ModelExtractor:
-    """Finds with a model: preferences, facts and episodes.
+    """Extracts preferences, facts and episodes with a model.
 
-    Of what is new in a run, the last 20 texts of user and assistant are sent, each cut at 500 characters; a run of
-    fewer than four messages is left for later. A preference or fact must rest on something the user said. Where the
-    model fails, breaks its contract or cites a message it was not given, nothing is written, the report has the
-    reason, and all is read again next time.
+    By default it sends the last 20 new messages of user and assistant, each cut to 500 characters. A run with fewer
+    than four messages is read later. A preference or a fact must cite a message of the user. If the model fails,
+    breaks its contract or cites a message that it did not receive, the extraction stops: nothing is written, the
+    report gives the reason, and the next call reads the same events again.
 
-    Its evidence names whole events, not statements of them: a model does not count the same way twice, and what was
-    forgotten must not come back under another number.
+    Its evidence names whole events, not numbered statements. A model does not number statements the same way twice,
+    so a forgotten statement could return under another number.
     """
 
     def __init__(self, model: ModelPort, settings: MemorySettings | None = None) -> None:
-        """``settings``: the defaults unless given."""
+        """``settings`` default to ``MemorySettings()``."""
         self._model = model
         self._settings = settings or MemorySettings()
 
     @property
     def name(self) -> str:
-        """``model``."""
+        """The name ``model``."""
         return _NAME
 
     def extract(self, new: RunSlice, /) -> Extraction:
-        """What the model finds in ``new``; two calls, or none where nobody said anything."""
+        """Return the model's candidates for ``new``. Makes two calls, or none without enough messages or a user."""
         limits = self._settings.extraction
         if has_too_few_messages(new, limits.min_messages):
             return Extraction(position=new.after)
@@ -79,9 +79,9 @@ class ModelExtractor:
         most = self._settings.budgets.max_value_chars
         candidates: list[Candidate] = []
         items: tuple[CitedFact | CitedPreference, ...] = (*profile.facts, *profile.preferences)
-        for place, item in enumerate(items):
+        for index, item in enumerate(items):
             if len(item.value.strip()) > most:
-                raise ModelInvalidSchema(f"item {place} of the profile has a value of over {most} characters")
+                raise ModelInvalidSchema(f"profile item {index} has a value of more than {most} characters")
             if isinstance(item, CitedPreference):
                 data: RecordData = Preference(item.key.strip(), item.value.strip())
                 scope, ttl_days = item.scope or "", item.ttl_days
@@ -105,7 +105,7 @@ class ModelExtractor:
 
 
 class _Conversation:
-    """What is sent of a run: asks the model about it, and makes candidates of what its answers cite."""
+    """The part of a run that is sent to the model. Asks the questions and turns the answers into candidates."""
 
     def __init__(
         self, model: ModelPort, settings: MemorySettings, new: RunSlice, messages: Mapping[int, Event]
@@ -119,10 +119,10 @@ class _Conversation:
         self._text = _conversation_text(list(messages.values()), settings.extraction.message_chars)
 
     def ask(self, prompt: str, contract: type[_Contract]) -> _Contract:
-        """Ask what a prompt asks. Raises ``ModelFailed``."""
+        """Ask the model the question of one prompt. Raises ``ModelFailed``."""
         self.calls += 1
         scopes = ", ".join(self._new.scopes)
-        instructions = f"{read_prompt(_PACKAGE, prompt)}\n\nWhere an item has a scope, it is one of: {scopes}."
+        instructions = f"{read_prompt(_PACKAGE, prompt)}\n\nIf an item has a scope, it is one of: {scopes}."
         messages = [ModelMessage("system", instructions), ModelMessage("user", self._text)]
         completion = ask(self._model, messages, contract, self._settings)
         for name, count in completion.usage.items():
@@ -130,10 +130,10 @@ class _Conversation:
         return read_answer(completion.text, contract)
 
     def cited(self, numbers: Sequence[int], *, by_user: bool) -> tuple[Event, ...]:
-        """The messages that an item rests on, those of the user first where the user must have said it."""
+        """Return the cited messages. ``by_user`` requires a user message and puts the user messages first."""
         for number in numbers:
             if number not in self._messages:
-                raise ModelInvalidSchema(f"the model cites message {number}, which it was not given")
+                raise ModelInvalidSchema(f"the model cites message {number}, which was not sent to it")
         events = [self._messages[number] for number in dict.fromkeys(numbers)]
         if by_user:
             events.sort(key=lambda event: not isinstance(event.data, UserMessage))
@@ -173,7 +173,7 @@ class _Line(msgspec.Struct):
 
 
 def _conversation_text(events: Sequence[Event], most: int) -> str:
-    """The conversation, a JSON object a line, so that no text can pass for another message or its number."""
+    """Return the conversation with one JSON object a line, so that no text can imitate another message or number."""
     lines = [
         _Line(event.seq, "user" if isinstance(event.data, UserMessage) else "assistant", _text(event)[:most])
         for event in events
@@ -182,5 +182,5 @@ def _conversation_text(events: Sequence[Event], most: int) -> str:
 
 
 def _text(event: Event) -> str:
-    """What the user or the assistant said; ``""`` for all other events."""
+    """Return the text of a user or assistant message, or ``""`` for any other event."""
     return event.data.message.strip() if isinstance(event.data, (UserMessage, AssistantMessage)) else ""

@@ -1,7 +1,6 @@
-"""What happened in a run, by the structure of its log: failed calls and what put them right, work that the user
-acknowledged, what the user thought of it.
+"""Reads outcomes from the structure of a run's log: fixed failures, acknowledged work and the user's feedback.
 
-Between two points where nothing is open, all of it depends on the events between them alone; see ``rules``.
+An outcome depends only on the events between two events at which nothing is open; see ``rules``.
 """
 
 from __future__ import annotations
@@ -39,31 +38,31 @@ _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
 
 
 def failure_of(result: ToolResult) -> str:
-    """Why a call failed, cut to a line; ``""`` where it did not.
+    """Return why a call failed, cut to one line, or ``""`` if it did not fail.
 
-    Beside ``error_message`` and ``retry_hint``, a result is a failure that says so in its first word, or in its field
-    ``error``: transcripts have nothing else.
+    A result failed if it has an ``error_message`` or a ``retry_hint``. Transcripts have neither, so a result also
+    failed if its text starts with an error or its field ``error`` is set.
     """
     if result.error_message:
-        return shown(result.error_message, _MAX_ERROR)
+        return one_line(result.error_message, _MAX_ERROR)
     if result.retry_hint is not None:
         hint = result.retry_hint
-        return shown(hint.message or hint.reason, _MAX_ERROR) or "failed"
+        return one_line(hint.message or hint.reason, _MAX_ERROR) or "failed"
     text = result.result_json
     if _FAILED.match(text):
-        return shown(text.strip().strip('"'), _MAX_ERROR)
+        return one_line(text.strip().strip('"'), _MAX_ERROR)
     if text.startswith("{") and '"error"' in text:
-        found = _map_of(result)
-        error = found.get("error") if found is not None else None
+        decoded = _map_of(result)
+        error = decoded.get("error") if decoded is not None else None
         if error:
-            return shown(error if isinstance(error, str) else argument_text(error), _MAX_ERROR)
+            return one_line(error if isinstance(error, str) else argument_text(error), _MAX_ERROR)
     return ""
 
 
 def puts_right(failed: ToolCall, succeeded: ToolCall) -> bool:
-    """Whether a call is the same again, changed: of the same tool, with at least half of the arguments equal.
+    """Return whether a call repeats a failed call: same tool, and at least half of the arguments equal.
 
-    Arguments that could not even be read are put right by any that can.
+    If the failed arguments are empty or cannot be decoded, any call of the same tool repeats them.
     """
     if failed.tool_name != succeeded.tool_name:
         return False
@@ -78,25 +77,25 @@ def puts_right(failed: ToolCall, succeeded: ToolCall) -> bool:
 
 
 def describe_fix(failed: ToolCall, reason: str, succeeded: ToolCall) -> str:
-    """A failure and what put it right, in words: what the arguments were, and what they had to be."""
+    """Describe a failure and its fix: which arguments failed, and which succeeded."""
     changes = list(_differences(_map_of(failed) or {}, _map_of(succeeded) or {}, ""))
     how = ", ".join(changes[:_MAX_FIELDS]) or "when it was called again"
     return f'{failed.tool_name} failed ("{reason}"), and succeeded {how}'
 
 
 def changes_something(call: ToolCall) -> bool:
-    """Whether a tool does more than read, as far as its name says."""
+    """Return whether a tool does more than read, judged by its name."""
     parts = {part.casefold() for part in _NAME_PARTS.findall(call.tool_name)}
     return bool(parts) and not parts & _READS
 
 
 def describe_work(calls: list[ToolCall]) -> str:
-    """Work that was done, in words."""
+    """Describe the calls that the user acknowledged."""
     return "Done, and acknowledged by the user: " + "; ".join(_describe_call(call) for call in calls)
 
 
 def acknowledges(text: str) -> bool:
-    """Whether a user's message begins with thanks, and without an objection."""
+    """Return whether a user's message starts with thanks and without an objection."""
     first = _SENTENCE.search(text[:_MAX_FEEDBACK])
     sentence = first.group().replace("\u2019", "'") if first else ""
     lower = sentence.lower()
@@ -106,59 +105,59 @@ def acknowledges(text: str) -> bool:
 
 
 def read_feedback(text: str) -> tuple[str, ...]:
-    """The sentences of a user's message that say whether what was done is right."""
+    """Return the sentences of a user's message that call the assistant's work right or wrong."""
     lower = text.lower()
     if not any(hint in lower for hint in _FEEDBACK_HINTS):
         return ()
     sentences = (match.group().strip() for match in _SENTENCE.finditer(text[:_MAX_FEEDBACK].replace("\u2019", "'")))
-    return tuple(one for one in sentences if len(one) <= _MAX_ERROR and _FEEDBACK.match(one))
+    return tuple(sentence for sentence in sentences if len(sentence) <= _MAX_ERROR and _FEEDBACK.match(sentence))
 
 
-def shown(text: str, most: int = _MAX_SHOWN) -> str:
-    """Text on one line, cut to ``most`` characters."""
+def one_line(text: str, most: int = _MAX_SHOWN) -> str:
+    """Return the text on one line, cut to ``most`` characters."""
     line = " ".join(text[: 4 * most].split())
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
 def argument_text(value: object) -> str:
-    """An argument in a line of text."""
+    """Return an argument as one line of text."""
     if isinstance(value, str):
-        return shown(value)
+        return one_line(value)
     if isinstance(value, Decimal):
         return str(value)
-    return shown(msgspec.json.encode(value, order="sorted").decode())
+    return one_line(msgspec.json.encode(value, order="sorted").decode())
 
 
 def _differences(before: object, after: object, name: str) -> Iterator[str]:
-    """What has to be known of two arguments to see why one failed: the places that differ."""
+    """Yield a description of each path at which two arguments differ."""
     old, new = _children(before), _children(after)
     if old is None or new is None or not _is_alike(before, after):
         if not _equal(before, after):
             yield f"with {name} {argument_text(after)} in place of {argument_text(before)}"
         return
     for key in (*old, *(key for key in new if key not in old)):
-        place = f"{name}{key}".removeprefix(".")
+        path = f"{name}{key}".removeprefix(".")
         if key not in new:
-            yield f"without {place}"
+            yield f"without {path}"
         elif key not in old:
-            yield f"with {place} {argument_text(new[key])}"
+            yield f"with {path} {argument_text(new[key])}"
         else:
-            yield from _differences(old[key], new[key], place)
+            yield from _differences(old[key], new[key], path)
 
 
-def _is_alike(one: object, other: object) -> bool:
-    """Whether two values that hold others can be compared place by place."""
-    if isinstance(one, list) and isinstance(other, list):
-        return len(cast("list[object]", one)) == len(cast("list[object]", other))
-    return isinstance(one, dict) and isinstance(other, dict)
+def _is_alike(first: object, second: object) -> bool:
+    """Return whether two containers have the same shape, so that their items can be compared."""
+    if isinstance(first, list) and isinstance(second, list):
+        return len(cast("list[object]", first)) == len(cast("list[object]", second))
+    return isinstance(first, dict) and isinstance(second, dict)
 
 
 def _children(value: object) -> Mapping[str, object] | None:
-    """What a map or a list holds, by what has to be written behind its name to reach it."""
+    """Return the items of a map or a list, keyed by the path suffix that reaches them."""
     if isinstance(value, dict):
         return {f".{key}": item for key, item in cast("dict[str, object]", value).items()}
     if isinstance(value, list):
-        return {f"[{place}]": item for place, item in enumerate(cast("list[object]", value))}
+        return {f"[{index}]": item for index, item in enumerate(cast("list[object]", value))}
     return None
 
 
@@ -182,5 +181,5 @@ def _map_of(payload: ToolCall | ToolResult) -> Mapping[str, object] | None:
     return cast("Mapping[str, object]", decoded) if isinstance(decoded, dict) else None
 
 
-def _equal(one: object, other: object) -> bool:
-    return msgspec.json.encode(one, order="sorted") == msgspec.json.encode(other, order="sorted")
+def _equal(first: object, second: object) -> bool:
+    return msgspec.json.encode(first, order="sorted") == msgspec.json.encode(second, order="sorted")

@@ -1,4 +1,4 @@
-"""The phrases by which users state things, in a few languages: ``data/phrases.toml``, read for ``statements``."""
+"""Loads the phrases with which users state preferences and facts from ``data/phrases.toml``, for ``statements``."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import msgspec
 from agent_memory_log.tables import read_table, with_parts
 
 Topic = Literal["prefers", "habit", "instead", "called", "language", "name", "user_id", "email", "home"]
-"""What a phrase is about."""
+"""The topic of a phrase."""
 
 _TABLE = read_table(__name__, "phrases")
 
 LANGUAGES = {name: language for language, names in _TABLE["languages"].items() for name in names.split()}
-"""What languages are called, and the one name each is remembered by."""
+"""The names of languages, mapped to the one name that is stored."""
 
 WORDS = {name: frozenset(words.split()) for name, words in _TABLE["words"].items()}
-"""Words that are no part of what is stated: ``not_a_name``, ``fillers``, ``phrase_ends``."""
+"""Words that are not part of a statement: ``not_a_name``, ``fillers``, ``phrase_ends``."""
 
 
 class Caseless:
-    """A pattern that stands in any case, looked for in a third of the time where the text is ASCII, as most are.
+    """A case-insensitive pattern. On ASCII text, which is the usual case, it takes a third of the time.
 
-    Its source has no capital letters: an ASCII text in lower case is searched as it is, at the same places.
+    The pattern has no capital letters, so it can search the lower-case copy of an ASCII text at the same positions.
     """
 
     __slots__ = ("_any", "_lower")
@@ -35,23 +35,26 @@ class Caseless:
         self._any = re.compile(source, re.IGNORECASE)
 
     def search(self, text: str) -> re.Match[str] | None:
-        """The first place where it stands."""
+        """Return the first match."""
         return self._lower.search(text.lower()) if text.isascii() else self._any.search(text)
 
     def finditer(self, text: str, start: int) -> Iterator[re.Match[str]]:
-        """All places from ``start`` on."""
+        """Return all matches from ``start``."""
         return self._lower.finditer(text.lower(), start) if text.isascii() else self._any.finditer(text, start)
 
 
 class Phrases(msgspec.Struct, frozen=True):
-    """One language's.
+    """The phrases of one language.
 
-    - ``hints``: lower-case text of which some must be there, or none of the patterns can match.
-    - ``patterns``: what is stated, and how, at the beginning of a clause; ``openers``: what may stand before it.
-    - ``joint``: what begins another clause.
-    - ``unreal``: makes a whole sentence something that is not the case. ``reported``: before a phrase, says that it is
-      somebody else's.
-    - ``end``: where a value ends. ``passing``: in a value, ties it to this conversation.
+    Attributes:
+        hints: Lower-case texts. If a message has none of them, no pattern can match.
+        openers: Words that may come before a pattern.
+        joint: The beginning of a new clause.
+        unreal: Words that make the sentence hypothetical.
+        reported: Words before a phrase that attribute it to someone else.
+        end: The end of a value.
+        passing: Words in a value that tie it to the current conversation.
+        patterns: Pairs of a topic and the pattern of a statement, matched at the beginning of a clause.
     """
 
     hints: tuple[str, ...]
@@ -64,7 +67,7 @@ class Phrases(msgspec.Struct, frozen=True):
     patterns: tuple[tuple[Topic, re.Pattern[str]], ...]
 
     def may_stand_in(self, plain: str) -> bool:
-        """Whether one of the patterns could match in a text that ``plain_form`` made: cheap, as most states nothing."""
+        """Return whether a pattern could match in a text from ``plain_form``. A cheap filter for most messages."""
         for hint in self.hints:  # noqa: SIM110  # twice as fast as any(), and each user message passes here
             if hint in plain:
                 return True
@@ -72,7 +75,7 @@ class Phrases(msgspec.Struct, frozen=True):
 
 
 def plain_form(text: str) -> str:
-    """A text in lower case, with single blanks."""
+    """Return the text in lower case with single blanks."""
     return " ".join(text.lower().split())
 
 
@@ -90,7 +93,7 @@ def _joint(text: str) -> Caseless:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """Blanks stand for white space; that a value is capitalised is asked for where it is read, not here."""
+    """Compile a pattern. A blank matches any white space. Capital letters are checked later, with the value."""
     return re.compile(with_parts(text, _TABLE["parts"]).replace(" ", r"\s+"), re.IGNORECASE)
 
 

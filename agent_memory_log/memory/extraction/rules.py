@@ -1,11 +1,11 @@
-"""The extractor without a model: what users state in so many words, and what the structure of the log shows.
+"""An extractor without a model: it reads plain statements of users, and outcomes that the log's structure shows.
 
-It reads a run event by event. Where nothing is open any more, it is done with what it has read, and what follows does
-not depend on it: so it finds the same, and counts it the same, in whatever slices a run comes.
+It reads a run event by event. At some events nothing is open any more. Later events do not depend on earlier ones
+there, so the extractor finds and numbers the same candidates no matter how the run is sliced.
 
-What is open: after a user message, the calls that have no result, and the failed ones that nothing has put right. A
-failure waits for a few user messages at most, and only while they state nothing: what a user says is never held back
-for it. Calls that succeed are open until the next user message, which may acknowledge them.
+After a user message, two things are open: calls without a result, and failed calls that no later call fixed. A failure
+stays open for at most three user messages, and only while they state nothing, so that it never delays a statement.
+Successful calls are open until the next user message, which may acknowledge them.
 """
 
 from __future__ import annotations
@@ -45,32 +45,31 @@ _EPISODE_IMPORTANCE = 0.5
 
 
 class RuleExtractor:
-    """Finds without a model, and rather too little than what is wrong:
+    """Extracts without a model. It prefers to miss a memory rather than to write a wrong one. It finds:
 
-    - preferences and facts that the user states outright, in English, and the common forms in German, Spanish and
+    - preferences and facts that the user states explicitly, in English, and in common forms of German, Spanish and
       French: ``I prefer …``, ``always …``, ``never …``, ``use X instead of Y``, ``call me …``, ``my name is …``,
       ``I live in …``, ``please answer in …``, ``my user id is …``;
-    - episodes: ``error``, a failed tool call and what put it right; ``task_result``, work that changed something and
-      that the user acknowledged; ``user_feedback``, that something was right or wrong.
+    - episodes: ``error``, a failed tool call and the call that fixed it; ``task_result``, work that changed something
+      and that the user acknowledged; ``user_feedback``, the user's opinion that something was right or wrong.
 
-    Only user messages are read for statements: what an assistant or a tool says, and what was recalled from memory,
-    never is one. A run of fewer than four messages is left for later. The same events give the same candidates,
-    whatever the slices they are read in.
+    It reads statements only from user messages, never from the assistant, from tools or from recalled memory. A run
+    with fewer than four messages is read later. The same events always give the same candidates, in any slices.
     """
 
     @property
     def name(self) -> str:
-        """``rules``."""
+        """The name ``rules``."""
         return _NAME
 
     def extract(self, new: RunSlice, /) -> Extraction:
-        """What is in ``new``, up to where nothing is open."""
+        """Return the candidates of ``new`` up to the last event at which nothing is open."""
         if has_too_few_messages(new):
             return Extraction(position=new.after)
         reading = _Reading(new)
         for event in new.events:
             reading.add(event)
-        return Extraction(tuple(reading.found), position=reading.position)
+        return Extraction(tuple(reading.candidates), position=reading.position)
 
 
 class _Failure(msgspec.Struct, frozen=True):
@@ -86,16 +85,16 @@ class _Done(msgspec.Struct, frozen=True):
 
 
 class _Reading:
-    """What is known of a slice so far. ``found`` is final up to ``position``; ``_fixes`` waits for the rest."""
+    """The state of reading a slice. ``candidates`` is final up to ``position``; ``_pending`` waits for open calls."""
 
     def __init__(self, new: RunSlice) -> None:
-        self.found: list[Candidate] = []
+        self.candidates: list[Candidate] = []
         self.position = new.after
         self._agent, self._run = new.agent, new.run
         self._items: dict[int, int] = {}
         self._pairing: Pairing[ToolCall] = Pairing()
         self._failures: list[_Failure] = []
-        self._fixes: list[Candidate] = []
+        self._pending: list[Candidate] = []
         self._done: list[_Done] = []
         self._answered = False
 
@@ -123,48 +122,53 @@ class _Reading:
             del self._failures[:-_MAX_FAILURES]
             return
         self._done.append(_Done(call, event))
-        fixed = [one for one in self._failures if puts_right(one.call, call)]
-        if fixed:
-            self._failures = [one for one in self._failures if one not in fixed]
-            self._fixes.append(self._fix(fixed, call, event))
-        if self._fixes and not self._failures and not self._pairing.open_count:
+        fixed_failures = [failure for failure in self._failures if puts_right(failure.call, call)]
+        if fixed_failures:
+            self._failures = [failure for failure in self._failures if failure not in fixed_failures]
+            self._pending.append(self._fix(fixed_failures, call, event))
+        if self._pending and not self._failures and not self._pairing.open_count:
             self._close(event)
 
     def _add_user(self, event: Event, text: str) -> None:
-        said = [
-            self._candidate(one.data, [event], confidence=one.confidence, importance=_STATEMENT_IMPORTANCE)
-            for one in read_statements(text)
+        candidates = [
+            self._candidate(statement.data, [event], confidence=statement.confidence, importance=_STATEMENT_IMPORTANCE)
+            for statement in read_statements(text)
         ]
         if self._answered:
-            said += [self._episode("user_feedback", f'The user said: "{one}"', [event]) for one in read_feedback(text)]
+            candidates += [
+                self._episode("user_feedback", f'The user said: "{sentence}"', [event])
+                for sentence in read_feedback(text)
+            ]
             thanked = bool(self._done) and acknowledges(text)
-            work = [one for one in self._done if changes_something(one.call)][-_MAX_WORK:] if thanked else []
+            work = [done for done in self._done if changes_something(done.call)][-_MAX_WORK:] if thanked else []
             if work:
-                words = describe_work([one.call for one in work])
-                said.append(self._episode("task_result", words, [event, *(one.result for one in work)]))
+                words = describe_work([done.call for done in work])
+                candidates.append(self._episode("task_result", words, [event, *(done.result for done in work)]))
         self._pairing = Pairing()
         if self._failures:
-            waiting = [] if said else self._failures
+            waiting = [] if candidates else self._failures
             self._failures = [
-                msgspec.structs.replace(one, patience=one.patience - 1) for one in waiting if one.patience > 1
+                msgspec.structs.replace(failure, patience=failure.patience - 1)
+                for failure in waiting
+                if failure.patience > 1
             ]
         self._done.clear()
         self._answered = False
-        self._fixes += said
+        self._pending += candidates
         if not self._failures:
             self._close(event)
 
     def _close(self, event: Event) -> None:
-        """Nothing is open: what was found stands, and nothing before this event is needed any more."""
-        self.found += self._fixes
-        self._fixes.clear()
+        """Make the pending candidates final, because no earlier event is needed any more."""
+        self.candidates += self._pending
+        self._pending.clear()
         self._done.clear()
         self._answered = False
         self.position = event.seq
 
     def _fix(self, failures: Sequence[_Failure], call: ToolCall, event: Event) -> Candidate:
         last = failures[-1]
-        results = [one.result for one in failures[-_MAX_EVIDENCE:]]
+        results = [failure.result for failure in failures[-_MAX_EVIDENCE:]]
         return self._episode("error", describe_fix(last.call, last.reason, call), [*reversed(results), event])
 
     def _episode(self, category: str, text: str, events: Sequence[Event]) -> Candidate:
@@ -185,7 +189,7 @@ class _Reading:
         )
 
     def _evidence(self, event: Event) -> Evidence:
-        """The next statement of an event: an event is read once, between two points where nothing is open."""
+        """Return the event as evidence, with the number of its next statement. Each event is read only once."""
         number = self._items.get(event.seq, 0) + 1
         self._items[event.seq] = number
         return Evidence(self._agent, self._run, event.seq, f"{_NAME}/{number}", event.event_id)

@@ -1,7 +1,7 @@
-"""What a user states about themselves in a message: preferences and facts, and nothing that has to be guessed.
+"""Reads the preferences and facts that a user states explicitly in a message.
 
-Left out are questions, what is not the case (``if I preferred …``), what others say, what stands in quotes, code or a
-quoted mail, wishes for this once (``I'd prefer …``, ``that one``), and values that do not look like what they must be.
+It skips questions, hypothetical sentences (``if I preferred …``), reported speech, quotes, code and quoted mail. It
+also skips one-time wishes (``I'd prefer …``, ``that one``) and values that do not have the expected form.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from agent_memory_log.memory.extraction.phrases import ALL, LANGUAGES, WORDS, Ph
 from agent_memory_log.memory.records.kinds import Fact, Preference
 
 MAX_TEXT = 4000
-"""How much of a message is read, in characters: what is longer was pasted."""
+"""The number of characters of a message that are read. Longer texts are usually pasted."""
 
 _MAX_VALUE = 100
 _MAX_WORDS = 14
@@ -27,7 +27,7 @@ _WEAK = 0.6
 
 _FENCE = re.compile(r"(?:```|~~~).*?(?:```|~~~|\Z)", re.DOTALL)
 _QUOTED_LINE = re.compile(r"^(?:[ \t]*[>|]|\t| {4}).*$", re.MULTILINE)
-_LINE_MARKS = frozenset(" \t>|")  # what a quoted line begins with
+_LINE_MARKS = frozenset(" \t>|")  # the first character of a quoted line
 _QUOTES = re.compile(
     r"\"[^\"\n]{0,600}\"|“[^”\n]{0,600}”|„[^“”\n]{0,600}[“”]|«[^»\n]{0,600}»|`[^`\n]{0,600}`|(?<!\w)'[^'\n]{0,600}'(?!\w)"
 )
@@ -40,19 +40,19 @@ _CAPITALS = re.compile(r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*(?:\s+(?:(?:de|da|di
 _WORD = re.compile(r"\w+(?:['\u2019.+#/-]\w+)*[+#]*")
 
 _ALL_HINTS = frozenset(hint for phrases in ALL for hint in phrases.hints)
-# A text that has a hint has whatever is in that hint: those that hold another one say nothing more.
-_HINTS = tuple(sorted(one for one in _ALL_HINTS if not any(other in one for other in _ALL_HINTS - {one})))
+# A hint that contains a shorter hint is redundant: the shorter one is in the same texts.
+_HINTS = tuple(sorted(hint for hint in _ALL_HINTS if not any(shorter in hint for shorter in _ALL_HINTS - {hint})))
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """Something that was stated: what it is, and how sure it is that it was meant so, 0 to 1."""
+    """A statement of the user. ``confidence`` (0 to 1) is how certain it is that the user meant it so."""
 
     data: Preference | Fact
     confidence: float
 
 
 def read_statements(text: str) -> tuple[Statement, ...]:
-    """What is stated in a user's message, in the order it stands there."""
+    """Return the statements of a user's message in their order."""
     text = readable(text)
     plain = plain_form(text)
     for hint in _HINTS:
@@ -62,9 +62,9 @@ def read_statements(text: str) -> tuple[Statement, ...]:
 
 
 def readable(text: str) -> str:
-    """The part of a message that the patterns look at: so long at most, and without long gaps inside a line.
+    """Return the part of a message that the patterns read: the first characters, without long gaps inside a line.
 
-    Patterns that ask for white space try each place of a gap, so that long ones would cost its length squared.
+    The patterns try every position of a gap, so a long gap would cost quadratic time.
     """
     return _GAP.sub(r"\1", text[:MAX_TEXT]).replace("\u2019", "'")
 
@@ -81,7 +81,7 @@ def _read(text: str, spoken: tuple[Phrases, ...]) -> Iterator[Statement]:
 
 
 def _hide(text: str) -> str:
-    """The text with what the user does not say themselves hidden, every character at its place."""
+    """Hide quotes, code and quoted lines. Every other character keeps its position."""
     if "\n" in text or text[:1] in _LINE_MARKS or "```" in text or "~~~" in text:
         for rule in (_FENCE, _QUOTED_LINE):
             text = rule.sub(lambda match: "\n" * len(match.group()), text)
@@ -98,7 +98,7 @@ def _sentences(text: str) -> Iterator[tuple[int, int]]:
         yield start, len(text)
 
 
-def _read_sentence(phrases: Phrases, said: str, hidden: str) -> Iterator[Statement]:
+def _read_sentence(phrases: Phrases, sentence: str, hidden: str) -> Iterator[Statement]:
     mark = _LIST_MARK.match(hidden)
     begin = mark.end() if mark else 0
     body = hidden.rstrip(" \t.!…")
@@ -107,24 +107,24 @@ def _read_sentence(phrases: Phrases, said: str, hidden: str) -> Iterator[Stateme
         if start < read:
             continue
         opener = phrases.openers.match(body, start)
-        place = opener.end() if opener else start
+        position = opener.end() if opener else start
         for topic, pattern in phrases.patterns:
-            match = pattern.match(body, place)
+            match = pattern.match(body, position)
             if match is None or match.end() <= read:
                 continue
-            if phrases.unreal.search(hidden) or phrases.reported.search(hidden[:place]):
+            if phrases.unreal.search(hidden) or phrases.reported.search(hidden[:position]):
                 return
-            statement = _statement(phrases, topic, match, said)
+            statement = _statement(phrases, topic, match, sentence)
             if statement is not None:
                 yield statement
                 read = match.start("value") + 1
                 break
 
 
-def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], said: str) -> Statement | None:
+def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], sentence: str) -> Statement | None:
     groups = match.re.groupindex
-    value = _cut(phrases, said[slice(*match.span("value"))])
-    other = _cut(phrases, said[slice(*match.span("other"))]) if "other" in groups else ""
+    value = _cut(phrases, sentence[slice(*match.span("value"))])
+    other = _cut(phrases, sentence[slice(*match.span("other"))]) if "other" in groups else ""
     if topic in {"prefers", "habit", "instead"}:
         if any(not _lasts(phrases, text) for text in (value, other) if text) or not value:
             return None
@@ -142,24 +142,24 @@ def _statement(phrases: Phrases, topic: Topic, match: re.Match[str], said: str) 
 
 
 def _personal(topic: Topic, value: str) -> Statement | None:
-    """What is about the user themselves, where the value looks like it."""
+    """Return a statement about the user, or None if the value does not have the form of its topic."""
     if topic == "language":
         language = LANGUAGES.get(value.casefold())
         return None if language is None else Statement(Preference("language", language), _SURE)
     if topic in {"user_id", "email"}:
         return Statement(Fact(topic, value.rstrip(".-")), _SURE)
-    found = _name(value)
-    if not found:
+    name = _name(value)
+    if not name:
         return None
     if topic == "home":
-        return Statement(Fact("home", found), _CLEAR)
+        return Statement(Fact("home", name), _CLEAR)
     if topic == "called":
-        return Statement(Preference("preferred_name", found), _SURE)
-    return Statement(Fact("name", found), _SURE)
+        return Statement(Preference("preferred_name", name), _SURE)
+    return Statement(Fact("name", name), _SURE)
 
 
 def _name(value: str) -> str:
-    """The capitalised words that a value begins with; ``""`` where it does not begin with a name."""
+    """Return the capitalised words at the start of a value, or ``""`` if it does not start with a name."""
     capitals = _CAPITALS.match(value)
     if capitals is None or capitals.group().split()[0].casefold() in WORDS["not_a_name"]:
         return ""
@@ -167,21 +167,21 @@ def _name(value: str) -> str:
 
 
 def _cut(phrases: Phrases, value: str) -> str:
-    """The value up to where the sentence goes on to something else, without quotes around it."""
+    """Return the value without quotes, cut before the sentence changes its subject."""
     end = phrases.end.search(value)
     value = " ".join(value[: end.start() if end else None].split())
     return value.strip(" .,;:!\"'“”„«»`")
 
 
 def _lasts(phrases: Phrases, value: str) -> bool:
-    """Whether a value can mean something outside this conversation, and is as short as a value is."""
+    """Return whether a value is short enough and can be true outside this conversation."""
     return (
         len(value) <= _MAX_VALUE and len(value.split()) <= _MAX_WORDS and phrases.passing.search(value) is None
     )  # fmt: skip
 
 
 def _keyed(first: str, words: list[str], value: str, confidence: float) -> Statement | None:
-    """A preference whose key has the same words wherever the same thing is meant, so that a new value supersedes."""
+    """Return a preference, or None without key words. The same words give the same key, so a new value supersedes."""
     if not words:
         return None
     return Statement(Preference("_".join([first, *words] if first else words), value), confidence)
@@ -192,7 +192,7 @@ def _key_words(text: str) -> list[str]:
 
 
 def _head(text: str) -> list[str]:
-    """What the value is one of: ``seat`` for ``window seats``, so that another seat takes its place."""
+    """Return the category of a value as key words: ``seat`` for ``window seats``, so that another seat replaces it."""
     words = _WORD.findall(text.casefold())
     if words[:1] == ["to"] or words[:2] == ["not", "to"]:
         return _key_words(" ".join(words[1 + (words[0] == "not") :]))[:3]

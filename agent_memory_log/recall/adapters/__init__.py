@@ -1,1 +1,1 @@
-"""Embedders for common models; each module imports what it needs when its class is first used."""
+"""Embedders for common models. Each module imports its dependencies when its class is first used."""

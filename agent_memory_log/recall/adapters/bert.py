@@ -1,8 +1,8 @@
-"""A BERT sentence model run by numpy alone: no framework, and vectors of its tokens.
+"""A BERT sentence model that needs only numpy, not a framework. It also gives token vectors.
 
-Small models are quick enough so: a message takes some milliseconds with six layers of 384. It needs a folder as
-sentence-transformers models are published in: ``config.json``, ``tokenizer.json``, ``model.safetensors``
-(all-MiniLM-L6-v2, multilingual-e5-small, …). Vectors are pooled by their mean.
+Small models are fast enough: a message takes some milliseconds with six layers of dimension 384. The folder has the
+format of a sentence-transformers model: ``config.json``, ``tokenizer.json`` and ``model.safetensors`` (such as
+all-MiniLM-L6-v2 or multilingual-e5-small). The pooled vector is the mean of the token vectors.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_memory_log.recall.adapters.texts import TOKENS_AT_ONCE, batches, stor
 from agent_memory_log.recall.embedding import Embeddings, Kind, Vectors
 
 _HIDDEN: Final = np.float32(-1e9)
-"""What is added to the attention that padding gets: none is left."""
+"""The value that is added to the attention scores of padding, so that padding gets no attention."""
 
 
 class _Config(msgspec.Struct, frozen=True):
@@ -58,10 +58,18 @@ class _Safetensors(Protocol):
 
 
 class BertEmbedder:
-    """The model in ``folder``, called ``model``; needs the extra ``bert`` (tokenizers and safetensors).
+    """An embedder that runs a BERT model from a folder. It needs the extra ``bert`` (tokenizers and safetensors).
 
-    ``longest`` is in tokens: what a text has beyond is not read. The prefixes stand before each text of their kind, for
-    models that were trained with them ("query: "). Raises ``ModelUnavailable`` for a folder without such a model.
+    Args:
+        folder: The folder with the model's files.
+        model: The name of the model; vectors are stored under it.
+        longest: The maximum number of tokens of a text; the rest is cut. Default 256.
+        query_prefix: The text before each query, for models that were trained with one (``"query: "``).
+        document_prefix: The same for documents.
+
+    Raises:
+        ModelUnavailable: The folder has no such model.
+        InvalidArgument: The extra is not installed.
     """
 
     def __init__(
@@ -81,11 +89,11 @@ class BertEmbedder:
         self.dimension: Final = self._config.hidden_size
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
-        """The vectors of ``texts``, special tokens in the pooled one alone."""
+        """Return the vectors of ``texts``. Special tokens count only for the pooled vectors."""
         encoded = self._tokenizer.encode_batch([self._prefixes[kind] + text for text in texts])
         pooled = np.zeros((len(texts), self.dimension), np.float32)
         tokens: dict[int, Vectors] = {}
-        for batch in batches([len(one.ids) for one in encoded], TOKENS_AT_ONCE):
+        for batch in batches([len(encoding.ids) for encoding in encoded], TOKENS_AT_ONCE):
             states = self._layers.run([encoded[at].ids for at in batch])
             for at, state in zip(batch, states, strict=True):
                 pooled[at] = state.mean(axis=0)
@@ -99,7 +107,7 @@ class _Layers:
         self._weights = weights
 
     def run(self, texts: Sequence[Sequence[int]]) -> list[Vectors]:
-        """The last layer's state of each text (tokens x dimension)."""
+        """Return the last layer's state of each text (tokens x dimension)."""
         longest = max(len(ids) for ids in texts)
         padded = np.zeros((len(texts), longest), np.int64)
         hidden = np.full((len(texts), 1, 1, longest), _HIDDEN)
@@ -151,7 +159,7 @@ class _Layers:
 
 
 def _gelu(state: Vectors) -> Vectors:
-    # numpy has no error function: a polynomial that is right to 1.5e-7 (Abramowitz and Stegun 7.1.26).
+    # numpy has no error function. This polynomial has an error below 1.5e-7 (Abramowitz and Stegun 7.1.26).
     size = np.abs(state) * np.float32(math.sqrt(0.5))
     step: Vectors = np.float32(1) / (np.float32(1) + np.float32(0.3275911) * size)
     factors = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)

@@ -1,4 +1,4 @@
-"""Importing what an extra brings, when it is first needed, and loading its models."""
+"""Imports the modules of an extra on first use, and loads their models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Model = TypeVar("_Model")
 
 
 def import_extra(module: str, extra: str, embedder: str) -> object:
-    """The module, which comes with an extra. Raises ``InvalidArgument`` saying what to install."""
+    """Return a module that comes with an extra. Raises ``InvalidArgument`` with the command that installs it."""
     try:
         return import_module(module)
     except ImportError as error:
@@ -22,7 +22,7 @@ def import_extra(module: str, extra: str, embedder: str) -> object:
 
 
 def load_model(load: Callable[[], _Model], model: str) -> _Model:
-    """What ``load`` gives. Raises ``ModelUnavailable`` for whatever it raises, which is chained."""
+    """Return the result of ``load``. Raises ``ModelUnavailable``, chained to the original error, if it fails."""
     try:
         return load()
     except Exception as error:

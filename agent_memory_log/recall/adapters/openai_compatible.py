@@ -1,4 +1,4 @@
-"""Vectors from an endpoint that speaks OpenAI's embeddings protocol: OpenAI itself, or a server of one's own."""
+"""Embeds texts with an endpoint that has OpenAI's embeddings API: OpenAI or another server."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from agent_memory_log.recall.adapters.texts import stored_name
 from agent_memory_log.recall.embedding import Embeddings, Kind
 
 MOST_AT_ONCE: Final = 256
-"""Texts in one request: servers limit them, the smallest known limit being this."""
+"""The maximum number of texts in one request. It is the smallest limit that we know of a server."""
 
 MOST_BYTES_AT_ONCE: Final = 256_000
-"""Bytes in one request: OpenAI takes 300,000 tokens, and no tokenizer makes more tokens of a text than it has bytes."""
+"""The maximum size of a request in bytes. OpenAI accepts 300,000 tokens, and a token has at least one byte."""
 
 LONGEST_TEXT: Final = 8_000
-"""Bytes of a text that are sent: OpenAI's models take 8,192 tokens, and refuse a whole request for one longer text."""
+"""The default maximum of a text in bytes. OpenAI's models refuse a request with a text of more than 8,192 tokens."""
 
 
 class _Datum(Protocol):
@@ -45,11 +45,17 @@ class _Module(Protocol):
 
 
 class OpenAICompatibleEmbedder:
-    """The ``model`` of an endpoint, with pooled vectors of ``dimension``; needs the extra ``memory``.
+    """An embedder that calls an OpenAI-compatible endpoint. It gives pooled vectors and needs the extra ``memory``.
 
-    ``base_url`` and ``api_key`` default to what the environment gives the client (``OPENAI_BASE_URL``,
-    ``OPENAI_API_KEY``). ``timeout`` is in seconds. The prefixes stand before each text of their kind, for models that
-    were trained with them. ``longest_text`` is how many bytes of a text are sent, for servers that refuse longer ones.
+    Args:
+        model: The model's name at the endpoint.
+        dimension: The length of its vectors.
+        base_url: The endpoint; by default the client reads ``OPENAI_BASE_URL``.
+        api_key: The key; by default the client reads ``OPENAI_API_KEY``.
+        timeout: The timeout of a request in seconds. Default 30.
+        query_prefix: The text before each query, for models that were trained with one.
+        document_prefix: The same for documents.
+        longest_text: The maximum number of bytes of a text; the rest is cut. Default 8,000.
     """
 
     def __init__(
@@ -67,16 +73,16 @@ class OpenAICompatibleEmbedder:
         module = cast("_Module", import_extra("openai", "memory", type(self).__name__))
         self._client = module.OpenAI(base_url=base_url, api_key=api_key, timeout=timeout)
         self._prefixes: dict[Kind, str] = {"query": query_prefix, "document": document_prefix}
-        self._asked = model
+        self._requested_model = model
         self._longest = longest_text
         self.model: Final = stored_name(model, document_prefix)
         self.dimension: Final = dimension
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
-        """The vectors of ``texts``; raises what the client raises."""
+        """Return the vectors of ``texts``. Raises the client's errors."""
         rows: list[list[float]] = []
         for part in self._requests(texts, self._prefixes[kind]):
-            answer = self._client.embeddings.create(model=self._asked, input=part, encoding_format="float")
+            answer = self._client.embeddings.create(model=self._requested_model, input=part, encoding_format="float")
             rows += [datum.embedding for datum in sorted(answer.data, key=lambda datum: datum.index)]
         return Embeddings(np.asarray(rows, np.float32).reshape(len(rows), -1))
 
@@ -84,7 +90,7 @@ class OpenAICompatibleEmbedder:
         part: list[str] = []
         size = 0
         for text in texts:
-            # An empty text is refused by some servers, and means nothing to any.
+            # Some servers refuse an empty text.
             sent = (prefix + text or " ").encode(errors="replace")[: self._longest].decode(errors="ignore")
             length = len(sent.encode())
             if part and (len(part) == MOST_AT_ONCE or size + length > MOST_BYTES_AT_ONCE):

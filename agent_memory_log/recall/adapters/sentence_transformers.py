@@ -1,4 +1,4 @@
-"""Vectors from a sentence-transformers model, with those of its tokens."""
+"""Embeds texts with a sentence-transformers model, with token vectors if the model has them."""
 
 from __future__ import annotations
 
@@ -45,16 +45,22 @@ class _Module(Protocol):
 
 
 class SentenceTransformersEmbedder:
-    """A model by its name or folder; needs the extra ``sentence-transformers``.
+    """An embedder that runs a sentence-transformers model. It needs the extra ``sentence-transformers``.
 
-    - ``name``: what its vectors are stored under, unless that is the model's own. A folder that is moved makes another
-      model, one whose weights change does not: give it a name that says which they are.
-    - The prefixes stand before each text of their kind, in place of the prompts that the model brings for it. Some
-      models that were trained with prefixes bring none (e5: "query: " and "passage: ").
-    - ``options`` go to ``SentenceTransformer`` as they are (``device``, ``revision``, ``truncate_dim``, …).
+    A model without token vectors, or with token vectors of another dimension, gives only pooled vectors.
 
-    A model that has no vectors of tokens, or of another length than the pooled one, gives the pooled one alone. Raises
-    ``ModelUnavailable`` for a model that cannot be loaded.
+    Args:
+        model: The model's name or folder.
+        name: The name under which vectors are stored; by default the model's name or folder. Give a new name when the
+            weights in a folder change.
+        query_prefix: The text before each query, in place of the model's own prompt. Some models were trained with
+            prefixes but bring no prompts (e5: ``"query: "`` and ``"passage: "``).
+        document_prefix: The same for documents.
+        options: Options for ``SentenceTransformer``, such as ``device``, ``revision`` and ``truncate_dim``.
+
+    Raises:
+        ModelUnavailable: The model cannot be loaded.
+        InvalidArgument: The extra is not installed.
     """
 
     def __init__(
@@ -68,24 +74,24 @@ class SentenceTransformersEmbedder:
     ) -> None:
         module = cast("_Module", import_extra("sentence_transformers", "sentence-transformers", type(self).__name__))
         self._model = load_model(lambda: module.SentenceTransformer(model, **options), model)
-        self._lock = Lock()  # a model promises nothing to several threads, and uses all cores for one
+        self._lock = Lock()  # a model need not be thread-safe, and uses all cores for one call
         self._prefixes: dict[Kind, str | None] = {"query": query_prefix, "document": document_prefix}
         self.model: Final = name or stored_name(f"sentence-transformers:{model}", document_prefix or "")
-        # Asked once of each kind: some models have a part of their own for questions.
+        # Probe both kinds: some models have separate parts for questions.
         probes = load_model(lambda: self._ask(["a"], "document") + self._ask(["a"], "query"), model)
         self.dimension: Final = len(_array(probes[0]["sentence_embedding"]))
         self._has_tokens = all(_has_tokens(probe, self.dimension) for probe in probes)
         self._special = _special_tokens(self._model.tokenizer) if self._has_tokens else (0, 0)
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
-        """The vectors of ``texts``, special tokens in the pooled one alone; raises what the model raises."""
+        """Return the vectors of ``texts``. Raises the model's errors. Pooled vectors include special tokens."""
         pooled = np.zeros((len(texts), self.dimension), np.float32)
         tokens: dict[int, Vectors] = {}
         for batch in batches([len(text) for text in texts], CHARACTERS_AT_ONCE):
-            for at, found in zip(batch, self._ask([texts[at] for at in batch], kind), strict=True):
-                pooled[at] = _array(found["sentence_embedding"])
+            for at, features in zip(batch, self._ask([texts[at] for at in batch], kind), strict=True):
+                pooled[at] = _array(features["sentence_embedding"])
                 if self._has_tokens:
-                    tokens[at] = self._tokens(found)
+                    tokens[at] = self._tokens(features)
         return Embeddings(pooled, tuple(tokens[at] for at in range(len(texts))) if self._has_tokens else None)
 
     def _ask(self, texts: list[str], kind: Kind) -> list[Mapping[str, _Tensor]]:
@@ -93,22 +99,22 @@ class SentenceTransformersEmbedder:
         with self._lock:
             return encode(texts, prompt=self._prefixes[kind], output_value=None, show_progress_bar=False)
 
-    def _tokens(self, found: Mapping[str, _Tensor]) -> Vectors:
-        real = _array(found["token_embeddings"])[
-            _array(found["attention_mask"]) > 0
-        ]  # padding may stand on either side
+    def _tokens(self, features: Mapping[str, _Tensor]) -> Vectors:
+        real = _array(features["token_embeddings"])[
+            _array(features["attention_mask"]) > 0
+        ]  # padding may be on either side
         first, last = self._special
         return real[first : max(len(real) - last, first)]
 
 
-def _has_tokens(found: Mapping[str, _Tensor], dimension: int) -> bool:
-    if not {"token_embeddings", "attention_mask"} <= found.keys():
+def _has_tokens(features: Mapping[str, _Tensor], dimension: int) -> bool:
+    if not {"token_embeddings", "attention_mask"} <= features.keys():
         return False
-    return _array(found["token_embeddings"]).shape == (len(_array(found["attention_mask"])), dimension)
+    return _array(features["token_embeddings"]).shape == (len(_array(features["attention_mask"])), dimension)
 
 
 def _special_tokens(tokenizer: object) -> tuple[int, int]:
-    """How many special tokens are put before and after a text."""
+    """Return how many special tokens the tokenizer puts before and after a text."""
     if not callable(tokenizer):
         return 0, 0
     (mask,) = cast("_Tokenizer", tokenizer)(["a"], return_special_tokens_mask=True)["special_tokens_mask"]

@@ -1,4 +1,4 @@
-"""What the adapters do with texts before a model sees them: prefixes, and batches."""
+"""Prepares texts for the models of the adapters: stored model names, and batches."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 TOKENS_AT_ONCE: Final = 4_096
-"""How much goes through a model together, with padding: more of it no longer gains, and takes memory."""
+"""The number of tokens in one batch, with padding. Larger batches are not faster and need more memory."""
 
 CHARACTERS_AT_ONCE: Final = 4 * TOKENS_AT_ONCE
-"""The same in characters, for models that keep their tokens to themselves."""
+"""The number of characters in one batch, for models that do not expose their tokens."""
 
 _TEXTS_AT_ONCE: Final = 32
 
 _STRETCH: Final = 2
-"""How many times as long as the shortest text of a batch the longest may be."""
+"""The longest text of a batch may be this many times as long as the shortest."""
 
 _SHORT: Final = 16
-"""Texts up to this length are all alike."""
+"""Texts up to this length count as equally long."""
 
 
 def stored_name(model: str, document_prefix: str) -> str:
-    """What a model's vectors are stored under: those of texts with another prefix are as those of another model."""
+    """Return the name under which vectors are stored. Another document prefix counts as another model."""
     return f"{model} {document_prefix!r}" if document_prefix else model
 
 
 def batches(lengths: Sequence[int], most: int) -> Iterator[list[int]]:
-    """The places of all texts, in batches of about one length that hold ``most`` with their padding.
+    """Yield the indexes of all texts in batches of similar length, with at most ``most`` units including padding.
 
-    In a batch every text is padded to the longest, so that one long text makes all that are with it as slow as itself.
+    Padding makes every text of a batch as slow as the longest one, so long and short texts are kept apart.
     """
     batch: list[int] = []
     for at in sorted(range(len(lengths)), key=lengths.__getitem__):

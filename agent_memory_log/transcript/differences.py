@@ -73,15 +73,17 @@ def apply(default: dict[str, JsonValue], residual: Mapping[str, JsonValue]) -> d
     return default
 
 
-def kept_for(provider: str, structured: object, extra: frozenset[str] = _NO_EXTRA) -> Mapping[str, JsonValue]:
+def residual_of_provider(
+    provider: str, structured: object, extra: frozenset[str] = _NO_EXTRA
+) -> Mapping[str, JsonValue]:
     """The residual kept under ``provider``, empty if there is none or it is not ours.
 
     ``extra`` names further parts that a provider's residuals may have; what is in them is for the provider to check.
     """
     if not isinstance(structured, Mapping):
         return {}
-    kept = cast("Mapping[str, JsonValue]", structured).get(provider)
-    return kept if is_residual(kept, extra) else {}  # type: ignore[return-value]  # what is_residual checks
+    structured_of = cast("Mapping[str, JsonValue]", structured).get(provider)
+    return structured_of if is_residual(structured_of, extra) else {}  # type: ignore[return-value]  # what is_residual checks
 
 
 def is_residual(value: object, extra: frozenset[str] = _NO_EXTRA) -> bool:
@@ -101,6 +103,6 @@ def is_residual(value: object, extra: frozenset[str] = _NO_EXTRA) -> bool:
     )
 
 
-def kept(provider: str, residual: Mapping[str, JsonValue]) -> JsonValue:
+def structured_of(provider: str, residual: Mapping[str, JsonValue]) -> JsonValue:
     """What a payload keeps of ``residual`` in ``structured``: nothing when it is empty."""
     return {provider: residual} if residual else None

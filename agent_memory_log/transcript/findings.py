@@ -24,7 +24,7 @@ class Finding(msgspec.Struct, frozen=True):
 
     rule: str
     message: str
-    where: Path = ()
+    path: Path = ()
     seq: int | None = None
 
 
@@ -39,7 +39,7 @@ class Change(msgspec.Struct, frozen=True):
 
     change: str
     message: str
-    where: Path = ()
+    path: Path = ()
     seq: int | None = None
 
 
@@ -62,4 +62,4 @@ class Loss(msgspec.Struct, frozen=True):
 
 def path_order(reported: Finding | Change) -> list[tuple[bool, int, str]]:
     """Sorts findings and changes in the order of the transcript."""
-    return [(isinstance(step, str), step if isinstance(step, int) else 0, str(step)) for step in reported.where]
+    return [(isinstance(step, str), step if isinstance(step, int) else 0, str(step)) for step in reported.path]

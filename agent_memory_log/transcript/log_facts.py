@@ -25,14 +25,14 @@ class Origins:
         self.owns: list[int] = []
         self.parts: list[list[int]] = []
 
-    def seq_at(self, where: Path) -> int | None:
+    def seq_at(self, path: Path) -> int | None:
         """The seq of the event that the place ``where`` comes from; None if that is not known."""
-        if not where or not isinstance(where[0], int) or not 0 <= where[0] < len(self.owns):
+        if not path or not isinstance(path[0], int) or not 0 <= path[0] < len(self.owns):
             return None
-        index = where[0]
+        index = path[0]
         parts = self.parts[index]
-        if len(where) > 2 and where[1] == self.part_key:  # noqa: PLR2004  # message, key, item
-            item = where[2]
+        if len(path) > 2 and path[1] == self.part_key:  # noqa: PLR2004  # message, key, item
+            item = path[2]
             if isinstance(item, int) and 0 <= item < len(parts):
                 return parts[item] or None
         return self.owns[index] or None
@@ -66,7 +66,7 @@ class Recorded:
         self.leading: list[SystemMessage] = []
         self.reasoning_of: dict[str, str] = {}
 
-    def without_places(self) -> Recorded:
+    def without_positions(self) -> Recorded:
         """A copy of what names no place in the transcript, for one whose messages moved."""
         copied = Recorded()
         copied.signed = dict(self.signed)
@@ -93,16 +93,16 @@ class Facts(msgspec.Struct, frozen=True):
     sent: tuple[str, str] | None = None
     leading: str = ""
 
-    def stale_places(self, length: int) -> Callable[[int], bool] | None:
+    def stale_positions(self, length: int) -> Callable[[int], bool] | None:
         """Whether a message, of ``length``, came back from another system prompt or other tools; None: none did."""
         if self.recorded is None or self.sent is None:
             return None
         ranges = list(self._stale_ranges(length))
         begins = [begin for begin, _ in ranges]
 
-        def is_stale(place: int) -> bool:
-            number = bisect_right(begins, place) - 1
-            return number >= 0 and place < ranges[number][1]
+        def is_stale(position: int) -> bool:
+            number = bisect_right(begins, position) - 1
+            return number >= 0 and position < ranges[number][1]
 
         return is_stale if ranges else None
 

@@ -61,7 +61,7 @@ def parse(messages: Iterable[Mapping[str, JsonValue]], provider: str, *, source:
 
         events = parse([{"role": "user", "content": "Where is my order?"}], "openai-chat", source="run-42")
     """
-    parser = find(provider).parser(source)
+    parser = find_provider(provider).parser(source)
     return [event for message in _list_of(messages) for event in parser.add(message)]
 
 
@@ -82,7 +82,7 @@ def build(snapshot: Snapshot, provider: str, *, max_result_bytes: int | None = N
 
         messages = build(await store.load_run("support-agent", "run-42"), "openai-chat")
     """
-    package = find(provider)
+    package = find_provider(provider)
     if max_result_bytes is not None and (not isinstance(max_result_bytes, int) or max_result_bytes < 1):
         raise InvalidArgument(f"max_result_bytes must be an integer from 1, found {describe(max_result_bytes)}")
     return Transcript.build(snapshot, provider, package.builder, max_result_bytes)
@@ -100,14 +100,14 @@ def validate(
 
     Raises ``InvalidArgument`` for an unknown provider, and for a ``Transcript`` of another one.
     """
-    package = find(provider)
+    package = find_provider(provider)
     messages = _checked(transcript, provider)
     facts = _facts(package, messages, request)
     findings = package.validate(messages, facts)
-    for where in facts.recorded.conflicts if facts.recorded is not None else ():
-        findings.append(Finding("error_and_value", "the result has both an error and a value", where))
+    for path in facts.recorded.conflicts if facts.recorded is not None else ():
+        findings.append(Finding("error_and_value", "the result has both an error and a value", path))
     if isinstance(messages, Transcript):
-        findings = [replace(finding, seq=messages.seq_at(finding.where)) for finding in findings]
+        findings = [replace(finding, seq=messages.seq_at(finding.path)) for finding in findings]
     return sorted(findings, key=path_order)
 
 
@@ -123,7 +123,7 @@ def repair(
 
     Raises ``InvalidArgument`` as ``validate`` does, and ``DecodeError`` for a message that is not JSON.
     """
-    package = find(provider)
+    package = find_provider(provider)
     messages = _checked(transcript, provider)
     known = messages if isinstance(messages, Transcript) else Transcript(provider=provider)
     facts = _facts(package, messages, request)
@@ -131,8 +131,8 @@ def repair(
         facts = replace(facts, request=_sending(package, known).request)
     pristine = None if known.snapshot is None else Transcript.build(known.snapshot, provider, package.builder, None)
     draft = Draft(messages, origins=known.origins, pristine=pristine)
-    for where in facts.recorded.conflicts if facts.recorded is not None else ():
-        draft.note("kept_value", "of a result with both an error and a value, the value is sent", where)
+    for path in facts.recorded.conflicts if facts.recorded is not None else ():
+        draft.note("kept_value", "of a result with both an error and a value, the value is sent", path)
     package.repair(draft, facts)
     repaired_messages = [entry.message for entry in draft.entries]
     other = package.sendable(repaired_messages, facts.request)
@@ -156,7 +156,7 @@ def request(snapshot: Snapshot, provider: str, *, max_result_bytes: int | None =
 
         client.messages.create(max_tokens=4096, **request(snapshot, "anthropic"))
     """
-    package = find(provider)
+    package = find_provider(provider)
     transcript = build(snapshot, provider, max_result_bytes=max_result_bytes)
     recorded = recorded_request(snapshot, provider, transcript.leading)
     return {package.messages_key: transcript, **package.arguments(recorded, transcript)}
@@ -183,7 +183,7 @@ def window(
 
     Raises ``InvalidArgument`` for an unknown provider and for limits that are none.
     """
-    package = find(provider)
+    package = find_provider(provider)
     for name, value in (("max_events", max_events), ("max_tokens", max_tokens)):
         if value is not None and (not isinstance(value, int) or value < 1):
             raise InvalidArgument(f"{name} must be an integer from 1, found {describe(value)}")
@@ -204,7 +204,7 @@ def window(
     )
 
 
-def find(provider: str) -> Provider:
+def find_provider(provider: str) -> Provider:
     """What the package of a provider offers. Raises ``InvalidArgument`` naming those known."""
     found = _PROVIDERS.get(provider) if isinstance(provider, str) else None
     if found is None:

@@ -139,8 +139,8 @@ class _Requests:
         self.latest_of: dict[str, ModelRequest] = {}
         self.contents: dict[str, JsonValue] = {}
 
-    def add(self, place: int, event: Event) -> None:
-        del place
+    def add(self, position: int, event: Event) -> None:
+        del position
         data = event.data
         if isinstance(data, ModelRequest):
             self.latest = self.latest_of[data.provider] = data

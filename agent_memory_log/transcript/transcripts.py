@@ -84,12 +84,12 @@ class Transcript(list[WireMessage]):
         """The instructions of the run that stand outside the messages."""
         return () if self.recorded is None else self.recorded.leading
 
-    def seq_at(self, where: Path) -> int | None:
+    def seq_at(self, path: Path) -> int | None:
         """The seq of the event that a place comes from, as a ``Finding``'s ``where``; None if that is not known.
 
         Places mean those of the transcript as it was built, whatever its owner did to the list since.
         """
-        return None if self.origins is None else self.origins.seq_at(where)
+        return None if self.origins is None else self.origins.seq_at(path)
 
     def update(self, snapshot: Snapshot) -> None:
         """Bring it up to ``snapshot``, a newer one of the same run, in place.

@@ -64,24 +64,24 @@ def find_seams(
     ``joins_model``: messages of the model that follow each other are one round.
     """
     sides = [side_of(message) for message in messages]
-    head = next((place for place, side in enumerate(sides) if side.speaker != "system"), len(sides))
+    head = next((position for position, side in enumerate(sides) if side.speaker != "system"), len(sides))
     turns: list[int] = []
     openings: list[int] = []
     rounds: list[int] = []
     pending: Counter[tuple[str, str]] = Counter()
     before = ""
-    for place in range(head, len(sides)):
-        speaker, opened, closed = sides[place]
+    for position in range(head, len(sides)):
+        speaker, opened, closed = sides[position]
         if before == "opening" and speaker in ("user", "system"):
-            openings[-1] = place + 1
+            openings[-1] = position + 1
             continue
         if speaker == "user" and not pending:
-            turns.append(place)
-            openings.append(place + 1)
+            turns.append(position)
+            openings.append(position + 1)
             before = "opening"
             continue
         if speaker == "model" and not pending and not (joins_model and before == "model"):
-            rounds.append(place)
+            rounds.append(position)
         before = speaker
         if opened is not None:
             pending[opened] += 1
@@ -121,8 +121,8 @@ def cut_transcript(
     kept = [index for begin, end in ranges for index in range(begin, end)]
     left_out = list(_gaps(whole, ranges))
     messages: list[WireMessage] = []
-    places: dict[int, int] = {}
-    first_gap = next((index for index, place in enumerate(kept) if index != place), len(kept))
+    positions: dict[int, int] = {}
+    first_gap = next((index for index, position in enumerate(kept) if index != position), len(kept))
     for number, index in enumerate(kept):
         message = whole[index]
         left = without_reasoning(message) if number >= first_gap else message
@@ -130,14 +130,14 @@ def cut_transcript(
             seq = whole.seq_at((index,))
             left_out.append(Loss("reasoning", f"reasoning in message {index}, bound to what was cut", seq))
         if left is not None:
-            places[index] = len(messages)
+            positions[index] = len(messages)
             messages.append(left)
     request = sendable(messages, sending.request) if left_out else sending.request
     cut = Transcript(
         messages,
         provider=whole.provider,
-        origins=_origins(whole, places, messages),
-        recorded=_recorded(whole.recorded, places, len(messages)),
+        origins=_origins(whole, positions, messages),
+        recorded=_recorded(whole.recorded, positions, len(messages)),
         snapshot=whole.snapshot,
         losses=(*whole.losses, *left_out),
         sending=Sending(request, sending.fingerprints),
@@ -213,14 +213,14 @@ def _gaps(whole: Transcript, ranges: Sequence[tuple[int, int]]) -> list[Loss]:
     return gaps
 
 
-def _origins(whole: Transcript, places: dict[int, int], messages: Sequence[WireMessage]) -> Origins | None:
+def _origins(whole: Transcript, positions: dict[int, int], messages: Sequence[WireMessage]) -> Origins | None:
     if whole.origins is None:
         return None
     origins = Origins(whole.origins.part_key)
-    for index, place in places.items():
+    for index, position in positions.items():
         parts = list(whole.origins.parts[index])
-        if parts and messages[place] is not whole[index]:
-            given, left = whole[index][origins.part_key], messages[place][origins.part_key]
+        if parts and messages[position] is not whole[index]:
+            given, left = whole[index][origins.part_key], messages[position][origins.part_key]
             ids = {id(part) for part in left}
             parts = [seq for seq, part in zip(parts, given, strict=False) if id(part) in ids]
         origins.owns.append(whole.origins.owns[index])
@@ -228,17 +228,17 @@ def _origins(whole: Transcript, places: dict[int, int], messages: Sequence[WireM
     return origins
 
 
-def _recorded(known: Recorded | None, places: dict[int, int], length: int) -> Recorded | None:
+def _recorded(known: Recorded | None, positions: dict[int, int], length: int) -> Recorded | None:
     if known is None:
         return None
-    recorded = known.without_places()
-    for where in known.conflicts:
-        place = places.get(where[0]) if isinstance(where[0], int) else None
-        if place is not None:
-            moved: Path = (place, *where[1:])
+    recorded = known.without_positions()
+    for path in known.conflicts:
+        position = positions.get(path[0]) if isinstance(path[0], int) else None
+        if position is not None:
+            moved: Path = (position, *path[1:])
             recorded.conflicts.append(moved)
-    kept = list(places)
+    kept = list(positions)
     for begin, fingerprints in known.requests:
         number = bisect_left(kept, begin)
-        recorded.requests.append((places[kept[number]] if number < len(kept) else length, fingerprints))
+        recorded.requests.append((positions[kept[number]] if number < len(kept) else length, fingerprints))
     return recorded

@@ -7,7 +7,7 @@ from typing import cast
 
 from agent_memory_log.events.payloads import SystemMessage, Thinking, ToolResult
 from agent_memory_log.transcript.anthropic import rendering
-from agent_memory_log.transcript.anthropic.rendering import ANSWERED, SAID
+from agent_memory_log.transcript.anthropic.rendering import ASSISTANT_TEXT, USER_TEXT
 from agent_memory_log.transcript.conversion.blocks import BlockBuilder
 from agent_memory_log.transcript.conversion.building import NO_RESIDUAL, Residual
 from agent_memory_log.transcript.conversion.rendering import TextPayload
@@ -26,12 +26,12 @@ class AnthropicBuilder(BlockBuilder):
     call_block = staticmethod(rendering.tool_use)
     own_block_side = "assistant"
 
-    def said(self, role: str, seq: int, data: TextPayload) -> None:
+    def add_message(self, role: str, seq: int, data: TextPayload) -> None:
         """Add text blocks, or text alone where that is the content of a message of the user's."""
         residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
         text = data.message
         spans = residual.get("parts")
-        blocks = None if spans is None else (ANSWERED if role == "assistant" else SAID).join(text, spans)
+        blocks = None if spans is None else (ASSISTANT_TEXT if role == "assistant" else USER_TEXT).join(text, spans)
         if role == "system":
             if self.messages or residual.get("inline") is True:
                 self._add_system(text if blocks is None else blocks, residual, seq)
@@ -39,9 +39,9 @@ class AnthropicBuilder(BlockBuilder):
                 self.recorded.leading.append(cast("SystemMessage", data))
         elif blocks is not None:
             if blocks:
-                self.add_blocks(blocks, role, residual, seq, says=role == "user")
+                self.add_blocks(blocks, role, residual, seq, is_user_text=role == "user")
         elif role == "user" or residual.get("text") is True:
-            self.add_text(text, role, residual, seq, says=role == "user")
+            self.add_text(text, role, residual, seq, is_user_text=role == "user")
         elif text:
             self.add_block(rendering.text_block(text), role, residual, seq)
 
@@ -62,7 +62,7 @@ class AnthropicBuilder(BlockBuilder):
         block = rendering.tool_result(data, wire_id)
         if residual:
             spans = residual.get("parts")
-            parts = None if spans is None or omitted is not None else SAID.join(block.get("content", ""), spans)
+            parts = None if spans is None or omitted is not None else USER_TEXT.join(block.get("content", ""), spans)
             if parts is not None:
                 block["content"] = parts
             apply(block, residual)

@@ -24,10 +24,10 @@ PROVIDER = "anthropic"
 
 RULES = WireRules(longest_name=128, unique_ids=True)
 
-SAID = TextParts({"type": "text"}, "\n")
+USER_TEXT = TextParts({"type": "text"}, "\n")
 """What users and tools say: parts are paragraphs."""
 
-ANSWERED = TextParts({"type": "text"}, "")
+ASSISTANT_TEXT = TextParts({"type": "text"}, "")
 """What the assistant says: citations cut its text in the middle of sentences."""
 
 EXTRA = frozenset({"parts", "message", "text", "inline"})

@@ -32,10 +32,10 @@ from agent_memory_log.transcript.validity.repairing_blocks import BlockRepairer,
 def repair(draft: Draft, facts: Facts) -> None:
     """See ``agent_memory_log.transcript.repair``."""
     _Repairer(draft, facts).run()
-    place = call_without_thinking([entry.message for entry in draft.entries], facts.request)
-    if place is not None:
+    position = call_without_thinking([entry.message for entry in draft.entries], facts.request)
+    if position is not None:
         found = "the last call does not begin with thinking, as a thinking budget requires: send it without"
-        draft.note("thinking_off", found, (draft.entries[place].index,))
+        draft.note("thinking_off", found, (draft.entries[position].index,))
 
 
 class _ServerCalls:
@@ -244,44 +244,44 @@ class _Repairer(BlockRepairer):
 
     def _put_system_in(self, system: list[tuple[Turn, Turn | None]], before: list[Turn]) -> None:
         self._drop_blank_text([turn for turn, _ in system])
-        places = {id(turn): place for place, turn in enumerate(self.turns)}
-        slots = [place for place in range(len(self.turns)) if self._takes_system(place)]
+        positions = {id(turn): position for position, turn in enumerate(self.turns)}
+        slots = [position for position in range(len(self.turns)) if self._takes_system(position)]
         # Where each message of before stands now; that of the one before it where it is gone.
         now: dict[int, int] = {}
         latest = -1
         for turn in before:
-            now[id(turn)] = latest = places.get(id(turn), latest)
+            now[id(turn)] = latest = positions.get(id(turn), latest)
         settled: dict[int, Turn] = {}
         for turn, anchor in system:
-            where: Path = (turn.entry.index,)
+            path: Path = (turn.entry.index,)
             if not turn.parts:
-                self.draft.note("dropped_message", "nothing is left of it", where)
+                self.draft.note("dropped_message", "nothing is left of it", path)
                 continue
             wanted = -1 if anchor is None else now[id(anchor)]
             if not slots:
-                self.draft.note("dropped_message", "there is no message of the user's it could follow", where)
+                self.draft.note("dropped_message", "there is no message of the user's it could follow", path)
                 continue
             slot = slots[min(bisect_left(slots, wanted), len(slots) - 1)]
             if slot in settled:
-                self.draft.note("moved_system", "joined to the system message before it", where)
+                self.draft.note("moved_system", "joined to the system message before it", path)
                 settled[slot].parts += turn.parts
                 continue
-            if anchor is None or places.get(id(anchor)) != slot:
+            if anchor is None or positions.get(id(anchor)) != slot:
                 found = "it must follow a message of the user's and precede the assistant's"
-                self.draft.note("moved_system", found, where)
+                self.draft.note("moved_system", found, path)
             settled[slot] = turn
         turns: list[Turn] = []
-        for place, turn in enumerate(self.turns):
+        for position, turn in enumerate(self.turns):
             turns.append(turn)
-            if place in settled:
-                turns.append(settled[place])
+            if position in settled:
+                turns.append(settled[position])
         self.turns = turns
 
-    def _takes_system(self, place: int) -> bool:
-        turn = self.turns[place]
+    def _takes_system(self, position: int) -> bool:
+        turn = self.turns[position]
         if turn.role != "user" and not (turn.parts and _kind(turn.parts[-1]) in SERVER_CALLS | SERVER_RESULTS):
             return False
-        return place + 1 == len(self.turns) or self.turns[place + 1].role == "assistant"
+        return position + 1 == len(self.turns) or self.turns[position + 1].role == "assistant"
 
     # Cache marks.
 

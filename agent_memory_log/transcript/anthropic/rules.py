@@ -50,10 +50,10 @@ def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
     checker.check()
     checker.check_end()
     check_signed(checker.signed, facts, len(messages), in_content, checker.find)
-    place = call_without_thinking(messages, facts.request)
-    if place is not None:
+    position = call_without_thinking(messages, facts.request)
+    if position is not None:
         wrong = "with a thinking budget, the last message that calls a tool, or its turn, must begin with thinking"
-        checker.find("thinking_first", wrong, (place, "content", 0))
+        checker.find("thinking_first", wrong, (position, "content", 0))
     return checker.findings
 
 
@@ -107,9 +107,9 @@ class _Checker(RuleChecker):
         if self.open_calls:
             self.end_calls(answered)
         if others and self._server_open:
-            for call_id, where in self._server_open.items():
+            for call_id, path in self._server_open.items():
                 wrong = f"the call {call_id!r} is not answered when the user goes on"
-                self.find("unanswered_server_call", wrong, where)
+                self.find("unanswered_server_call", wrong, path)
             self._server_open = {}
 
     def _blocks(  # noqa: C901, PLR0912  # calls would cost more than all of it
@@ -129,17 +129,17 @@ class _Checker(RuleChecker):
         has_text = False
         others = 0
         kind: Any = None
-        place = 0
-        for place, block in enumerate(content):
+        position = 0
+        for position, block in enumerate(content):
             kind = block.get("type") if is_map(block) else None
             if kind == "text" and isinstance(text := block.get("text"), str):
                 others += 1
                 if text and not text.isspace():
                     has_text = True
                 elif text:
-                    blank = place
+                    blank = position
                 else:
-                    self.find("empty_text", _EMPTY, (index, "content", place))
+                    self.find("empty_text", _EMPTY, (index, "content", position))
             elif (
                 kind == "tool_use"
                 and is_assistant
@@ -148,11 +148,11 @@ class _Checker(RuleChecker):
                 and is_map(block.get("input"))
             ):
                 if call_id in ids or not is_in_alphabet(call_id):
-                    self._odd_id(call_id, (index, "content", place, "id"))
+                    self._odd_id(call_id, (index, "content", position, "id"))
                 ids.add(call_id)
-                open_calls[call_id] = (index, "content", place)
+                open_calls[call_id] = (index, "content", position)
                 if name not in names:
-                    self.check_name(name, (index, "content", place, "name"))
+                    self.check_name(name, (index, "content", position, "name"))
             elif (
                 kind == "thinking"
                 and is_assistant
@@ -160,82 +160,82 @@ class _Checker(RuleChecker):
                 and signature
                 and isinstance(thought := block.get("thinking"), str)
             ):
-                self.signed.append((index, place, signature, thought))
+                self.signed.append((index, position, signature, thought))
             elif (
                 kind == "tool_result" and answered is not None and isinstance(call_id := block.get("tool_use_id"), str)
             ):
                 if others or call_id in answered or call_id not in open_calls:
-                    self._odd_result(call_id, answered, (index, "content", place))
+                    self._odd_result(call_id, answered, (index, "content", position))
                 answered.add(call_id)
                 if len(block) > _PLAIN_RESULT or not isinstance(block.get("content"), str):
-                    self._result(block, (index, "content", place))
+                    self._result(block, (index, "content", position))
             else:
                 others += 1
-                self._other(block, role if answered is None else "user", index, place)
+                self._other(block, role if answered is None else "user", index, position)
             if kind is not None and "cache_control" in block:
-                self._mark(block, (index, "content", place))
+                self._mark(block, (index, "content", position))
         if blank >= 0 and not has_text:
             self.find("empty_text", _BLANK, (index, "content", blank))
         if is_assistant and kind != "text" and isinstance(kind, str):
             if kind in THINKING:
-                self.find("thinking_last", "thinking must not end a message", (index, "content", place))
+                self.find("thinking_last", "thinking must not end a message", (index, "content", position))
             self._ends_in_server_tool = kind in SERVER_CALLS or kind in SERVER_RESULTS
         return others
 
-    def _odd_id(self, call_id: str, where: Path) -> None:
+    def _odd_id(self, call_id: str, path: Path) -> None:
         if call_id in self._ids:
-            self.find("duplicate_call", f"the id {call_id!r} was used before", where)
+            self.find("duplicate_call", f"the id {call_id!r} was used before", path)
         else:
-            self.check_id(call_id, where)
+            self.check_id(call_id, path)
 
-    def _odd_result(self, call_id: str, answered: set[str], where: Path) -> None:
+    def _odd_result(self, call_id: str, answered: set[str], path: Path) -> None:
         if call_id in answered:
-            self.find("duplicate_result", f"the call {call_id!r} has a result", where)
+            self.find("duplicate_result", f"the call {call_id!r} has a result", path)
         elif call_id not in self.open_calls:
-            self.find("orphan_result", f"the message before has no call {call_id!r}", where)
+            self.find("orphan_result", f"the message before has no call {call_id!r}", path)
         else:
-            self.find("result_order", "results must come before anything else", where)
+            self.find("result_order", "results must come before anything else", path)
 
-    def _other(self, block: Any, role: str, index: int, place: int) -> None:  # noqa: ANN401  # what is sound is any map
+    def _other(self, block: Any, role: str, index: int, position: int) -> None:  # noqa: ANN401  # what is sound is any map
         """A block that is not text, a result, a sound call or sound thinking."""
-        where: Path = (index, "content", place)
-        if not self._is_sound(block, role, where) or role != "assistant":
+        path: Path = (index, "content", position)
+        if not self._is_sound(block, role, path) or role != "assistant":
             return
         kind = block["type"]
         if kind == "thinking":
-            self.find("thinking_unsigned", "a thinking block needs its signature", where)
+            self.find("thinking_unsigned", "a thinking block needs its signature", path)
         elif kind == "redacted_thinking":
-            self.signed.append((index, place, block["data"], ""))
+            self.signed.append((index, position, block["data"], ""))
         elif kind in SERVER_CALLS:
             call_id = block["id"]
             if call_id in self._ids or not RULES.allows_id(call_id):
-                self._odd_id(call_id, (*where, "id"))
+                self._odd_id(call_id, (*path, "id"))
             self._ids.add(call_id)
-            self._server_open[call_id] = where
+            self._server_open[call_id] = path
             self._server_known.add(call_id)
         elif kind in SERVER_RESULTS:
             call_id = block["tool_use_id"]
             if self._server_open.pop(call_id, None) is not None:
                 return
             if call_id in self._server_known:
-                self.find("duplicate_result", f"the call {call_id!r} has a result", where)
+                self.find("duplicate_result", f"the call {call_id!r} has a result", path)
             else:
-                self.find("orphan_server_result", f"no call before it has the id {call_id!r}", where)
+                self.find("orphan_server_result", f"no call before it has the id {call_id!r}", path)
 
-    def _result(self, block: dict[str, Any], where: Path) -> None:
+    def _result(self, block: dict[str, Any], path: Path) -> None:
         """A result with more than text."""
-        if not self._is_sound(block, "user", where):
+        if not self._is_sound(block, "user", path):
             return
         content = block.get("content")
         if not content:
             if block.get("is_error"):
-                self.find("empty_result", "a result that is an error must say which", where)
+                self.find("empty_result", "a result that is an error must say which", path)
         elif is_list(content):
             for number, part in enumerate(content):
                 if part["type"] == "text" and not part["text"]:
-                    self.find("empty_text", _EMPTY, (*where, "content", number))
+                    self.find("empty_text", _EMPTY, (*path, "content", number))
                 if "cache_control" in part:
-                    self._mark(part, (*where, "content", number))
+                    self._mark(part, (*path, "content", number))
 
     def _check_placement(self, index: int) -> None:
         """Check the place of a system message."""
@@ -252,40 +252,40 @@ class _Checker(RuleChecker):
 
     def _no_blocks(self, index: int, content: object) -> None:
         """Content that is text, empty, or wrong."""
-        where: Path = (index, "content")
+        path: Path = (index, "content")
         if not isinstance(content, (str, list)):
-            self.find("message_shape", f"content must be text or a list, found {describe(content)}", where)
+            self.find("message_shape", f"content must be text or a list, found {describe(content)}", path)
         elif not content:
-            self.find("empty_message", "content must not be empty", where)
+            self.find("empty_message", "content must not be empty", path)
         elif isinstance(content, str) and content.isspace():
-            self.find("empty_text", _BLANK, where)
+            self.find("empty_text", _BLANK, path)
 
-    def _is_sound(self, block: object, role: str, where: Path) -> bool:
+    def _is_sound(self, block: object, role: str, path: Path) -> bool:
         wrong = shape_of(block, role)
         if wrong is not None:
-            self.find("block_shape", wrong, where)
+            self.find("block_shape", wrong, path)
         return wrong is None
 
-    def _mark(self, block: dict[str, Any], where: Path) -> None:
+    def _mark(self, block: dict[str, Any], path: Path) -> None:
         kind = block.get("type")
         if block["cache_control"] is None or not isinstance(kind, str):
             return
         if kind in THINKING:
-            self.find("cache_control", f"a {kind} block cannot be marked", where)
+            self.find("cache_control", f"a {kind} block cannot be marked", path)
         else:
-            self._marks.append(where)
+            self._marks.append(path)
 
     def check_end(self) -> None:
-        for where in self._marks[:-MOST_CACHE_MARKS]:
+        for path in self._marks[:-MOST_CACHE_MARKS]:
             wrong = f"at most {MOST_CACHE_MARKS} blocks can be marked, found {len(self._marks)}"
-            self.find("cache_control", wrong, where)
+            self.find("cache_control", wrong, path)
         if self._role != "assistant":
             return
         last = len(self._messages) - 1
         content: object = cast("dict[str, object]", self._messages[last]).get("content")
-        place: Path = (last, "content")
+        position: Path = (last, "content")
         if is_list(content) and content and type_of(content[-1]) == "text":
-            place = (last, "content", len(content) - 1)
+            position = (last, "content", len(content) - 1)
             content = content[-1].get("text")
         if isinstance(content, str) and content[-1:].isspace():
-            self.find("prefill", "the assistant's last message must not end in white space", place)
+            self.find("prefill", "the assistant's last message must not end in white space", position)

@@ -95,5 +95,5 @@ def shape_of(block: object, role: str) -> str | None:
         return None
     flaw = check(block)
     if flaw is not None:
-        return f"a {kind} block is not what the API takes: {flaw.told()}"
+        return f"a {kind} block is not what the API takes: {flaw.described()}"
     return None if kind in _ALLOWED[role] else f"a {kind} does not belong in {role}"

@@ -23,7 +23,7 @@ class BedrockBuilder(BlockBuilder):
     call_block = staticmethod(rendering.tool_use)
     call_key = "toolUse"
 
-    def said(self, role: str, seq: int, data: TextPayload) -> None:
+    def add_message(self, role: str, seq: int, data: TextPayload) -> None:
         """Add text blocks; none where there is no text."""
         residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
         text = data.message

@@ -9,7 +9,7 @@ from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.events.payloads import Thinking, ToolCall
 from agent_memory_log.transcript.bedrock import rendering
-from agent_memory_log.transcript.bedrock.rendering import SAID
+from agent_memory_log.transcript.bedrock.rendering import USER_TEXT
 from agent_memory_log.transcript.conversion.blocks import ROLES, BlockParser
 from agent_memory_log.transcript.conversion.parsing import PAYLOADS_OF_ROLES, JsonMap
 from agent_memory_log.transcript.conversion.rendering import bytes_of_base64
@@ -93,7 +93,7 @@ class BedrockParser(BlockParser):
             text = encode_json(first["json"]).decode()
             residual["json"] = True
         else:
-            text, spans = SAID.split(content)
+            text, spans = USER_TEXT.split(content)
             if is_absent_text(text):
                 text = ""
             if spans and spans != [len(text)]:

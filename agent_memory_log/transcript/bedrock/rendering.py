@@ -25,10 +25,10 @@ PROVIDER = "bedrock"
 
 RULES = WireRules(longest_name=64, longest_id=64, unique_ids=True)
 
-SAID = TextParts({}, "\n")
+USER_TEXT = TextParts({}, "\n")
 """What users and tools say: parts are paragraphs."""
 
-ANSWERED = TextParts({}, "")
+ASSISTANT_TEXT = TextParts({}, "")
 """What the assistant says: citations cut its text in the middle of sentences."""
 
 EXTRA = frozenset({"parts", "message", "json", "inline", "unsigned"})
@@ -36,7 +36,7 @@ EXTRA = frozenset({"parts", "message", "json", "inline", "unsigned"})
 
 def text_parts(role: str) -> TextParts:
     """How the text of one side is split."""
-    return ANSWERED if role == "assistant" else SAID
+    return ASSISTANT_TEXT if role == "assistant" else USER_TEXT
 
 
 def text_block(text: str) -> WireMessage:
@@ -68,7 +68,7 @@ def tool_result(data: ToolResult, wire_id: str, residual: Residual) -> WireMessa
     spans = residual.get("parts")
     content: list[JsonValue] | None = None
     if spans is not None:
-        content = SAID.join(text, spans)
+        content = USER_TEXT.join(text, spans)
     elif residual.get("json") is True:
         content = [{"json": json_or_text(text)}]
     if content is None:

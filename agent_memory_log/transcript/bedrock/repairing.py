@@ -35,7 +35,7 @@ class _Repairer(BlockRepairer):
             if flaw is not None:
                 plain = {key: value for key, value in entry.message.items() if key in ("role", "content")}
                 is_mended = flaw_of_message(plain) is None
-                wrong = f"a message is not what Converse takes: {flaw.told()}"
+                wrong = f"a message is not what Converse takes: {flaw.described()}"
                 self.draft.note("mended_message" if is_mended else "dropped_message", wrong, (entry.index,))
                 if not is_mended:
                     continue
@@ -49,7 +49,7 @@ class _Repairer(BlockRepairer):
             flaw = flaw_in(part.block, turn.role)
             if flaw is None:
                 return None
-            message = f"a block is not what Converse takes: {flaw.told()}"
+            message = f"a block is not what Converse takes: {flaw.described()}"
             mended = _mended_result(part.block)
             if flaw_in(mended, turn.role) is not None:
                 return message
@@ -72,11 +72,11 @@ class _Repairer(BlockRepairer):
 
     def _drop_before_user(self) -> None:
         """Drop what stands before the first thing the user says: nothing there can be sent, results included."""
-        for place, turn in enumerate(self.turns):
+        for position, turn in enumerate(self.turns):
             if turn.role == "user":
                 self.drop(turn, "dropped_result", self._orphan)
                 if turn.parts:
-                    self.turns[:place] = [turn for turn in self.turns[:place] if turn.parts]
+                    self.turns[:position] = [turn for turn in self.turns[:position] if turn.parts]
                     return
                 self.drop_turn(turn)
             elif turn.role == "assistant":

@@ -35,8 +35,8 @@ _REASONING_KEYS = frozenset({"text", "signature"})
 def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
     """See ``agent_memory_log.transcript.validate``."""
     checker = _Checker()
-    for place, message in enumerate(cast("Sequence[WireMessage]", messages)):  # what they should be; take looks
-        checker.take(place, message)
+    for position, message in enumerate(cast("Sequence[WireMessage]", messages)):  # what they should be; take looks
+        checker.take(position, message)
     checker.end_calls()
     check_signed(checker.signed, facts, len(messages), in_content, checker.find)
     return checker.findings
@@ -126,35 +126,37 @@ class _Checker(RuleChecker):
         self._role = ""
         self._ids: set[str] = set()
 
-    def take(self, place: int, message: WireMessage) -> None:
+    def take(self, position: int, message: WireMessage) -> None:
         is_plain = type(message) is dict and len(message) == 2 and type(message.get("content")) is list  # noqa: PLR2004  # both
         known = message.get("role") if is_plain else ""
         flaw = None if known == "user" or known == "assistant" else flaw_of_message(message)  # noqa: PLR1714  # unhashable ones
         if flaw is not None:
-            self.find("message_shape", f"a message is not what Converse takes: {flaw.told()}", (place, *flaw.where))
+            self.find(
+                "message_shape", f"a message is not what Converse takes: {flaw.described()}", (position, *flaw.path)
+            )
             return
         role: str = message["role"]
         content: list[Any] = message["content"]
         if not content:
-            self.find("empty_message", "content must not be empty", (place, "content"))
+            self.find("empty_message", "content must not be empty", (position, "content"))
         if role != "system":
-            self._take_turn(place, role)
+            self._take_turn(position, role)
         if role == "user":
-            self._take_user(place, content)
+            self._take_user(position, content)
         else:
-            self._take_blocks(place, role, content)
+            self._take_blocks(position, role, content)
 
-    def _take_turn(self, place: int, role: str) -> None:
+    def _take_turn(self, position: int, role: str) -> None:
         if not self._role and role != "user":
-            self.find("first_message", "the first message must be the user's", (place,))
+            self.find("first_message", "the first message must be the user's", (position,))
         elif role == self._role:
             found = f"user and assistant must alternate, and the message before is the {role}'s too: join the two"
-            self.find("role_order", found, (place,))
+            self.find("role_order", found, (position,))
         self._role = role
         if role == "assistant" and self.open_calls:
             self.end_calls()
 
-    def _take_user(self, place: int, content: list[Any]) -> None:
+    def _take_user(self, position: int, content: list[Any]) -> None:
         answered: set[str] = set()
         open_calls = self.open_calls
         for number, block in enumerate(content):
@@ -162,59 +164,59 @@ class _Checker(RuleChecker):
             if kind == "text":
                 continue
             if kind != "toolResult":
-                if not self._check_block(place, number, block, "user"):
+                if not self._check_block(position, number, block, "user"):
                     answered.update(_claimed(block))  # what is wrong with it is said, and perhaps mended
                     continue
                 if "toolResult" not in block:
                     continue
             call_id: str = block["toolResult"]["toolUseId"]
-            where = (place, "content", number)
+            path = (position, "content", number)
             if call_id in answered:
-                self.find("duplicate_result", f"the call {call_id!r} is already answered", where)
+                self.find("duplicate_result", f"the call {call_id!r} is already answered", path)
             elif call_id not in open_calls:
-                self.find("orphan_result", f"the message before has no call {call_id!r}", where)
+                self.find("orphan_result", f"the message before has no call {call_id!r}", path)
             answered.add(call_id)
         if open_calls:
             self.end_calls(answered)
 
-    def _take_blocks(self, place: int, role: str, content: list[Any]) -> None:
+    def _take_blocks(self, position: int, role: str, content: list[Any]) -> None:
         for number, block in enumerate(content):
             kind = _plain_kind(block)
             if kind == "text":
                 continue
             is_plain = role == "assistant" and kind in _ASSISTANTS
-            if not is_plain and not self._check_block(place, number, block, role):
+            if not is_plain and not self._check_block(position, number, block, role):
                 continue
             if "toolUse" in block:
-                self._take_call(block["toolUse"], (place, "content", number))
+                self._take_call(block["toolUse"], (position, "content", number))
             elif "reasoningContent" in block:
                 signed = signed_of(block)
                 if signed is not None:
-                    self.signed.append((place, number, *signed))
+                    self.signed.append((position, number, *signed))
 
-    def _check_block(self, place: int, number: int, block: object, role: str) -> bool:
+    def _check_block(self, position: int, number: int, block: object, role: str) -> bool:
         flaw = flaw_in(block, role)
         if flaw is not None:
-            where = (place, "content", number, *flaw.where)
-            self.find("block_shape", f"a block is not what Converse takes: {flaw.told()}", where)
+            path = (position, "content", number, *flaw.path)
+            self.find("block_shape", f"a block is not what Converse takes: {flaw.described()}", path)
             return False
         text = cast("Mapping[str, Any]", block).get("text", "-")
         if not text or text.isspace():
-            self.find("empty_text", "text must be more than white space", (place, "content", number))
+            self.find("empty_text", "text must be more than white space", (position, "content", number))
         return True
 
-    def _take_call(self, call: Mapping[str, Any], where: Path) -> None:
+    def _take_call(self, call: Mapping[str, Any], path: Path) -> None:
         call_id: str = call["toolUseId"]
         if call_id in self._ids:
-            self.find("duplicate_call", f"the id {call_id!r} was used before", (*where, "toolUse", "toolUseId"))
+            self.find("duplicate_call", f"the id {call_id!r} was used before", (*path, "toolUse", "toolUseId"))
         if not RULES.allows_id(call_id):
-            self.check_id(call_id, (*where, "toolUse", "toolUseId"))
+            self.check_id(call_id, (*path, "toolUse", "toolUseId"))
         name: str = call["name"]
         if name not in self.names:
-            self.check_name(name, (*where, "toolUse", "name"))
+            self.check_name(name, (*path, "toolUse", "name"))
         self._ids.add(call_id)
         if "type" not in call:
-            self.open_calls.setdefault(call_id, where)
+            self.open_calls.setdefault(call_id, path)
 
 
 def _claimed(block: object) -> list[str]:

@@ -41,20 +41,20 @@ class OpenMessage:
     - ``user_spoke``: whether the user said something in it; what the user says next begins a message.
     """
 
-    __slots__ = ("side", "user_spoke")
+    __slots__ = ("side", "has_user_text")
 
     def __init__(self) -> None:
         self.side = ""
-        self.user_spoke = False
+        self.has_user_text = False
 
-    def takes(self, side: str, *, says: bool) -> bool:
+    def takes(self, side: str, *, is_user_text: bool) -> bool:
         """Whether an event of ``side`` is joined to the message; ``says``: it is what the user says."""
-        return self.side == side and not (says and self.user_spoke)
+        return self.side == side and not (is_user_text and self.has_user_text)
 
     def begin(self, side: str) -> None:
         """Note that a message of ``side`` begins."""
         self.side = side
-        self.user_spoke = False
+        self.has_user_text = False
 
 
 class BlockParser(Parser):
@@ -92,21 +92,21 @@ class BlockParser(Parser):
     def result_payload(self, call_id: str, text: str, *, failed: bool) -> ToolResult:
         """A result: what it says is an error message if it ``failed``."""
         text = "" if is_absent_text(text) else text
-        name = self.calls.asked_name(call_id) or ""
+        name = self.calls.open_call_name(call_id) or ""
         return ToolResult(call_id, name, error_message=text) if failed else ToolResult(call_id, name, result_json=text)
 
-    def emit_block(self, side: str, payload: EventData, residual: JsonMap, *, says: bool = False) -> None:
+    def emit_block(self, side: str, payload: EventData, residual: JsonMap, *, is_user_text: bool = False) -> None:
         """Emit an event of the message that is being read; its first event carries the message's residual."""
-        head = self.take_head(side, says=says)
+        head = self.take_head(side, is_user_text=is_user_text)
         self.emit(payload, residual if head is None else {**residual, "message": head})
 
-    def take_head(self, side: str, *, says: bool = False) -> JsonMap | bool | None:
+    def take_head(self, side: str, *, is_user_text: bool = False) -> JsonMap | bool | None:
         """What the next event has to say about its message; None if the default is right."""
         head, self.head = self.head, None
-        joins = self.open_message.takes(side, says=says)
+        joins = self.open_message.takes(side, is_user_text=is_user_text)
         if head is not None:
             self.open_message.begin(side)
-        self.open_message.user_spoke |= says
+        self.open_message.has_user_text |= is_user_text
         if head is None:
             return None if joins else False
         return head if joins or head else None
@@ -190,28 +190,30 @@ class BlockBuilder(Builder):
         self.origins.parts[-1].append(seq)
 
     def add_blocks(
-        self, blocks: Sequence[JsonValue], side: str, residual: Residual, seq: int, *, says: bool = False
+        self, blocks: Sequence[JsonValue], side: str, residual: Residual, seq: int, *, is_user_text: bool = False
     ) -> None:
         """Add several blocks of one event."""
-        self._open(side, residual, seq, says=says)
+        self._open(side, residual, seq, is_user_text=is_user_text)
         self._content.extend(blocks)
         self.origins.parts[-1].extend([seq] * len(blocks))
 
-    def add_text(self, text: str, side: str, residual: Residual, seq: int, *, says: bool = False) -> None:
+    def add_text(self, text: str, side: str, residual: Residual, seq: int, *, is_user_text: bool = False) -> None:
         """Add text as the content itself if it begins a message, or else as a block."""
-        if self._open(side, residual, seq, says=says):
+        if self._open(side, residual, seq, is_user_text=is_user_text):
             self.messages[-1]["content"] = text
             self._is_text = True
         elif text or side == "user":
             self._content.append(self.text_block(text))
         self.origins.parts[-1].append(seq)
 
-    def _open(self, side: str, residual: Residual, seq: int, *, says: bool = False) -> bool:
+    def _open(self, side: str, residual: Residual, seq: int, *, is_user_text: bool = False) -> bool:
         """Begin a message of ``side`` unless the event is joined to the open one; whether a message began."""
         head = residual.get("message") if residual else None
         has_head = head is not None and isinstance(head, Mapping) and is_residual(head)
         open_message = self.open_message
-        begins = has_head or open_message.side != side or (says and open_message.user_spoke and head is not False)
+        begins = (
+            has_head or open_message.side != side or (is_user_text and open_message.has_user_text and head is not False)
+        )
         if begins:
             self._content = []
             self._is_text = False
@@ -219,13 +221,13 @@ class BlockBuilder(Builder):
             if has_head:
                 apply(message, cast("Residual", head))
             open_message.side = side
-            open_message.user_spoke = False
+            open_message.has_user_text = False
             self.begin(message, seq, [])
         elif self._is_text:
             message = self.messages[-1]
             self._content.append(self.text_block(message["content"]))
             message["content"] = self._content
             self._is_text = False
-        if says:
-            open_message.user_spoke = True
+        if is_user_text:
+            open_message.has_user_text = True
         return begins

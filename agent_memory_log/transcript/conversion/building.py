@@ -34,7 +34,7 @@ from agent_memory_log.events.payloads import (
 from agent_memory_log.transcript.conversion.calls import CallLedger
 from agent_memory_log.transcript.conversion.rendering import TextPayload
 from agent_memory_log.transcript.conversion.text_parts import size_beside_text
-from agent_memory_log.transcript.differences import kept_for
+from agent_memory_log.transcript.differences import residual_of_provider
 from agent_memory_log.transcript.findings import Loss, WireMessage
 from agent_memory_log.transcript.log_facts import Origins, Recorded
 from agent_memory_log.transcript.names import PROVIDERS, WireRules
@@ -81,9 +81,9 @@ class Builder(ABC):
         self._calls = CallLedger(self.rules)
         self._own_types = frozenset({f"{self.provider}.message", f"{self.provider}.block"})
         self._handlers: dict[type[EventData], _Handler] = {
-            UserMessage: partial(self.said, "user"),
-            AssistantMessage: partial(self.said, "assistant"),
-            SystemMessage: partial(self.said, "system"),
+            UserMessage: partial(self.add_message, "user"),
+            AssistantMessage: partial(self.add_message, "assistant"),
+            SystemMessage: partial(self.add_message, "system"),
             Thinking: self._thinking,
             ToolCall: self._call,
             ToolResult: self._result,
@@ -108,7 +108,7 @@ class Builder(ABC):
     # What a provider says.
 
     @abstractmethod
-    def said(self, role: str, seq: int, data: TextPayload) -> None:
+    def add_message(self, role: str, seq: int, data: TextPayload) -> None:
         """Add text; instructions that the provider takes outside the messages go to ``recorded.leading``."""
 
     @abstractmethod
@@ -137,7 +137,7 @@ class Builder(ABC):
         """What the payload keeps for this provider; what it keeps only for others is lost."""
         for provider in self._foreign(data.structured):
             self.lose("other_provider", f"what {provider} had beside the {data.event_type}", seq, data.event_type)
-        return kept_for(self.provider, data.structured, self.extra)
+        return residual_of_provider(self.provider, data.structured, self.extra)
 
     def begin(self, message: WireMessage, seq: int, parts: list[int]) -> None:
         """Begin a message that comes from the event ``seq``, and its parts from ``parts``."""
@@ -169,7 +169,9 @@ class Builder(ABC):
         if structured is not None and self._foreign(structured):
             self.lose("reasoning", "reasoning of another provider, which this one cannot be sent", seq, data.event_type)
         else:
-            residual = NO_RESIDUAL if structured is None else kept_for(self.provider, structured, self.extra)
+            residual = (
+                NO_RESIDUAL if structured is None else residual_of_provider(self.provider, structured, self.extra)
+            )
             self.thinking(seq, data, residual)
 
     def _call(self, seq: int, data: ToolCall) -> None:

@@ -43,7 +43,7 @@ class CallLedger:
             return call[0]
         return self._rules.wire_id(data.tool_call_id) if self._pairing.parent_of(data) is None else None
 
-    def asked_name(self, call_id: str) -> str | None:
+    def open_call_name(self, call_id: str) -> str | None:
         """The name of the tool whose call the next result with ``call_id`` answers, None when there is none open."""
         call = self._pairing.next_answered(call_id)
         return None if call is None else call[1]

@@ -58,13 +58,13 @@ class Parser(ABC):
     def add(self, message: object) -> list[Event]:
         """The events of the next message. Raises ``DecodeError`` naming its place when it is not a map or not JSON."""
         self._index += 1
-        where = f"{self.what}[{self._index}]"
+        path = f"{self.what}[{self._index}]"
         if not isinstance(message, Mapping):
-            raise DecodeError(f"{where} must be a map, found {describe(message)}")
+            raise DecodeError(f"{path} must be a map, found {describe(message)}")
         try:
             own = cast("JsonMap", own_json(cast("object", message)))
         except NotJson as error:
-            raise DecodeError(f"{where}{error.path} {error}") from error
+            raise DecodeError(f"{path}{error.path} {error}") from error
         self._events = []
         self._role = own.get("role")
         self.read(own)

@@ -36,7 +36,7 @@ class ChatBuilder(Builder):
         self._message: WireMessage | None = None
         self._tool_calls: list[Any] | None = None
 
-    def said(self, role: str, seq: int, data: TextPayload) -> None:
+    def add_message(self, role: str, seq: int, data: TextPayload) -> None:
         """Add a message; the calls that follow are joined to it if it is the assistant's."""
         residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
         message = text_message(role, data.message)

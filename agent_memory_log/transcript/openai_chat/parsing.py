@@ -81,7 +81,7 @@ class ChatParser(Parser):
 
     def _read_result(self, message: JsonMap) -> None:
         call_id = text_or_empty(message.get("tool_call_id"))
-        name = self.calls.asked_name(call_id)
+        name = self.calls.open_call_name(call_id)
         if name is None:
             name = decode_name(text_or_empty(message.get("name")))
         content = message.get("content")

@@ -30,12 +30,12 @@ def repair(draft: Draft, facts: Facts) -> None:
 class _Call:
     """A call of the model's and the message that answers it."""
 
-    __slots__ = ("body", "entry", "id", "in_place", "is_legacy", "result", "where")
+    __slots__ = ("body", "entry", "id", "in_place", "is_legacy", "result", "path")
 
-    def __init__(self, body: WireMessage, entry: Entry, where: Path, *, is_legacy: bool) -> None:
+    def __init__(self, body: WireMessage, entry: Entry, path: Path, *, is_legacy: bool) -> None:
         self.body = body
         self.entry = entry
-        self.where = where
+        self.path = path
         self.is_legacy = is_legacy
         self.id = "" if is_legacy else cast("str", body["id"])
         self.result: Entry | None = None
@@ -95,12 +95,12 @@ class _Repairer:
                 self._draft.note("dropped_part", found, (entry.index, "content"))
             return False
         sound: list[Any] = []
-        for place, part in enumerate(content):
+        for position, part in enumerate(content):
             wrong = content_shape(role, [part])
             if wrong is None:
                 sound.append(part)
             else:
-                self._draft.note("dropped_part", wrong, (entry.index, "content", place))
+                self._draft.note("dropped_part", wrong, (entry.index, "content", position))
         message["content"] = sound
         if not sound and role not in ("assistant", "tool", "function"):
             self._drop(entry, "nothing is left of it")
@@ -114,15 +114,15 @@ class _Repairer:
         self._mend_calls(entry)
         legacy = message.get("function_call")
         if legacy is not None:
-            where: Path = (entry.index, "function_call")
+            path: Path = (entry.index, "function_call")
             wrong = legacy_shape(legacy)
             if wrong is None:
-                self._admit(_Call(cast("WireMessage", legacy), entry, where, is_legacy=True))
+                self._admit(_Call(cast("WireMessage", legacy), entry, path, is_legacy=True))
             else:
-                self._draft.note("dropped_call", wrong, where)
+                self._draft.note("dropped_call", wrong, path)
                 del message["function_call"]
-        says = any(message.get(key) is not None for key in ("content", "refusal", "audio"))
-        if not says and id(entry) not in self._calls:
+        is_user_text = any(message.get(key) is not None for key in ("content", "refusal", "audio"))
+        if not is_user_text and id(entry) not in self._calls:
             self._drop(entry, "it says nothing and calls no tool")
             return False
         return True
@@ -138,14 +138,14 @@ class _Repairer:
             found = f"tool_calls must be a list of calls, found {describe(given)}"
             self._draft.note("dropped_call", found, (entry.index, "tool_calls"))
             given = []
-        for place, call in enumerate(given):
-            where: Path = (entry.index, "tool_calls", place)
+        for position, call in enumerate(given):
+            path: Path = (entry.index, "tool_calls", position)
             wrong = call_shape(call)
             if wrong is not None:
-                self._draft.note("dropped_call", wrong, where)
-            elif self._admit(_Call(call, entry, where, is_legacy=False)):
+                self._draft.note("dropped_call", wrong, path)
+            elif self._admit(_Call(call, entry, path, is_legacy=False)):
                 sound.append(call)
-                seqs.append(entry.parts[place] if place < len(entry.parts) else entry.own)
+                seqs.append(entry.parts[position] if position < len(entry.parts) else entry.own)
         entry.parts = seqs
         if sound:
             message["tool_calls"] = sound
@@ -160,11 +160,11 @@ class _Repairer:
         if not call.is_legacy:
             twin = self._taken.get((id(call.entry), call.id))
             if twin is not None and same_json(twin.body, call.body):
-                self._draft.note("dropped_duplicate", f"the message has the same call: {describe(call.id)}", call.where)
+                self._draft.note("dropped_duplicate", f"the message has the same call: {describe(call.id)}", call.path)
                 return False
             self._rename(call, ids)
             self._taken[id(call.entry), call.id] = call
-        self._draft.shorten_name(call.body if call.is_legacy else call.body[call.body["type"]], RULES, call.where)
+        self._draft.shorten_name(call.body if call.is_legacy else call.body[call.body["type"]], RULES, call.path)
         siblings.append(call)
         self._known.add(given)
         self._open.setdefault(given, []).append(call)
@@ -173,7 +173,7 @@ class _Repairer:
     def _rename(self, call: _Call, ids: UnusedIds) -> None:
         unused = ids.unused(RULES.wire_id(call.id) or "call")
         if unused != call.id:
-            self._draft.note("renamed_call", f"its id was {describe(call.id)}, now {unused!r}", call.where)
+            self._draft.note("renamed_call", f"its id was {describe(call.id)}, now {unused!r}", call.path)
             call.body["id"] = call.id = unused
 
     def _result(self, entry: Entry, role: str) -> None:
@@ -206,7 +206,7 @@ class _Repairer:
     def _answer(self, call: _Call) -> Entry:
         result = call.result
         if result is None:
-            self._draft.note("answered_call", "no result of the call was recorded", call.where)
+            self._draft.note("answered_call", "no result of the call was recorded", call.path)
             message: WireMessage = (
                 {"role": "function", "name": call.body["name"], "content": INTERRUPTED}
                 if call.is_legacy

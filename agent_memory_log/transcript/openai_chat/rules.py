@@ -41,7 +41,7 @@ def content_shape(role: str, content: object, *, optional: bool = False) -> str 
     if not is_list(content) or not content:
         return f"the content of a {role} message must be text or a list that is not empty, found {describe(content)}"
     flaw = list_of(_PARTS.get(role, _TEXT_PART))(content)
-    return None if flaw is None else f"the content of a {role} message is not what the API takes: {flaw.told()}"
+    return None if flaw is None else f"the content of a {role} message is not what the API takes: {flaw.described()}"
 
 
 def call_shape(call: object) -> str | None:
@@ -137,8 +137,8 @@ class _Checker(RuleChecker):
                 self.find("message_shape", wrong, (index, "content"))
         if "tool_calls" in message:
             if is_list(calls) and calls:
-                for place, call in enumerate(calls):
-                    self._call(call, index, place)
+                for position, call in enumerate(calls):
+                    self._call(call, index, position)
             else:
                 rule = "empty_message" if calls == [] else "message_shape"
                 found = f"tool_calls must hold calls or be absent, found {describe(calls)}"
@@ -150,24 +150,24 @@ class _Checker(RuleChecker):
 
     def _legacy(self, index: int, call: object) -> None:
         wrong = legacy_shape(call)
-        where: Path = (index, "function_call")
+        path: Path = (index, "function_call")
         if wrong is not None:
-            self.find("call_shape", wrong, where)
+            self.find("call_shape", wrong, path)
             return
-        self._calls[None] = self.open_calls[None] = where
-        self.check_name(cast("dict[str, Any]", call)["name"], where)
+        self._calls[None] = self.open_calls[None] = path
+        self.check_name(cast("dict[str, Any]", call)["name"], path)
 
-    def _call(self, unsure: object, index: int, place: int) -> None:
+    def _call(self, unsure: object, index: int, position: int) -> None:
         wrong = call_shape(unsure)
-        where: Path = (index, "tool_calls", place)
+        path: Path = (index, "tool_calls", position)
         if wrong is not None:
-            self.find("call_shape", wrong, where)
+            self.find("call_shape", wrong, path)
             return
         call = cast("dict[str, Any]", unsure)
         call_id = call["id"]
         if call_id in self._calls:
-            self.find("duplicate_call", f"the message has another call {call_id!r}", where)
+            self.find("duplicate_call", f"the message has another call {call_id!r}", path)
         else:
-            self.check_id(call_id, where)
-        self._calls[call_id] = self.open_calls[call_id] = where
-        self.check_name(name_of(call), where)
+            self.check_id(call_id, path)
+        self._calls[call_id] = self.open_calls[call_id] = path
+        self.check_name(name_of(call), path)

@@ -30,7 +30,7 @@ class ResponsesBuilder(Builder):
         self._kinds = CallKinds()
         self._reasoning: str | None = None
 
-    def said(self, role: str, seq: int, data: TextPayload) -> None:
+    def add_message(self, role: str, seq: int, data: TextPayload) -> None:
         """Add a message, wherever it stands."""
         residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
         message = text_message(role, data.message)

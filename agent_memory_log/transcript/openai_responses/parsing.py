@@ -76,7 +76,7 @@ class ResponsesParser(Parser):
 
     def _read_result(self, kind: CallKind, item: JsonMap) -> None:
         call_id = text_or_empty(item.get("call_id", item.get(kind.id_key)))
-        name = self.calls.asked_name(call_id)
+        name = self.calls.open_call_name(call_id)
         if name is None:
             name = kind.tool or decode_name(text_or_empty(item.get("name")))
         output = item.get("output")

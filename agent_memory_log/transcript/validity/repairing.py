@@ -81,18 +81,18 @@ class Draft:
             deepcopy([entry.message for entry in self.entries]) if pristine is None else pristine
         )
 
-    def note(self, change: str, message: str, where: Path, seq: int | None = None) -> None:
+    def note(self, change: str, message: str, path: Path, seq: int | None = None) -> None:
         """Note a change to what stands at ``where`` in the transcript that was given."""
         if not seq and self._origins is not None:
-            seq = self._origins.seq_at(where)
-        self.changes.append(Change(change, message, where, seq or None))
+            seq = self._origins.seq_at(path)
+        self.changes.append(Change(change, message, path, seq or None))
 
-    def shorten_name(self, call: WireMessage, rules: WireRules, where: Path, seq: int | None = None) -> None:
+    def shorten_name(self, call: WireMessage, rules: WireRules, path: Path, seq: int | None = None) -> None:
         """Give a call that stands at ``where`` a name that the provider takes."""
         name = call["name"]
         if not rules.allows_name(name):
             call["name"] = rules.short_name(name)
-            self.note("renamed_tool", f"its name was {describe(name)}, now {call['name']!r}", where, seq)
+            self.note("renamed_tool", f"its name was {describe(name)}, now {call['name']!r}", path, seq)
 
     def edited_from(self, view: View) -> tuple[int, int] | None:
         """The first place of the draft, as it is now, that is not what the model saw; None: there is none.
@@ -100,22 +100,22 @@ class Draft:
         Message and number among the parts that ``view`` leaves; -1: the message itself. What was added at the end is
         not edited.
         """
-        for place, entry in enumerate(self.entries):
-            if place >= len(self.seen):
+        for position, entry in enumerate(self.entries):
+            if position >= len(self.seen):
                 return None
-            seen = self.seen[place]
+            seen = self.seen[position]
             if entry.message == seen:
                 continue
             beside, parts = view(entry.message)
             was_beside, were = view(seen)
             if beside != was_beside:
-                return place, -1
+                return position, -1
             same = 0
             while same < min(len(parts), len(were)) and parts[same] == were[same]:
                 same += 1
             # Parts added at the end of the last message are not edited either.
-            if same < len(were) or (same < len(parts) and place < len(self.seen) - 1):
-                return place, same
+            if same < len(were) or (same < len(parts) and position < len(self.seen) - 1):
+                return position, same
         return None
 
     def in_order(self) -> tuple[Change, ...]:
@@ -133,7 +133,7 @@ class Draft:
         """``known`` of the transcript given, for the draft; what was wrong there no longer is."""
         if known is None:
             return None
-        recorded = known.without_places()
+        recorded = known.without_positions()
         # Entries may have moved: for each place the newest message up to it, which never goes back.
         newest = list(accumulate((entry.index for entry in self.entries), max))
         for begin, fingerprints in known.requests:

@@ -23,12 +23,12 @@ from agent_memory_log.transcript.validity.signed_reasoning import SignedBlock, c
 class Part:
     """A block, the event it comes from, and where it stood in the transcript that was given."""
 
-    __slots__ = ("block", "seq", "where")
+    __slots__ = ("block", "seq", "path")
 
-    def __init__(self, block: object, seq: int, where: Path) -> None:
+    def __init__(self, block: object, seq: int, path: Path) -> None:
         self.block: Any = block  # of a sound shape once it was read
         self.seq = seq
-        self.where = where
+        self.path = path
 
 
 class Turn:
@@ -141,13 +141,13 @@ class BlockRepairer(ABC):
         """The blocks of a message's content."""
         seqs = chain(entry.parts, repeat(entry.own))
         return [
-            Part(block, seq, (entry.index, "content", place))
-            for place, (block, seq) in enumerate(zip(content, seqs, strict=False))
+            Part(block, seq, (entry.index, "content", position))
+            for position, (block, seq) in enumerate(zip(content, seqs, strict=False))
         ]
 
     def note(self, change: str, message: str, part: Part) -> None:
         """Note a change to a block."""
-        self.draft.note(change, message, part.where, part.seq)
+        self.draft.note(change, message, part.path, part.seq)
 
     def drop(self, turn: Turn, change: str, wrong: Callable[[Part], str | None]) -> bool:
         """Drop the blocks that ``wrong`` says something of, and note it as ``change``; whether there was any."""
@@ -181,26 +181,26 @@ class BlockRepairer(ABC):
         for part in (part for turn in self.turns for part in turn.parts):
             known = self.signed_in(part.block)
             if known is not None:
-                signed.append((cast("int", part.where[0]), cast("int", part.where[-1]), *known))
+                signed.append((cast("int", part.path[0]), cast("int", part.path[-1]), *known))
         wrong: dict[Path, str] = {}
 
-        def find(rule: str, message: str, where: Path) -> None:
+        def find(rule: str, message: str, path: Path) -> None:
             del rule
-            wrong[where] = message
+            wrong[path] = message
 
         check_signed(signed, self.facts, len(self.draft.entries), in_content, find)
         for turn in self.turns:
-            self.drop(turn, "dropped_thinking", lambda part: wrong.get(part.where))
+            self.drop(turn, "dropped_thinking", lambda part: wrong.get(part.path))
 
     def _drop_stale_reasoning(self) -> bool:
         """Drop reasoning that stands after the first change to what the model saw; whether there was any."""
         edited = self.draft.edited_from(self.as_seen)
         if edited is None:
             return False
-        place, number = edited
+        position, number = edited
         unchanged: set[int] = set()
         before = 0
-        for part in self.turns[place].parts:
+        for part in self.turns[position].parts:
             if before <= number:
                 unchanged.add(id(part))
             before += len(self.as_seen({"content": [part.block]})[1])
@@ -209,7 +209,7 @@ class BlockRepairer(ABC):
             is_stale = self.signed_in(part.block) is not None and id(part) not in unchanged
             return "what stands before it was changed" if is_stale else None
 
-        dropped = [self.drop(turn, "dropped_thinking", wrong) for turn in self.turns[place:]]
+        dropped = [self.drop(turn, "dropped_thinking", wrong) for turn in self.turns[position:]]
         return any(dropped)
 
     # Calls and results.
@@ -299,17 +299,17 @@ class BlockRepairer(ABC):
         if unused != call_id:
             self.note("renamed_call", f"its id was {describe(call_id)}, now {unused!r}", call.part)
             body[self.call_id_key] = unused
-        self.draft.shorten_name(body, self.rules, call.part.where, call.part.seq)
+        self.draft.shorten_name(body, self.rules, call.part.path, call.part.seq)
 
     def _place_results(self, calls: Sequence[_Call], follower: Turn) -> None:
         """Put the results of ``calls`` that are not in place after those of the calls before, or after all in place."""
-        places = {id(part): place for place, part in enumerate(follower.parts, 1)}
-        ends = [places[id(call.result)] for call in calls if call.in_place]
+        positions = {id(part): position for position, part in enumerate(follower.parts, 1)}
+        ends = [positions[id(call.result)] for call in calls if call.in_place]
         end = max(ends, default=0) if self.results_first else 0
         moved: dict[int, list[Part]] = {}
         for call in calls:
             if call.in_place:
-                end = max(end, places[id(call.result)])
+                end = max(end, positions[id(call.result)])
                 continue
             call_id = call.body[self.call_id_key]
             if call.result is None:
@@ -320,7 +320,9 @@ class BlockRepairer(ABC):
             moved.setdefault(end, []).append(call.result)
         parts = follower.parts
         follower.parts = [
-            part for place in range(len(parts) + 1) for part in (*moved.get(place, ()), *parts[place : place + 1])
+            part
+            for position in range(len(parts) + 1)
+            for part in (*moved.get(position, ()), *parts[position : position + 1])
         ]
         if not follower.entry.own:
             follower.entry.own = next((part.seq for part in follower.parts if part.seq), 0)

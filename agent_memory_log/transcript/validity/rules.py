@@ -25,30 +25,30 @@ class RuleChecker:
         self.signed: list[SignedBlock] = []
         self._wire_rules = wire_rules
 
-    def find(self, rule: str, message: str, where: Path) -> None:
+    def find(self, rule: str, message: str, path: Path) -> None:
         """Add a finding."""
-        self.findings.append(Finding(rule, message, where))
+        self.findings.append(Finding(rule, message, path))
 
-    def check_name(self, name: str, where: Path) -> None:
+    def check_name(self, name: str, path: Path) -> None:
         """``tool_name``: the characters and the length that are allowed."""
         if self._wire_rules.allows_name(name):
             self.names.add(name)
             return
         longest = self._wire_rules.longest_name
         message = f"a tool's name must have 1 to {longest} letters, digits, '_' or '-', found {describe(name)}"
-        self.find("tool_name", message, where)
+        self.find("tool_name", message, path)
 
-    def check_id(self, call_id: str, where: Path) -> None:
+    def check_id(self, call_id: str, path: Path) -> None:
         """``call_id``: the characters and the length that are allowed."""
         rules = self._wire_rules
         if not rules.allows_id(call_id):
             length = f"1 to {rules.longest_id}" if rules.longest_id else "some"
             characters = "letters, digits, '_' or '-'" if rules.ids_in_alphabet else "characters"
-            self.find("call_id", f"a call's id must have {length} {characters}, found {describe(call_id)}", where)
+            self.find("call_id", f"a call's id must have {length} {characters}, found {describe(call_id)}", path)
 
     def end_calls(self, answered: AbstractSet[str] = frozenset()) -> None:
         """``unanswered_call``: each of the open calls is among those ``answered``; none is open from here on."""
-        for call_id, where in self.open_calls.items():
+        for call_id, path in self.open_calls.items():
             if call_id not in answered:
-                self.find("unanswered_call", f"no result of the call {call_id!r} follows it directly", where)
+                self.find("unanswered_call", f"no result of the call {call_id!r} follows it directly", path)
         self.open_calls = {}

@@ -19,17 +19,17 @@ _MAPS: tuple[Any, ...] = MAPS  # of no type, so that what is checked keeps its o
 class Flaw(NamedTuple):
     """What is wrong with a value: ``where`` in it, and a text like ``must be text, found 7``."""
 
-    where: Path
+    path: Path
     message: str
 
     def inside(self, step: int | str) -> Flaw:
         """The same flaw, seen from the value around."""
-        return Flaw((step, *self.where), self.message)
+        return Flaw((step, *self.path), self.message)
 
-    def told(self) -> str:
+    def described(self) -> str:
         """The flaw with its place, as in ``content[0].text must be text, found 7``."""
-        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.where).lstrip(".")
-        return f"{place} {self.message}" if place else self.message
+        position = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path).lstrip(".")
+        return f"{position} {self.message}" if position else self.message
 
 
 Check = Callable[[object], Flaw | None]
@@ -224,7 +224,7 @@ def either(*checks: Check) -> Check:
             flaw = inner(value)
             if flaw is None:
                 return None
-            if worst is None or len(flaw.where) > len(worst.where):
+            if worst is None or len(flaw.path) > len(worst.path):
                 worst = flaw
         return worst
 

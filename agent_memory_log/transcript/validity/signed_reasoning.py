@@ -19,34 +19,34 @@ def check_signed(
     blocks: Iterable[SignedBlock],
     facts: Facts,
     length: int,
-    where_of: Callable[[SignedBlock], Path],
+    path_of: Callable[[SignedBlock], Path],
     find: Callable[[str, str, Path], None],
 ) -> None:
     """Call ``find(rule, message, where)`` for each rule that the reasoning of ``length`` messages breaks."""
     recorded = None if facts.recorded is None else facts.recorded.signed
     edited_from = facts.edited_from
-    is_stale = facts.stale_places(length)
+    is_stale = facts.stale_positions(length)
     seen: set[str] = set()
     newest = -1
     for block in blocks:
         message, number, signature, text = block
         if signature in seen:
-            find("thinking_order", "the same block stands before it", where_of(block))
+            find("thinking_order", "the same block stands before it", path_of(block))
             continue
         seen.add(signature)
         if recorded is not None:
             known = recorded.get(signature)
             if known is None or known[1] != text:
-                find("thinking_edited", "the log holds no such block", where_of(block))
+                find("thinking_edited", "the log holds no such block", path_of(block))
                 continue
             if known[0] <= newest:
-                find("thinking_order", "it was recorded before the block that precedes it", where_of(block))
+                find("thinking_order", "it was recorded before the block that precedes it", path_of(block))
             else:
                 newest = known[0]
         if edited_from is not None and (message, number) >= edited_from:
-            find("thinking_prefix", "what stands before it is not what it was signed with", where_of(block))
+            find("thinking_prefix", "what stands before it is not what it was signed with", path_of(block))
         elif is_stale is not None and is_stale(message):
-            find("thinking_prefix", "it was signed with another system prompt or other tools", where_of(block))
+            find("thinking_prefix", "it was signed with another system prompt or other tools", path_of(block))
 
 
 def in_content(block: SignedBlock) -> Path:

@@ -458,7 +458,7 @@ def test_a_transcript_of_another_provider_is_refused() -> None:
         lambda: window(built, "openai-chat", max_events=1),
     ]
     for use in uses:
-        with pytest.raises(InvalidArgument, match="one for anthropic, not for openai-chat"):
+        with pytest.raises(InvalidArgument, match="is for anthropic, not for openai-chat"):
             use()
 
 

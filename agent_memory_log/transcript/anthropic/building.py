@@ -1,4 +1,4 @@
-"""Events to Messages API messages."""
+"""Converts events to Messages API messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_memory_log.transcript.json_types import is_list
 
 
 class AnthropicBuilder(BlockBuilder):
-    """See ``agent_memory_log.transcript.build``."""
+    """Builds Messages API messages; see ``agent_memory_log.transcript.build``."""
 
     provider = rendering.PROVIDER
     rules = rendering.RULES
@@ -27,7 +27,7 @@ class AnthropicBuilder(BlockBuilder):
     own_block_side = "assistant"
 
     def add_message(self, role: str, seq: int, data: TextPayload) -> None:
-        """Add text blocks, or text alone where that is the content of a message of the user's."""
+        """Add text blocks, or a text as the content of a user message."""
         residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
         text = data.message
         spans = residual.get("parts")
@@ -46,7 +46,7 @@ class AnthropicBuilder(BlockBuilder):
             self.add_block(rendering.text_block(text), role, residual, seq)
 
     def thinking(self, seq: int, data: Thinking, residual: Residual) -> None:
-        """Add a block as it was; none without a signature, unless this provider sent it so."""
+        """Add a thinking block. A block without a signature is lost, unless this provider sent it in that form."""
         is_own = isinstance(data.structured, Mapping) and self.provider in data.structured
         if not data.signature and not data.redacted and not is_own:
             self.lose("reasoning", "thinking without a signature", seq, data.event_type)
@@ -58,7 +58,7 @@ class AnthropicBuilder(BlockBuilder):
         self.note_signed(data.signature or block.get("data"), data.text)
 
     def result_block(self, data: ToolResult, wire_id: str, omitted: str | None, residual: Residual) -> WireMessage:
-        """The block of a result."""
+        """Return the block of a result."""
         block = rendering.tool_result(data, wire_id)
         if residual:
             spans = residual.get("parts")

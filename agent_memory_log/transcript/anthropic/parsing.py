@@ -1,4 +1,4 @@
-"""Messages API messages to events."""
+"""Converts Messages API messages to events."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agent_memory_log.transcript.names import decode_name
 
 
 class AnthropicParser(BlockParser):
-    """See ``agent_memory_log.transcript.parse``."""
+    """Parses Messages API messages; see ``agent_memory_log.transcript.parse``."""
 
     provider = rendering.PROVIDER
     rules = rendering.RULES
@@ -60,13 +60,13 @@ class AnthropicParser(BlockParser):
         self.emit(SystemMessage(cast("str", text)), residual)
 
     def reader_of(self, role: str, block: JsonValue) -> Callable[[int, JsonMap], None] | None:
-        """Results are read, and all but text of the assistant's."""
+        """Return the reader of a user's result, or of an assistant's block that is not text."""
         if role == "user":
             return self._result if _is_result(block) else None
         return self._block if ASSISTANT_TEXT.text_of(block) is None else None
 
     def read_run(self, role: str, run: list[JsonValue]) -> None:
-        """Emit text; by default it is text alone where it begins a message of the user's, and a block elsewhere."""
+        """Emit text. Text that begins a user message is the content itself by default; other text is a block."""
         if role == "user":
             text, spans = USER_TEXT.split(run)
             is_default = self.head is None and spans == [len(text)]
@@ -109,7 +109,7 @@ class AnthropicParser(BlockParser):
 
     def _thinking(self, payload: Thinking, block: JsonMap) -> None:
         residual = difference(rendering.thinking_block(payload), block)
-        if not payload.signature and not payload.redacted:  # is built again only because this provider sent it
+        if not payload.signature and not payload.redacted:  # marks it as sent by this provider, so build keeps it
             payload = msgspec.structs.replace(payload, structured={self.provider: {}})
         self.emit_block("assistant", payload, residual)
 

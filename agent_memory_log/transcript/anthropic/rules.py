@@ -1,22 +1,25 @@
-"""What the Messages API requires of ``messages``, as far as the list and the log behind it can tell.
+"""Checks the rules of the Messages API for ``messages``, as far as the list and the log show.
 
-- ``message_shape``: a message is a map with the role user, assistant or system, and text or a list as content.
-- ``block_shape``: a block is a map with a ``type`` and what that type requires, in a message of the role it belongs to.
-- ``empty_message``: content is not empty. ``empty_text``: text is not empty, nor white space alone where the message
-  has no other text. ``empty_result``: a result that is an error says which.
-- ``unanswered_call``: every ``tool_use`` has its ``tool_result`` in the next message. ``orphan_result``: no result is
-  there for another id. ``result_order``: results come first. ``duplicate_call``, ``duplicate_result``: one call an id,
-  one result a call.
-- ``unanswered_server_call``, ``orphan_server_result``: what the provider runs itself is answered before the user says
-  something, and no answer stands without its call.
-- ``call_id``, ``tool_name``: the characters and the length that are allowed.
-- ``system_placement``: a system message follows what the user sent, and nothing or the assistant follows it.
-- ``cache_control``: at most four blocks are marked, none of them thinking.
-- ``prefill``: the last message, if it is the assistant's, does not end in white space.
-- ``error_and_value``: a recorded result has an error or a value.
-- ``thinking_unsigned``: a thinking block has its signature; its text may be empty. ``thinking_last``: none ends a
-  message. ``thinking_first``: see the module ``thinking``. ``thinking_…``: see the module
-  ``signed_reasoning``.
+- ``message_shape``: a message is a map. Its role is user, assistant or system, and its content is a text or a list.
+- ``block_shape``: a block is a map with a ``type`` and the fields of that type, and the role allows the type.
+- ``empty_message``: content is not empty.
+- ``empty_text``: text is not empty. It is not white space alone if the message has no other text.
+- ``empty_result``: an error result has a text.
+- ``unanswered_call``: every ``tool_use`` has its ``tool_result`` in the next message.
+- ``orphan_result``: every result has its call in the message before.
+- ``result_order``: results are before other blocks.
+- ``duplicate_call``, ``duplicate_result``: an id belongs to one call, and a call has one result.
+- ``unanswered_server_call``: a call that the provider runs has its answer before the next user text.
+- ``orphan_server_result``: every such answer has its call before it.
+- ``call_id``, ``tool_name``: ids and names have the allowed characters and length.
+- ``system_placement``: a system message follows a user message, and is the last or precedes an assistant message.
+- ``cache_control``: at most four blocks are marked, and no thinking is marked.
+- ``prefill``: a last message of the assistant does not end in white space.
+- ``error_and_value``: a recorded result does not have both an error and a value.
+- ``thinking_unsigned``: a thinking block has a signature; its text may be empty.
+- ``thinking_last``: thinking does not end a message.
+- ``thinking_first``: see the module ``thinking``.
+- Other rules ``thinking_…``: see the module ``signed_reasoning``.
 """
 
 from __future__ import annotations
@@ -41,11 +44,11 @@ _BLANK = "text must be more than white space"
 _EMPTY = "text must not be empty"
 
 _PLAIN_RESULT = 3
-"""How many keys a result has that is nothing but text."""
+"""The number of keys in a result that holds only text."""
 
 
 def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
-    """See ``agent_memory_log.transcript.validate``."""
+    """Return the findings; see ``agent_memory_log.transcript.validate``."""
     checker = _Checker(messages)
     checker.check()
     checker.check_end()
@@ -58,7 +61,7 @@ def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
 
 
 class _Checker(RuleChecker):
-    """The usual is dealt with at once, what is odd in methods of its own."""
+    """Checks messages. The common cases are inline, for speed; rare cases have methods of their own."""
 
     def __init__(self, messages: Sequence[object]) -> None:
         super().__init__(RULES)
@@ -96,28 +99,28 @@ class _Checker(RuleChecker):
                     self._check_placement(index)
                     self._blocks(index, content, None, role)
                 else:
-                    wrong = f"role must be user, assistant or system, found {describe(role)}"
+                    wrong = f"role must be user, assistant or system, got {describe(role)}"
                     self.find("message_shape", wrong, (index,))
             self._role = role
         self.end_calls()
 
     def _user(self, index: int, content: object) -> None:
         answered: set[str] = set()
-        others = self._blocks(index, content, answered)
+        other_count = self._blocks(index, content, answered)
         if self.open_calls:
             self.end_calls(answered)
-        if others and self._server_open:
+        if other_count and self._server_open:
             for call_id, path in self._server_open.items():
-                wrong = f"the call {call_id!r} is not answered when the user goes on"
+                wrong = f"the call {call_id!r} has no answer before the user's next message"
                 self.find("unanswered_server_call", wrong, path)
             self._server_open = {}
 
-    def _blocks(  # noqa: C901, PLR0912  # calls would cost more than all of it
+    def _blocks(  # noqa: C901, PLR0912  # inline, because calls would take longer than the checks
         self, index: int, content: object, answered: set[str] | None, role: str = "assistant"
     ) -> int:
-        """Check the blocks of a message; how many of them are no results.
+        """Check the blocks of a message. Return the number of blocks that are not results.
 
-        ``answered`` takes the ids of the results in a message of the user's; None in any other.
+        ``answered`` collects the ids of the results in a user message; it is None for other messages.
         """
         self._ends_in_server_tool = False
         if not is_list(content) or not content:
@@ -127,13 +130,13 @@ class _Checker(RuleChecker):
         is_assistant = answered is None and role == "assistant"
         blank = -1
         has_text = False
-        others = 0
+        other_count = 0
         kind: Any = None
         position = 0
         for position, block in enumerate(content):
             kind = block.get("type") if is_map(block) else None
             if kind == "text" and isinstance(text := block.get("text"), str):
-                others += 1
+                other_count += 1
                 if text and not text.isspace():
                     has_text = True
                 elif text:
@@ -164,13 +167,13 @@ class _Checker(RuleChecker):
             elif (
                 kind == "tool_result" and answered is not None and isinstance(call_id := block.get("tool_use_id"), str)
             ):
-                if others or call_id in answered or call_id not in open_calls:
+                if other_count or call_id in answered or call_id not in open_calls:
                     self._odd_result(call_id, answered, (index, "content", position))
                 answered.add(call_id)
                 if len(block) > _PLAIN_RESULT or not isinstance(block.get("content"), str):
                     self._result(block, (index, "content", position))
             else:
-                others += 1
+                other_count += 1
                 self._other(block, role if answered is None else "user", index, position)
             if kind is not None and "cache_control" in block:
                 self._mark(block, (index, "content", position))
@@ -180,7 +183,7 @@ class _Checker(RuleChecker):
             if kind in THINKING:
                 self.find("thinking_last", "thinking must not end a message", (index, "content", position))
             self._ends_in_server_tool = kind in SERVER_CALLS or kind in SERVER_RESULTS
-        return others
+        return other_count
 
     def _odd_id(self, call_id: str, path: Path) -> None:
         if call_id in self._ids:
@@ -190,14 +193,14 @@ class _Checker(RuleChecker):
 
     def _odd_result(self, call_id: str, answered: set[str], path: Path) -> None:
         if call_id in answered:
-            self.find("duplicate_result", f"the call {call_id!r} has a result", path)
+            self.find("duplicate_result", f"the call {call_id!r} already has a result", path)
         elif call_id not in self.open_calls:
             self.find("orphan_result", f"the message before has no call {call_id!r}", path)
         else:
             self.find("result_order", "results must come before anything else", path)
 
-    def _other(self, block: Any, role: str, index: int, position: int) -> None:  # noqa: ANN401  # what is sound is any map
-        """A block that is not text, a result, a sound call or sound thinking."""
+    def _other(self, block: Any, role: str, index: int, position: int) -> None:  # noqa: ANN401  # a valid block is any map
+        """Check a block that is not text, a result, a valid call or valid thinking."""
         path: Path = (index, "content", position)
         if not self._is_sound(block, role, path) or role != "assistant":
             return
@@ -218,18 +221,18 @@ class _Checker(RuleChecker):
             if self._server_open.pop(call_id, None) is not None:
                 return
             if call_id in self._server_known:
-                self.find("duplicate_result", f"the call {call_id!r} has a result", path)
+                self.find("duplicate_result", f"the call {call_id!r} already has a result", path)
             else:
-                self.find("orphan_server_result", f"no call before it has the id {call_id!r}", path)
+                self.find("orphan_server_result", f"no earlier call has the id {call_id!r}", path)
 
     def _result(self, block: dict[str, Any], path: Path) -> None:
-        """A result with more than text."""
+        """Check a result with more than text."""
         if not self._is_sound(block, "user", path):
             return
         content = block.get("content")
         if not content:
             if block.get("is_error"):
-                self.find("empty_result", "a result that is an error must say which", path)
+                self.find("empty_result", "an error result must have a text", path)
         elif is_list(content):
             for number, part in enumerate(content):
                 if part["type"] == "text" and not part["text"]:
@@ -238,23 +241,23 @@ class _Checker(RuleChecker):
                     self._mark(part, (*path, "content", number))
 
     def _check_placement(self, index: int) -> None:
-        """Check the place of a system message."""
+        """Check the position of a system message."""
         following = self._messages[index + 1] if index + 1 < len(self._messages) else {"role": "assistant"}
         wrong = ""
         if index == 0:
             wrong = "instructions for the whole conversation go into the argument system"
         elif self._role != "user" and not (self._role == "assistant" and self._ends_in_server_tool):
-            wrong = "a system message must follow one of the user's"
+            wrong = "a system message must follow a user message"
         elif not is_map(following) or following.get("role") != "assistant":
-            wrong = "a system message must be the last or precede the assistant's"
+            wrong = "a system message must be the last or precede an assistant message"
         if wrong:
             self.find("system_placement", wrong, (index,))
 
     def _no_blocks(self, index: int, content: object) -> None:
-        """Content that is text, empty, or wrong."""
+        """Check content that is text, empty, or has a wrong type."""
         path: Path = (index, "content")
         if not isinstance(content, (str, list)):
-            self.find("message_shape", f"content must be text or a list, found {describe(content)}", path)
+            self.find("message_shape", f"content must be text or a list, got {describe(content)}", path)
         elif not content:
             self.find("empty_message", "content must not be empty", path)
         elif isinstance(content, str) and content.isspace():
@@ -277,7 +280,7 @@ class _Checker(RuleChecker):
 
     def check_end(self) -> None:
         for path in self._marks[:-MOST_CACHE_MARKS]:
-            wrong = f"at most {MOST_CACHE_MARKS} blocks can be marked, found {len(self._marks)}"
+            wrong = f"at most {MOST_CACHE_MARKS} blocks can be marked, got {len(self._marks)}"
             self.find("cache_control", wrong, path)
         if self._role != "assistant":
             return

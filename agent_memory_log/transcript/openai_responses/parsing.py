@@ -27,7 +27,7 @@ class ResponsesParser(Parser):
 
     provider = rendering.PROVIDER
     rules = rendering.RULES
-    what = "input"
+    list_name = "input"
 
     def __init__(self, source: str) -> None:
         super().__init__(source)

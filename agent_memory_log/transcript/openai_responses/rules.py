@@ -115,7 +115,7 @@ class _Checker(RuleChecker):
 
     def take(self, position: int, value: object) -> None:
         if not isinstance(value, MAPS):
-            self.find("item_shape", f"an item must be a map, found {describe(value)}", (position,))
+            self.find("item_shape", f"an item must be a map, got {describe(value)}", (position,))
             return
         item = cast("_Item", value)
         kind = kind_of(item)
@@ -180,7 +180,7 @@ class _Checker(RuleChecker):
         prefix = "" if kind == "message" and item.get("role") != "assistant" else _PREFIXES.get(kind, "")
         if not item_id or len(item_id) > _LONGEST_ID or not item_id.startswith(prefix):
             begin = f" and begin with {prefix!r}" if prefix else ""
-            message = f"an item's id must have 1 to {_LONGEST_ID} characters{begin}, found {describe(item_id)}"
+            message = f"an item's id must have 1 to {_LONGEST_ID} characters{begin}, got {describe(item_id)}"
             self.find("item_id", message, (position, "id"))
         if item_id in self._ids:
             self.find("duplicate_id", f"another item has the id {item_id!r} too", (position, "id"))

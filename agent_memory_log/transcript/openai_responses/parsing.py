@@ -1,4 +1,4 @@
-"""Responses items to events."""
+"""Converts Responses items to events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from agent_memory_log.transcript.openai_responses.rendering import (
 
 
 class ResponsesParser(Parser):
-    """See ``agent_memory_log.transcript.parse``. Every item is one event."""
+    """Parses Responses items, one event for each; see ``agent_memory_log.transcript.parse``."""
 
     provider = rendering.PROVIDER
     rules = rendering.RULES

@@ -91,8 +91,8 @@ class _Repairer:
             return True
         if not is_list(content):
             if content is not None or role != "assistant":
-                message = f"content must be text or a list, got {describe(content)}"
-                self._draft.note("dropped_part", message, (entry.index, "content"))
+                problem = f"content must be text or a list, got {describe(content)}"
+                self._draft.note("dropped_part", problem, (entry.index, "content"))
             return False
         sound: list[Any] = []
         for position, part in enumerate(content):

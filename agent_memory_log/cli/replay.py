@@ -13,7 +13,7 @@ from agent_memory_log.cli.output import Output, note
 from agent_memory_log.cli.run_names import load_existing
 from agent_memory_log.cli.terminal_text import one_line
 from agent_memory_log.transcript import Transcript, build, provider_names, repair, request, validate
-from agent_memory_log.transcript.providers import find
+from agent_memory_log.transcript.providers import find_provider
 
 
 def replay(
@@ -55,7 +55,7 @@ def replay(
         raise UsageProblem(f"unknown provider {one_line(provider)!r}: give one of {', '.join(provider_names())}")
     snapshot = with_store(store, lambda opened: load_existing(opened, run))
     arguments: dict[str, Any] | None = None
-    key = find(provider).messages_key
+    key = find_provider(provider).messages_key
     if whole_request:
         arguments = request(snapshot, provider, max_result_bytes=max_result_bytes)
         transcript: Transcript = arguments.pop(key)

@@ -16,7 +16,7 @@ from agent_memory_log.events.payloads import ModelRequest
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import Steps, load
 from agent_memory_log.transcript.findings import WireMessage
-from agent_memory_log.transcript.providers import find
+from agent_memory_log.transcript.providers import find_provider
 
 _Answer = TypeVar("_Answer")
 
@@ -81,8 +81,8 @@ class _Conversation:
     def __init__(self, snapshot: Snapshot, provider: str) -> None:
         self._known = snapshot
         self._messages: list[WireMessage] = []
-        self._builder = find(provider).builder(self._messages, None)
-        self._parser = find(provider).parser("")
+        self._builder = find_provider(provider).builder(self._messages, None)
+        self._parser = find_provider(provider).parser("")
         self._built = 0
         self._read = 0
 

@@ -16,7 +16,7 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, own_json
 from agent_memory_log.recording.sdk_objects import Map, map_at, maps_in, without_bytes, without_sdk_objects
 from agent_memory_log.recording.streams import joined, provider_of_stream
-from agent_memory_log.transcript.providers import find
+from agent_memory_log.transcript.providers import find_provider
 
 ANTHROPIC = "anthropic"
 BEDROCK = "bedrock"
@@ -49,7 +49,7 @@ def answer_of(response: object, provider: str | None) -> Answer:
     provider where none is given, and for a stream that was cut off.
     """
     if provider is not None:
-        find(provider)
+        find_provider(provider)
     answer = without_sdk_objects(response)
     if isinstance(answer, list):
         events = maps_in(cast("object", answer))

@@ -35,7 +35,7 @@ from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.names import PROVIDERS, encode_name
 from agent_memory_log.transcript.openai_responses.items import is_from_model
 from agent_memory_log.transcript.openai_responses.rendering import PROVIDER as RESPONSES
-from agent_memory_log.transcript.providers import find
+from agent_memory_log.transcript.providers import find_provider
 
 
 class ModelTurn(msgspec.Struct, frozen=True):
@@ -169,7 +169,7 @@ class _Reading:
     def __init__(self, provider: str) -> None:
         self._joins_messages = provider != RESPONSES
         self._messages: list[WireMessage] = []
-        self._builder = find(provider).builder(self._messages, None)
+        self._builder = find_provider(provider).builder(self._messages, None)
         self._wire_ids = CallLedger(self._builder.rules)
         self._turn: _OpenTurn | None = None
         self._turns: list[ExpectedTurn] = []

@@ -27,7 +27,7 @@ from agent_memory_log.replay.differences import arguments_in, json_in, own_value
 from agent_memory_log.replay.expectations import ModelTurn, provider_of, read_expectations
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.findings import WireMessage
-from agent_memory_log.transcript.providers import find, request
+from agent_memory_log.transcript.providers import find_provider, request
 
 
 class ReplayedCall(msgspec.Struct, frozen=True):
@@ -161,7 +161,7 @@ class Replayer(_Block["Replayer"]):
     @cached_property
     def _leading(self) -> list[WireMessage]:
         """The system prompt as it stands before the transcript, where the provider has it there."""
-        sent: list[WireMessage] = request(self.snapshot, self.provider)[find(self.provider).messages_key]
+        sent: list[WireMessage] = request(self.snapshot, self.provider)[find_provider(self.provider).messages_key]
         return sent[: len(sent) - len(self._expected.transcript)]
 
     def tool_result(

@@ -1,4 +1,4 @@
-"""The hook for the log: an event without the secrets that its payload and labels hold."""
+"""Masks the secrets in an event's payload and labels before it is appended."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from agent_memory_log.secrets.jsontext import redact_json
 
 
 def redacted_event(event: Event) -> Event:
-    """``event`` with each secret in its payload and labels masked, as in ``[secret: password]``.
+    """Return ``event`` with each secret in its payload and labels masked, for example ``[secret: password]``.
 
-    Returns the same object where it has none. Ids, tool names and what a provider signed stay as they are, and JSON
-    text stays valid JSON text. Thinking that is masked loses its signature, which is one of other words. For
-    ``before_append`` of a recorder, or to be called on any event before it is appended. Raises ``InvalidEvent`` for a
-    payload that is not JSON, ``DecodeError`` for a registered payload that refuses a mask in one of its fields.
+    An event without secrets is returned as the same object. Ids, tool names and signed content do not change. JSON text
+    stays valid JSON. Masked thinking loses its signature, because the signature covers the original text. Use the
+    function as ``before_append`` of a recorder, or call it before an append.
+
+    Raises:
+        InvalidEvent: The payload is not JSON.
+        DecodeError: A registered payload type refuses a mask in one of its fields.
     """
     if isinstance(event.data, (Redacted, Redaction)):
         return event
@@ -43,14 +46,14 @@ def _redacted_payload(payload: EventData) -> EventData:
     try:
         return type(payload).from_map(masked)
     except DecodeError:
-        # A number in a field that takes nothing else: 0 stands in place of it.
+        # The field accepts only numbers, so 0 replaces the secret number.
         return type(payload).from_map(_redacted_map(data, numbers="0") or data)
 
 
 def _redacted_map(
     data: dict[str, JsonValue] | dict[str, str], *, numbers: str | None = None
 ) -> dict[str, JsonValue] | None:
-    """The map without secrets; None where it has none."""
+    """Return the map with its secrets masked; None if it has no secrets."""
     text = encode_json(data).decode()
     masked = redact_json(text, numbers=numbers)
     return None if masked is text else cast("dict[str, JsonValue]", decode_json(masked))

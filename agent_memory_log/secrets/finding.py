@@ -1,4 +1,4 @@
-"""Finding secrets in a text, and masking them."""
+"""Finds secrets in a text and masks them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,13 @@ _MASK = re.compile(r"\[secret: [a-z_]{1,40}\]")
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A secret in a text: ``text[start:end]``, and its ``kind``, as ``aws_access_key`` or ``password``."""
+    """A secret in a text.
+
+    Attributes:
+        kind: The kind of secret, for example ``aws_access_key`` or ``password``.
+        start: The index of the secret's first character.
+        end: The index after the secret's last character.
+    """
 
     kind: str
     start: int
@@ -25,13 +31,13 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def find_secrets(text: str) -> tuple[Finding, ...]:
-    """The secrets in ``text``, in order; none overlaps another. Takes time in proportion to the text's length."""
+    """Return the secrets in ``text``, in order and without overlaps. The time is linear in the text's length."""
     reading = Reading(_MASK.sub(_starred, text) if MASK_BEGINS in text else text)
     spans = [*token_secrets(reading), *checked_numbers(reading), *phrased_secrets(reading), *named_secrets(reading)]
     if not spans:
         return ()
     findings: list[Finding] = []
-    # Of spans that overlap, the first has the most exact kind: the tables come in this order, and the sort is stable.
+    # The first of overlapping spans has the most exact kind, because of the order of the tables and the stable sort.
     for kind, begin, stop in sorted(spans, key=lambda span: span[1]):
         start, end = reading.span(begin, stop)
         last = findings[-1] if findings else None
@@ -43,13 +49,16 @@ def find_secrets(text: str) -> tuple[Finding, ...]:
 
 
 def redact_text(text: str) -> str:
-    """``text`` with each secret replaced by its kind, as in ``[secret: password]``; the same object if it has none."""
+    """Return ``text`` with each secret replaced by its kind, for example ``[secret: password]``.
+
+    A text without secrets is returned as the same object.
+    """
     findings = find_secrets(text)
     return masked(text, findings) if findings else text
 
 
 def masked(text: str, findings: Iterable[Finding]) -> str:
-    """``text`` with each of ``findings``, which come in order, replaced by its kind."""
+    """Return ``text`` with each of ``findings`` replaced by its kind. The findings must be in order."""
     parts: list[str] = []
     done = 0
     for finding in findings:
@@ -59,10 +68,10 @@ def masked(text: str, findings: Iterable[Finding]) -> str:
 
 
 def mask(kind: str) -> str:
-    """What stands in place of a secret."""
+    """Return the replacement for a secret of ``kind``."""
     return f"{MASK_BEGINS}{kind}]"
 
 
 def _starred(match: re.Match[str]) -> str:
-    """What is masked is read as asterisks, which no rule takes for a secret."""
+    """Return asterisks in place of an existing mask. No rule matches asterisks."""
     return "*" * len(match.group())

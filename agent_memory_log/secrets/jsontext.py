@@ -1,6 +1,6 @@
-"""Masking secrets in JSON text: it stays valid, and what holds no secret stays byte for byte.
+"""Masks secrets in JSON text. The result is valid JSON, and text without secrets does not change.
 
-A key says what its value is, so each value is read behind its key, as in ``door code: 4821``.
+Each value is read after its key, for example ``door code: 4821``, because the key shows the kind of the value.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNTOUCHED_TEXT = """
     thoughtSignature redacted encrypted_content
 """
 UNTOUCHED = frozenset(_UNTOUCHED_TEXT.split())
-"""Keys whose values are never masked: ids by which events are paired, and what a provider signed or encrypted."""
+"""Keys whose values are never masked: ids that pair events, and content that a provider signed or encrypted."""
 
 _TOKEN = re.compile(r'(?P<literal>"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*)(?P<colon>\s*:)?|(?P<bracket>[{}\[\]])')
 _WORDS_IN_KEY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_-]")
@@ -31,11 +31,11 @@ _NAME_KEYS = frozenset({"name", "key", "Name", "Key"})
 _VALUE_KEYS = frozenset({"value", "Value"})
 _LONG_KEY = 12
 _MAX_INSIDE = 4
-"""How deep texts that are JSON are looked into when they stand in JSON."""
+"""The number of levels to search when a JSON string holds JSON text."""
 
 
 class _Leaf(NamedTuple):
-    """A string or a number in JSON text: where its literal stands, what it says, the key it belongs to."""
+    """A string or number in JSON text: the span of its literal, its value, and its key."""
 
     start: int
     end: int
@@ -45,9 +45,9 @@ class _Leaf(NamedTuple):
 
 
 def redact_json(text: str, *, numbers: str | None = None, inside: int = 0) -> str:
-    """``text``, which must be valid JSON, with secrets masked; the same object where it has none.
+    """Return valid JSON ``text`` with its secrets masked; the same object if it has no secrets.
 
-    A number that is a secret becomes a mask, or ``numbers`` where that is given.
+    A number that is a secret becomes a mask, or ``numbers`` if that argument is not None.
     """
     leaves = list(_leaves(text))
     changed: list[tuple[_Leaf, str]] = []
@@ -64,7 +64,7 @@ def redact_json(text: str, *, numbers: str | None = None, inside: int = 0) -> st
             new_text = masked(new_text, findings)
         if new_text is leaf.text or new_text == leaf.text:
             continue
-        if leaf.is_key:  # two keys may not become one
+        if leaf.is_key:  # masked keys must stay different
             masks[new_text] = masks.get(new_text, 0) + 1
             new_text = new_text if masks[new_text] == 1 else f"{new_text} {masks[new_text]}"
         is_number = text[leaf.start] != '"'
@@ -80,14 +80,14 @@ def redact_json(text: str, *, numbers: str | None = None, inside: int = 0) -> st
 
 
 class _Place:
-    """Where in a document its reader is: the latest key of each map that is open, and what its ``name`` says."""
+    """The position of the reader: the latest key and the latest ``name`` value of each open map."""
 
     def __init__(self) -> None:
         self._keys = [""]
         self._names = [""]
 
     def turn(self, bracket: str) -> None:
-        """A map or a list begins or ends."""
+        """Begin or end a map or a list."""
         if bracket in "{[":
             self._keys.append(self._keys[-1])
             self._names.append("")
@@ -96,11 +96,11 @@ class _Place:
             self._names.pop()
 
     def enter(self, key: str) -> None:
-        """What follows is the value of ``key``."""
+        """Set the key of the next value."""
         self._keys[-1] = key
 
     def key_of(self, value: str) -> str | None:
-        """The key that says what ``value`` is, which stands here; None if it is never masked."""
+        """Return the key that describes ``value``; None if the value is never masked."""
         key = self._keys[-1]
         if key in _NAME_KEYS:
             self._names[-1] = value
@@ -110,7 +110,7 @@ class _Place:
 
 
 def _leaves(text: str) -> Iterator[_Leaf]:
-    """The strings and numbers of valid JSON ``text``, in order, but for those that are never masked."""
+    """Yield the strings and numbers of valid JSON in order, except those that are never masked."""
     place = _Place()
     for match in _TOKEN.finditer(text):
         literal, is_key = match["literal"], match["colon"] is not None
@@ -128,9 +128,9 @@ def _leaves(text: str) -> Iterator[_Leaf]:
 
 
 def find_in_values(values: Sequence[tuple[str, str]]) -> Iterator[list[Finding]]:
-    """What is found in each of ``values``: a key, ``""`` where there is none, and the text that belongs to it.
+    """Yield the findings in each pair of key and text; the key is ``""`` if there is no key.
 
-    All are read as one text, a line each, since each reading has its price.
+    All pairs are read as one text with a line for each, because each reading has a fixed cost.
     """
     parts: list[str] = []
     starts: list[int] = []
@@ -153,9 +153,9 @@ def find_in_values(values: Sequence[tuple[str, str]]) -> Iterator[list[Finding]]
             if finding.end > end:
                 break
             place += 1
-        named = _kind_of(key) if key else None
-        if named is not None and _is_value(text, named[1]):
-            own = [Finding(named[0], 0, len(text))]
+        kind_and_strength = _kind_of(key) if key else None
+        if kind_and_strength is not None and _is_value(text, kind_and_strength[1]):
+            own = [Finding(kind_and_strength[0], 0, len(text))]
         yield own
 
 
@@ -170,7 +170,7 @@ def _kind_of(key: str) -> tuple[str, int] | None:
 
 
 def _is_value(text: str, needed: int) -> bool:
-    """Whether ``text`` is a secret, given that its key names one."""
+    """Return whether ``text`` is a secret, for a key that names one."""
     if text.isdecimal():
         return needed == WORD and len(text) >= MIN_LENGTH
     return strength(text, quoted=True) >= needed

@@ -1,4 +1,4 @@
-"""Names of secrets and the values that follow them: ``DB_PASS=…``, ``"apiKey": "…"``, ``my password is …``."""
+"""Finds values after names of secrets: ``DB_PASS=…``, ``"apiKey": "…"``, ``my password is …``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_NESTED: Final = 4
 
 @cache
 def _after_name() -> re.Pattern[str]:
-    """What may stand between a name and its value."""
+    """Return the pattern of the text between a name and its value."""
     return compiled(
         r"(?P<closed>\\{0,3}[\"'`*\])]{0,3}){remark}?"
         r"(?:{annotation}?{belonging}"
@@ -58,7 +58,7 @@ _MIN_PLAIN = 6
 
 
 def named_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
-    """Kind, start and end of each value in ``reading`` that follows the name of a secret."""
+    """Yield kind, start and end of each secret value after a name."""
     lower = reading.lower
     for hint, rows in names().items():
         place = lower.find(hint)
@@ -74,7 +74,7 @@ def named_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
                     begin, stop, is_secret = value
                     if is_secret:
                         yield row.kind, begin, stop
-                    # Names in each other's values: a long run of them is not read again for each.
+                    # A name can be in another name's value. A long run of such names is skipped, to limit the time.
                     nested = nested + 1 if begin < last_stop else 0
                     last_stop = max(last_stop, stop)
                     if nested >= _MOST_NESTED:
@@ -84,7 +84,7 @@ def named_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
 
 
 def _name_at(rows: list[Name], lower: str, place: int) -> tuple[Name, int] | None:
-    """The first of ``rows`` that stands at ``place``, and where it ends."""
+    """Return the first of ``rows`` that matches at ``place``, and its end."""
     for name in rows:
         end = name.end_in(lower, place)
         if end is not None:
@@ -95,7 +95,7 @@ def _name_at(rows: list[Name], lower: str, place: int) -> tuple[Name, int] | Non
 
 
 def kind_of_name(name: str) -> tuple[str, int] | None:
-    """The kind of secret that ``name`` (a key of a map) names and how much its value must look like one, or None."""
+    """Return the kind of secret that the map key ``name`` means, and the required strength of its value, or None."""
     lower = Reading(name).lower
     for hint, rows in names().items():
         place = lower.rfind(hint)
@@ -106,14 +106,14 @@ def kind_of_name(name: str) -> tuple[str, int] | None:
 
 
 def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[int, int, bool] | None:
-    """Where the value stands that belongs to the name at ``start`` to ``end``, and whether it is a secret, if any."""
+    """Return the start and end of the value after a name, and whether it is a secret; None without a value."""
     plain = reading.plain
     after = _after_name().match(plain, end)
     if after is None:
         return None
     begin, stop, quoted = _value_at(plain, after)
     value = plain[begin:stop]
-    if value.isdecimal():  # a number is a password where the name says so, never a token
+    if value.isdecimal():  # a number may be a password, never a token
         return begin, stop, name.assigned == WORD and len(value) >= MIN_LENGTH and after["beside"] is None
     level = strength(value, quoted=quoted)
     if level == NOT_SECRET or (value.startswith("-") and not quoted):
@@ -148,7 +148,7 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
             level >= MADE_UP and (is_password or (name.kind == "password" and _mixed(value)))
         )
     else:
-        # A word: in prose "password: try again" goes on, in code "password = text" is a variable.
+        # A single word is ambiguous: prose continues ("password: try again"), and in code it may be a variable.
         is_whole = (
             quoted
             or (_CLAUSE_ENDS.match(plain, stop) is not None and after["assigned"] != " = ")
@@ -161,7 +161,7 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
 
 
 def _value_at(plain: str, after: re.Match[str]) -> tuple[int, int, bool]:
-    """Where the value behind ``after`` begins and ends, and whether it is quoted."""
+    """Return the start and end of the value after the match, and whether it is quoted."""
     begin = after.end()
     quote = after["quote"]
     if quote:
@@ -188,7 +188,7 @@ def _value_at(plain: str, after: re.Match[str]) -> tuple[int, int, bool]:
 
 
 def _is_plain_word(plain: str, begin: int, stop: int) -> bool:
-    """Whether all that is said of a password is one word, which hardly tells what the password is like."""
+    """Return whether the value is a single word that does not describe a password."""
     word = plain[begin:stop]
     return (
         len(word) >= _MIN_PLAIN

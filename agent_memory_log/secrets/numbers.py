@@ -1,4 +1,4 @@
-"""Numbers that a check digit proves: cards, IBANs, national ids."""
+"""Finds numbers with a valid check digit or a strict format: cards, IBANs, national ids."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from functools import cache
 from agent_memory_log.secrets.parts import words
 from agent_memory_log.secrets.reading import Reading
 
-# A card's first digit comes first, so that it is looked for as fast as a character can be.
+# The pattern begins with a digit, because the regex engine then searches fastest.
 _DIGITS = re.compile(r"[0-9](?<![0-9][0-9])(?:[ .-]?[0-9]){12,}")
 _GROUP = re.compile(r"[0-9]+")
-# Issuers' first digits, and how long their numbers are: with them a tenth of a percent of random digits look like one.
+# The issuers' prefixes and lengths. With them, only 0.1 % of random numbers look like a card number.
 _CARD = re.compile(
     r"""4(?:[0-9]{12}|[0-9]{15}|[0-9]{18})
       | (?:5[1-5][0-9]{2}|222[1-9]|22[3-9][0-9]|2[3-6][0-9]{2}|27[01][0-9]|2720)[0-9]{12}
@@ -29,7 +29,7 @@ _CARD_CODE = re.compile(
 _MAX_CARD_DIGITS = 19
 _MIN_GROUP = 3
 _MAX_GROUP = 7
-_DOUBLED = str.maketrans("0123456789", "0246813579")  # twice the digit, and the sum of what that has of digits
+_DOUBLED = str.maketrans("0123456789", "0246813579")  # the digit sum of twice the digit
 
 _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]){11,30}")
 _SSN = re.compile(r"(?<![\w.-])(?!000|666|9)[0-9]{3}([- ])(?!00)[0-9]{2}\1(?!0000)[0-9]{4}(?![\w-]|\.[0-9])")
@@ -37,7 +37,7 @@ _CPF = re.compile(r"(?<![\w.-])[0-9]{3}\.[0-9]{3}\.[0-9]{3}-[0-9]{2}(?![\w-])")
 
 
 def checked_numbers(reading: Reading) -> Iterator[tuple[str, int, int]]:
-    """Kind, start and end of each number in ``reading`` that its check digits prove."""
+    """Yield kind, start and end of each card number, IBAN, SSN and CPF."""
     plain = reading.plain
     for run in _DIGITS.finditer(plain):
         yield from _cards(plain, run)
@@ -51,11 +51,11 @@ def checked_numbers(reading: Reading) -> Iterator[tuple[str, int, int]]:
 
 
 def _cards(plain: str, run: re.Match[str]) -> Iterator[tuple[str, int, int]]:
-    """The neighbouring groups of digits that are a card number: a date or a code may stand before or behind it."""
+    """Yield neighbouring groups of digits that form a card number. Other numbers may be before or after it."""
     groups = [(match.start(), match.end()) for match in _GROUP.finditer(plain, *run.span())]
     done = 0
     for index, (start, stop) in enumerate(groups):
-        # A group behind a point is a fraction or a part of an address, unless a card's groups are parted by points.
+        # A group after a point is part of a fraction or of an address.
         if start < done or stop - start < _MIN_GROUP or plain[max(0, start - 1) : start] == ".":
             continue
         digits = ""
@@ -65,9 +65,9 @@ def _cards(plain: str, run: re.Match[str]) -> Iterator[tuple[str, int, int]]:
                 break
             if _CARD.fullmatch(digits) and _luhn(digits) and not re.match(r"\.[0-9]", plain[end : end + 2]):
                 yield "card_number", start, end
-                behind = _CARD_CODE.match(plain, end)
-                if behind is not None:
-                    yield "card_code", *behind.span(1)
+                card_code = _CARD_CODE.match(plain, end)
+                if card_code is not None:
+                    yield "card_code", *card_code.span(1)
                 done = end
                 break
 

@@ -1,4 +1,4 @@
-"""What the rules share: parts of patterns (``data/parts.toml``) and words (``data/words.toml``)."""
+"""Loads data that the rules share: parts of patterns (``data/parts.toml``) and words (``data/words.toml``)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from agent_memory_log.tables import read_table, with_parts
 
 @cache
 def words() -> dict[str, frozenset[str]]:
-    """The words of each table of ``words.toml``."""
+    """Return the words of each table of ``words.toml``."""
     return {
         table: frozenset(" ".join(groups.values()).split()) for table, groups in read_table(__name__, "words").items()
     }
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
-    """``pattern`` with its ``{parts}`` put in."""
+    """Return the compiled ``pattern`` with its ``{parts}`` filled in."""
     return re.compile(with_parts(pattern, _parts()))
 
 

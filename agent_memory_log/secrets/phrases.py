@@ -1,4 +1,4 @@
-"""Secrets that their form or the words around them give away: tokens, codes, ``curl -u``, ``Authorization: Basic``."""
+"""Finds secrets by their format or by the words around them: tokens, codes, ``curl -u``, ``Authorization: Basic``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MIN_DIFFERENT = 8
 
 
 def token_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
-    """Kind, start and end of each secret with a form of its own."""
+    """Yield kind, start and end of each secret with a known format."""
     for rule in token_rules():
         if rule.hint in reading.plain:
             for before, match in rule.matches(reading.plain):
@@ -46,7 +46,7 @@ def token_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
 
 
 def phrased_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
-    """Kind, start and end of each secret that a phrase, a command or a header gives away."""
+    """Yield kind, start and end of each secret in a known phrase, command or header."""
     lower = reading.lower
     for rule in phrase_rules():
         if rule.hint in lower:
@@ -62,7 +62,7 @@ def phrased_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
 
 
 def _span(match: re.Match[str], plain: str) -> tuple[int, int]:
-    """Where the last group of ``match`` stands, without the marks that end a clause."""
+    """Return the span of the last group of ``match`` without punctuation at its end."""
     start, end = match.span(match.lastindex or 0)
     while end > start and plain[end - 1] in ").,;:? ":
         end -= 1
@@ -70,7 +70,7 @@ def _span(match: re.Match[str], plain: str) -> tuple[int, int]:
 
 
 def _is_secret(rule: Rule, plain: str, begin: int, start: int, end: int) -> bool:
-    """Whether ``plain[start:end]`` looks like what ``rule`` is about, whose phrase begins at ``begin``."""
+    """Return whether ``plain[start:end]`` passes the rule's test. The phrase begins at ``begin``."""
     value = plain[start:end]
     if rule.kind == "access_code" and _harmless().search(plain[max(0, begin - 30) : end + 20].lower()):
         return False
@@ -89,7 +89,7 @@ def _harmless() -> re.Pattern[str]:
 
 @cache
 def _no_password() -> re.Pattern[str]:
-    """Versions, dates, times, ids and addresses of mail, which have letters and digits too."""
+    """Return the pattern of versions, dates, times, ids and mail addresses, which also mix letters and digits."""
     return compiled(
         r"\A(?:v?[0-9]+[.:/-][0-9]|[0-9]{1,4}{measure}\b|[^\s@]{1,64}@[\w-]{1,64}\.[a-z]|#|.{0,64}[\[\]{}=|\\]"
         r"|[A-Z]{1,6}-[0-9]+$|[0-9a-f]{7,64}$|(?i:{numbered})-?[0-9]|[0-9a-fA-F]{8}-)"
@@ -102,13 +102,13 @@ def _is_url_stand_in(value: str) -> bool:
 
 
 def _is_mixed(value: str) -> bool:
-    """Whether ``value`` has letters and digits, and is no version, date or id."""
+    """Return whether ``value`` has letters and digits, and is not a version, date or id."""
     has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and len(value) >= _MIN_MIXED
     return has_both and not _no_password().match(value) and strength(value, quoted=False) >= MADE_UP
 
 
 def _listed(reading: Reading, match: re.Match[str]) -> _Spans:
-    """The codes of a list."""
+    """Yield the codes of a list."""
     place = match.end()
     for _ in range(_MAX_ITEMS):
         item = _ITEM.match(reading.plain, place)
@@ -119,14 +119,14 @@ def _listed(reading: Reading, match: re.Match[str]) -> _Spans:
 
 
 def _cookies(reading: Reading, match: re.Match[str]) -> _Spans:
-    """The values of a header's cookies that name a session."""
+    """Yield the values of session cookies in a header."""
     for cookie in _COOKIE.finditer(reading.lower, *match.span(1)):
         if strength(reading.plain[slice(*cookie.span(1))], quoted=True) == RANDOM:
             yield cookie.span(1)
 
 
 def _manifest(reading: Reading, match: re.Match[str]) -> _Spans:
-    """The values of one of Kubernetes' manifests of secrets, which are in base64."""
+    """Yield the base64 values of a Kubernetes secret manifest."""
     line = _MANIFEST_LINE.match(reading.lower, match.end())
     while line is not None:
         if "user" not in line.group()[:80] and not reading.plain.startswith(("$", "<", "{"), line.start(1)):
@@ -135,7 +135,7 @@ def _manifest(reading: Reading, match: re.Match[str]) -> _Spans:
 
 
 def _seed(_reading: Reading, match: re.Match[str]) -> _Spans:
-    """The words that open a wallet: at least twelve, hardly one of them twice."""
+    """Yield the seed phrase of a wallet: at least twelve words, at least eight of them different."""
     seed_words = list(_SEED_WORD.finditer(match.group(1)))
     sentence_words = words()["sentence"]
     while any(word.group(1) in sentence_words for word in seed_words[:_MIN_DIFFERENT]):

@@ -1,6 +1,6 @@
-"""How a text is read: invisible characters are left out and full-width forms are plain, and each place is traced back.
+"""Normalizes a text before the search: it removes invisible characters and converts full-width forms.
 
-A secret that is split by a zero-width space or a soft hyphen works when a person retypes it, so it is found too.
+A secret that contains a zero-width space or a soft hyphen still works when a person types it, so it must be found.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ _ODD = re.compile(
 
 
 class Reading:
-    """A text as the rules read it.
+    """A text in the form that the rules search.
 
-    - ``plain``: the text without invisible characters, in plain letters and digits.
-    - ``lower``: ``plain`` in lower case, each character at the same place.
+    Attributes:
+        plain: The text without invisible characters, in plain letters and digits.
+        lower: ``plain`` in lower case, with each character at the same index.
     """
 
     def __init__(self, text: str) -> None:
-        self._removed: list[int] = []  # for each character that was left out, how long ``plain`` was before it
+        self._removed: list[int] = []  # for each removed character, the length of ``plain`` before it
         self.plain = text if text.isascii() else self._read(text)
         lower = self.plain.lower()
         if len(lower) != len(self.plain):  # "İ" becomes two characters
@@ -48,7 +49,7 @@ class Reading:
         return "".join(parts)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """The span of the text itself that ``plain[start:end]`` was read from; ``end`` is after ``start``."""
+        """Return the span of the original text for ``plain[start:end]``; ``end`` must be greater than ``start``."""
         if not self._removed:
             return start, end
         return start + bisect_right(self._removed, start), end + bisect_right(self._removed, end - 1)

@@ -1,6 +1,6 @@
-"""What the rows of the tables become: rules that find a hint in a text, and names of secrets.
+"""Builds rules and names of secrets from the rows of the data tables.
 
-A pattern is compiled when its hint first stands in a text, since most hints never do.
+A pattern is compiled when its hint first occurs in a text, because most hints never occur.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NEEDED = {"assigned": "word", "stated": "made_up", "beside": "made_up"}
 
 
 class Rule(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
-    """Where ``hint`` stands in a text, ``after`` follows and ``before`` ends there, a secret of ``kind`` stands.
+    """A rule for a secret of ``kind``: ``hint`` occurs in a text, ``before`` matches before it, ``after`` after it.
 
-    ``value`` says how the value is judged. None of the characters ``not_after`` stands before the hint.
+    ``value`` selects the test for the value. The character before the hint must not be in ``not_after``.
     """
 
     kind: str
@@ -35,21 +35,21 @@ class Rule(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
     value: Literal["any", "word", "made_up", "random", "mixed", "url", "list", "cookies", "manifest", "seed"] = "any"
 
     reach: ClassVar[int] = 90
-    """How many characters ``before`` may match."""
+    """The number of characters that ``before`` may match."""
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """The hint and what follows it."""
+        """The pattern of the hint and ``after``."""
         start = f"(?<![{self.not_after}])" if self.not_after else ""
         return compiled(start + re.escape(self.hint) + self.after)
 
     @cached_property
     def lead(self) -> re.Pattern[str] | None:
-        """What ends where the hint begins, if anything must."""
+        """The pattern that must end where the hint begins, or None."""
         return compiled(rf"(?:{self.before})\Z") if self.before else None
 
     def matches(self, text: str) -> Iterator[tuple[re.Match[str] | None, re.Match[str]]]:
-        """Where the rule fits ``text``: what stands before, if anything must, and the hint with what follows."""
+        """Yield each match of the rule in ``text``: the match of ``before`` or None, and that of the hint."""
         if not self.hint:
             yield from ((None, match) for match in self.pattern.finditer(text))
             return
@@ -68,7 +68,7 @@ class Rule(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
 
 
 class Name(Rule, frozen=True, dict=True, kw_only=True):
-    """A name of a secret, and how much its value must look like one: behind "=", behind "is", and behind a space."""
+    """A name of a secret. It stores how strong its value must look after "=", after "is" and after a space."""
 
     assigned: int
     stated: int
@@ -77,7 +77,7 @@ class Name(Rule, frozen=True, dict=True, kw_only=True):
     reach: ClassVar[int] = 20
 
     def end_in(self, text: str, place: int) -> int | None:
-        """Where the name ends that begins at ``place``; None if it does not stand there."""
+        """Return the end of the name that begins at ``place``; None if the name does not match there."""
         match = self.pattern.match(text, place)
         if match is None or (self.lead and not self.lead.search(text, max(0, place - self.reach), place)):
             return None
@@ -86,7 +86,7 @@ class Name(Rule, frozen=True, dict=True, kw_only=True):
 
 @cache
 def token_rules() -> tuple[Rule, ...]:
-    """The forms of tokens, which are compared exactly."""
+    """Return the rules for tokens, which are matched exactly."""
     table = read_table(__name__, "tokens")
     prefixes = [
         {**row, "not_after": "A-Za-z0-9", "after": row["after"] + _TOKEN_ENDS} for row in _each_hint(table["prefix"])
@@ -96,7 +96,7 @@ def token_rules() -> tuple[Rule, ...]:
 
 @cache
 def phrase_rules() -> tuple[Rule, ...]:
-    """The phrases, commands, headers and calls with a secret in them, which are looked for in lower case."""
+    """Return the rules for phrases, commands, headers and calls with a secret. They match lower-case text."""
     rows = (
         row for name in ("codes", "passwords", "commands") for row in _each_hint(read_table(__name__, name)["rule"])
     )
@@ -105,7 +105,7 @@ def phrase_rules() -> tuple[Rule, ...]:
 
 @cache
 def names() -> dict[str, list[Name]]:
-    """The names of secrets by hint, in lower case; the first that fits counts."""
+    """Return the names of secrets by hint, in lower case. The first name that matches is used."""
     by_hint: dict[str, list[Name]] = {}
     for row in _each_hint(read_table(__name__, "names")["name"]):
         needed = {place: STRENGTHS[row.get(place, usual)] for place, usual in _NEEDED.items()}

@@ -1,4 +1,4 @@
-"""How much a value looks like a secret: stand-ins, words and code are told from what somebody made up."""
+"""Rates how much a value looks like a secret, to exclude placeholders, words and code."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import re
 from agent_memory_log.secrets.parts import words
 
 NOT_SECRET = 0
-"""A stand-in, an adjective, code that reads the secret from elsewhere."""
+"""A placeholder, an ordinary word, or code that reads the secret from another source."""
 WORD = 1
-"""A word, which may be a weak password where nothing else can stand."""
+"""A word, which may be a weak password if its context allows nothing else."""
 MADE_UP = 2
-"""Letters with digits, signs or capitals inside: hardly a word."""
+"""Letters with digits, signs or inner capitals, which is rarely a word."""
 RANDOM = 3
 """At least 16 characters that no person writes as text."""
 
 NEVER = 4
-"""No value looks like that."""
+"""A required strength that no value reaches."""
 STRENGTHS = {"word": WORD, "made_up": MADE_UP, "random": RANDOM, "never": NEVER}
-"""How the tables say how much a value must look like a secret."""
+"""The strengths by their names in the data tables."""
 
 MIN_LENGTH = 4
 _RANDOM_LENGTH = 16
 _MANY_WORDS = 6
 _KEY_LENGTH = 40
-_FEW_HYPHENS = 2  # as "up-to-date" has; a phrase of words that was made up has more, or a capital
+_FEW_HYPHENS = 2  # "up-to-date" has two; a passphrase has more, or a capital
 
 _STAND_IN = re.compile(
     r"""<[^<>]{0,80}>?$ | \[.*\]?$ | \{.* | \$[A-Za-z_][\w/.]*$ | :\w+:.* | \$[({].* | \$\$?$ | %\(?[a-z_]{0,40}\)?[sd]$
@@ -49,16 +49,16 @@ _RANDOM_FORM = re.compile(r"[A-Za-z0-9+/=_.~%!:-]+$")
 
 
 def strength(value: str, *, quoted: bool) -> int:
-    """How much ``value`` looks like a secret: one of the constants above.
+    """Return how much ``value`` looks like a secret: one of the constants above.
 
-    ``quoted`` says that it is a literal: what is not may be code.
+    ``quoted`` means that the value is a literal; an unquoted value may be code.
     """
     if len(value) < MIN_LENGTH or len(set(value)) == 1:
         return NOT_SECRET
-    if value.isalpha() and value.islower():  # most values that are none
+    if value.isalpha() and value.islower():  # the common case of ordinary words
         return NOT_SECRET if value in words()["ordinary"] or _NAMES_A_SECRET.search(value) else WORD
     has_digit = _DIGIT.search(value) is not None
-    if _stands_for_another(value, has_digit=has_digit) or (not quoted and _is_code(value, has_digit=has_digit)):
+    if _is_placeholder(value, has_digit=has_digit) or (not quoted and _is_code(value, has_digit=has_digit)):
         return NOT_SECRET
     if has_digit and len(value) >= _RANDOM_LENGTH and _RANDOM_FORM.match(value) and not _IDENTIFIER.match(value):
         return RANDOM if any(map(str.isalpha, value)) else MADE_UP
@@ -67,8 +67,8 @@ def strength(value: str, *, quoted: bool) -> int:
     return MADE_UP if has_digit or is_phrase or _SIGN_INSIDE.search(value) else WORD
 
 
-def _stands_for_another(value: str, *, has_digit: bool) -> bool:
-    """Whether ``value`` is a stand-in, ordinary words, or where a secret is to be found."""
+def _is_placeholder(value: str, *, has_digit: bool) -> bool:
+    """Return whether ``value`` is a placeholder, ordinary words, or the location of a secret."""
     ordinary_words = words()["ordinary"]
     ordinary = [word.strip(".,!?:;()") in ordinary_words for word in value.lower().split()]
     if ordinary[:1] == [True] or len(ordinary) > _MANY_WORDS or sum(ordinary) > 1 or _STAND_IN.match(value):

@@ -1,9 +1,9 @@
-"""Provider transcripts: a provider's messages to events (``parse``), and a run back to messages (``build``).
+"""Converts between provider messages and events: ``parse`` makes events of messages, ``build`` makes messages of a run.
 
     events = parse(messages, "openai-chat", source="run-42")
     build(snapshot, "openai-chat") == messages
 
-``import_transcript`` takes messages into a run of a store, ``read_chat_lines`` reads files of them.
+``import_transcript`` appends a provider's messages to a run. ``read_chat_lines`` reads files of such messages.
 """
 
 from agent_memory_log.transcript.files import ChatLine, import_transcript, import_transcript_sync, read_chat_lines

@@ -1,9 +1,9 @@
-"""What of a provider's map differs from its default rendering, kept so that the map can be rendered exactly.
+"""Computes and applies residuals, the differences between a provider's map and the map that a builder would render.
 
-A residual is ``{"fields": {…}, "without": […], "inside": {…}}``: values that replace or add to the rendering, keys to
-leave out of it, and residuals of maps inside it, by key; an empty part is left out. A payload keeps its residual in
-``structured`` under the provider's name. Anything may stand in ``structured``, so what does not have exactly this shape
-is not ours and is ignored.
+A residual is ``{"fields": {…}, "without": […], "inside": {…}}``. ``fields`` holds values that replace or extend the
+rendering. ``without`` lists keys to remove. ``inside`` holds the residuals of nested maps by key. Empty parts are left
+out. A payload stores its residual in ``structured`` under the provider's name, so that the map can be rebuilt exactly.
+``structured`` may hold any JSON. A value without exactly this shape is not a residual and is ignored.
 """
 
 from __future__ import annotations
@@ -20,28 +20,31 @@ _INSIDE = "inside"
 _NO_EXTRA: frozenset[str] = frozenset()
 
 
-def same_json(one: object, other: object) -> bool:
-    """Whether two checked values are equal JSON: key order does not matter, and 1, 1.0 and true are three values."""
-    return one is other or encode_canonical(one) == encode_canonical(other)
+def same_json(value: object, other: object) -> bool:
+    """Return whether two checked values are equal JSON. Key order does not matter; 1, 1.0 and true are three values."""
+    return value is other or encode_canonical(value) == encode_canonical(other)
 
 
 def difference(
     default: Mapping[str, JsonValue], original: Mapping[str, JsonValue], *inside: str
 ) -> dict[str, JsonValue]:
-    """The residual that ``apply`` needs to make ``original`` of ``default``; empty when they are equal.
+    """Return the residual that ``apply`` needs to turn ``default`` into ``original``; empty when they are equal.
 
-    Of the keys named in ``inside`` only what differs within is kept, where both values are maps.
+    Args:
+        default: The map that is rendered without a residual.
+        original: The map that the provider sent or received.
+        inside: Keys whose values are compared field by field if both are maps. Other values are compared as a whole.
     """
     residual: dict[str, JsonValue] = {}
     fields: dict[str, JsonValue] = {}
     within: dict[str, JsonValue] = {}
     for key, value in original.items():
-        known = default.get(key)
-        if key in inside and isinstance(known, Mapping) and isinstance(value, Mapping):
-            part = difference(known, value)
+        default_value = default.get(key)
+        if key in inside and isinstance(default_value, Mapping) and isinstance(value, Mapping):
+            part = difference(default_value, value)
             if part:
                 within[key] = part
-        elif key not in default or not same_json(known, value):
+        elif key not in default or not same_json(default_value, value):
             fields[key] = value
     without = [key for key in default if key not in original]
     if fields:
@@ -54,7 +57,7 @@ def difference(
 
 
 def apply(default: dict[str, JsonValue], residual: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """``default`` changed as ``residual`` says, sharing nothing mutable with it."""
+    """Apply ``residual`` to ``default`` in place and return it. The result shares nothing mutable with ``residual``."""
     if not residual:
         return default
     without = residual.get(_WITHOUT)
@@ -73,19 +76,22 @@ def apply(default: dict[str, JsonValue], residual: Mapping[str, JsonValue]) -> d
     return default
 
 
-def kept_for(provider: str, structured: object, extra: frozenset[str] = _NO_EXTRA) -> Mapping[str, JsonValue]:
-    """The residual kept under ``provider``, empty if there is none or it is not ours.
+def residual_of_provider(
+    provider: str, structured: object, extra: frozenset[str] = _NO_EXTRA
+) -> Mapping[str, JsonValue]:
+    """Return the residual stored under ``provider``; empty if no valid residual is stored.
 
-    ``extra`` names further parts that a provider's residuals may have; what is in them is for the provider to check.
+    ``extra`` names further parts that the provider's residuals may have. The provider checks the content of these
+    parts.
     """
     if not isinstance(structured, Mapping):
         return {}
-    kept = cast("Mapping[str, JsonValue]", structured).get(provider)
-    return kept if is_residual(kept, extra) else {}  # type: ignore[return-value]  # what is_residual checks
+    residual = cast("Mapping[str, JsonValue]", structured).get(provider)
+    return residual if is_residual(residual, extra) else {}  # type: ignore[return-value]  # is_residual checks the type
 
 
 def is_residual(value: object, extra: frozenset[str] = _NO_EXTRA) -> bool:
-    """Whether ``value`` has exactly the shape of a residual, ``extra`` parts aside."""
+    """Return whether ``value`` has exactly the shape of a residual, apart from parts named in ``extra``."""
     if not isinstance(value, Mapping):
         return False
     residual = cast("Mapping[str, object]", value)
@@ -101,6 +107,6 @@ def is_residual(value: object, extra: frozenset[str] = _NO_EXTRA) -> bool:
     )
 
 
-def kept(provider: str, residual: Mapping[str, JsonValue]) -> JsonValue:
-    """What a payload keeps of ``residual`` in ``structured``: nothing when it is empty."""
+def structured_of(provider: str, residual: Mapping[str, JsonValue]) -> JsonValue:
+    """Return the ``structured`` value that stores ``residual``; None when the residual is empty."""
     return {provider: residual} if residual else None

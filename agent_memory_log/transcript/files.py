@@ -1,4 +1,4 @@
-"""Files of chat transcripts, one JSON object with ``messages`` a line, and their way into a store."""
+"""Reads files of chat transcripts, with one conversation on each line, and appends transcripts to a store."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from agent_memory_log.transfer.importing import RunImport, decode_line
 
 
 class ChatLine(NamedTuple):
-    """A conversation read from a line of a file.
+    """A conversation read from one line of a file.
 
-    - ``line``: the line's number, from 1.
-    - ``run``: the text of its ``run`` field, None when it has none.
-    - ``messages``: its ``messages``, all of them maps.
-    - ``extra``: its other fields; they make the run's ``meta``.
+    Attributes:
+        line: The line's number, from 1.
+        run: The text of the line's ``run`` field; None if it has none.
+        messages: The value of ``messages``; every item is a map.
+        extra: The line's other fields. Importers store them in the run's ``meta``.
     """
 
     line: int
@@ -31,27 +32,30 @@ class ChatLine(NamedTuple):
 
 
 def read_chat_lines(lines: Iterable[bytes | str]) -> Iterator[ChatLine]:
-    """Read conversations, one JSON object with ``messages`` a line; empty lines are passed over.
+    """Yield the conversations of a file. Each line is a JSON object with ``messages``; empty lines are skipped.
 
-    Lines are read as they are asked for. Raises ``DecodeError`` naming the line.
+    The function reads each line only when the caller requests the next conversation.
 
         for line, run, messages, extra in read_chat_lines(open("runs.jsonl", "rb")): ...
+
+    Raises:
+        DecodeError: A line is not such an object. The message begins with the line's number.
     """
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
-        found = decode_line(text, number)
-        messages = found.pop("messages", None)
+        fields = decode_line(text, number)
+        messages = fields.pop("messages", None)
         if not isinstance(messages, list):
-            raise DecodeError(f"line {number}: messages must be a list, found {describe(messages)}")
+            raise DecodeError(f"line {number}: messages must be a list, got {describe(messages)}")
         for index, message in enumerate(messages):
             if not isinstance(message, dict):
-                raise DecodeError(f"line {number}: messages[{index}] must be a map, found {describe(message)}")
-        name = found.get("run")
+                raise DecodeError(f"line {number}: messages[{index}] must be a map, got {describe(message)}")
+        name = fields.get("run")
         run = name if isinstance(name, str) and name else None
         if run is not None:
-            del found["run"]
-        yield ChatLine(number, run, cast("list[dict[str, JsonValue]]", messages), found)
+            del fields["run"]
+        yield ChatLine(number, run, cast("list[dict[str, JsonValue]]", messages), fields)
 
 
 async def import_transcript(
@@ -64,13 +68,27 @@ async def import_transcript(
     meta: Mapping[str, JsonValue] | None = None,
     before_append: Callable[[Event], Event] | None = None,
 ) -> AppendResult:
-    """Append a provider's ``messages`` to a run, in batches, so that a conversation may be of any length.
+    """Append a provider's messages to a run, in batches, so that a conversation can have any length.
 
-    Importing again stores nothing, importing once the conversation has grown what is new, and an import that was
-    interrupted goes on when it is repeated. ``meta`` is kept with the run if this creates it; ``before_append`` is as
-    for a ``RunRecorder``. The result is as of one append of all the events.
+    The import can be repeated with the same arguments. A repeated import stores only messages that the run does not
+    have yet. It also completes an import that was interrupted.
 
-    Raises what ``parse`` and ``append_events`` raise; ``EventConflict`` means the run holds another conversation.
+    Args:
+        store: The open store.
+        agent: The agent of the run.
+        run: The run; it is created if it does not exist.
+        messages: The provider's messages, in order.
+        provider: The provider's name, as for ``parse``.
+        meta: Metadata for the run. It is used only if this call creates the run.
+        before_append: A function that may replace each event before it is appended, as for a ``RunRecorder``.
+
+    Returns:
+        The same result as one append of all events.
+
+    Raises:
+        EventConflict: The run holds another conversation.
+        DecodeError: A message is not a map or not JSON.
+        InvalidArgument: The provider is unknown.
     """
     return await run_async(_import(agent, run, messages, provider, meta, before_append), store)
 
@@ -85,11 +103,11 @@ def import_transcript_sync(
     meta: Mapping[str, JsonValue] | None = None,
     before_append: Callable[[Event], Event] | None = None,
 ) -> AppendResult:
-    """``import_transcript`` without ``await``."""
+    """Append a provider's messages to a run of a ``SyncStore``; see ``import_transcript``."""
     return run_sync(_import(agent, run, messages, provider, meta, before_append), store)
 
 
-def _import(  # as import_transcript
+def _import(
     agent: str,
     run: str,
     messages: Iterable[Mapping[str, JsonValue]],
@@ -101,7 +119,7 @@ def _import(  # as import_transcript
     stored: list[Event] = []
     for index, event in enumerate(parse(messages, provider, source=run), 1):
         if before_append is not None:
-            event = before_append(event)  # noqa: PLW2901  # what is appended in its place
+            event = before_append(event)  # noqa: PLW2901  # the replacement is appended
         importing.add(event, size=len(encode_json(event.data)), where=f"event {index} of the transcript")
         if importing.full:
             stored += yield from importing.flush()

@@ -1,4 +1,4 @@
-"""What is reported about a transcript: findings, changes and losses, and the places in it that they name."""
+"""Defines the reports about a transcript: findings, changes, losses, and the paths they refer to."""
 
 from __future__ import annotations
 
@@ -7,51 +7,61 @@ from typing import Any
 import msgspec
 
 WireMessage = dict[str, Any]
-"""One message of a transcript as the provider takes it, or one item where it takes a list of items."""
+"""One message in the provider's format. For OpenAI Responses, one item of ``input``."""
 
 Path = tuple[int | str, ...]
-"""A place in a transcript: the message's index, then keys and indexes, as in ``(3, "content", 0)``."""
+"""A position in a transcript: the message's index, then keys and indexes, for example ``(3, "content", 0)``."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A rule of the provider's that a transcript breaks.
+    """A provider's rule that a transcript breaks.
 
-    - ``rule``: the rule's stable name, as ``unanswered_call``.
-    - ``message``: what was found, where, and what to do.
-    - ``where``: the place in the transcript, as ``(3, "content", 0)``.
-    - ``seq``: the event it comes from, None where that is not known: in a plain list, or before a store gave it one.
+    Attributes:
+        rule: The stable name of the rule, for example ``unanswered_call``.
+        message: The problem and, where useful, the way to fix it.
+        path: The position in the transcript, for example ``(3, "content", 0)``.
+        seq: The seq of the event that the message was built from. None if it is unknown: the transcript is a plain
+            list, or no store has assigned a seq yet.
     """
 
     rule: str
     message: str
-    where: Path = ()
+    path: Path = ()
     seq: int | None = None
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Something ``repair`` changed.
+    """One change that ``repair`` made.
 
-    - ``change``: what was done, a stable name, as ``answered_call``.
-    - ``message``: what was done to what, and why.
-    - ``where``: the place in the transcript that was given.
-    - ``seq``: as for ``Finding``.
+    Attributes:
+        change: The stable name of the change, for example ``answered_call``.
+        message: The reason for the change.
+        path: The position in the original transcript.
+        seq: The seq of the event, as in ``Finding``.
     """
 
     change: str
     message: str
-    where: Path = ()
+    path: Path = ()
     seq: int | None = None
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """Something of a run that a transcript does not carry, or not as it was.
+    """A part of a run that the transcript leaves out or changes.
 
-    - ``reason``: a stable name: ``unknown_type``, no builder knows the event's type; ``other_provider``, only another
-      provider can be sent it; ``reasoning``, reasoning this provider cannot be sent; ``redacted``, erased from the log;
-      ``size_limit``, a result over ``max_result_bytes``; ``arguments``, a call's arguments are not a JSON object;
-      ``window``, cut off by ``window``.
-    - ``message``: what it is.
-    - ``seq``, ``type``: the event; ``seq`` is None where no store gave it one.
+    Attributes:
+        reason: A stable name:
+
+            - ``unknown_type``: no builder handles the event's type.
+            - ``other_provider``: only another provider accepts the content.
+            - ``reasoning``: this provider does not accept the reasoning.
+            - ``redacted``: the event was erased from the log.
+            - ``size_limit``: a result is larger than ``max_result_bytes``.
+            - ``arguments``: the arguments of a call are not a JSON object.
+            - ``window``: ``window`` cut the messages off.
+        message: A description of the lost content.
+        seq: The seq of the event; None if no store has assigned one.
+        type: The type of the event.
     """
 
     reason: str
@@ -61,5 +71,5 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 def path_order(reported: Finding | Change) -> list[tuple[bool, int, str]]:
-    """Sorts findings and changes in the order of the transcript."""
-    return [(isinstance(step, str), step if isinstance(step, int) else 0, str(step)) for step in reported.where]
+    """Return a sort key that puts findings and changes in the order of the transcript."""
+    return [(isinstance(step, str), step if isinstance(step, int) else 0, str(step)) for step in reported.path]

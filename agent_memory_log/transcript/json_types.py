@@ -1,4 +1,4 @@
-"""Type guards for the parts of a message, which may be any JSON; they tell type checkers what the parts hold."""
+"""Type guards for parts of messages, which may be any JSON. They let type checkers narrow the type."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ MAPS = (dict, Mapping)
 
 
 def is_map(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether ``value`` is a map, as messages and blocks are. Its keys are text, as in all JSON."""
+    """Return whether ``value`` is a dict. Its keys are text, as in all JSON."""
     return isinstance(value, dict)
 
 
 def is_list(value: object) -> TypeGuard[list[Any]]:
-    """Whether ``value`` is a list, as content in parts is."""
+    """Return whether ``value`` is a list."""
     return isinstance(value, list)
 
 

@@ -1,4 +1,4 @@
-"""What only the log can tell about a transcript: which events it comes from, and how it was recorded and requested."""
+"""Holds facts about a transcript that only the log has: its events, its recorded signatures and its requests."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from agent_memory_log.transcript.findings import Path
 
 
 class Origins:
-    """The events that messages come from: for each message the seq it begins with, and those of its parts.
+    """The events that messages were built from.
 
-    ``part_key`` names the list in a message whose items ``parts`` speaks of. Seqs are 0 where no store gave one.
+    Attributes:
+        part_key: The key in a message of the list that ``parts`` describes.
+        owns: For each message, the seq of its first event; 0 if no store has assigned one.
+        parts: For each message, the seqs of the items in its ``part_key`` list.
     """
 
     __slots__ = ("owns", "part_key", "parts")
@@ -25,35 +28,36 @@ class Origins:
         self.owns: list[int] = []
         self.parts: list[list[int]] = []
 
-    def seq_at(self, where: Path) -> int | None:
-        """The seq of the event that the place ``where`` comes from; None if that is not known."""
-        if not where or not isinstance(where[0], int) or not 0 <= where[0] < len(self.owns):
+    def seq_at(self, path: Path) -> int | None:
+        """Return the seq of the event that the value at ``path`` was built from; None if it is unknown."""
+        if not path or not isinstance(path[0], int) or not 0 <= path[0] < len(self.owns):
             return None
-        index = where[0]
+        index = path[0]
         parts = self.parts[index]
-        if len(where) > 2 and where[1] == self.part_key:  # noqa: PLR2004  # message, key, item
-            item = where[2]
+        if len(path) > 2 and path[1] == self.part_key:  # noqa: PLR2004  # message, key, item
+            item = path[2]
             if isinstance(item, int) and 0 <= item < len(parts):
                 return parts[item] or None
         return self.owns[index] or None
 
     def events_of(self, index: int) -> set[int]:
-        """The seqs of all events that a message comes from."""
+        """Return the seqs of all events that a message was built from."""
         return {seq for seq in (self.owns[index], *self.parts[index]) if seq}
 
 
 class Recorded:
-    """What the log knows beside the messages; grows with the builder.
+    """Facts from the log that are not in the messages. The builder adds to them as it reads events.
 
-    - ``signed``: each signature or encrypted block that was recorded, with its number in the order of recording and the
-      text it was recorded with.
-    - ``conflicts``: the places of results that have both an error and a value.
-    - ``edited_from``: the first place whose content is not what the model saw: erased, or over the size limit.
-    - ``requests``: the index of the first message that came back from a request, and the fingerprints of the system
-      prompt and tools it was made with; None for a request to another provider.
-    - ``leading``: the instructions that stand before the conversation, for providers that have them outside.
-    - ``reasoning_of``: the reasoning each item of the model was made with, by their ids; ``""`` for reasoning that was
-      erased from the log. Only Responses has it.
+    Attributes:
+        signed: For each recorded signature or encrypted block, its number in recording order and its recorded text.
+        conflicts: The paths of results that have both an error and a value.
+        edited_from: The first position, message and part, whose content differs from the content that the model
+            received. Content differs if it was erased or exceeds the size limit.
+        requests: For each recorded request, the index of the first message after it, and the fingerprints of its system
+            prompt and tools. The fingerprints are None for a request to another provider.
+        leading: The instructions before the conversation, for providers that take them outside the messages.
+        reasoning_of: For each item that the model made, by item id, the id of the reasoning it was made with. The value
+            is ``""`` if that reasoning was erased. Only OpenAI Responses uses it.
     """
 
     __slots__ = ("conflicts", "edited_from", "leading", "reasoning_of", "requests", "signed")
@@ -66,8 +70,8 @@ class Recorded:
         self.leading: list[SystemMessage] = []
         self.reasoning_of: dict[str, str] = {}
 
-    def without_places(self) -> Recorded:
-        """A copy of what names no place in the transcript, for one whose messages moved."""
+    def without_positions(self) -> Recorded:
+        """Return a copy without the facts that contain positions, for a transcript whose messages moved."""
         copied = Recorded()
         copied.signed = dict(self.signed)
         copied.leading = self.leading
@@ -76,15 +80,16 @@ class Recorded:
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What ``validate`` and ``repair`` of a provider go by beside the messages themselves.
+    """Facts that a provider's ``validate`` and ``repair`` use in addition to the messages.
 
-    - ``recorded``: what the log knows; None for a plain list.
-    - ``request``: the other arguments of the call the transcript is for; empty where not known.
-    - ``edited_from``: the first place, message and part, whose content is not what the model saw; None if there is none
-      that is known.
-    - ``sent``: fingerprints of system prompt and tools the transcript will be sent with; None where not known.
-    - ``leading``: the fingerprint of the system prompt that the instructions before the conversation make: that of
-      requests that were recorded without one.
+    Attributes:
+        recorded: Facts from the log; None for a plain list.
+        request: The other arguments of the provider call; empty if unknown.
+        edited_from: The first position, message and part, whose content differs from the content that the model
+            received; None if no difference is known.
+        sent: Fingerprints of the system prompt and tools that the transcript will be sent with; None if unknown.
+        leading: The fingerprint of the system prompt made from the leading instructions. It applies to requests that
+            were recorded without a system prompt.
     """
 
     recorded: Recorded | None = None
@@ -93,16 +98,19 @@ class Facts(msgspec.Struct, frozen=True):
     sent: tuple[str, str] | None = None
     leading: str = ""
 
-    def stale_places(self, length: int) -> Callable[[int], bool] | None:
-        """Whether a message, of ``length``, came back from another system prompt or other tools; None: none did."""
+    def stale_positions(self, length: int) -> Callable[[int], bool] | None:
+        """Return a function that reports whether a message belongs to a request with another system prompt or tools.
+
+        ``length`` is the number of messages. Returns None if no message did.
+        """
         if self.recorded is None or self.sent is None:
             return None
         ranges = list(self._stale_ranges(length))
         begins = [begin for begin, _ in ranges]
 
-        def is_stale(place: int) -> bool:
-            number = bisect_right(begins, place) - 1
-            return number >= 0 and place < ranges[number][1]
+        def is_stale(position: int) -> bool:
+            number = bisect_right(begins, position) - 1
+            return number >= 0 and position < ranges[number][1]
 
         return is_stale if ranges else None
 

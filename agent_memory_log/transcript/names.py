@@ -1,10 +1,10 @@
-"""Tool names and call ids on the wire: every provider allows a small alphabet, ours are any text.
+"""Converts tool names and call ids to the small alphabet that providers allow, and converts tool names back.
 
-Our tool names are ``toolset.tool``. On the wire a dot is two hyphens, as in ``toolset--tool``, any other foreign
-character ``-_``, its code point in hex and ``-``; a hyphen that would be read as the beginning of either is written
-like a foreign character. So no two names meet, every name can be read back, and names a provider takes stand for
-themselves but for a few odd ones (``mcp__server__tool`` is none of them). Call ids are written alike, but need not be
-read back: the log pairs them itself.
+Tool names in the log are ``toolset.tool``. On the wire, a dot becomes two hyphens, as in ``toolset--tool``. Any other
+character outside the alphabet becomes ``-_``, its code point in hex, and ``-``. A hyphen that would look like the start
+of either form is escaped in the same way. Therefore two different names never become equal, and every name can be
+decoded. Most names that providers allow do not change, for example ``mcp__server__tool``. Call ids are encoded in the
+same way but are never decoded, because the log pairs calls with results itself.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from functools import lru_cache
 import msgspec
 
 PROVIDERS = frozenset({"anthropic", "bedrock", "openai-chat", "openai-responses"})
-"""The names under which payloads keep in ``structured`` what a provider had beside them."""
+"""The provider names under which payloads store their residuals in ``structured``."""
 
 _PLAIN = re.compile(r"[a-zA-Z0-9_]*(?:-[a-zA-Z0-9][a-zA-Z0-9_]*)*-?", re.ASCII)
 _ALLOWED = re.compile(r"[a-zA-Z0-9_-]+", re.ASCII)
 is_in_alphabet = _ALLOWED.fullmatch
-"""Whether text is not empty and of the characters alone that names may have everywhere."""
+"""Match text that is not empty and has only the characters that every provider allows in names."""
 
 _ESCAPE = re.compile(r"--|-_([0-9a-f]{1,6})-", re.ASCII)
 _DIGEST_SIZE = 6
@@ -31,11 +31,13 @@ _SURROGATES = range(0xD800, 0xE000)
 
 
 class WireRules(msgspec.Struct, frozen=True):
-    """What a provider allows in its messages.
+    """A provider's limits for tool names and call ids.
 
-    ``longest_name`` and ``longest_id`` in characters (0: any length); ``ids_in_alphabet``: whether ids are limited to
-    letters, digits, ``_`` and ``-``, as tool names are everywhere; ``unique_ids``: whether an id may stand for one call
-    only in a whole transcript.
+    Attributes:
+        longest_name: The longest tool name, in characters.
+        longest_id: The longest call id, in characters; 0 means any length.
+        ids_in_alphabet: Whether call ids may only have letters, digits, ``_`` and ``-``. Tool names always may.
+        unique_ids: Whether a call id may be used only once in a transcript.
     """
 
     longest_name: int
@@ -44,17 +46,17 @@ class WireRules(msgspec.Struct, frozen=True):
     unique_ids: bool = False
 
     def allows_name(self, name: str) -> bool:
-        """Whether ``name``, as it stands on the wire, is one the provider takes."""
+        """Return whether the provider accepts ``name``, a name in wire form."""
         return len(name) <= self.longest_name and _ALLOWED.fullmatch(name) is not None
 
     def allows_id(self, call_id: str) -> bool:
-        """Whether ``call_id``, as it stands on the wire, is one the provider takes."""
+        """Return whether the provider accepts ``call_id``, an id in wire form."""
         if self.longest_id and len(call_id) > self.longest_id:
             return False
         return _ALLOWED.fullmatch(call_id) is not None if self.ids_in_alphabet else bool(call_id)
 
     def wire_id(self, call_id: str) -> str:
-        """The id on the wire of a call with our ``call_id``; itself where the provider takes it."""
+        """Return the wire form of ``call_id``. An id that the provider accepts does not change."""
         if self.allows_id(call_id) or not call_id:
             return call_id
         written = encode_name(call_id) if self.ids_in_alphabet else call_id
@@ -63,27 +65,28 @@ class WireRules(msgspec.Struct, frozen=True):
         return _with_digest(written, call_id, self.longest_id)
 
     def short_name(self, name: str) -> str:
-        """A name the provider takes in place of ``name``, which stands on the wire and is not; for repair alone.
+        """Return a name that the provider accepts in place of the wire name ``name``. Only repair uses it.
 
-        Foreign characters are escaped, what is too long is cut and ends in a digest of the whole: not to be read back.
+        Characters outside the alphabet are escaped. A name that is too long is cut and ends in a digest of the full
+        name, so it cannot be decoded.
         """
         written = name if _ALLOWED.fullmatch(name) else encode_name(name) or "unnamed"
         return written if len(written) <= self.longest_name else _with_digest(written, name, self.longest_name)
 
 
 class UnusedIds:
-    """Gives calls ids on the wire that no other call has: one that is taken gets a number."""
+    """Gives each call a wire id that no other call has. It adds a number to an id that is already used."""
 
     __slots__ = ("_numbers", "_rules", "used")
 
     def __init__(self, rules: WireRules, used: Iterable[str] = ()) -> None:
-        """``used`` are the ids that are taken."""
+        """Start with the ids in ``used``, which are not available."""
         self.used = set(used)
         self._rules = rules
         self._numbers: dict[str, int] = {}
 
     def unused(self, wire: str) -> str:
-        """``wire``, or else the first id made of it that is not taken; it is taken then."""
+        """Return ``wire`` or, if it is used, the first numbered form that is not; mark the returned id as used."""
         unused = wire
         while unused in self.used:
             self._numbers[wire] = number = self._numbers.get(wire, 1) + 1
@@ -94,7 +97,7 @@ class UnusedIds:
 
 @lru_cache(maxsize=1024)
 def encode_name(name: str) -> str:
-    """Our tool name as it stands on the wire; ``decode_name`` gives it back."""
+    """Return the wire form of a tool name; ``decode_name`` reverses it."""
     if _PLAIN.fullmatch(name):
         return name
     return "".join(_encoded(name))
@@ -103,7 +106,7 @@ def encode_name(name: str) -> str:
 def _encoded(name: str) -> list[str]:
     written: list[str] = []
     follower = ""
-    for character in reversed(name):  # what follows a hyphen decides how it is written
+    for character in reversed(name):  # the next character decides how a hyphen is written
         if character == ".":
             piece = "--"
         elif character == "-":
@@ -118,10 +121,10 @@ def _encoded(name: str) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def decode_name(name: str) -> str:
-    """Our name of a tool that is called ``name`` on the wire.
+    """Return the tool name in the log for the wire name ``name``.
 
-    For any name that ``encode_name`` wrote, the name it was given. Of others the escapes are read too; where that could
-    not be written the same way again, the caller keeps the wire's name beside ours.
+    It reverses ``encode_name`` exactly. Names from other sources are decoded too. If such a name would not encode to
+    the same text again, the caller stores the wire name too.
     """
     return name if "-" not in name else _ESCAPE.sub(_unescaped, name)
 
@@ -140,6 +143,6 @@ def _unescaped(match: re.Match[str]) -> str:
     return chr(code_point)
 
 
-def _with_digest(written: str, whole: str, longest: int) -> str:
-    digest = hashlib.blake2b(whole.encode(), digest_size=_DIGEST_SIZE).hexdigest()
+def _with_digest(written: str, name: str, longest: int) -> str:
+    digest = hashlib.blake2b(name.encode(), digest_size=_DIGEST_SIZE).hexdigest()
     return f"{written[: longest - len(digest) - 1]}-{digest}"

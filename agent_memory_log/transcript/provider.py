@@ -1,4 +1,4 @@
-"""What one provider's package offers, and the arguments of its call beside the transcript."""
+"""Defines ``Provider``, the interface that each provider's package implements."""
 
 from __future__ import annotations
 
@@ -18,25 +18,33 @@ from agent_memory_log.transcript.validity.repairing import Draft
 from agent_memory_log.transcript.windows import Side
 
 
-def as_given(messages: Sequence[object], request: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The other arguments as they are: with none of them a valid transcript is refused."""
+def same_arguments(messages: Sequence[object], request: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """Return the other arguments unchanged, for providers that accept a valid transcript with any arguments."""
     del messages
     return dict(request)
 
 
 class Provider(msgspec.Struct, frozen=True, kw_only=True):
-    """A provider whose transcripts are read, built, checked, repaired and cut.
+    """The functions that read, build, validate, repair and cut one provider's transcripts.
 
-    - ``name``: the name that ``parse`` and ``build`` take.
-    - ``messages_key``, ``system_key``, ``tools_key``, ``model_key``: the arguments of the provider's call.
-    - ``parser``: makes a parser for one transcript of a source. ``builder``: makes a builder that fills a list.
-    - ``validate``: the findings, without seqs.
-    - ``repair``: changes ``draft.entries`` so that ``validate`` finds nothing.
-    - ``system_from_text``: the system prompt that a text makes; None if it is the first of the messages.
-    - ``tools_from_definitions``: the argument that takes the tools.
-    - ``sendable``: the other arguments, without what a transcript that is otherwise valid cannot be sent with.
-    - ``side_of``, ``joins_model``: where a transcript may be cut; see ``find_seams``.
-    - ``without_reasoning``: a message without what is bound to all that stands before it; None if nothing is left.
+    Attributes:
+        name: The name that ``parse`` and ``build`` take.
+        messages_key: The argument of the provider's call that takes the messages.
+        system_key: The argument that takes the system prompt.
+        tools_key: The argument that takes the tools.
+        model_key: The argument that takes the model.
+        parser: Returns a parser for one transcript of a source.
+        builder: Returns a builder that fills a list, with an optional size limit for results.
+        validate: Returns the findings without seqs.
+        repair: Changes ``draft.entries`` so that ``validate`` has no findings.
+        system_from_text: Converts a text to the provider's system prompt. None if the system prompt is the first
+            message.
+        tools_from_definitions: Converts tool definitions to the provider's argument.
+        sendable: Returns the other arguments without those that conflict with an otherwise valid transcript.
+        side_of: Returns the side of a message, which decides where a transcript may be cut; see ``find_seams``.
+        joins_model: Whether consecutive messages of the model are one round; see ``find_seams``.
+        without_reasoning: Returns a message without the reasoning that is bound to earlier messages; None if nothing is
+            left.
     """
 
     name: str
@@ -50,13 +58,13 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
     repair: Callable[[Draft, Facts], None]
     system_from_text: Callable[[str], JsonValue] | None
     tools_from_definitions: Callable[[Sequence[ToolDefinition]], JsonValue]
-    sendable: Callable[[Sequence[object], Mapping[str, JsonValue]], dict[str, JsonValue]] = as_given
+    sendable: Callable[[Sequence[object], Mapping[str, JsonValue]], dict[str, JsonValue]] = same_arguments
     side_of: Callable[[WireMessage], Side]
     joins_model: bool = False
     without_reasoning: Callable[[WireMessage], WireMessage | None]
 
     def arguments(self, recorded: RecordedRequest, transcript: Transcript) -> dict[str, JsonValue]:
-        """The arguments beside the transcript; a system prompt that belongs into the transcript is put there."""
+        """Return the other arguments of the call. A system prompt that belongs in the transcript is inserted there."""
         arguments: dict[str, JsonValue] = {}
         if recorded.own:
             arguments.update(recorded.parameters or {})

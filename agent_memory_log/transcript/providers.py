@@ -1,7 +1,7 @@
-"""The providers whose transcripts are read, built, checked and repaired, and the functions that take any of them.
+"""The public functions that work with every provider: parse, build, validate, repair, request and window.
 
-To add one: a package like ``anthropic`` with its ``Provider``, which goes into ``_PROVIDERS``, and its name in
-``PROVIDERS`` of ``names``.
+To add a provider, write a package like ``anthropic`` with its ``Provider``. Add it to ``_PROVIDERS`` here, and add its
+name to ``PROVIDERS`` in ``names``.
 """
 
 from __future__ import annotations
@@ -41,98 +41,127 @@ _PROVIDERS: dict[str, Provider] = {package.name: package for package in (ANTHROP
 
 
 def provider_names() -> tuple[str, ...]:
-    """The names ``parse`` and ``build`` take."""
+    """Return the provider names that ``parse`` and ``build`` take."""
     return tuple(_PROVIDERS)
 
 
 def parse(messages: Iterable[Mapping[str, JsonValue]], provider: str, *, source: str = "") -> list[Event]:
-    """The events of a provider's ``messages``, in order, ready to be appended.
+    """Return the events of a provider's ``messages``, in order, ready to be appended.
 
-    Nothing is lost: ``build`` gives equal JSON back, whatever the messages hold. What a payload has no field for is
-    kept in its ``structured``, a message no payload fits in an ``UnknownPayload``; each event has the message's role as
-    a label.
+    Nothing is lost: ``build`` returns equal JSON for any messages. Content without a payload field is stored in the
+    payload's ``structured``. A message that fits no payload becomes an ``UnknownPayload``. Each event has the message's
+    role as a label.
 
-    Event ids stand for ``provider``, ``source`` and the place in ``messages``, never for content: parsing the same
-    conversation again, or once it has grown, with the same ``source`` gives the same ids, so that appending stores only
-    what is new. Timestamps count up from now by a microsecond, as messages have none.
-
-    Raises ``InvalidArgument`` for an unknown provider, ``DecodeError`` naming the index of a message that is not a map
-    or not JSON.
+    Event ids depend on ``provider``, ``source`` and the position in ``messages``, never on content. A conversation that
+    is parsed again with the same ``source`` gets the same ids, even if it has grown, so an append stores only new
+    events. Messages have no times. Timestamps begin at the current time and increase by one microsecond.
 
         events = parse([{"role": "user", "content": "Where is my order?"}], "openai-chat", source="run-42")
+
+    Args:
+        messages: The provider's messages, or the items of ``input`` for OpenAI Responses.
+        provider: One of ``provider_names()``.
+        source: A name for the conversation, which becomes part of the event ids. The default is ``""``.
+
+    Raises:
+        InvalidArgument: The provider is unknown.
+        DecodeError: A message is not a map or not JSON. The error contains the message's index.
     """
-    parser = find(provider).parser(source)
+    parser = find_provider(provider).parser(source)
     return [event for message in _list_of(messages) for event in parser.add(message)]
 
 
 def build(snapshot: Snapshot, provider: str, *, max_result_bytes: int | None = None) -> Transcript:
-    """The provider's ``messages`` of a run, in append order; a new list that shares nothing with the snapshot.
+    """Return the provider's messages of a run, in append order. The new list shares nothing with the snapshot.
 
-    Of a run that ``parse`` made, equal JSON. Of any other run, what the model saw or would have seen: system, user and
-    assistant messages, thinking that the provider can be sent, tool calls joined to the assistant message before them,
-    tool results (the error message where there is no result). Notes, annotations, redacted events and calls made inside
-    another call of this log are left out; ``server_data`` never appears. A call id that the provider does not allow, or
-    allows once only, is another in the transcript; tool names are those of ``encode_name``. What is lost of the run is
-    named in the transcript's ``losses``.
+    For a run that ``parse`` created, the result is equal to the original JSON. For any other run, the result holds the
+    conversation as the model received it or would have received it: system, user and assistant messages, thinking that
+    the provider accepts, tool calls, and tool results. A tool call is part of the assistant message before it. A result
+    without a value holds the error message.
 
-    A result of more than ``max_result_bytes`` (None: any size) becomes the JSON text
-    ``{"omitted": true, "reason": "size_limit", "preview", "bounds"}``.
-
-    Raises ``InvalidArgument`` for an unknown provider or a limit below 1.
+    Notes, annotations, redacted events, and calls inside another call of this log are left out. ``server_data`` never
+    appears. A call id changes if the provider does not allow it, or allows it only once. Tool names are encoded as in
+    ``encode_name``. The transcript's ``losses`` list the lost content.
 
         messages = build(await store.load_run("support-agent", "run-42"), "openai-chat")
+
+    Args:
+        snapshot: The run.
+        provider: One of ``provider_names()``.
+        max_result_bytes: The largest result, in UTF-8 bytes; None, the default, means any size. A larger result becomes
+            the JSON text ``{"omitted": true, "reason": "size_limit", "preview", "bounds"}``.
+
+    Raises:
+        InvalidArgument: The provider is unknown, or the limit is below 1.
     """
-    package = find(provider)
+    package = find_provider(provider)
     if max_result_bytes is not None and (not isinstance(max_result_bytes, int) or max_result_bytes < 1):
-        raise InvalidArgument(f"max_result_bytes must be an integer from 1, found {describe(max_result_bytes)}")
+        raise InvalidArgument(f"max_result_bytes must be an integer from 1, got {describe(max_result_bytes)}")
     return Transcript.build(snapshot, provider, package.builder, max_result_bytes)
 
 
 def validate(
     transcript: Iterable[Mapping[str, JsonValue]], provider: str, *, request: Mapping[str, JsonValue] | None = None
 ) -> list[Finding]:
-    """What a provider would refuse in a transcript, or take amiss, in the order of the transcript; empty: it is valid.
+    """Return the provider's rules that a transcript breaks, in message order. A valid transcript breaks no rule.
 
-    Of a ``Transcript``, findings name the event's seq, and what only the log can tell is checked too: whether reasoning
-    is as it was recorded, and results have an error or a value. ``request`` is the other arguments the transcript will
-    be sent with, as in ``request(...)``; what matters is looked at: system prompt, tools, thinking. Without it,
-    those are meant that it was repaired or cut for, or else that were recorded last for this provider.
+    The findings of a ``Transcript`` contain the event's seq. For a ``Transcript``, the function also checks facts from
+    the
+    log: whether reasoning is as it was recorded, and whether a result has both an error and a value.
 
-    Raises ``InvalidArgument`` for an unknown provider, and for a ``Transcript`` of another one.
+    Args:
+        transcript: A ``Transcript`` or a plain list of messages.
+        provider: One of ``provider_names()``.
+        request: The other arguments of the provider call, as from ``request(...)``. The rules read the system prompt,
+            tools and thinking settings. By default they are the arguments that the transcript was repaired or cut for,
+            or else those of the latest recorded request to this provider.
+
+    Raises:
+        InvalidArgument: The provider is unknown, or the ``Transcript`` is for another provider.
     """
-    package = find(provider)
+    package = find_provider(provider)
     messages = _checked(transcript, provider)
     facts = _facts(package, messages, request)
     findings = package.validate(messages, facts)
-    for where in facts.recorded.conflicts if facts.recorded is not None else ():
-        findings.append(Finding("error_and_value", "the result has both an error and a value", where))
+    for path in facts.recorded.conflicts if facts.recorded is not None else ():
+        findings.append(Finding("error_and_value", "the result has both an error and a value", path))
     if isinstance(messages, Transcript):
-        findings = [replace(finding, seq=messages.seq_at(finding.where)) for finding in findings]
+        findings = [replace(finding, seq=messages.seq_at(finding.path)) for finding in findings]
     return sorted(findings, key=path_order)
 
 
 def repair(
     transcript: Iterable[Mapping[str, JsonValue]], provider: str, *, request: Mapping[str, JsonValue] | None = None
 ) -> Repair:
-    """A valid copy of a transcript, and what was changed; the transcript given stays as it is.
+    """Return a valid copy of a transcript, and the changes. The original transcript does not change.
 
-    An unanswered call is answered with an error that says it was interrupted, a result moves to its call or goes, and
-    duplicates collapse. Reasoning is neither invented nor altered: what is signed and stands after a change, or was
-    recorded with another system prompt or other tools than those in ``request``, goes. Repairing again changes nothing.
-    ``request`` is as in ``validate``.
+    - An unanswered call gets an error result that says that the call was interrupted.
+    - A result in the wrong position moves to its call. A result without a call is dropped.
+    - Duplicates are dropped.
+    - Reasoning is never created or edited. Signed reasoning is dropped if it follows a change. It is also dropped if it
+      was recorded with a system prompt or tools other than those in ``request``.
 
-    Raises ``InvalidArgument`` as ``validate`` does, and ``DecodeError`` for a message that is not JSON.
+    A second repair changes nothing.
+
+    Args:
+        transcript: A ``Transcript`` or a plain list of messages.
+        provider: One of ``provider_names()``.
+        request: The other arguments of the provider call, as in ``validate``.
+
+    Raises:
+        InvalidArgument: The provider is unknown, or the ``Transcript`` is for another provider.
+        DecodeError: A message is not JSON.
     """
-    package = find(provider)
+    package = find_provider(provider)
     messages = _checked(transcript, provider)
-    known = messages if isinstance(messages, Transcript) else Transcript(provider=provider)
+    origin = messages if isinstance(messages, Transcript) else Transcript(provider=provider)
     facts = _facts(package, messages, request)
     if request is None:
-        facts = replace(facts, request=_sending(package, known).request)
-    pristine = None if known.snapshot is None else Transcript.build(known.snapshot, provider, package.builder, None)
-    draft = Draft(messages, origins=known.origins, pristine=pristine)
-    for where in facts.recorded.conflicts if facts.recorded is not None else ():
-        draft.note("kept_value", "of a result with both an error and a value, the value is sent", where)
+        facts = replace(facts, request=_sending(package, origin).request)
+    pristine = None if origin.snapshot is None else Transcript.build(origin.snapshot, provider, package.builder, None)
+    draft = Draft(messages, origins=origin.origins, pristine=pristine)
+    for path in facts.recorded.conflicts if facts.recorded is not None else ():
+        draft.note("kept_value", "the result has both an error and a value; only the value is sent", path)
     package.repair(draft, facts)
     repaired_messages = [entry.message for entry in draft.entries]
     other = package.sendable(repaired_messages, facts.request)
@@ -140,23 +169,32 @@ def repair(
         repaired_messages,
         provider=provider,
         origins=draft.origins(),
-        recorded=draft.recorded(known.recorded),
-        snapshot=known.snapshot,
-        losses=tuple(known.losses),
+        recorded=draft.recorded(origin.recorded),
+        snapshot=origin.snapshot,
+        losses=tuple(origin.losses),
         sending=Sending(other, facts.sent),
     )
     return Repair(repaired, draft.in_order(), dict(other))
 
 
 def request(snapshot: Snapshot, provider: str, *, max_result_bytes: int | None = None) -> dict[str, Any]:
-    """Every argument of the provider's call that the log can supply; the transcript under ``messages`` or ``input``.
+    """Return every argument of the provider's call that the log can supply.
 
-    The other arguments are those of the latest ``ModelRequest``: all of them if it was made to this provider, system
-    prompt and tools in this provider's form otherwise. Raises as ``build`` does.
+    The transcript is the value of ``messages``, or of ``input`` for OpenAI Responses. The other arguments come from the
+    latest ``ModelRequest``. If that request was made to this provider, all its arguments are used. Otherwise only the
+    system prompt and the tools are used, converted to this provider's format.
 
         client.messages.create(max_tokens=4096, **request(snapshot, "anthropic"))
+
+    Args:
+        snapshot: The run.
+        provider: One of ``provider_names()``.
+        max_result_bytes: The largest result, in bytes, as in ``build``.
+
+    Raises:
+        InvalidArgument: The provider is unknown, or the limit is below 1.
     """
-    package = find(provider)
+    package = find_provider(provider)
     transcript = build(snapshot, provider, max_result_bytes=max_result_bytes)
     recorded = recorded_request(snapshot, provider, transcript.leading)
     return {package.messages_key: transcript, **package.arguments(recorded, transcript)}
@@ -171,58 +209,67 @@ def window(
     since_turn: int | None = None,
     count_tokens: Callable[[WireMessage], int] | None = None,
 ) -> Window:
-    """The newest part of a run or transcript that is within the limits, cut only where what is left stays valid.
+    """Return the newest part of a run or transcript that is within the limits. Every cut leaves a valid transcript.
 
-    - ``max_events``: how many events (parts of messages, in a plain list) may stay; ``max_tokens``: how many tokens, as
-      ``count_tokens`` counts them in a message (by default about a quarter of its bytes); ``since_turn``: the number of
-      the first turn that may stay, from 1, or from the end where it is negative: ``-1`` is the newest.
-    - A turn begins where the user says something. Whole turns go, oldest first; of the newest one, if it alone is too
-      long, whole rounds (what the assistant says, and the results it gets), but never its opening or its last round.
-    - Instructions at the beginning of the messages stay. Signed reasoning goes where anything before it did: providers
-      check what it was signed with.
+    A turn begins when the user speaks. The function removes whole turns, oldest first. If the newest turn alone is too
+    long, it removes whole rounds of that turn: model output and its results. It never removes the opening or the last
+    round of the newest turn. Instructions at the beginning of the messages stay. Signed reasoning after a removed
+    message is removed too, because providers check the messages that reasoning was signed with.
 
-    Raises ``InvalidArgument`` for an unknown provider and for limits that are none.
+    Args:
+        source: A run's snapshot, a ``Transcript``, or a plain list of messages.
+        provider: One of ``provider_names()``.
+        max_events: The largest number of events that stay; in a plain list, of parts of messages.
+        max_tokens: The largest number of tokens that stay.
+        since_turn: The number of the first turn that may stay, from 1. Negative numbers count from the end: ``-1`` is
+            the newest turn.
+        count_tokens: Returns the number of tokens in a message. The default is about a quarter of the message's bytes.
+
+    Raises:
+        InvalidArgument: The provider is unknown, or a limit is out of range.
     """
-    package = find(provider)
+    package = find_provider(provider)
     for name, value in (("max_events", max_events), ("max_tokens", max_tokens)):
         if value is not None and (not isinstance(value, int) or value < 1):
-            raise InvalidArgument(f"{name} must be an integer from 1, found {describe(value)}")
+            raise InvalidArgument(f"{name} must be an integer from 1, got {describe(value)}")
     if since_turn is not None and (not isinstance(since_turn, int) or since_turn == 0):
-        raise InvalidArgument(f"since_turn must be an integer other than 0, found {describe(since_turn)}")
-    whole = build(source, provider) if isinstance(source, Snapshot) else _checked(source, provider)
-    known = whole if isinstance(whole, Transcript) else Transcript(cast("list[WireMessage]", whole), provider=provider)
+        raise InvalidArgument(f"since_turn must be an integer other than 0, got {describe(since_turn)}")
+    full = build(source, provider) if isinstance(source, Snapshot) else _checked(source, provider)
+    transcript = (
+        full if isinstance(full, Transcript) else Transcript(cast("list[WireMessage]", full), provider=provider)
+    )
     return cut_transcript(
-        known,
-        find_seams(known, package.side_of, joins_model=package.joins_model),
+        transcript,
+        find_seams(transcript, package.side_of, joins_model=package.joins_model),
         package.without_reasoning,
         max_events,
         max_tokens,
         since_turn,
         count_tokens,
-        _sending(package, known),
+        _sending(package, transcript),
         package.sendable,
     )
 
 
-def find(provider: str) -> Provider:
-    """What the package of a provider offers. Raises ``InvalidArgument`` naming those known."""
-    found = _PROVIDERS.get(provider) if isinstance(provider, str) else None
-    if found is None:
-        raise InvalidArgument(f"unknown provider {describe(provider)}; known: {', '.join(_PROVIDERS)}")
-    return found
+def find_provider(provider: str) -> Provider:
+    """Return the provider with this name. Raises ``InvalidArgument``, which lists the known names."""
+    package = _PROVIDERS.get(provider) if isinstance(provider, str) else None
+    if package is None:
+        raise InvalidArgument(f"unknown provider {describe(provider)}; choose one of {', '.join(_PROVIDERS)}")
+    return package
 
 
 def _checked(transcript: object, provider: str) -> Sequence[object]:
     if isinstance(transcript, Transcript):
         if transcript.provider != provider:
-            raise InvalidArgument(f"the transcript is one for {transcript.provider}, not for {provider}")
+            raise InvalidArgument(f"the transcript is for {transcript.provider}, not for {provider}")
         return transcript
     messages = _list_of(transcript)
     return messages if is_list(messages) else list(messages)
 
 
 def _facts(package: Provider, messages: Sequence[object], request: Mapping[str, JsonValue] | None) -> Facts:
-    if request is not None:  # that of request() holds the transcript itself
+    if request is not None:  # request() returns the transcript among the arguments
         request = {key: value for key, value in request.items() if key != package.messages_key}
     if not isinstance(messages, Transcript) or messages.recorded is None:
         return Facts(request=request or {})
@@ -238,33 +285,33 @@ def _facts(package: Provider, messages: Sequence[object], request: Mapping[str, 
 
 
 def _sending(package: Provider, transcript: Transcript) -> Sending:
-    """What a transcript is to be sent with: what it was repaired or cut for, or else its provider's latest request."""
+    """Return the arguments to send with: those of the repair or window, or of the provider's latest request."""
     if transcript.sending is not None:
         return transcript.sending
     snapshot, recorded = transcript.snapshot, transcript.recorded
     if snapshot is None or recorded is None:
         return Sending({}, None)
     latest = own_request(snapshot, transcript.provider, transcript.leading)
-    # A system prompt that belongs into the transcript is there already, or was taken out of it.
+    # A system prompt inside the transcript is already part of it, or was removed from it.
     request = {} if latest is None else package.arguments(latest, Transcript(provider=transcript.provider))
     return Sending(request, _latest_fingerprints(recorded, _leading_fingerprint(package, recorded.leading)))
 
 
 def _latest_fingerprints(recorded: Recorded, leading: str) -> tuple[str, str] | None:
-    """Those of the latest request to the transcript's provider, None where there was none."""
-    newest = next((found for _, found in reversed(recorded.requests) if found is not None), None)
+    """Return the fingerprints of the latest request to the transcript's provider, if any."""
+    newest = next((fingerprints for _, fingerprints in reversed(recorded.requests) if fingerprints is not None), None)
     return None if newest is None else (newest[0] or leading, newest[1])
 
 
 def _leading_fingerprint(package: Provider, leading: Sequence[SystemMessage]) -> str:
-    """That of the system prompt which ``request`` makes of instructions where none was recorded with the request."""
+    """Return the fingerprint of the system prompt that ``request`` makes of the leading instructions."""
     if not leading:
         return ""
-    made = RecordedRequest(own=False, system_text=text_of_leading(leading))
-    return fingerprint(package.arguments(made, Transcript(provider="")).get(package.system_key))
+    prompt = RecordedRequest(own=False, system_text=text_of_leading(leading))
+    return fingerprint(package.arguments(prompt, Transcript(provider="")).get(package.system_key))
 
 
 def _list_of(messages: object) -> Iterable[object]:
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
-        raise DecodeError(f"messages must be a list of maps, found {describe(cast('Any', messages))}")
+        raise DecodeError(f"messages must be a list of maps, got {describe(cast('Any', messages))}")
     return cast("Iterable[object]", messages)

@@ -1,6 +1,6 @@
-"""What a model is asked with beside the conversation: recording it, and reading it back for another call.
+"""Records the model's system prompt, tools and parameters, and reads them back for the next call.
 
-System prompt and tools are stored only when they changed; a fingerprint says which they were.
+The system prompt and the tools are stored only when they change. Each request stores their fingerprints.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DIGEST_SIZE = 16
 
 
 class ToolDefinition(msgspec.Struct, frozen=True):
-    """A tool as every provider can be told of it: its name on the wire, what it is for, its arguments' JSON schema."""
+    """A tool in a form that fits every provider: wire name, description and the JSON schema of the arguments."""
 
     name: str
     description: str
@@ -31,12 +31,17 @@ class ToolDefinition(msgspec.Struct, frozen=True):
 
 
 class RecordedRequest(msgspec.Struct, frozen=True):
-    """What the log knows of the latest request, for one provider.
+    """The latest recorded request, prepared for one provider.
 
-    - ``own``: whether it was made to this provider, which then takes ``model``, ``system``, ``tools`` and
-      ``parameters`` as they are; they are None otherwise, or where they were erased.
-    - ``system_text``: the system prompt as text, whoever it was recorded for; ``""`` where there is none.
-    - ``definitions``: the tools, whoever they were recorded for; those run by another provider are not among them.
+    Attributes:
+        own: Whether the request was made to this provider. Otherwise ``model``, ``system``, ``tools`` and
+            ``parameters`` are None.
+        model: The model; None if it was erased.
+        system: The system prompt in the provider's own format.
+        tools: The tools in the provider's own format.
+        parameters: The other arguments of the request.
+        system_text: The system prompt as text, for any provider; ``""`` if there is none.
+        definitions: The tools for any provider. Tools that a provider runs itself are left out.
     """
 
     own: bool
@@ -49,7 +54,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
 
 
 def fingerprint(value: JsonValue) -> str:
-    """What stands for a system prompt or tools: equal for equal JSON; ``""`` for None."""
+    """Return a digest of a system prompt or of tools. Equal JSON has equal digests; None has ``""``."""
     return "" if value is None else hashlib.blake2b(encode_canonical(value), digest_size=_DIGEST_SIZE).hexdigest()
 
 
@@ -62,41 +67,49 @@ def model_request(
     tools: JsonValue = None,
     parameters: Mapping[str, JsonValue] | None = None,
 ) -> ModelRequest:
-    """The payload that says what the model is asked with next, for a run as it is in ``snapshot``.
+    """Return the payload for the next model request of the run in ``snapshot``.
 
-    ``system``, ``tools`` and ``parameters`` are the arguments of the provider's own call, as they are sent (for
-    ``openai-responses`` ``instructions`` is the system prompt, for ``bedrock`` ``toolConfig`` the tools); None where
-    there are none. What an earlier request of the run had is not stored again. Raises ``InvalidArgument`` naming what
-    is unknown or not JSON.
+    A system prompt or tools that an earlier request of the run stored are not stored again.
 
-        asked = model_request(snapshot, "anthropic", model="claude-opus-4-8", system="Be kind.")
-        store.append_events("support-agent", "run-42", new_event(asked))
+        payload = model_request(snapshot, "anthropic", model="claude-opus-4-8", system="Be kind.")
+        store.append_events("support-agent", "run-42", new_event(payload))
+
+    Args:
+        snapshot: The run.
+        provider: The provider's name.
+        model: The model's name.
+        system: The system prompt as the provider's call takes it (``instructions`` for ``openai-responses``).
+        tools: The tools as the provider's call takes them (``toolConfig`` for ``bedrock``).
+        parameters: The other arguments of the call.
+
+    Raises:
+        InvalidArgument: The provider is unknown, or a value is not JSON.
     """
     if provider not in PROVIDERS:
-        raise InvalidArgument(f"unknown provider {describe(provider)}; known: {', '.join(sorted(PROVIDERS))}")
+        raise InvalidArgument(f"unknown provider {describe(provider)}; choose one of {', '.join(sorted(PROVIDERS))}")
     own_system = _owned("system", system)
     own_tools = _owned("tools", tools)
     own_parameters = _owned("parameters", parameters)
     system_hash, tools_hash = fingerprint(own_system), fingerprint(own_tools)
-    known = snapshot.derive(_Requests, lambda requests: requests.contents.keys() & {system_hash, tools_hash})
+    stored_hashes = snapshot.derive(_Requests, lambda requests: requests.contents.keys() & {system_hash, tools_hash})
     return ModelRequest(
         provider=provider,
         model=model,
-        system=None if system_hash in known else own_system,
+        system=None if system_hash in stored_hashes else own_system,
         system_hash=system_hash,
-        tools=None if tools_hash in known else own_tools,
+        tools=None if tools_hash in stored_hashes else own_tools,
         tools_hash=tools_hash,
         parameters=cast("Mapping[str, JsonValue] | None", own_parameters),
     )
 
 
 def recorded_request(snapshot: Snapshot, provider: str, leading: Sequence[SystemMessage]) -> RecordedRequest:
-    """What the log knows for the next request to ``provider``; copies, sharing nothing with the snapshot."""
+    """Return the latest recorded request for ``provider``. The result shares nothing with the snapshot."""
     return _recorded(snapshot.derive(_Requests, lambda requests: requests.newest()), provider, leading)
 
 
 def own_request(snapshot: Snapshot, provider: str, leading: Sequence[SystemMessage]) -> RecordedRequest | None:
-    """The latest request that was made to ``provider``, whoever was asked since; None where there was none."""
+    """Return the latest request made to ``provider``, even if later requests went to others, or None."""
     newest = snapshot.derive(_Requests, lambda requests: requests.newest(provider))
     return None if newest[0] is None else _recorded(newest, provider, leading)
 
@@ -121,26 +134,26 @@ def _recorded(
 
 
 def text_of_leading(leading: Sequence[SystemMessage]) -> str:
-    """The system prompt that instructions before the conversation make."""
+    """Return the text of a system prompt made from the leading instructions."""
     return "\n\n".join(data.message for data in leading if data.message)
 
 
 def recorded_parameters(snapshot: Snapshot, provider: str) -> Mapping[str, JsonValue] | None:
-    """The parameters of the latest request to ``provider``; shared with the snapshot."""
+    """Return the parameters of the latest request to ``provider``. They are shared with the snapshot."""
     latest = snapshot.derive(_Requests, lambda requests: requests.latest_of.get(provider))
     return None if latest is None else latest.parameters
 
 
 class _Requests:
-    """The requests of a log: the latest, and every content by its fingerprint."""
+    """The requests of a log: the latest ones, and every stored system prompt and tool list by fingerprint."""
 
     def __init__(self) -> None:
         self.latest: ModelRequest | None = None
         self.latest_of: dict[str, ModelRequest] = {}
         self.contents: dict[str, JsonValue] = {}
 
-    def add(self, place: int, event: Event) -> None:
-        del place
+    def add(self, position: int, event: Event) -> None:
+        del position
         data = event.data
         if isinstance(data, ModelRequest):
             self.latest = self.latest_of[data.provider] = data
@@ -163,7 +176,7 @@ def _owned(name: str, value: JsonValue) -> JsonValue:
 
 
 def _text_of(system: JsonValue) -> str:
-    """The text of a system prompt in any provider's form: text, or a list of blocks that have it."""
+    """Return the text of a system prompt in any provider's format: text, or a list of blocks with text."""
     if isinstance(system, str):
         return system
     if not isinstance(system, Sequence):
@@ -173,12 +186,12 @@ def _text_of(system: JsonValue) -> str:
 
 
 def _definitions(tools: JsonValue) -> list[ToolDefinition]:
-    """The tools of any provider's form that every provider can be told of."""
+    """Return the tools, in any provider's format, that have a definition for every provider."""
     if isinstance(tools, Mapping):
         tools = tools.get("tools")  # Bedrock's toolConfig
     if not isinstance(tools, Sequence) or isinstance(tools, str):
         return []
-    return [found for tool in tools if isinstance(tool, Mapping) and (found := _definition(tool)) is not None]
+    return [definition for tool in tools if isinstance(tool, Mapping) and (definition := _definition(tool)) is not None]
 
 
 def _definition(tool: Mapping[str, Any]) -> ToolDefinition | None:

@@ -1,4 +1,4 @@
-"""The built transcript: a list of messages that knows where they came from and grows with the run."""
+"""Defines ``Transcript``, a list of messages that stores their origins and can be updated when the run grows."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from agent_memory_log.transcript.log_facts import Origins, Recorded
 
 
 class Sending(msgspec.Struct, frozen=True):
-    """What a transcript was repaired or cut to be sent with.
+    """The arguments that a transcript was repaired or cut for.
 
-    ``request``: the other arguments; ``fingerprints``: those of system prompt and tools, None where not known.
+    ``request`` holds the other arguments of the call. ``fingerprints`` are those of the system prompt and tools; None
+    if unknown.
     """
 
     request: dict[str, JsonValue]
@@ -28,11 +29,12 @@ class Sending(msgspec.Struct, frozen=True):
 
 
 class Transcript(list[WireMessage]):
-    """What a provider's ``messages`` (Responses: ``input``) takes: a list of plain maps, which are the caller's own.
+    """The messages for a provider call, as a list of plain maps that the caller may change.
 
-    - ``provider``: whose transcript it is.
-    - ``snapshot``: the snapshot it was built from; None if it is a plain list that was repaired or cut.
-    - ``losses``: what of the run it does not carry.
+    Attributes:
+        provider: The provider's name.
+        snapshot: The snapshot that the transcript was built from; None for a repaired or cut plain list.
+        losses: The content of the run that the transcript does not contain.
     """
 
     __slots__ = ("_builder", "losses", "origins", "provider", "recorded", "sending", "snapshot")
@@ -48,7 +50,7 @@ class Transcript(list[WireMessage]):
         losses: Sequence[Loss] = (),
         sending: Sending | None = None,
     ) -> None:
-        """Made by ``build``, ``repair`` and ``window``."""
+        """Create a transcript; ``build``, ``repair`` and ``window`` call this."""
         super().__init__(messages)
         self.provider = provider
         self.origins = origins
@@ -66,7 +68,7 @@ class Transcript(list[WireMessage]):
         new_builder: Callable[[list[WireMessage], int | None], Builder],
         max_result_bytes: int | None,
     ) -> Self:
-        """The transcript of a run; see ``agent_memory_log.transcript.build``."""
+        """Return the transcript of a run; see ``agent_memory_log.transcript.build``."""
         built = cls(provider=provider)
         built._begin(snapshot, new_builder(built, max_result_bytes))
         return built
@@ -81,53 +83,58 @@ class Transcript(list[WireMessage]):
 
     @property
     def leading(self) -> Sequence[SystemMessage]:
-        """The instructions of the run that stand outside the messages."""
+        """The run's instructions that belong outside the messages."""
         return () if self.recorded is None else self.recorded.leading
 
-    def seq_at(self, where: Path) -> int | None:
-        """The seq of the event that a place comes from, as a ``Finding``'s ``where``; None if that is not known.
+    def seq_at(self, path: Path) -> int | None:
+        """Return the seq of the event at ``path``, for example a finding's path; None if it is unknown.
 
-        Places mean those of the transcript as it was built, whatever its owner did to the list since.
+        Paths refer to the transcript as it was built, even if the caller changed the list later.
         """
-        return None if self.origins is None else self.origins.seq_at(where)
+        return None if self.origins is None else self.origins.seq_at(path)
 
     def update(self, snapshot: Snapshot) -> None:
-        """Bring it up to ``snapshot``, a newer one of the same run, in place.
+        """Update the transcript in place to ``snapshot``, a newer snapshot of the same run.
 
-        Costs what is new, unless events were erased meanwhile: then it is built again. Messages that were there stay
-        the same objects, the last one may grow. Raises ``InvalidArgument`` for a snapshot of another run or an older
-        one, and for a transcript that ``build`` did not make.
+        The cost depends only on the new events, unless events were erased; then the transcript is built again. Existing
+        messages stay the same objects; only the last one may grow.
+
+        Args:
+            snapshot: The newer snapshot.
+
+        Raises:
+            InvalidArgument: The snapshot is older or of another run, or ``build`` did not make this transcript.
         """
-        builder, known = self._builder, self.snapshot
-        if builder is None or known is None:
-            raise InvalidArgument("only a transcript made by build can be brought up to a newer snapshot")
+        builder, current = self._builder, self.snapshot
+        if builder is None or current is None:
+            raise InvalidArgument("only a transcript made by build can be updated to a newer snapshot")
         if (snapshot.agent, snapshot.run, snapshot.types, snapshot.after) != (
-            known.agent,
-            known.run,
-            known.types,
-            known.after,
+            current.agent,
+            current.run,
+            current.types,
+            current.after,
         ):
             raise InvalidArgument(
-                f"cannot bring a transcript of {known.agent}/{known.run} up to a snapshot of "
-                f"{snapshot.agent}/{snapshot.run}: it must be of the same run, types and after"
+                f"cannot update a transcript of {current.agent}/{current.run} to a snapshot of "
+                f"{snapshot.agent}/{snapshot.run}; the snapshot must have the same run, types and after"
             )
-        if snapshot.last_seq < known.last_seq:
+        if snapshot.last_seq < current.last_seq:
             raise InvalidArgument(
-                f"cannot bring a transcript that ends at seq {known.last_seq} up to a snapshot that ends at "
+                f"cannot update a transcript that ends at seq {current.last_seq} to a snapshot that ends at "
                 f"{snapshot.last_seq}"
             )
-        held = len(known.log)
-        if snapshot.first_seq == known.first_seq and (
-            snapshot.redactions is known.redactions or snapshot.redactions == known.redactions
+        length = len(current.log)
+        if snapshot.first_seq == current.first_seq and (
+            snapshot.redactions is current.redactions or snapshot.redactions == current.redactions
         ):
-            builder.take(snapshot.log[held:])
+            builder.take(snapshot.log[length:])
             self.snapshot = snapshot
             return
         self.clear()
         self._begin(snapshot, type(builder)(self, builder.max_result_bytes))
 
     def prepend(self, message: WireMessage) -> None:
-        """Put a message before all others that no event of its own stands for; it cannot be brought up to date then."""
+        """Insert a message that has no event before all others. After this, the transcript cannot be updated."""
         self.insert(0, message)
         if self.origins is not None:
             self.origins.owns.insert(0, 0)
@@ -152,16 +159,18 @@ class Transcript(list[WireMessage]):
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return list, (list(self),)  # elsewhere it is what a provider takes, and no more
+        return list, (list(self),)  # a pickled transcript is a plain list of messages
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """What ``repair`` gives.
+    """The result of ``repair``.
 
-    - ``transcript``: the repaired copy.
-    - ``changes``: every change, in the order of the transcript; empty when nothing was wrong.
-    - ``request``: the other arguments to send it with, changed where it cannot be valid with them: those given, or else
-      those recorded for this provider. ``validate`` and ``repair`` take them for granted if they are given none.
+    Attributes:
+        transcript: The repaired copy.
+        changes: Every change, in the order of the transcript; empty if the transcript was valid.
+        request: The other arguments to send. They start as the caller's arguments or those recorded for this provider.
+            Arguments that conflict with the repaired transcript are changed. ``validate`` and ``repair`` use them by
+            default.
     """
 
     transcript: Transcript
@@ -170,13 +179,16 @@ class Repair(msgspec.Struct, frozen=True):
 
 
 class Window(msgspec.Struct, frozen=True):
-    """What ``window`` gives.
+    """The result of ``window``.
 
-    - ``transcript``: the part of the transcript that is left.
-    - ``left_out``: what is not: one ``Loss`` for each range of messages that was cut, and for reasoning bound to them.
-    - ``fits``: whether it is within what was asked for; a turn's opening and its last round are never cut.
-    - ``request``: the other arguments to send it with: those recorded for this provider, changed where it cannot be
-      valid with them, as a thinking budget is where the thinking was cut. ``validate`` takes them for granted.
+    Attributes:
+        transcript: The messages that stay.
+        left_out: One ``Loss`` for each removed range of messages, and for removed reasoning.
+        fits: Whether the transcript is within the limits. It can be too long because the newest turn's opening and last
+            round always stay.
+        request: The other arguments to send, from the latest request to this provider. Arguments that conflict with the
+            cut transcript are changed, for example a thinking budget without thinking. ``validate`` uses them by
+            default.
     """
 
     transcript: Transcript

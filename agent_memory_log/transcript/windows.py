@@ -1,7 +1,7 @@
-"""Long histories: the part of a transcript that fits, cut only where what is left stays valid.
+"""Cuts long transcripts to a limit so that the rest stays valid.
 
-A cut takes whole turns from the beginning. Where the newest turn alone is too long, its opening stays and whole rounds
-(what the assistant says, and the results it gets) go, oldest first.
+A cut removes whole turns from the beginning. If the newest turn alone is too long, its opening stays, and its rounds
+are removed, oldest first. A round is model output and its results.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ _BYTES_A_TOKEN = 4
 
 
 class Seams(NamedTuple):
-    """Where a transcript may be cut; all are indexes of messages, ascending.
+    """The message indexes at which a transcript may be cut, in ascending order.
 
-    - ``head``: how many messages at the beginning always stay, as system messages.
-    - ``turns``: where a turn begins: what follows is valid alone.
-    - ``openings``: for each turn the end of what the user said: that, and what begins at a round, is valid.
-    - ``rounds``: where a round begins.
+    Attributes:
+        head: The number of messages at the beginning that always stay, such as system messages.
+        turns: The first index of each turn. The messages from there to the end are valid alone.
+        openings: For each turn, the index after the user's opening. The opening and the messages from the beginning of
+            a later round are valid together.
+        rounds: The first index of each round.
     """
 
     head: int
@@ -37,9 +39,9 @@ class Seams(NamedTuple):
 
 
 class Side(NamedTuple):
-    """Whose a message is: ``speaker`` is ``"system"``, ``"user"``, ``"model"`` or ``"tool"``.
+    """The speaker of a message: ``"system"``, ``"user"``, ``"model"`` or ``"tool"``.
 
-    ``opened`` and ``closed`` are what the message opens or closes that no cut may separate, as a call and its result.
+    ``opened`` and ``closed`` identify a pair that no cut may separate, such as a call and its result.
     """
 
     speaker: str
@@ -51,37 +53,39 @@ _SPEAKERS = {"system": "system", "developer": "system", "user": "user", "assista
 
 
 def side_of_role(role: object) -> Side:
-    """Whose a message of a role is."""
+    """Return the side of a message with this role."""
     return Side(_SPEAKERS.get(role, "tool") if isinstance(role, str) else "tool")
 
 
 def find_seams(
     messages: Sequence[WireMessage], side_of: Callable[[WireMessage], Side], *, joins_model: bool = False
 ) -> Seams:
-    """Where a transcript may be cut: nowhere inside what ``Side`` keeps together.
+    """Return the positions at which a transcript may be cut. No position is inside a pair from ``Side``.
 
-    Instructions at the beginning stay. A turn begins where the user speaks, a round with what the model says;
-    ``joins_model``: messages of the model that follow each other are one round.
+    Args:
+        messages: The messages of the transcript.
+        side_of: Returns the side of a message.
+        joins_model: Whether consecutive messages of the model are one round. The default is False.
     """
     sides = [side_of(message) for message in messages]
-    head = next((place for place, side in enumerate(sides) if side.speaker != "system"), len(sides))
+    head = next((position for position, side in enumerate(sides) if side.speaker != "system"), len(sides))
     turns: list[int] = []
     openings: list[int] = []
     rounds: list[int] = []
     pending: Counter[tuple[str, str]] = Counter()
     before = ""
-    for place in range(head, len(sides)):
-        speaker, opened, closed = sides[place]
+    for position in range(head, len(sides)):
+        speaker, opened, closed = sides[position]
         if before == "opening" and speaker in ("user", "system"):
-            openings[-1] = place + 1
+            openings[-1] = position + 1
             continue
         if speaker == "user" and not pending:
-            turns.append(place)
-            openings.append(place + 1)
+            turns.append(position)
+            openings.append(position + 1)
             before = "opening"
             continue
         if speaker == "model" and not pending and not (joins_model and before == "model"):
-            rounds.append(place)
+            rounds.append(position)
         before = speaker
         if opened is not None:
             pending[opened] += 1
@@ -93,14 +97,14 @@ def find_seams(
 
 
 class _Measure(NamedTuple):
-    """What all messages from each on take of a limit, and the limit."""
+    """The total size from each message to the end, and the limit for it."""
 
     left: list[int]
     limit: int
 
 
 def cut_transcript(
-    whole: Transcript,
+    full: Transcript,
     seams: Seams,
     without_reasoning: Callable[[WireMessage], WireMessage | None],
     max_events: int | None,
@@ -110,50 +114,50 @@ def cut_transcript(
     sending: Sending,
     sendable: Callable[[Sequence[object], Mapping[str, JsonValue]], dict[str, JsonValue]],
 ) -> Window:
-    """The newest part of ``whole`` that is within the limits; see ``agent_memory_log.transcript.window``."""
+    """Return the newest part of ``full`` that is within the limits; see ``agent_memory_log.transcript.window``."""
     measures: list[_Measure] = []
     if max_events is not None:
-        measures.append(_measure([_events_of(whole, index) for index in range(len(whole))], max_events))
+        measures.append(_measure([_events_of(full, index) for index in range(len(full))], max_events))
     if max_tokens is not None:
         count = count_tokens or estimate_tokens
-        measures.append(_measure([count(message) for message in whole], max_tokens))
-    ranges, fits = _ranges(len(whole), seams, measures, _first_turn(seams, since_turn))
-    kept = [index for begin, end in ranges for index in range(begin, end)]
-    left_out = list(_gaps(whole, ranges))
+        measures.append(_measure([count(message) for message in full], max_tokens))
+    ranges, fits = _ranges(len(full), seams, measures, _first_turn(seams, since_turn))
+    indexes = [index for begin, end in ranges for index in range(begin, end)]
+    left_out = list(_gaps(full, ranges))
     messages: list[WireMessage] = []
-    places: dict[int, int] = {}
-    first_gap = next((index for index, place in enumerate(kept) if index != place), len(kept))
-    for number, index in enumerate(kept):
-        message = whole[index]
+    positions: dict[int, int] = {}
+    first_gap = next((index for index, position in enumerate(indexes) if index != position), len(indexes))
+    for number, index in enumerate(indexes):
+        message = full[index]
         left = without_reasoning(message) if number >= first_gap else message
         if left is not message:
-            seq = whole.seq_at((index,))
-            left_out.append(Loss("reasoning", f"reasoning in message {index}, bound to what was cut", seq))
+            seq = full.seq_at((index,))
+            left_out.append(Loss("reasoning", f"reasoning in message {index}, signed with messages that were cut", seq))
         if left is not None:
-            places[index] = len(messages)
+            positions[index] = len(messages)
             messages.append(left)
     request = sendable(messages, sending.request) if left_out else sending.request
     cut = Transcript(
         messages,
-        provider=whole.provider,
-        origins=_origins(whole, places, messages),
-        recorded=_recorded(whole.recorded, places, len(messages)),
-        snapshot=whole.snapshot,
-        losses=(*whole.losses, *left_out),
+        provider=full.provider,
+        origins=_origins(full, positions, messages),
+        recorded=_recorded(full.recorded, positions, len(messages)),
+        snapshot=full.snapshot,
+        losses=(*full.losses, *left_out),
         sending=Sending(request, sending.fingerprints),
     )
     return Window(cut, tuple(left_out), fits, dict(request))
 
 
 def estimate_tokens(message: WireMessage) -> int:
-    """About how many tokens a message has: a quarter of its bytes as JSON. A tokenizer knows better."""
+    """Return an estimate of a message's tokens: a quarter of its JSON bytes. A tokenizer is more exact."""
     return -(-len(encode_json(message)) // _BYTES_A_TOKEN)
 
 
 def _ranges(
     length: int, seams: Seams, measures: Sequence[_Measure], first_turn: int
 ) -> tuple[list[tuple[int, int]], bool]:
-    """The ranges of messages that stay, and whether they are within the limits."""
+    """Return the ranges of messages that stay, and whether they are within the limits."""
 
     def fits(*ranges: tuple[int, int]) -> bool:
         sizes = (sum(measure.left[begin] - measure.left[end] for begin, end in ranges) for measure in measures)
@@ -163,7 +167,7 @@ def _ranges(
     if not seams.turns:
         return [(0, length)], fits((0, length))
     for number in range(first_turn, len(seams.turns)):
-        # What stands before the first turn belongs to it.
+        # Messages before the first turn belong to it.
         tail = (seams.turns[number] if number else seams.head, length)
         if fits(head, tail):
             return [head, tail], True
@@ -194,51 +198,51 @@ def _measure(sizes: list[int], limit: int) -> _Measure:
     return _Measure(left, limit)
 
 
-def _events_of(whole: Transcript, index: int) -> int:
-    known = 0 if whole.origins is None else len(whole.origins.events_of(index))
-    if known:
-        return known
-    parts = [whole[index].get(key) for key in ("content", "tool_calls")]
+def _events_of(transcript: Transcript, index: int) -> int:
+    event_count = 0 if transcript.origins is None else len(transcript.origins.events_of(index))
+    if event_count:
+        return event_count
+    parts = [transcript[index].get(key) for key in ("content", "tool_calls")]
     return max(sum(len(part) for part in parts if is_list(part)), 1)
 
 
-def _gaps(whole: Transcript, ranges: Sequence[tuple[int, int]]) -> list[Loss]:
+def _gaps(transcript: Transcript, ranges: Sequence[tuple[int, int]]) -> list[Loss]:
     gaps: list[Loss] = []
     end = 0
     for begin, stop in ranges:
         if begin > end:
-            named = f"message {end}" if begin == end + 1 else f"messages {end} to {begin - 1}"
-            gaps.append(Loss("window", f"{named} of the transcript", whole.seq_at((end,))))
+            cut_messages = f"message {end}" if begin == end + 1 else f"messages {end} to {begin - 1}"
+            gaps.append(Loss("window", f"{cut_messages} of the transcript", transcript.seq_at((end,))))
         end = stop
     return gaps
 
 
-def _origins(whole: Transcript, places: dict[int, int], messages: Sequence[WireMessage]) -> Origins | None:
-    if whole.origins is None:
+def _origins(full: Transcript, positions: dict[int, int], messages: Sequence[WireMessage]) -> Origins | None:
+    if full.origins is None:
         return None
-    origins = Origins(whole.origins.part_key)
-    for index, place in places.items():
-        parts = list(whole.origins.parts[index])
-        if parts and messages[place] is not whole[index]:
-            given, left = whole[index][origins.part_key], messages[place][origins.part_key]
+    origins = Origins(full.origins.part_key)
+    for index, position in positions.items():
+        parts = list(full.origins.parts[index])
+        if parts and messages[position] is not full[index]:
+            original, left = full[index][origins.part_key], messages[position][origins.part_key]
             ids = {id(part) for part in left}
-            parts = [seq for seq, part in zip(parts, given, strict=False) if id(part) in ids]
-        origins.owns.append(whole.origins.owns[index])
+            parts = [seq for seq, part in zip(parts, original, strict=False) if id(part) in ids]
+        origins.owns.append(full.origins.owns[index])
         origins.parts.append(parts)
     return origins
 
 
-def _recorded(known: Recorded | None, places: dict[int, int], length: int) -> Recorded | None:
-    if known is None:
+def _recorded(original: Recorded | None, positions: dict[int, int], length: int) -> Recorded | None:
+    if original is None:
         return None
-    recorded = known.without_places()
-    for where in known.conflicts:
-        place = places.get(where[0]) if isinstance(where[0], int) else None
-        if place is not None:
-            moved: Path = (place, *where[1:])
+    recorded = original.without_positions()
+    for path in original.conflicts:
+        position = positions.get(path[0]) if isinstance(path[0], int) else None
+        if position is not None:
+            moved: Path = (position, *path[1:])
             recorded.conflicts.append(moved)
-    kept = list(places)
-    for begin, fingerprints in known.requests:
-        number = bisect_left(kept, begin)
-        recorded.requests.append((places[kept[number]] if number < len(kept) else length, fingerprints))
+    indexes = list(positions)
+    for begin, fingerprints in original.requests:
+        number = bisect_left(indexes, begin)
+        recorded.requests.append((positions[indexes[number]] if number < len(indexes) else length, fingerprints))
     return recorded

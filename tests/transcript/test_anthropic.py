@@ -627,14 +627,14 @@ def test_a_broken_rule_is_found_and_repaired(name: str) -> None:
     given, findings, expected, changes = BROKEN[name]
     before = copy.deepcopy(given)
     found = validate(given, ANTHROPIC)
-    assert [(finding.rule, finding.where) for finding in found] == findings
+    assert [(finding.rule, finding.path) for finding in found] == findings
     mended = repair(given, ANTHROPIC)
     assert [change.change for change in mended.changes] == changes
     assert mended.transcript == expected
     assert given == before
     if not any(isinstance(message, int) for message in given):
         built = recorded(*given)
-        assert [(finding.rule, finding.where) for finding in validate(built, ANTHROPIC)] == findings
+        assert [(finding.rule, finding.path) for finding in validate(built, ANTHROPIC)] == findings
         assert all(finding.seq for finding in validate(built, ANTHROPIC))
         assert repair(built, ANTHROPIC).transcript == expected
 
@@ -666,7 +666,7 @@ def test_edited_thinking_is_found_and_goes() -> None:
     built = recorded(*TALK)
     built[1]["content"][0]["thinking"] = "another thought"
     findings = validate(built, ANTHROPIC)
-    assert [(finding.rule, finding.where, finding.seq) for finding in findings] == [
+    assert [(finding.rule, finding.path, finding.seq) for finding in findings] == [
         ("thinking_edited", (1, "content", 0), 2)
     ]
     mended = repair(built, ANTHROPIC)
@@ -734,7 +734,7 @@ def test_an_edit_by_hand_makes_later_thinking_stale() -> None:
     built = recorded(*TALK)
     built[2]["content"][0]["content"] = "something else"
     mended = repair(built, ANTHROPIC)
-    assert [(change.change, change.where, change.seq) for change in mended.changes] == [
+    assert [(change.change, change.path, change.seq) for change in mended.changes] == [
         ("dropped_thinking", (3, "content", 0), 6)
     ]
     assert mended.transcript[1] == TALK[1]
@@ -744,7 +744,7 @@ def test_an_edit_by_hand_makes_later_thinking_stale() -> None:
 def test_what_is_omitted_or_erased_makes_later_thinking_stale() -> None:
     snapshot = snapshot_of(parse(TALK, ANTHROPIC))
     built = build(snapshot, ANTHROPIC, max_result_bytes=1)
-    assert [(finding.rule, finding.where) for finding in validate(built, ANTHROPIC)] == [
+    assert [(finding.rule, finding.path) for finding in validate(built, ANTHROPIC)] == [
         ("thinking_prefix", (3, "content", 0))
     ]
     mended = repair(built, ANTHROPIC)
@@ -779,7 +779,7 @@ def test_thinking_signed_with_another_system_prompt_or_other_tools_is_found_and_
         built = talk_with_requests(asked("S"), other)
         assert built == TALK
         findings = validate(built, ANTHROPIC)
-        assert [(finding.rule, finding.where) for finding in findings] == [("thinking_prefix", (1, "content", 0))]
+        assert [(finding.rule, finding.path) for finding in findings] == [("thinking_prefix", (1, "content", 0))]
         mended = repair(built, ANTHROPIC)
         assert [change.change for change in mended.changes] == ["dropped_thinking"]
         assert mended.transcript == [USER, assistant(text("x"), use("t1")), *TALK[2:]]
@@ -818,7 +818,7 @@ def test_with_a_budget_the_last_call_begins_with_thinking() -> None:
     for mode in ("adaptive", "disabled"):
         assert validate(bare, ANTHROPIC, request={"thinking": {"type": mode}}) == []
     findings = validate(bare, ANTHROPIC, request=BUDGET)
-    assert [(finding.rule, finding.where) for finding in findings] == [("thinking_first", (1, "content", 0))]
+    assert [(finding.rule, finding.path) for finding in findings] == [("thinking_first", (1, "content", 0))]
     mended = mended_with_budget(bare)
     assert mended.transcript == bare
     assert [change.change for change in mended.changes] == ["thinking_off"]

@@ -559,7 +559,7 @@ def test_a_broken_rule_is_found_and_repaired(name: str) -> None:
     given, findings, expected, changes = BROKEN[name]
     before = copy.deepcopy(given)
     found = validate(given, CHAT)
-    assert [(finding.rule, finding.where) for finding in found] == findings
+    assert [(finding.rule, finding.path) for finding in found] == findings
     mended = repair(given, CHAT)
     assert [change.change for change in mended.changes] == changes
     assert mended.transcript == expected
@@ -567,7 +567,7 @@ def test_a_broken_rule_is_found_and_repaired(name: str) -> None:
     assert given == before
     if not any(isinstance(message, int) for message in given):
         built = build(snapshot_of(parse(given, CHAT)), CHAT)
-        assert [(finding.rule, finding.where) for finding in validate(built, CHAT)] == findings
+        assert [(finding.rule, finding.path) for finding in validate(built, CHAT)] == findings
         assert all(finding.seq for finding in validate(built, CHAT))
         assert repair(built, CHAT).transcript == expected
 

@@ -126,8 +126,8 @@ def test_calls_inside_calls_have_no_place_on_the_wire() -> None:
     assert ledger.result(result("inner")) is None
     assert ledger.result(result("late", parent="outer")) is None
     assert ledger.result(result("outer")) == "outer"
-    assert ledger.asked_name("other") == "f"
-    assert ledger.asked_name("outer") is None
+    assert ledger.open_call_name("other") == "f"
+    assert ledger.open_call_name("outer") is None
 
 
 # Content in parts.

@@ -48,7 +48,7 @@ from agent_memory_log.transcript import (
     window,
 )
 from agent_memory_log.transcript.json_types import is_list, is_map
-from agent_memory_log.transcript.providers import find
+from agent_memory_log.transcript.providers import find_provider
 from tests.strategies import payloads
 from tests.transcript import (
     transcripts_anthropic,
@@ -392,18 +392,18 @@ def test_what_is_repaired_is_valid(case: Case, recorded: bool, data: st.DataObje
     for finding in findings:
         assert (finding.seq is not None) is recorded
         _look_up(messages, finding)
-    assert findings == sorted(findings, key=lambda finding: finding.where[0])
+    assert findings == sorted(findings, key=lambda finding: finding.path[0])
     for change in mended.changes:
         assert change.message
-        assert change.where
-        assert isinstance(change.where[0], int)
-        assert -1 < change.where[0] < len(messages)
+        assert change.path
+        assert isinstance(change.path[0], int)
+        assert -1 < change.path[0] < len(messages)
 
 
 def _look_up(messages: Sequence[Message], finding: Finding) -> object:
     """The place a finding names is there, but for a last key."""
     value: Any = messages
-    for step in finding.where[:-1]:
+    for step in finding.path[:-1]:
         value = value[step]
     assert finding.rule
     assert finding.message
@@ -446,7 +446,7 @@ def test_a_list_that_is_none_is_refused(case: Case) -> None:
                 use(given, case.provider)
     wrong: Any = [5, None, "x"]
     assert all(finding.rule.endswith("_shape") for finding in validate(wrong, case.provider))
-    assert [finding.where[0] for finding in validate(wrong, case.provider)] == [0, 1, 2]
+    assert [finding.path[0] for finding in validate(wrong, case.provider)] == [0, 1, 2]
     assert repair(wrong, case.provider).transcript == []
 
 
@@ -458,7 +458,7 @@ def test_a_transcript_of_another_provider_is_refused() -> None:
         lambda: window(built, "openai-chat", max_events=1),
     ]
     for use in uses:
-        with pytest.raises(InvalidArgument, match="one for anthropic, not for openai-chat"):
+        with pytest.raises(InvalidArgument, match="is for anthropic, not for openai-chat"):
             use()
 
 
@@ -526,7 +526,7 @@ def test_runs_recorded_live_are_valid_for_every_provider(case: Case, run: list[E
 
 
 def _assert_no_thought(case: Case, built: Sequence[Message]) -> None:
-    without = find(case.provider).without_reasoning
+    without = find_provider(case.provider).without_reasoning
     assert not holds_thought([without(message) for message in built])
 
 
@@ -744,8 +744,8 @@ def test_nothing_made_by_hand_is_beyond_a_window(case: Case) -> None:
             left = window(given_messages, case.provider, max_events=1)
             assert bool(left.left_out) == (left.transcript != given_messages)
         for message in messages:
-            plain = find(case.provider).without_reasoning(message)
-            assert plain is None or find(case.provider).without_reasoning(plain) is plain
+            plain = find_provider(case.provider).without_reasoning(message)
+            assert plain is None or find_provider(case.provider).without_reasoning(plain) is plain
 
 
 @every_case
@@ -822,7 +822,7 @@ def test_a_request_is_recorded_once_and_read_back(case: Case) -> None:
     assert (second.system_hash, second.tools_hash) == (first.system_hash, first.tools_hash)
     third = model_request(snapshot, case.provider, model="m2", system="other", tools=None)
     assert (third.system, third.tools, third.tools_hash) == ("other", None, "")
-    package = find(case.provider)
+    package = find_provider(case.provider)
     found = request(run_of(first, UserMessage("U"), second), case.provider)
     transcript = found.pop(package.messages_key)
     assert transcript[-1] == build(run_of(UserMessage("U")), case.provider)[-1]
@@ -844,7 +844,7 @@ def test_what_is_asked_of_another_provider_is_carried_over(case: Case) -> None:
         asked = model_request(run_of(), other.provider, model="m", system="Be kind.", tools=other.tools(*tool))
         found = request(run_of(asked, UserMessage("U")), case.provider)
         assert "model" not in found
-        assert found[find(case.provider).tools_key] == case.tools(*tool)
+        assert found[find_provider(case.provider).tools_key] == case.tools(*tool)
         assert json.dumps(found).count("Be kind.") == 1
 
 
@@ -916,7 +916,7 @@ _REASONED: dict[str, list[Message]] = {
 
 @every_case
 def test_nothing_is_asked_where_nothing_was_recorded(case: Case) -> None:
-    package = find(case.provider)
+    package = find_provider(case.provider)
     assert request(run_of(UserMessage("U")), case.provider) == {
         package.messages_key: build(run_of(UserMessage("U")), case.provider)
     }
@@ -943,7 +943,7 @@ def test_a_transcript_without_a_run_knows_no_seqs() -> None:
     transcript = Transcript([{"role": "user"}], provider="anthropic")
     assert transcript.seq_at((0,)) is None
     built = build(run_of(UserMessage("U")), "anthropic")
-    assert [built.seq_at(where) for where in ((0,), (0, "content", 0), (0, "content", 9), (1,), (), ("x",), (-1,))] == [
+    assert [built.seq_at(path) for path in ((0,), (0, "content", 0), (0, "content", 9), (1,), (), ("x",), (-1,))] == [
         1,
         1,
         1,

@@ -27,7 +27,7 @@ def rules_of(
 ) -> list[tuple[str, int | None]]:
     """The rules a transcript breaks, each with the seq of the event."""
     findings = validate(transcript, provider, request=request)
-    assert all(finding.message and finding.where for finding in findings)
+    assert all(finding.message and finding.path for finding in findings)
     return [(finding.rule, finding.seq) for finding in findings]
 
 

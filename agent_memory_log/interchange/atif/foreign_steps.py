@@ -21,7 +21,7 @@ from agent_memory_log.interchange.atif.payloads import CALLS, MESSAGE, REASONING
 from agent_memory_log.interchange.atif.rendering import METRICS, metrics_of, render_step
 from agent_memory_log.interchange.steps import STEP_LABEL, Steps
 from agent_memory_log.interchange.usage import MODEL_LABEL, USAGE_LABEL, read_usage
-from agent_memory_log.transcript.differences import difference, kept
+from agent_memory_log.transcript.differences import difference, structured_of
 
 
 def events_of(raw: JsonMap, step: AtifStep, timestamp: datetime) -> list[Event]:
@@ -48,7 +48,7 @@ def events_of(raw: JsonMap, step: AtifStep, timestamp: datetime) -> list[Event]:
     residuals = {at: difference(default_parts[at], part) for at, part in parts.items()}
     needs_message = not any(at == REASONING or at.startswith(CALLS) for at in payloads)
     written = [
-        msgspec.structs.replace(payload, structured=kept(ATIF, residuals.get(at, {})))
+        msgspec.structs.replace(payload, structured=structured_of(ATIF, residuals.get(at, {})))
         for at, payload in payloads.items()
         if at != MESSAGE or needs_message or text_of(step.message) or residuals[MESSAGE]
     ]

@@ -28,7 +28,7 @@ from agent_memory_log.interchange.atif.images import ATIF, image_parts
 from agent_memory_log.interchange.atif.payloads import CALLS, MESSAGE, REASONING, RESULTS
 from agent_memory_log.interchange.steps import Answer, Step
 from agent_memory_log.interchange.usage import MODEL_LABEL, Usage, usage_in
-from agent_memory_log.transcript.differences import apply, kept_for
+from agent_memory_log.transcript.differences import apply, residual_of_provider
 from agent_memory_log.transcript.json_types import is_map
 
 _BETWEEN = "\n\n"
@@ -150,7 +150,7 @@ def _message_of(event: Event) -> str:
 
 
 def _kept(data: EventData) -> Mapping[str, JsonValue]:
-    return kept_for(ATIF, getattr(data, "structured", None))
+    return residual_of_provider(ATIF, getattr(data, "structured", None))
 
 
 def _arguments(text: str) -> JsonMap:

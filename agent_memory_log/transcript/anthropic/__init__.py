@@ -1,4 +1,4 @@
-"""The Messages API of Anthropic: the ``messages`` list, and ``system``, ``tools`` and the rest beside it."""
+"""Supports the Messages API of Anthropic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages API messages to events."""
+"""Converts Messages API messages to events."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.events.payloads import AssistantMessage, SystemMessage, Thinking, ToolCall, UserMessage
 from agent_memory_log.transcript.anthropic import rendering
-from agent_memory_log.transcript.anthropic.rendering import ANSWERED, SAID
+from agent_memory_log.transcript.anthropic.rendering import ASSISTANT_TEXT, USER_TEXT
 from agent_memory_log.transcript.conversion.blocks import BlockParser
 from agent_memory_log.transcript.conversion.parsing import JsonMap
 from agent_memory_log.transcript.conversion.rendering import bytes_of_base64
@@ -20,7 +20,7 @@ from agent_memory_log.transcript.names import decode_name
 
 
 class AnthropicParser(BlockParser):
-    """See ``agent_memory_log.transcript.parse``."""
+    """Parses Messages API messages; see ``agent_memory_log.transcript.parse``."""
 
     provider = rendering.PROVIDER
     rules = rendering.RULES
@@ -38,7 +38,7 @@ class AnthropicParser(BlockParser):
         if role == "system" and isinstance(content, (str, list)):
             self._read_system(content)
         elif role == "user" and isinstance(content, str):
-            self.emit_block("user", UserMessage(content), {}, says=True)
+            self.emit_block("user", UserMessage(content), {}, is_user_text=True)
         elif role == "user" and is_list(content) and content:
             self.read_blocks("user", content)
         elif role == "assistant" and isinstance(content, str):
@@ -53,26 +53,26 @@ class AnthropicParser(BlockParser):
         residual: JsonMap = {"inline": True} if self._is_first else {}
         text = content
         if is_list(content):
-            text, residual["parts"] = SAID.split(content)
+            text, residual["parts"] = USER_TEXT.split(content)
         if self.head:
             residual["message"] = self.head
         self.open_message.begin("")
         self.emit(SystemMessage(cast("str", text)), residual)
 
     def reader_of(self, role: str, block: JsonValue) -> Callable[[int, JsonMap], None] | None:
-        """Results are read, and all but text of the assistant's."""
+        """Return the reader of a user's result, or of an assistant's block that is not text."""
         if role == "user":
             return self._result if _is_result(block) else None
-        return self._block if ANSWERED.text_of(block) is None else None
+        return self._block if ASSISTANT_TEXT.text_of(block) is None else None
 
     def read_run(self, role: str, run: list[JsonValue]) -> None:
-        """Emit text; by default it is text alone where it begins a message of the user's, and a block elsewhere."""
+        """Emit text. Text that begins a user message is the content itself by default; other text is a block."""
         if role == "user":
-            text, spans = SAID.split(run)
+            text, spans = USER_TEXT.split(run)
             is_default = self.head is None and spans == [len(text)]
-            self.emit_block("user", UserMessage(text), {} if is_default else {"parts": spans}, says=True)
+            self.emit_block("user", UserMessage(text), {} if is_default else {"parts": spans}, is_user_text=True)
             return
-        text, spans = ANSWERED.split(run)
+        text, spans = ASSISTANT_TEXT.split(run)
         is_default = bool(text) and same_json(run, [rendering.text_block(text)])
         self.emit_block("assistant", AssistantMessage(text), {} if is_default else {"parts": spans})
 
@@ -83,12 +83,12 @@ class AnthropicParser(BlockParser):
         spans: list[JsonValue] | None = None
         text = content if isinstance(content, str) else ""
         if is_list(content):
-            text, spans = SAID.split(content)
+            text, spans = USER_TEXT.split(content)
         payload = self.result_payload(call_id, text, failed=block.get("is_error") is True)
         text = payload.error_message or payload.result_json
         default = rendering.tool_result(payload, self.calls.result(payload) or "")
         residual: JsonMap = {}
-        if spans is not None and same_json(SAID.join(text, spans), content):
+        if spans is not None and same_json(USER_TEXT.join(text, spans), content):
             residual["parts"] = spans
             default["content"] = content
         self.emit_block("user", payload, {**residual, **difference(default, block)})
@@ -109,7 +109,7 @@ class AnthropicParser(BlockParser):
 
     def _thinking(self, payload: Thinking, block: JsonMap) -> None:
         residual = difference(rendering.thinking_block(payload), block)
-        if not payload.signature and not payload.redacted:  # is built again only because this provider sent it
+        if not payload.signature and not payload.redacted:  # marks it as sent by this provider, so build keeps it
             payload = msgspec.structs.replace(payload, structured={self.provider: {}})
         self.emit_block("assistant", payload, residual)
 

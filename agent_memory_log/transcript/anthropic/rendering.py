@@ -1,13 +1,16 @@
-"""How payloads are rendered as Messages API blocks where no residual says otherwise; parser and builder share it.
+"""Renders payloads as Messages API blocks where no residual applies. The parser and the builder share this code.
 
-Events of one side are joined in one message: the assistant's until a result or the user comes, results and what the
-user says after them until the assistant comes. What the user says twice makes two messages. System messages before any
-message stand outside, in ``system``; later ones are messages of the role ``system``.
+Consecutive events of one side share a message. An assistant message ends at a result or user text. A user message holds
+results, then user text, and ends at the assistant's next event. Two user texts in a row make two messages. System
+messages before all other messages go into ``system``. Later ones become messages of the role ``system``.
 
-Residuals of this provider may have parts more, ``message`` apart (``blocks.py``). ``parts``: the spans of content that
-is a list, or of several text blocks (``text_parts.py``). ``text: true``: the content of the assistant's message is its
-text, not a list. ``inline: true``: a system message before any other stands among the messages. Thinking that came
-without a signature has a residual even where that is empty.
+Besides ``message`` (``blocks.py``), residuals of this provider may have these parts:
+
+- ``parts``: the spans of content that is a list, or of several text blocks (``text_parts.py``).
+- ``text: true``: the content of the assistant's message is a text, not a list.
+- ``inline: true``: a system message at the beginning is among the messages.
+
+Thinking without a signature has a residual, even an empty one.
 """
 
 from __future__ import annotations
@@ -24,34 +27,34 @@ PROVIDER = "anthropic"
 
 RULES = WireRules(longest_name=128, unique_ids=True)
 
-SAID = TextParts({"type": "text"}, "\n")
-"""What users and tools say: parts are paragraphs."""
+USER_TEXT = TextParts({"type": "text"}, "\n")
+"""The text of users and tools: parts are paragraphs."""
 
-ANSWERED = TextParts({"type": "text"}, "")
-"""What the assistant says: citations cut its text in the middle of sentences."""
+ASSISTANT_TEXT = TextParts({"type": "text"}, "")
+"""The text of the assistant: citations split it in the middle of sentences."""
 
 EXTRA = frozenset({"parts", "message", "text", "inline"})
 
 
 def text_block(text: str) -> WireMessage:
-    """Text."""
+    """Return a text block."""
     return {"type": "text", "text": text}
 
 
 def thinking_block(data: Thinking) -> WireMessage:
-    """A thinking block, or one the provider encrypted."""
+    """Return a thinking block, or a redacted one if the provider encrypted it."""
     if data.redacted and not data.text and not data.signature:
         return {"type": "redacted_thinking", "data": base64.b64encode(data.redacted).decode()}
     return {"type": "thinking", "thinking": data.text, "signature": data.signature}
 
 
 def tool_use(data: ToolCall, wire_id: str, arguments: WireMessage) -> WireMessage:
-    """A call."""
+    """Return the block of a call."""
     return {"type": "tool_use", "id": wire_id, "name": encode_name(data.tool_name), "input": arguments}
 
 
 def tool_result(data: ToolResult, wire_id: str) -> WireMessage:
-    """The result of a call; a result with an error and a value is sent as an error with that value."""
+    """Return the block of a result. A result with an error and a value is an error with that value."""
     text = data.error_message if is_absent_text(data.result_json) else data.result_json
     block: WireMessage = {"type": "tool_result", "tool_use_id": wire_id}
     if text:

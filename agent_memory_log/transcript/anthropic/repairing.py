@@ -1,7 +1,7 @@
-"""Making a Messages API transcript valid: on a copy, with every change noted, and without inventing anything.
+"""Repairs a Messages API transcript: it works on a copy and records every change.
 
-What is missing is answered for (an open call was interrupted), what is out of place moves, what cannot be sent goes.
-Reasoning is never altered: a signed block stays as it was or goes.
+A repair adds missing results, moves misplaced results, and drops content that cannot be sent. It never edits reasoning:
+a signed block stays unchanged or is dropped.
 """
 
 from __future__ import annotations
@@ -30,40 +30,42 @@ from agent_memory_log.transcript.validity.repairing_blocks import BlockRepairer,
 
 
 def repair(draft: Draft, facts: Facts) -> None:
-    """See ``agent_memory_log.transcript.repair``."""
+    """Repair a draft; see ``agent_memory_log.transcript.repair``."""
     _Repairer(draft, facts).run()
-    place = call_without_thinking([entry.message for entry in draft.entries], facts.request)
-    if place is not None:
-        found = "the last call does not begin with thinking, as a thinking budget requires: send it without"
-        draft.note("thinking_off", found, (draft.entries[place].index,))
+    position = call_without_thinking([entry.message for entry in draft.entries], facts.request)
+    if position is not None:
+        message = (
+            "a thinking budget requires thinking before the last call, which has no thinking: send it without a budget"
+        )
+        draft.note("thinking_off", message, (draft.entries[position].index,))
 
 
 class _ServerCalls:
-    """The calls of what the provider runs itself, and those of them that are open."""
+    """The calls that the provider runs itself, and which of them are open."""
 
     def __init__(self, client_ids: set[str]) -> None:
         self._used = set(client_ids)
         self._open: dict[str, tuple[Part, Turn]] = {}
 
     def wrong(self, part: Part, turn: Turn) -> str | None:
-        """Take in a block of the assistant's: what is wrong with it, None if nothing is."""
+        """Add an assistant's block. Return a description of its problem, or None."""
         if _kind(part) in SERVER_RESULTS:
             call_id = part.block["tool_use_id"]
-            known = self._open.pop(call_id, None)
-            return None if known else f"no call before it is open with the id {describe(call_id)}"
+            call = self._open.pop(call_id, None)
+            return None if call else f"no earlier call with the id {describe(call_id)} is open"
         if _kind(part) not in SERVER_CALLS:
             return None
         call_id = part.block["id"]
         if call_id in self._used:
             return f"the id {describe(call_id)} was used before"
         if not RULES.allows_id(call_id):
-            return f"an id must match [a-zA-Z0-9_-]+, found {describe(call_id)}"
+            return f"an id must match [a-zA-Z0-9_-]+, got {describe(call_id)}"
         self._used.add(call_id)
         self._open[call_id] = (part, turn)
         return None
 
     def left_open(self) -> list[tuple[Part, Turn]]:
-        """The calls that nothing has answered, with their turns; they are forgotten."""
+        """Return the open calls with their turns, and forget them."""
         left = list(self._open.values())
         self._open = {}
         return left
@@ -76,7 +78,7 @@ class _Repairer(BlockRepairer):
     results_first = True
 
     def repair_turns(self) -> None:
-        """Make the turns valid; what each step makes sound, those after it leave so."""
+        """Make the turns valid. Each step keeps the guarantees of the earlier steps."""
         system, before = self._take_system_out()
         self._drop_blank_text(self.turns)
         for turn in self.turns:
@@ -90,39 +92,39 @@ class _Repairer(BlockRepairer):
         self._unmark()
 
     def call_in(self, block: WireMessage) -> WireMessage | None:
-        """A call is its own body."""
+        """Return the call, which is its own body."""
         return block if block["type"] == "tool_use" else None
 
     def result_in(self, block: WireMessage) -> WireMessage | None:
-        """A result is its own body."""
+        """Return the result, which is its own body."""
         return block if block["type"] == "tool_result" else None
 
     def interrupted(self, call_id: str) -> WireMessage:
-        """The result of a call that nothing answered."""
+        """Return the result for a call that has no recorded result."""
         return {"type": "tool_result", "tool_use_id": call_id, "content": INTERRUPTED, "is_error": True}
 
     def signed_in(self, block: WireMessage) -> tuple[str, str] | None:
-        """The signature or the data of a thinking block, and its text."""
+        """Return the signature or the data of a thinking block, and its text."""
         if block["type"] == "redacted_thinking":
             return block["data"], ""
         is_signed = block["type"] == "thinking" and block["signature"]
         return (block["signature"], block["thinking"]) if is_signed else None
 
     def as_seen(self, message: WireMessage) -> tuple[object, list[Any]]:
-        """A message without cache marks and thinking, and text as the block it stands for."""
+        """Return a message without cache marks and thinking, with a text as its block."""
         content = message.get("content")
         blocks = content if is_list(content) else [text_block(content)] if isinstance(content, str) else []
         return {**message, "content": None}, [_unmarked(block) for block in blocks if type_of(block) not in THINKING]
 
-    # Reading: what is left has a shape the API knows.
+    # Reading: blocks that the API does not accept are dropped.
 
     def read(self) -> Iterator[Turn]:
-        """The messages whose role and content the API knows."""
+        """Yield the messages whose role and content the API accepts."""
         for entry in self.draft.entries:
             role, content = entry.message.get("role"), entry.message.get("content")
             if role not in ("user", "assistant", "system"):
-                found = f"role must be user, assistant or system, found {describe(role)}"
-                self.draft.note("dropped_message", found, (entry.index,))
+                message = f"role must be user, assistant or system, got {describe(role)}"
+                self.draft.note("dropped_message", message, (entry.index,))
             elif isinstance(content, str):
                 seq = entry.parts[0] if entry.parts else entry.own
                 part = Part(text_block(content), seq, (entry.index, "content"))
@@ -130,23 +132,23 @@ class _Repairer(BlockRepairer):
             elif is_list(content):
                 yield self._sound_turn(entry, role, content)
             else:
-                found = f"content must be text or a list, found {describe(content)}"
-                self.draft.note("dropped_message", found, (entry.index,))
+                message = f"content must be text or a list, got {describe(content)}"
+                self.draft.note("dropped_message", message, (entry.index,))
 
     def _sound_turn(self, entry: Entry, role: str, content: list[Any]) -> Turn:
         def wrong(part: Part) -> str | None:
             if role == "user" and type_of(part.block) == "tool_result":
-                self._mend_result(part)
+                self._repair_result(part)
             return shape_of(part.block, role)
 
         turn = Turn(entry, role, self.parts_of(entry, content))
         self.drop(turn, "dropped_part", wrong)
         return turn
 
-    def _mend_result(self, part: Part) -> None:
+    def _repair_result(self, part: Part) -> None:
         block = part.block
         if "is_error" in block and not isinstance(block["is_error"], bool):
-            self.note("dropped_part", f"is_error must be true or false, found {describe(block['is_error'])}", part)
+            self.note("dropped_part", f"is_error must be true or false, got {describe(block['is_error'])}", part)
             del block["is_error"]
         content = block.get("content")
         if is_list(content):
@@ -159,10 +161,10 @@ class _Repairer(BlockRepairer):
                     self.note("dropped_part", f"in a result: {wrong}", part)
             block["content"] = sound
         elif "content" in block and not isinstance(content, str):
-            self.note("dropped_part", f"a result must be text or a list, found {describe(content)}", part)
+            self.note("dropped_part", f"a result must be text or a list, got {describe(content)}", part)
             del block["content"]
         if block.get("is_error") and not block.get("content"):
-            self.note("filled_result", "a result that is an error must say which", part)
+            self.note("filled_result", "an error result must have a text", part)
             block["content"] = NO_MESSAGE
 
     def _drop_thinking_at_ends(self, turns: Iterable[Turn]) -> None:
@@ -170,10 +172,10 @@ class _Repairer(BlockRepairer):
             while turn.parts and _kind(turn.parts[-1]) in THINKING:
                 self.note("dropped_thinking", "thinking must not end a message", turn.parts.pop())
 
-    # What the provider runs itself.
+    # Tools that the provider runs itself.
 
     def _pair_server_calls(self, client_ids: set[str]) -> None:
-        """Drop what the provider ran itself and did not answer, and answers without a call."""
+        """Drop calls that the provider ran without an answer, and answers without a call."""
         calls = _ServerCalls(client_ids)
         unanswered: set[Part] = set()
         holders: set[Turn] = set()
@@ -186,13 +188,13 @@ class _Repairer(BlockRepairer):
                 self.drop(turn, "dropped_part", wrong)
             elif any(_kind(part) != "tool_result" for part in turn.parts):
                 for part, holder in calls.left_open():
-                    self.note("dropped_part", "the call is not answered when the user goes on", part)
+                    self.note("dropped_part", "the call has no answer before the user's next message", part)
                     unanswered.add(part)
                     holders.add(holder)
         for turn in holders:
             turn.parts = [part for part in turn.parts if part not in unanswered]
 
-    # What is empty, and the end.
+    # Empty content, and the end of the transcript.
 
     def _drop_blank_text(self, turns: list[Turn]) -> None:
         for turn in turns:
@@ -231,7 +233,7 @@ class _Repairer(BlockRepairer):
     # System messages.
 
     def _take_system_out(self) -> tuple[list[tuple[Turn, Turn | None]], list[Turn]]:
-        """The system messages, each with the message before it, and the conversation that is left."""
+        """Return the system messages, each with the message before it, and the rest of the conversation."""
         system: list[tuple[Turn, Turn | None]] = []
         turns: list[Turn] = []
         for turn in self.turns:
@@ -244,44 +246,44 @@ class _Repairer(BlockRepairer):
 
     def _put_system_in(self, system: list[tuple[Turn, Turn | None]], before: list[Turn]) -> None:
         self._drop_blank_text([turn for turn, _ in system])
-        places = {id(turn): place for place, turn in enumerate(self.turns)}
-        slots = [place for place in range(len(self.turns)) if self._takes_system(place)]
-        # Where each message of before stands now; that of the one before it where it is gone.
+        positions = {id(turn): position for position, turn in enumerate(self.turns)}
+        slots = [position for position in range(len(self.turns)) if self._takes_system(position)]
+        # The new position of each message in ``before``. A dropped message has the position of the one before it.
         now: dict[int, int] = {}
         latest = -1
         for turn in before:
-            now[id(turn)] = latest = places.get(id(turn), latest)
+            now[id(turn)] = latest = positions.get(id(turn), latest)
         settled: dict[int, Turn] = {}
         for turn, anchor in system:
-            where: Path = (turn.entry.index,)
+            path: Path = (turn.entry.index,)
             if not turn.parts:
-                self.draft.note("dropped_message", "nothing is left of it", where)
+                self.draft.note("dropped_message", "nothing is left of it", path)
                 continue
-            wanted = -1 if anchor is None else now[id(anchor)]
+            target = -1 if anchor is None else now[id(anchor)]
             if not slots:
-                self.draft.note("dropped_message", "there is no message of the user's it could follow", where)
+                self.draft.note("dropped_message", "there is no message of the user's it could follow", path)
                 continue
-            slot = slots[min(bisect_left(slots, wanted), len(slots) - 1)]
+            slot = slots[min(bisect_left(slots, target), len(slots) - 1)]
             if slot in settled:
-                self.draft.note("moved_system", "joined to the system message before it", where)
+                self.draft.note("moved_system", "joined to the system message before it", path)
                 settled[slot].parts += turn.parts
                 continue
-            if anchor is None or places.get(id(anchor)) != slot:
-                found = "it must follow a message of the user's and precede the assistant's"
-                self.draft.note("moved_system", found, where)
+            if anchor is None or positions.get(id(anchor)) != slot:
+                message = "it must follow a message of the user's and precede the assistant's"
+                self.draft.note("moved_system", message, path)
             settled[slot] = turn
         turns: list[Turn] = []
-        for place, turn in enumerate(self.turns):
+        for position, turn in enumerate(self.turns):
             turns.append(turn)
-            if place in settled:
-                turns.append(settled[place])
+            if position in settled:
+                turns.append(settled[position])
         self.turns = turns
 
-    def _takes_system(self, place: int) -> bool:
-        turn = self.turns[place]
+    def _takes_system(self, position: int) -> bool:
+        turn = self.turns[position]
         if turn.role != "user" and not (turn.parts and _kind(turn.parts[-1]) in SERVER_CALLS | SERVER_RESULTS):
             return False
-        return place + 1 == len(self.turns) or self.turns[place + 1].role == "assistant"
+        return position + 1 == len(self.turns) or self.turns[position + 1].role == "assistant"
 
     # Cache marks.
 

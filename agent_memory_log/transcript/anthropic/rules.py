@@ -1,22 +1,25 @@
-"""What the Messages API requires of ``messages``, as far as the list and the log behind it can tell.
+"""Checks the rules of the Messages API for ``messages``, as far as the list and the log show.
 
-- ``message_shape``: a message is a map with the role user, assistant or system, and text or a list as content.
-- ``block_shape``: a block is a map with a ``type`` and what that type requires, in a message of the role it belongs to.
-- ``empty_message``: content is not empty. ``empty_text``: text is not empty, nor white space alone where the message
-  has no other text. ``empty_result``: a result that is an error says which.
-- ``unanswered_call``: every ``tool_use`` has its ``tool_result`` in the next message. ``orphan_result``: no result is
-  there for another id. ``result_order``: results come first. ``duplicate_call``, ``duplicate_result``: one call an id,
-  one result a call.
-- ``unanswered_server_call``, ``orphan_server_result``: what the provider runs itself is answered before the user says
-  something, and no answer stands without its call.
-- ``call_id``, ``tool_name``: the characters and the length that are allowed.
-- ``system_placement``: a system message follows what the user sent, and nothing or the assistant follows it.
-- ``cache_control``: at most four blocks are marked, none of them thinking.
-- ``prefill``: the last message, if it is the assistant's, does not end in white space.
-- ``error_and_value``: a recorded result has an error or a value.
-- ``thinking_unsigned``: a thinking block has its signature; its text may be empty. ``thinking_last``: none ends a
-  message. ``thinking_first``: see the module ``thinking``. ``thinking_…``: see the module
-  ``signed_reasoning``.
+- ``message_shape``: a message is a map. Its role is user, assistant or system, and its content is a text or a list.
+- ``block_shape``: a block is a map with a ``type`` and the fields of that type, and the role allows the type.
+- ``empty_message``: content is not empty.
+- ``empty_text``: text is not empty. It is not white space alone if the message has no other text.
+- ``empty_result``: an error result has a text.
+- ``unanswered_call``: every ``tool_use`` has its ``tool_result`` in the next message.
+- ``orphan_result``: every result has its call in the message before.
+- ``result_order``: results are before other blocks.
+- ``duplicate_call``, ``duplicate_result``: an id belongs to one call, and a call has one result.
+- ``unanswered_server_call``: a call that the provider runs has its answer before the next user text.
+- ``orphan_server_result``: every such answer has its call before it.
+- ``call_id``, ``tool_name``: ids and names have the allowed characters and length.
+- ``system_placement``: a system message follows a user message, and is the last or precedes an assistant message.
+- ``cache_control``: at most four blocks are marked, and no thinking is marked.
+- ``prefill``: a last message of the assistant does not end in white space.
+- ``error_and_value``: a recorded result does not have both an error and a value.
+- ``thinking_unsigned``: a thinking block has a signature; its text may be empty.
+- ``thinking_last``: thinking does not end a message.
+- ``thinking_first``: see the module ``thinking``.
+- Other rules ``thinking_…``: see the module ``signed_reasoning``.
 """
 
 from __future__ import annotations
@@ -41,24 +44,24 @@ _BLANK = "text must be more than white space"
 _EMPTY = "text must not be empty"
 
 _PLAIN_RESULT = 3
-"""How many keys a result has that is nothing but text."""
+"""The number of keys in a result that holds only text."""
 
 
 def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
-    """See ``agent_memory_log.transcript.validate``."""
+    """Return the findings; see ``agent_memory_log.transcript.validate``."""
     checker = _Checker(messages)
     checker.check()
     checker.check_end()
     check_signed(checker.signed, facts, len(messages), in_content, checker.find)
-    place = call_without_thinking(messages, facts.request)
-    if place is not None:
+    position = call_without_thinking(messages, facts.request)
+    if position is not None:
         wrong = "with a thinking budget, the last message that calls a tool, or its turn, must begin with thinking"
-        checker.find("thinking_first", wrong, (place, "content", 0))
+        checker.find("thinking_first", wrong, (position, "content", 0))
     return checker.findings
 
 
 class _Checker(RuleChecker):
-    """The usual is dealt with at once, what is odd in methods of its own."""
+    """Checks messages. The common cases are inline, for speed; rare cases have methods of their own."""
 
     def __init__(self, messages: Sequence[object]) -> None:
         super().__init__(RULES)
@@ -96,28 +99,28 @@ class _Checker(RuleChecker):
                     self._check_placement(index)
                     self._blocks(index, content, None, role)
                 else:
-                    wrong = f"role must be user, assistant or system, found {describe(role)}"
+                    wrong = f"role must be user, assistant or system, got {describe(role)}"
                     self.find("message_shape", wrong, (index,))
             self._role = role
         self.end_calls()
 
     def _user(self, index: int, content: object) -> None:
         answered: set[str] = set()
-        others = self._blocks(index, content, answered)
+        other_count = self._blocks(index, content, answered)
         if self.open_calls:
             self.end_calls(answered)
-        if others and self._server_open:
-            for call_id, where in self._server_open.items():
-                wrong = f"the call {call_id!r} is not answered when the user goes on"
-                self.find("unanswered_server_call", wrong, where)
+        if other_count and self._server_open:
+            for call_id, path in self._server_open.items():
+                wrong = f"the call {call_id!r} has no answer before the user's next message"
+                self.find("unanswered_server_call", wrong, path)
             self._server_open = {}
 
-    def _blocks(  # noqa: C901, PLR0912  # calls would cost more than all of it
+    def _blocks(  # noqa: C901, PLR0912  # inline, because calls would take longer than the checks
         self, index: int, content: object, answered: set[str] | None, role: str = "assistant"
     ) -> int:
-        """Check the blocks of a message; how many of them are no results.
+        """Check the blocks of a message. Return the number of blocks that are not results.
 
-        ``answered`` takes the ids of the results in a message of the user's; None in any other.
+        ``answered`` collects the ids of the results in a user message; it is None for other messages.
         """
         self._ends_in_server_tool = False
         if not is_list(content) or not content:
@@ -127,19 +130,19 @@ class _Checker(RuleChecker):
         is_assistant = answered is None and role == "assistant"
         blank = -1
         has_text = False
-        others = 0
+        other_count = 0
         kind: Any = None
-        place = 0
-        for place, block in enumerate(content):
+        position = 0
+        for position, block in enumerate(content):
             kind = block.get("type") if is_map(block) else None
             if kind == "text" and isinstance(text := block.get("text"), str):
-                others += 1
+                other_count += 1
                 if text and not text.isspace():
                     has_text = True
                 elif text:
-                    blank = place
+                    blank = position
                 else:
-                    self.find("empty_text", _EMPTY, (index, "content", place))
+                    self.find("empty_text", _EMPTY, (index, "content", position))
             elif (
                 kind == "tool_use"
                 and is_assistant
@@ -148,11 +151,11 @@ class _Checker(RuleChecker):
                 and is_map(block.get("input"))
             ):
                 if call_id in ids or not is_in_alphabet(call_id):
-                    self._odd_id(call_id, (index, "content", place, "id"))
+                    self._odd_id(call_id, (index, "content", position, "id"))
                 ids.add(call_id)
-                open_calls[call_id] = (index, "content", place)
+                open_calls[call_id] = (index, "content", position)
                 if name not in names:
-                    self.check_name(name, (index, "content", place, "name"))
+                    self.check_name(name, (index, "content", position, "name"))
             elif (
                 kind == "thinking"
                 and is_assistant
@@ -160,132 +163,132 @@ class _Checker(RuleChecker):
                 and signature
                 and isinstance(thought := block.get("thinking"), str)
             ):
-                self.signed.append((index, place, signature, thought))
+                self.signed.append((index, position, signature, thought))
             elif (
                 kind == "tool_result" and answered is not None and isinstance(call_id := block.get("tool_use_id"), str)
             ):
-                if others or call_id in answered or call_id not in open_calls:
-                    self._odd_result(call_id, answered, (index, "content", place))
+                if other_count or call_id in answered or call_id not in open_calls:
+                    self._odd_result(call_id, answered, (index, "content", position))
                 answered.add(call_id)
                 if len(block) > _PLAIN_RESULT or not isinstance(block.get("content"), str):
-                    self._result(block, (index, "content", place))
+                    self._result(block, (index, "content", position))
             else:
-                others += 1
-                self._other(block, role if answered is None else "user", index, place)
+                other_count += 1
+                self._other(block, role if answered is None else "user", index, position)
             if kind is not None and "cache_control" in block:
-                self._mark(block, (index, "content", place))
+                self._mark(block, (index, "content", position))
         if blank >= 0 and not has_text:
             self.find("empty_text", _BLANK, (index, "content", blank))
         if is_assistant and kind != "text" and isinstance(kind, str):
             if kind in THINKING:
-                self.find("thinking_last", "thinking must not end a message", (index, "content", place))
+                self.find("thinking_last", "thinking must not end a message", (index, "content", position))
             self._ends_in_server_tool = kind in SERVER_CALLS or kind in SERVER_RESULTS
-        return others
+        return other_count
 
-    def _odd_id(self, call_id: str, where: Path) -> None:
+    def _odd_id(self, call_id: str, path: Path) -> None:
         if call_id in self._ids:
-            self.find("duplicate_call", f"the id {call_id!r} was used before", where)
+            self.find("duplicate_call", f"the id {call_id!r} was used before", path)
         else:
-            self.check_id(call_id, where)
+            self.check_id(call_id, path)
 
-    def _odd_result(self, call_id: str, answered: set[str], where: Path) -> None:
+    def _odd_result(self, call_id: str, answered: set[str], path: Path) -> None:
         if call_id in answered:
-            self.find("duplicate_result", f"the call {call_id!r} has a result", where)
+            self.find("duplicate_result", f"the call {call_id!r} already has a result", path)
         elif call_id not in self.open_calls:
-            self.find("orphan_result", f"the message before has no call {call_id!r}", where)
+            self.find("orphan_result", f"the message before has no call {call_id!r}", path)
         else:
-            self.find("result_order", "results must come before anything else", where)
+            self.find("result_order", "results must come before anything else", path)
 
-    def _other(self, block: Any, role: str, index: int, place: int) -> None:  # noqa: ANN401  # what is sound is any map
-        """A block that is not text, a result, a sound call or sound thinking."""
-        where: Path = (index, "content", place)
-        if not self._is_sound(block, role, where) or role != "assistant":
+    def _other(self, block: Any, role: str, index: int, position: int) -> None:  # noqa: ANN401  # a valid block is any map
+        """Check a block that is not text, a result, a valid call or valid thinking."""
+        path: Path = (index, "content", position)
+        if not self._is_sound(block, role, path) or role != "assistant":
             return
         kind = block["type"]
         if kind == "thinking":
-            self.find("thinking_unsigned", "a thinking block needs its signature", where)
+            self.find("thinking_unsigned", "a thinking block needs its signature", path)
         elif kind == "redacted_thinking":
-            self.signed.append((index, place, block["data"], ""))
+            self.signed.append((index, position, block["data"], ""))
         elif kind in SERVER_CALLS:
             call_id = block["id"]
             if call_id in self._ids or not RULES.allows_id(call_id):
-                self._odd_id(call_id, (*where, "id"))
+                self._odd_id(call_id, (*path, "id"))
             self._ids.add(call_id)
-            self._server_open[call_id] = where
+            self._server_open[call_id] = path
             self._server_known.add(call_id)
         elif kind in SERVER_RESULTS:
             call_id = block["tool_use_id"]
             if self._server_open.pop(call_id, None) is not None:
                 return
             if call_id in self._server_known:
-                self.find("duplicate_result", f"the call {call_id!r} has a result", where)
+                self.find("duplicate_result", f"the call {call_id!r} already has a result", path)
             else:
-                self.find("orphan_server_result", f"no call before it has the id {call_id!r}", where)
+                self.find("orphan_server_result", f"no earlier call has the id {call_id!r}", path)
 
-    def _result(self, block: dict[str, Any], where: Path) -> None:
-        """A result with more than text."""
-        if not self._is_sound(block, "user", where):
+    def _result(self, block: dict[str, Any], path: Path) -> None:
+        """Check a result with more than text."""
+        if not self._is_sound(block, "user", path):
             return
         content = block.get("content")
         if not content:
             if block.get("is_error"):
-                self.find("empty_result", "a result that is an error must say which", where)
+                self.find("empty_result", "an error result must have a text", path)
         elif is_list(content):
             for number, part in enumerate(content):
                 if part["type"] == "text" and not part["text"]:
-                    self.find("empty_text", _EMPTY, (*where, "content", number))
+                    self.find("empty_text", _EMPTY, (*path, "content", number))
                 if "cache_control" in part:
-                    self._mark(part, (*where, "content", number))
+                    self._mark(part, (*path, "content", number))
 
     def _check_placement(self, index: int) -> None:
-        """Check the place of a system message."""
+        """Check the position of a system message."""
         following = self._messages[index + 1] if index + 1 < len(self._messages) else {"role": "assistant"}
         wrong = ""
         if index == 0:
             wrong = "instructions for the whole conversation go into the argument system"
         elif self._role != "user" and not (self._role == "assistant" and self._ends_in_server_tool):
-            wrong = "a system message must follow one of the user's"
+            wrong = "a system message must follow a user message"
         elif not is_map(following) or following.get("role") != "assistant":
-            wrong = "a system message must be the last or precede the assistant's"
+            wrong = "a system message must be the last or precede an assistant message"
         if wrong:
             self.find("system_placement", wrong, (index,))
 
     def _no_blocks(self, index: int, content: object) -> None:
-        """Content that is text, empty, or wrong."""
-        where: Path = (index, "content")
+        """Check content that is text, empty, or has a wrong type."""
+        path: Path = (index, "content")
         if not isinstance(content, (str, list)):
-            self.find("message_shape", f"content must be text or a list, found {describe(content)}", where)
+            self.find("message_shape", f"content must be text or a list, got {describe(content)}", path)
         elif not content:
-            self.find("empty_message", "content must not be empty", where)
+            self.find("empty_message", "content must not be empty", path)
         elif isinstance(content, str) and content.isspace():
-            self.find("empty_text", _BLANK, where)
+            self.find("empty_text", _BLANK, path)
 
-    def _is_sound(self, block: object, role: str, where: Path) -> bool:
+    def _is_sound(self, block: object, role: str, path: Path) -> bool:
         wrong = shape_of(block, role)
         if wrong is not None:
-            self.find("block_shape", wrong, where)
+            self.find("block_shape", wrong, path)
         return wrong is None
 
-    def _mark(self, block: dict[str, Any], where: Path) -> None:
+    def _mark(self, block: dict[str, Any], path: Path) -> None:
         kind = block.get("type")
         if block["cache_control"] is None or not isinstance(kind, str):
             return
         if kind in THINKING:
-            self.find("cache_control", f"a {kind} block cannot be marked", where)
+            self.find("cache_control", f"a {kind} block cannot be marked", path)
         else:
-            self._marks.append(where)
+            self._marks.append(path)
 
     def check_end(self) -> None:
-        for where in self._marks[:-MOST_CACHE_MARKS]:
-            wrong = f"at most {MOST_CACHE_MARKS} blocks can be marked, found {len(self._marks)}"
-            self.find("cache_control", wrong, where)
+        for path in self._marks[:-MOST_CACHE_MARKS]:
+            wrong = f"at most {MOST_CACHE_MARKS} blocks can be marked, got {len(self._marks)}"
+            self.find("cache_control", wrong, path)
         if self._role != "assistant":
             return
         last = len(self._messages) - 1
         content: object = cast("dict[str, object]", self._messages[last]).get("content")
-        place: Path = (last, "content")
+        position: Path = (last, "content")
         if is_list(content) and content and type_of(content[-1]) == "text":
-            place = (last, "content", len(content) - 1)
+            position = (last, "content", len(content) - 1)
             content = content[-1].get("text")
         if isinstance(content, str) and content[-1:].isspace():
-            self.find("prefill", "the assistant's last message must not end in white space", place)
+            self.find("prefill", "the assistant's last message must not end in white space", position)

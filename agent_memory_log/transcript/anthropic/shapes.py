@@ -1,4 +1,4 @@
-"""What a block of each type must have, and in which messages it may stand."""
+"""Defines the required fields of each block type, and the roles that may have it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from agent_memory_log.transcript.validity.shapes import (
 )
 
 IN_RESULT = "a tool_result"
-"""Where blocks in a result's content stand, for ``shape_of``."""
+"""The role for ``shape_of`` of blocks inside a result's content."""
 
 
 def _in_result(block: object) -> Flaw | None:
     wrong = shape_of(block, IN_RESULT)
-    return None if wrong is None else Flaw((), f"holds a wrong block: {wrong}")
+    return None if wrong is None else Flaw((), f"has an invalid block: {wrong}")
 
 
 _CALL = record(id=text, name=text, input=any_map)
@@ -60,16 +60,16 @@ _BLOCKS: Mapping[str, Check] = {
     "tool_addition": record(tool=any_map),
     "tool_removal": record(tool=any_map),
 }
-"""What a block of each type must have; of a type that is not here nothing is known."""
+"""The checks of each known block type. Blocks of other types are not checked."""
 
 THINKING = frozenset({"thinking", "redacted_thinking"})
-"""Reasoning, which the provider signs or encrypts."""
+"""The types of reasoning blocks, which the provider signs or encrypts."""
 
 SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
-"""Calls of what the provider runs itself."""
+"""The types of calls that the provider runs itself."""
 
 SERVER_RESULTS = frozenset(kind for kind in _BLOCKS if kind.endswith("_tool_result"))
-"""Answers to them."""
+"""The types of results for these calls."""
 
 _ALLOWED: dict[str, frozenset[str]] = {
     "user": frozenset(_BLOCKS) - THINKING - SERVER_CALLS - {"tool_use"},
@@ -80,20 +80,20 @@ _ALLOWED: dict[str, frozenset[str]] = {
 
 
 def type_of(block: object) -> str:
-    """The type of a block; ``""`` if it has none."""
+    """Return the type of a block; ``""`` if it has no type."""
     kind = block.get("type") if is_map(block) else None
     return kind if isinstance(kind, str) else ""
 
 
 def shape_of(block: object, role: str) -> str | None:
-    """What is wrong with a block in ``role``, or in a result (``IN_RESULT``); None if it alone tells of nothing."""
+    """Return the problem of a block in ``role`` or in a result (``IN_RESULT``); None if the block alone is valid."""
     kind = type_of(block)
     if not kind:
-        return f"a block must be a map with a type, found {describe(block)}"
+        return f"a block must be a map with a type, got {describe(block)}"
     check = _BLOCKS.get(kind)
     if check is None:
         return None
     flaw = check(block)
     if flaw is not None:
-        return f"a {kind} block is not what the API takes: {flaw.told()}"
+        return f"the API does not accept this {kind} block: {flaw.described()}"
     return None if kind in _ALLOWED[role] else f"a {kind} does not belong in {role}"

@@ -1,4 +1,4 @@
-"""Thinking budgets: with one, the last call must begin with thinking, or the turn must that it belongs to."""
+"""Handles thinking budgets: with a budget, the last call or the turn that holds it must begin with thinking."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from agent_memory_log.transcript.json_types import list_in, map_in
 
 
 def sendable(messages: Sequence[object], request: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """The other arguments; without a thinking budget where the last call does not begin with thinking, as it must."""
+    """Return the other arguments. The thinking budget is left out if the last call does not begin with thinking."""
     is_off = call_without_thinking(messages, request) is not None
     return {key: value for key, value in request.items() if not (is_off and key == "thinking")}
 
 
 def call_without_thinking(messages: Sequence[object], request: Mapping[str, JsonValue]) -> int | None:
-    """The index of the last assistant message that must begin with thinking, and does not; None if there is none.
+    """Return the index of the last assistant message if it must begin with thinking and does not; otherwise None.
 
-    With a thinking budget (rather than adaptive thinking or none) it must if it calls a tool, unless its turn begins
-    with thinking. A turn goes on as long as the user sends results: without interleaved thinking the model thinks once
-    in it.
+    With a thinking budget, an assistant message that calls a tool must begin with thinking, unless its turn does.
+    Adaptive thinking has no such rule. A turn lasts as long as the user sends only results. Without interleaved
+    thinking, the model thinks once in a turn.
     """
     if map_in(request.get("thinking")).get("type") != "enabled":
         return None

@@ -1,4 +1,4 @@
-"""Bedrock's Converse: the ``messages`` list; blobs are base64 text."""
+"""Supports the Converse API of Bedrock. Blobs are base64 text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events to Converse messages."""
+"""Converts events to Converse messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agent_memory_log.transcript.findings import WireMessage
 
 
 class BedrockBuilder(BlockBuilder):
-    """See ``agent_memory_log.transcript.build``."""
+    """Builds Converse messages; see ``agent_memory_log.transcript.build``."""
 
     provider = rendering.PROVIDER
     rules = rendering.RULES
@@ -23,8 +23,8 @@ class BedrockBuilder(BlockBuilder):
     call_block = staticmethod(rendering.tool_use)
     call_key = "toolUse"
 
-    def said(self, role: str, seq: int, data: TextPayload) -> None:
-        """Add text blocks; none where there is no text."""
+    def add_message(self, role: str, seq: int, data: TextPayload) -> None:
+        """Add text blocks; an empty text adds no block."""
         residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
         text = data.message
         if role == "system" and residual.get("inline") is not True:
@@ -38,7 +38,7 @@ class BedrockBuilder(BlockBuilder):
             self.add_block(rendering.text_block(text), role, residual, seq)
 
     def thinking(self, seq: int, data: Thinking, residual: Residual) -> None:
-        """Add a block as it was; none without a signature, unless this provider sent it so."""
+        """Add a reasoning block. A block without a signature is lost, unless this provider sent it in that form."""
         if not data.signature and not data.redacted and residual.get("unsigned") is not True:
             self.lose("reasoning", "thinking without a signature", seq, data.event_type)
             return
@@ -49,7 +49,7 @@ class BedrockBuilder(BlockBuilder):
         self.note_signed(data.signature or body.get("redactedContent"), data.text)
 
     def result_block(self, data: ToolResult, wire_id: str, omitted: str | None, residual: Residual) -> WireMessage:
-        """The block of a result."""
+        """Return the block of a result."""
         body = apply(rendering.tool_result(data, wire_id, residual), residual)
         if omitted is not None:
             body["content"] = [{"text": omitted}]

@@ -1,4 +1,4 @@
-"""Converse messages to events."""
+"""Converts Converse messages to events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agent_memory_log.events.fields import is_absent_text
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
 from agent_memory_log.events.payloads import Thinking, ToolCall
 from agent_memory_log.transcript.bedrock import rendering
-from agent_memory_log.transcript.bedrock.rendering import SAID
+from agent_memory_log.transcript.bedrock.rendering import USER_TEXT
 from agent_memory_log.transcript.conversion.blocks import ROLES, BlockParser
 from agent_memory_log.transcript.conversion.parsing import PAYLOADS_OF_ROLES, JsonMap
 from agent_memory_log.transcript.conversion.rendering import bytes_of_base64
@@ -18,7 +18,10 @@ from agent_memory_log.transcript.names import decode_name
 
 
 class BedrockParser(BlockParser):
-    """See ``agent_memory_log.transcript.parse``. Text blocks, with what stands between them, are one event."""
+    """Parses Converse messages; see ``agent_memory_log.transcript.parse``.
+
+    Text blocks and the blocks between them are one event.
+    """
 
     provider = rendering.PROVIDER
     rules = rendering.RULES
@@ -34,7 +37,7 @@ class BedrockParser(BlockParser):
         self.read_blocks(role, content)
 
     def reader_of(self, role: str, block: JsonValue) -> Callable[[int, JsonMap], None] | None:
-        """Results of the user's are read, calls and reasoning of the assistant's."""
+        """Return the reader of a user's result, or of an assistant's call or reasoning."""
         body = _body_of(role, block)
         if body is None:
             return None
@@ -43,7 +46,7 @@ class BedrockParser(BlockParser):
         return self._call if "toolUseId" in body else self._thinking
 
     def read_run(self, role: str, run: list[JsonValue]) -> None:
-        """What was said; blocks without any text are each an event that planners do not take for a message."""
+        """Emit the text of a run. Without any text, each block is an unknown event: planners see no empty message."""
         parts = rendering.text_parts(role)
         if not any(parts.text_of(block) is not None for block in run):
             for block in run:
@@ -93,7 +96,7 @@ class BedrockParser(BlockParser):
             text = encode_json(first["json"]).decode()
             residual["json"] = True
         else:
-            text, spans = SAID.split(content)
+            text, spans = USER_TEXT.split(content)
             if is_absent_text(text):
                 text = ""
             if spans and spans != [len(text)]:
@@ -104,7 +107,7 @@ class BedrockParser(BlockParser):
 
 
 def _body_of(role: str, block: JsonValue) -> JsonMap | None:
-    """What a block holds that has a payload of its own in messages of ``role``; None for any other."""
+    """Return the body of a result, call or reasoning that has its own payload in ``role``; None for other blocks."""
     if not isinstance(block, dict) or len(block) != 1:
         return None
     key, body = next(iter(block.items()))

@@ -1,12 +1,15 @@
-"""How payloads are rendered as Converse blocks where no residual says otherwise; parser and builder share it.
+"""Renders payloads as Converse blocks where no residual applies. The parser and the builder share this code.
 
-Roles alternate, so events of one side are joined in one message: what the assistant says, thinks and calls; results and
-what the user says. Text blocks of one message, with what stands between them, are one event. System messages stand
-outside, in ``system``, unless they came among the messages.
+Roles alternate, so consecutive events of one side share a message. The assistant's side is text, thinking and calls;
+the user's side is results and text. Text blocks of one message, with the blocks between them, are one event. System
+messages go into ``system``, unless they were among the messages.
 
-Residuals of this provider may have parts more, ``message`` apart (``blocks.py``). ``parts``: the spans of several
-blocks, or of a result's content (``text_parts.py``). ``json: true``: a result's content is one ``json`` block.
-``inline: true``: a system message came among the messages. ``unsigned: true``: reasoning came without a signature.
+Besides ``message`` (``blocks.py``), residuals of this provider may have these parts:
+
+- ``parts``: the spans of several blocks, or of a result's content (``text_parts.py``).
+- ``json: true``: a result's content is one ``json`` block.
+- ``inline: true``: a system message was among the messages.
+- ``unsigned: true``: reasoning had no signature.
 """
 
 from __future__ import annotations
@@ -25,27 +28,27 @@ PROVIDER = "bedrock"
 
 RULES = WireRules(longest_name=64, longest_id=64, unique_ids=True)
 
-SAID = TextParts({}, "\n")
-"""What users and tools say: parts are paragraphs."""
+USER_TEXT = TextParts({}, "\n")
+"""The text of users and tools: parts are paragraphs."""
 
-ANSWERED = TextParts({}, "")
-"""What the assistant says: citations cut its text in the middle of sentences."""
+ASSISTANT_TEXT = TextParts({}, "")
+"""The text of the assistant: citations split it in the middle of sentences."""
 
 EXTRA = frozenset({"parts", "message", "json", "inline", "unsigned"})
 
 
 def text_parts(role: str) -> TextParts:
-    """How the text of one side is split."""
-    return ANSWERED if role == "assistant" else SAID
+    """Return the text format of a role."""
+    return ASSISTANT_TEXT if role == "assistant" else USER_TEXT
 
 
 def text_block(text: str) -> WireMessage:
-    """Text."""
+    """Return a text block."""
     return {"text": text}
 
 
 def reasoning(data: Thinking) -> WireMessage:
-    """What a ``reasoningContent`` block holds, but for what its residual changes."""
+    """Return the content of a ``reasoningContent`` block without its residual."""
     if data.redacted and not data.text and not data.signature:
         return {"redactedContent": base64.b64encode(data.redacted).decode()}
     text: WireMessage = {"text": data.text}
@@ -55,20 +58,20 @@ def reasoning(data: Thinking) -> WireMessage:
 
 
 def tool_use(data: ToolCall, wire_id: str, arguments: WireMessage) -> WireMessage:
-    """A ``toolUse`` block, but for what its residual changes."""
+    """Return a ``toolUse`` block without its residual."""
     return {"toolUse": {"toolUseId": wire_id, "name": encode_name(data.tool_name), "input": arguments}}
 
 
 def tool_result(data: ToolResult, wire_id: str, residual: Residual) -> WireMessage:
-    """What a ``toolResult`` block holds, but for what its residual changes.
+    """Return the content of a ``toolResult`` block without its residual.
 
-    A result with an error and a value is sent as an error with that value.
+    A result with an error and a value is an error with that value.
     """
     text = data.error_message if is_absent_text(data.result_json) else data.result_json
     spans = residual.get("parts")
     content: list[JsonValue] | None = None
     if spans is not None:
-        content = SAID.join(text, spans)
+        content = USER_TEXT.join(text, spans)
     elif residual.get("json") is True:
         content = [{"json": json_or_text(text)}]
     if content is None:

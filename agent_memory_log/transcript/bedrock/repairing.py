@@ -1,4 +1,4 @@
-"""Making Converse messages valid: on a copy, with every change noted, and without inventing anything."""
+"""Repairs Converse messages: it works on a copy and records every change."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from agent_memory_log.transcript.validity.repairing import INTERRUPTED, Draft
 from agent_memory_log.transcript.validity.repairing_blocks import BlockRepairer, Part, Turn
 
 _NOT_SEEN = frozenset({"reasoningContent", "cachePoint"})
-"""The blocks that no signature is bound to."""
+"""The blocks that signatures do not cover."""
 
 
 def repair(draft: Draft, facts: Facts) -> None:
-    """See ``agent_memory_log.transcript.repair``."""
+    """Repair a draft; see ``agent_memory_log.transcript.repair``."""
     _Repairer(draft, facts).run()
 
 
@@ -29,38 +29,38 @@ class _Repairer(BlockRepairer):
     results_first = False
 
     def read(self) -> Iterator[Turn]:
-        """The messages that have a role and content, without anything else."""
+        """Yield the messages with a valid role and content; other keys are removed."""
         for entry in self.draft.entries:
             flaw = flaw_of_message(entry.message)
             if flaw is not None:
                 plain = {key: value for key, value in entry.message.items() if key in ("role", "content")}
-                is_mended = flaw_of_message(plain) is None
-                wrong = f"a message is not what Converse takes: {flaw.told()}"
-                self.draft.note("mended_message" if is_mended else "dropped_message", wrong, (entry.index,))
-                if not is_mended:
+                is_repaired = flaw_of_message(plain) is None
+                wrong = f"Converse does not accept this message: {flaw.described()}"
+                self.draft.note("mended_message" if is_repaired else "dropped_message", wrong, (entry.index,))
+                if not is_repaired:
                     continue
                 entry.message = plain
             turn = Turn(entry, entry.message["role"], self.parts_of(entry, entry.message["content"]))
-            self._mend_parts(turn)
+            self._repair_parts(turn)
             yield turn
 
-    def _mend_parts(self, turn: Turn) -> None:
+    def _repair_parts(self, turn: Turn) -> None:
         def wrong(part: Part) -> str | None:
             flaw = flaw_in(part.block, turn.role)
             if flaw is None:
                 return None
-            message = f"a block is not what Converse takes: {flaw.told()}"
-            mended = _mended_result(part.block)
-            if flaw_in(mended, turn.role) is not None:
+            message = f"Converse does not accept this block: {flaw.described()}"
+            repaired = _repaired_result(part.block)
+            if flaw_in(repaired, turn.role) is not None:
                 return message
             self.note("mended_part", message, part)
-            part.block = mended
+            part.block = repaired
             return None
 
         self.drop(turn, "dropped_part", wrong)
 
     def repair_turns(self) -> None:
-        """Drop what is blank, pair calls with results, and make user and assistant alternate, the user first."""
+        """Drop blank text, pair calls with results, and make roles alternate, beginning with the user."""
         for turn in self.turns:
             self.drop(turn, "dropped_part", _blank)
         self.drop_empty()
@@ -71,30 +71,30 @@ class _Repairer(BlockRepairer):
         self._join()
 
     def _drop_before_user(self) -> None:
-        """Drop what stands before the first thing the user says: nothing there can be sent, results included."""
-        for place, turn in enumerate(self.turns):
+        """Drop messages and results before the user's first content, because they cannot be sent."""
+        for position, turn in enumerate(self.turns):
             if turn.role == "user":
                 self.drop(turn, "dropped_result", self._orphan)
                 if turn.parts:
-                    self.turns[:place] = [turn for turn in self.turns[:place] if turn.parts]
+                    self.turns[:position] = [turn for turn in self.turns[:position] if turn.parts]
                     return
                 self.drop_turn(turn)
             elif turn.role == "assistant":
-                self.drop_turn(turn, "the first message must be the user's")
+                self.drop_turn(turn, "the first message must be a user message")
                 turn.parts = []
         self.turns = [turn for turn in self.turns if turn.parts]
 
     def _orphan(self, part: Part) -> str | None:
-        return None if self.result_in(part.block) is None else "no call stands before it"
+        return None if self.result_in(part.block) is None else "it has no call before it"
 
     def _join(self) -> None:
-        """Join what follows a message of the same role to that."""
+        """Join each message with the message before it if both have the same role."""
         joined: list[Turn] = []
         latest: Turn | None = None
         for turn in self.turns:
             if latest is not None and turn.role == latest.role:
-                found = f"user and assistant must alternate, and the message before is the {turn.role}'s too"
-                self.draft.note("joined_message", found, (turn.entry.index,), turn.entry.own)
+                message = f"user and assistant must alternate, but the message before is also from the {turn.role}"
+                self.draft.note("joined_message", message, (turn.entry.index,), turn.entry.own)
                 latest.parts += turn.parts
                 continue
             joined.append(turn)
@@ -103,27 +103,27 @@ class _Repairer(BlockRepairer):
         self.turns = joined
 
     def call_in(self, block: WireMessage) -> WireMessage | None:
-        """The body of a call."""
+        """Return the body of a call."""
         return block.get("toolUse") if len(block) == 1 else None
 
     def waits_for_result(self, call_body: WireMessage) -> bool:
-        """A type says that the provider runs the tool."""
+        """Return whether the call has no type; a type means that the provider runs the tool."""
         return "type" not in call_body
 
     def result_in(self, block: WireMessage) -> WireMessage | None:
-        """The body of a result."""
+        """Return the body of a result."""
         return block.get("toolResult") if len(block) == 1 else None
 
     def interrupted(self, call_id: str) -> WireMessage:
-        """The result of a call that nothing answered."""
+        """Return the result for a call that has no recorded result."""
         return {"toolResult": {"toolUseId": call_id, "content": [{"text": INTERRUPTED}], "status": "error"}}
 
     def signed_in(self, block: WireMessage) -> tuple[str, str] | None:
-        """The signature and the text of a block of reasoning."""
+        """Return the signature and the text of a reasoning block."""
         return signed_of(block)
 
     def as_seen(self, message: WireMessage) -> tuple[object, list[Any]]:
-        """A message without reasoning and cache marks."""
+        """Return a message without reasoning and cache marks."""
         blocks = list_in(message.get("content"))
         return {**message, "content": None}, [block for block in blocks if kind_of(block) not in _NOT_SEEN]
 
@@ -133,13 +133,13 @@ def _blank(part: Part) -> str | None:
     return "text must be more than white space" if not text or text.isspace() else None
 
 
-def _mended_result(block: object) -> WireMessage:
-    """A result without the parts that are not sound; of any other block, nothing that is sound."""
+def _repaired_result(block: object) -> WireMessage:
+    """Return a result without its invalid parts. For any other block, the returned block is invalid."""
     body = map_in(map_in(block).get("toolResult"))
-    mended: WireMessage = {
+    repaired: WireMessage = {
         "toolUseId": body.get("toolUseId"),
         "content": [part for part in list_in(body.get("content")) if flaw_of_part(part) is None],
     }
     if body.get("status") in ("success", "error"):
-        mended["status"] = body["status"]
-    return {"toolResult": mended}
+        repaired["status"] = body["status"]
+    return {"toolResult": repaired}

@@ -1,15 +1,16 @@
-"""What Converse requires of ``messages``, as far as the list itself and the log can tell.
+"""Checks the rules of Converse for ``messages``, as far as the list and the log show.
 
-- ``message_shape``: a message is a map with the role ``user``, ``assistant`` or ``system`` and a list as content.
-  ``block_shape``: a block has exactly one key and what that requires, in a message of the role it belongs to; blocks
-  not known may hold anything. ``empty_message``, ``empty_text``: neither content nor text is blank.
-- ``first_message``: the user speaks first. ``role_order``: user and assistant alternate.
-- ``unanswered_call``: every ``toolUse`` has its ``toolResult`` in the next message. ``orphan_result``: no result is
-  there for another id. ``duplicate_call``, ``duplicate_result``: one call an id, one result a call. Tools the provider
-  runs itself are not answered by us.
-- ``call_id``, ``tool_name``: the characters and length allowed.
+- ``message_shape``: a message is a map. Its role is ``user``, ``assistant`` or ``system``, and its content is a list.
+- ``block_shape``: a block has exactly one key with a valid value, and the role allows it. Unknown blocks are allowed.
+- ``empty_message``, ``empty_text``: content is not empty, and text is not blank.
+- ``first_message``: the first message is a user message.
+- ``role_order``: user and assistant alternate.
+- ``unanswered_call``: every ``toolUse`` has its ``toolResult`` in the next message, unless the provider runs the tool.
+- ``orphan_result``: every result has its call in the message before.
+- ``duplicate_call``, ``duplicate_result``: an id belongs to one call, and a call has one result.
+- ``call_id``, ``tool_name``: ids and names have the allowed characters and length.
 - ``thinking_…``: see the module ``signed_reasoning``.
-- ``error_and_value``: a recorded result has an error or a value.
+- ``error_and_value``: a recorded result does not have both an error and a value.
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ _REASONING_KEYS = frozenset({"text", "signature"})
 
 
 def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
-    """See ``agent_memory_log.transcript.validate``."""
+    """Return the findings; see ``agent_memory_log.transcript.validate``."""
     checker = _Checker()
-    for place, message in enumerate(cast("Sequence[WireMessage]", messages)):  # what they should be; take looks
-        checker.take(place, message)
+    for position, message in enumerate(cast("Sequence[WireMessage]", messages)):  # take() checks the type
+        checker.take(position, message)
     checker.end_calls()
     check_signed(checker.signed, facts, len(messages), in_content, checker.find)
     return checker.findings
 
 
 def kind_of(block: object) -> str:
-    """The key of a block, which says what it is; ``""`` where there is not exactly one."""
+    """Return the key of a block, which names its kind; ``""`` if it does not have exactly one key."""
     if not isinstance(block, MAPS):
         return ""
-    known = cast("Mapping[str, object]", block)
-    return next(iter(known)) if len(known) == 1 else ""
+    keys = cast("Mapping[str, object]", block)
+    return next(iter(keys)) if len(keys) == 1 else ""
 
 
 def signed_of(block: object) -> tuple[str, str] | None:
-    """The signature of a reasoning block and its text, or what is encrypted of it; None for any other block."""
+    """Return the signature and text of a reasoning block, or its encrypted content; None for any other block."""
     if kind_of(block) != "reasoningContent":
         return None
     body = map_in(map_in(block)["reasoningContent"])
@@ -64,21 +65,21 @@ def signed_of(block: object) -> tuple[str, str] | None:
 
 
 def flaw_in(block: object, role: str) -> Flaw | None:
-    """The first thing that is wrong with a block in a message of ``role``."""
+    """Return the first flaw of a block in a message of ``role``, or None."""
     flaw = flaw_of(block)
     if flaw is not None:
         return flaw
-    known = cast("Mapping[str, Any]", block)
+    fields = cast("Mapping[str, Any]", block)
     kind = kind_of(block)
     if kind in _ASSISTANTS and role != "assistant":
-        return Flaw((), f"a {kind} belongs in a message of the assistant's")
-    if kind == "toolResult" and role != "user" and not (role == "assistant" and "type" in known["toolResult"]):
-        return Flaw((), "a toolResult belongs in a message of the user's")
+        return Flaw((), f"a {kind} belongs in an assistant message")
+    if kind == "toolResult" and role != "user" and not (role == "assistant" and "type" in fields["toolResult"]):
+        return Flaw((), "a toolResult belongs in a user message")
     return None
 
 
 def _plain_kind(block: dict[str, Any]) -> str:
-    """The kind of a block that is what nearly all of a long history are, with nothing wrong; ``""``: look closer."""
+    """Return the kind of a common, valid block; ``""`` if the block needs a full check."""
     if type(block) is not dict or len(block) != 1:
         return ""
     kind, body = next(iter(block.items()))
@@ -126,35 +127,37 @@ class _Checker(RuleChecker):
         self._role = ""
         self._ids: set[str] = set()
 
-    def take(self, place: int, message: WireMessage) -> None:
-        is_plain = type(message) is dict and len(message) == 2 and type(message.get("content")) is list  # noqa: PLR2004  # both
-        known = message.get("role") if is_plain else ""
-        flaw = None if known == "user" or known == "assistant" else flaw_of_message(message)  # noqa: PLR1714  # unhashable ones
+    def take(self, position: int, message: WireMessage) -> None:
+        is_plain = type(message) is dict and len(message) == 2 and type(message.get("content")) is list  # noqa: PLR2004
+        role_or_none = message.get("role") if is_plain else ""
+        flaw = None if role_or_none == "user" or role_or_none == "assistant" else flaw_of_message(message)  # noqa: PLR1714  # a role may be unhashable
         if flaw is not None:
-            self.find("message_shape", f"a message is not what Converse takes: {flaw.told()}", (place, *flaw.where))
+            self.find(
+                "message_shape", f"Converse does not accept this message: {flaw.described()}", (position, *flaw.path)
+            )
             return
         role: str = message["role"]
         content: list[Any] = message["content"]
         if not content:
-            self.find("empty_message", "content must not be empty", (place, "content"))
+            self.find("empty_message", "content must not be empty", (position, "content"))
         if role != "system":
-            self._take_turn(place, role)
+            self._take_turn(position, role)
         if role == "user":
-            self._take_user(place, content)
+            self._take_user(position, content)
         else:
-            self._take_blocks(place, role, content)
+            self._take_blocks(position, role, content)
 
-    def _take_turn(self, place: int, role: str) -> None:
+    def _take_turn(self, position: int, role: str) -> None:
         if not self._role and role != "user":
-            self.find("first_message", "the first message must be the user's", (place,))
+            self.find("first_message", "the first message must be a user message", (position,))
         elif role == self._role:
-            found = f"user and assistant must alternate, and the message before is the {role}'s too: join the two"
-            self.find("role_order", found, (place,))
+            message = f"user and assistant must alternate, but the message before is also from the {role}: join the two"
+            self.find("role_order", message, (position,))
         self._role = role
         if role == "assistant" and self.open_calls:
             self.end_calls()
 
-    def _take_user(self, place: int, content: list[Any]) -> None:
+    def _take_user(self, position: int, content: list[Any]) -> None:
         answered: set[str] = set()
         open_calls = self.open_calls
         for number, block in enumerate(content):
@@ -162,62 +165,62 @@ class _Checker(RuleChecker):
             if kind == "text":
                 continue
             if kind != "toolResult":
-                if not self._check_block(place, number, block, "user"):
-                    answered.update(_claimed(block))  # what is wrong with it is said, and perhaps mended
+                if not self._check_block(position, number, block, "user"):
+                    answered.update(_claimed(block))  # it has a finding already, and may be repaired
                     continue
                 if "toolResult" not in block:
                     continue
             call_id: str = block["toolResult"]["toolUseId"]
-            where = (place, "content", number)
+            path = (position, "content", number)
             if call_id in answered:
-                self.find("duplicate_result", f"the call {call_id!r} is already answered", where)
+                self.find("duplicate_result", f"the call {call_id!r} is already answered", path)
             elif call_id not in open_calls:
-                self.find("orphan_result", f"the message before has no call {call_id!r}", where)
+                self.find("orphan_result", f"the message before has no call {call_id!r}", path)
             answered.add(call_id)
         if open_calls:
             self.end_calls(answered)
 
-    def _take_blocks(self, place: int, role: str, content: list[Any]) -> None:
+    def _take_blocks(self, position: int, role: str, content: list[Any]) -> None:
         for number, block in enumerate(content):
             kind = _plain_kind(block)
             if kind == "text":
                 continue
             is_plain = role == "assistant" and kind in _ASSISTANTS
-            if not is_plain and not self._check_block(place, number, block, role):
+            if not is_plain and not self._check_block(position, number, block, role):
                 continue
             if "toolUse" in block:
-                self._take_call(block["toolUse"], (place, "content", number))
+                self._take_call(block["toolUse"], (position, "content", number))
             elif "reasoningContent" in block:
                 signed = signed_of(block)
                 if signed is not None:
-                    self.signed.append((place, number, *signed))
+                    self.signed.append((position, number, *signed))
 
-    def _check_block(self, place: int, number: int, block: object, role: str) -> bool:
+    def _check_block(self, position: int, number: int, block: object, role: str) -> bool:
         flaw = flaw_in(block, role)
         if flaw is not None:
-            where = (place, "content", number, *flaw.where)
-            self.find("block_shape", f"a block is not what Converse takes: {flaw.told()}", where)
+            path = (position, "content", number, *flaw.path)
+            self.find("block_shape", f"Converse does not accept this block: {flaw.described()}", path)
             return False
         text = cast("Mapping[str, Any]", block).get("text", "-")
         if not text or text.isspace():
-            self.find("empty_text", "text must be more than white space", (place, "content", number))
+            self.find("empty_text", "text must be more than white space", (position, "content", number))
         return True
 
-    def _take_call(self, call: Mapping[str, Any], where: Path) -> None:
+    def _take_call(self, call: Mapping[str, Any], path: Path) -> None:
         call_id: str = call["toolUseId"]
         if call_id in self._ids:
-            self.find("duplicate_call", f"the id {call_id!r} was used before", (*where, "toolUse", "toolUseId"))
+            self.find("duplicate_call", f"the id {call_id!r} was used before", (*path, "toolUse", "toolUseId"))
         if not RULES.allows_id(call_id):
-            self.check_id(call_id, (*where, "toolUse", "toolUseId"))
+            self.check_id(call_id, (*path, "toolUse", "toolUseId"))
         name: str = call["name"]
         if name not in self.names:
-            self.check_name(name, (*where, "toolUse", "name"))
+            self.check_name(name, (*path, "toolUse", "name"))
         self._ids.add(call_id)
         if "type" not in call:
-            self.open_calls.setdefault(call_id, where)
+            self.open_calls.setdefault(call_id, path)
 
 
 def _claimed(block: object) -> list[str]:
-    """The id that a result answers, whatever else is wrong with it."""
+    """Return the id of the call that a result answers, even if the result is invalid."""
     call_id = map_in(map_in(block).get("toolResult")).get("toolUseId")
     return [call_id] if isinstance(call_id, str) else []

@@ -1,6 +1,6 @@
-"""What each block of a Converse message must hold; of blocks not known, anything.
+"""Defines the required fields of each block of a Converse message. Unknown blocks may hold anything.
 
-Blobs are base64 text in our JSON.
+Blobs are base64 text in messages and in the log.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _LONGEST_REFERENCE = 128
 def _blob(value: object) -> Flaw | None:
     if isinstance(value, str) and bytes_of_base64(value):
         return None
-    return Flaw((), f"must be base64 text of at least one byte, found {describe(value)}")
+    return Flaw((), f"must be base64 text of at least one byte, got {describe(value)}")
 
 
 def _matching(pattern: re.Pattern[str], longest: int) -> Check:
     def check(value: object) -> Flaw | None:
         if isinstance(value, str) and len(value) <= longest and pattern.fullmatch(value):
             return None
-        return Flaw((), f"must match {pattern.pattern}, found {describe(value)}")
+        return Flaw((), f"must match {pattern.pattern}, got {describe(value)}")
 
     return check
 
@@ -51,7 +51,7 @@ def _text_up_to(longest: int) -> Check:
     def check(value: object) -> Flaw | None:
         if isinstance(value, str) and 0 < len(value) <= longest:
             return None
-        return Flaw((), f"must be text of 1 to {longest} characters, found {describe(value)}")
+        return Flaw((), f"must be text of 1 to {longest} characters, got {describe(value)}")
 
     return check
 
@@ -133,15 +133,15 @@ _ENVELOPE = closed_record(role=one_of("user", "assistant", "system"), content=an
 
 
 def flaw_of_message(message: object) -> Flaw | None:
-    """The first thing that is wrong with a message, its blocks apart."""
+    """Return the first flaw of a message, without its blocks, or None."""
     return _ENVELOPE(message)
 
 
 def flaw_of(block: object) -> Flaw | None:
-    """The first thing that is wrong with a block."""
+    """Return the first flaw of a block, or None."""
     return _BLOCK(block)
 
 
 def flaw_of_part(part: object) -> Flaw | None:
-    """The first thing that is wrong with a block inside a result."""
+    """Return the first flaw of a block inside a result, or None."""
     return _RESULT_PART(part)

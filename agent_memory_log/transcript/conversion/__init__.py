@@ -1,1 +1,1 @@
-"""Messages to events and back: what the providers' packages share."""
+"""Converts messages to events and back. The providers' packages share this code."""

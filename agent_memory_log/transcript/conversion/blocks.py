@@ -1,9 +1,10 @@
-"""Parsing and building for providers whose messages hold blocks, where events of one side share a message.
+"""Parses and builds messages that consist of blocks. Several events of one side share a message.
 
-The assistant's side is what it says, thinks and calls; the user's side is results and what the user says.
+Text, thinking and tool calls are on the assistant's side. Tool results and user text are on the user's side.
 
-Residuals of these providers may have a part ``message``. A map: the event begins a message though it would be joined,
-and the map is the residual of the message. ``False``: the event is joined though it would begin a message.
+Residuals of these providers may have a part ``message``. A map means that the event begins a message even if it would
+normally join one; the map is the residual of that message. ``False`` means that the event joins a message even if it
+would normally begin one.
 """
 
 from __future__ import annotations
@@ -25,57 +26,61 @@ from agent_memory_log.transcript.json_types import list_in
 ROLES = frozenset({"user", "assistant", "system"})
 
 
-def without_blocks(message: WireMessage, goes: Callable[[object], bool]) -> WireMessage | None:
-    """The message without the blocks that ``goes`` is true of; itself if it has none, None if it has no others."""
+def without_blocks(message: WireMessage, is_removed: Callable[[object], bool]) -> WireMessage | None:
+    """Return the message without the blocks that ``is_removed`` selects; None if no block is left.
+
+    A message without such blocks is returned unchanged.
+    """
     content = list_in(message.get("content"))
-    left = [block for block in content if not goes(block)]
+    left = [block for block in content if not is_removed(block)]
     if len(left) == len(content):
         return message
     return {**message, "content": left} if left else None
 
 
 class OpenMessage:
-    """The message that the next event is joined to; parser and builder keep it alike.
+    """The message that the next event may join. The parser and the builder track it in the same way.
 
-    - ``side``: whose message it is; ``""`` if nothing may be joined to it.
-    - ``user_spoke``: whether the user said something in it; what the user says next begins a message.
+    Attributes:
+        side: The message's side; ``""`` if nothing may join it.
+        has_user_text: Whether the message has user text. Further user text begins a new message.
     """
 
-    __slots__ = ("side", "user_spoke")
+    __slots__ = ("has_user_text", "side")
 
     def __init__(self) -> None:
         self.side = ""
-        self.user_spoke = False
+        self.has_user_text = False
 
-    def takes(self, side: str, *, says: bool) -> bool:
-        """Whether an event of ``side`` is joined to the message; ``says``: it is what the user says."""
-        return self.side == side and not (says and self.user_spoke)
+    def takes(self, side: str, *, is_user_text: bool) -> bool:
+        """Return whether an event of ``side`` joins the message. ``is_user_text`` means that the event is user text."""
+        return self.side == side and not (is_user_text and self.has_user_text)
 
     def begin(self, side: str) -> None:
-        """Note that a message of ``side`` begins."""
+        """Record that a message of ``side`` begins."""
         self.side = side
-        self.user_spoke = False
+        self.has_user_text = False
 
 
 class BlockParser(Parser):
-    """The base of the parsers for messages of blocks."""
+    """The base class of parsers for messages of blocks."""
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
         self.open_message = OpenMessage()
-        # The residual of the message that is being read, until its first event takes it; then None.
+        # The residual of the current message. It becomes None when the message's first event stores it.
         self.head: JsonMap | None = None
 
     @abstractmethod
     def reader_of(self, role: str, block: JsonValue) -> Callable[[int, JsonMap], None] | None:
-        """What emits a block, from its place and what it holds; None for a block that belongs to a run of text."""
+        """Return a function that emits a block, given its index and the block; None for a block of a text run."""
 
     @abstractmethod
     def read_run(self, role: str, run: list[JsonValue]) -> None:
-        """Emit what was said in blocks that follow each other."""
+        """Emit the text of consecutive text blocks."""
 
     def read_blocks(self, role: str, content: list[JsonValue]) -> None:
-        """Emit an event for each run of text and each other block."""
+        """Emit an event for each run of text blocks and each other block."""
         run: list[JsonValue] = []
         for index, block in enumerate(content):
             read = self.reader_of(role, block)
@@ -90,46 +95,47 @@ class BlockParser(Parser):
             self.read_run(role, run)
 
     def result_payload(self, call_id: str, text: str, *, failed: bool) -> ToolResult:
-        """A result: what it says is an error message if it ``failed``."""
+        """Return the payload of a result. Its text is an error message if the call ``failed``."""
         text = "" if is_absent_text(text) else text
-        name = self.calls.asked_name(call_id) or ""
+        name = self.calls.open_call_name(call_id) or ""
         return ToolResult(call_id, name, error_message=text) if failed else ToolResult(call_id, name, result_json=text)
 
-    def emit_block(self, side: str, payload: EventData, residual: JsonMap, *, says: bool = False) -> None:
-        """Emit an event of the message that is being read; its first event carries the message's residual."""
-        head = self.take_head(side, says=says)
+    def emit_block(self, side: str, payload: EventData, residual: JsonMap, *, is_user_text: bool = False) -> None:
+        """Emit an event of the current message. The first event stores the message's residual."""
+        head = self.take_head(side, is_user_text=is_user_text)
         self.emit(payload, residual if head is None else {**residual, "message": head})
 
-    def take_head(self, side: str, *, says: bool = False) -> JsonMap | bool | None:
-        """What the next event has to say about its message; None if the default is right."""
+    def take_head(self, side: str, *, is_user_text: bool = False) -> JsonMap | bool | None:
+        """Return the ``message`` part of the next event's residual; None if the default is right."""
         head, self.head = self.head, None
-        joins = self.open_message.takes(side, says=says)
+        joins = self.open_message.takes(side, is_user_text=is_user_text)
         if head is not None:
             self.open_message.begin(side)
-        self.open_message.user_spoke |= says
+        self.open_message.has_user_text |= is_user_text
         if head is None:
             return None if joins else False
         return head if joins or head else None
 
     def emit_own_block(self, side: str, data: JsonMap) -> None:
-        """Emit a block that no payload fits."""
+        """Emit a block that fits no payload."""
         head = self.take_head(side)
-        kept = data if head is None else {**data, "message": head}
-        self.emit(UnknownPayload(type=f"{self.provider}.block", data=kept))
+        stored = data if head is None else {**data, "message": head}
+        self.emit(UnknownPayload(type=f"{self.provider}.block", data=stored))
 
     def emit_own_message(self, message: JsonMap) -> None:
-        """Emit a message that no payload fits; nothing is joined to it."""
+        """Emit a message that fits no payload. No later event joins it."""
         self.open_message.begin("")
         self.emit(UnknownPayload(type=f"{self.provider}.message", data=message))
 
 
 class BlockBuilder(Builder):
-    """The base of the builders for messages of blocks.
+    """The base class of builders for messages of blocks.
 
-    - ``own_block_side``: the side of a block that no payload fits, if the event does not name one.
-    - ``text_block``: makes a block that holds text only.
-    - ``call_block``: makes the block of a call from the payload, the id on the wire and the arguments.
-    - ``call_key``: the key in the block of what the payload's residual is of; None if it is of the block itself.
+    Attributes:
+        text_block: Returns a block that holds only text.
+        call_block: Returns the block of a call, given the payload, the wire id and the arguments.
+        call_key: The key in a call block that the payload's residual applies to; None for the block itself.
+        own_block_side: The side of a block that fits no payload, if the event does not store a side.
     """
 
     text_block: Callable[[str], WireMessage]
@@ -141,12 +147,12 @@ class BlockBuilder(Builder):
         super().__init__(messages, max_result_bytes)
         self.open_message = OpenMessage()
         self._content: list[Any] = []
-        # Whether the open message's content is text itself, and not a list.
+        # Whether the open message's content is a text, not a list.
         self._is_text = False
 
     @abstractmethod
     def result_block(self, data: ToolResult, wire_id: str, omitted: str | None, residual: Residual) -> WireMessage:
-        """The block of a result."""
+        """Return the block of a result."""
 
     def call(self, seq: int, data: ToolCall, wire_id: str, residual: Residual) -> None:
         """Add a block to the assistant's message."""
@@ -163,7 +169,7 @@ class BlockBuilder(Builder):
         self.add_block(self.result_block(data, wire_id, omitted, residual), "user", residual, seq)
 
     def own(self, seq: int, data: UnknownPayload) -> bool:
-        """Add a block or a message that no payload fits."""
+        """Add a block or a message that fits no payload."""
         if data.type == f"{self.provider}.message":
             self.open_message.begin("")
             self.begin(data.to_map(), seq, [])
@@ -176,42 +182,44 @@ class BlockBuilder(Builder):
         return True
 
     def erased(self, original_type: str) -> None:
-        """Join nothing to the open message if the erased event was not of its side."""
+        """Close the open message if the erased event was not on its side."""
         side = self.open_message.side
         own_side = self.own_block_side or side
         if SIDES.get(original_type, own_side if original_type == f"{self.provider}.block" else "") != side:
             self.open_message.begin("")
 
     def add_block(self, block: WireMessage, side: str, residual: Residual, seq: int) -> None:
-        """Add a block to the open message if the event is joined to it, or else to a new one."""
+        """Add a block to the open message if the event joins it, or else to a new message."""
         if residual or self._is_text or self.open_message.side != side:
             self._open(side, residual, seq)
         self._content.append(block)
         self.origins.parts[-1].append(seq)
 
     def add_blocks(
-        self, blocks: Sequence[JsonValue], side: str, residual: Residual, seq: int, *, says: bool = False
+        self, blocks: Sequence[JsonValue], side: str, residual: Residual, seq: int, *, is_user_text: bool = False
     ) -> None:
         """Add several blocks of one event."""
-        self._open(side, residual, seq, says=says)
+        self._open(side, residual, seq, is_user_text=is_user_text)
         self._content.extend(blocks)
         self.origins.parts[-1].extend([seq] * len(blocks))
 
-    def add_text(self, text: str, side: str, residual: Residual, seq: int, *, says: bool = False) -> None:
-        """Add text as the content itself if it begins a message, or else as a block."""
-        if self._open(side, residual, seq, says=says):
+    def add_text(self, text: str, side: str, residual: Residual, seq: int, *, is_user_text: bool = False) -> None:
+        """Add text: as the content itself if the event begins a message, or else as a block."""
+        if self._open(side, residual, seq, is_user_text=is_user_text):
             self.messages[-1]["content"] = text
             self._is_text = True
         elif text or side == "user":
             self._content.append(self.text_block(text))
         self.origins.parts[-1].append(seq)
 
-    def _open(self, side: str, residual: Residual, seq: int, *, says: bool = False) -> bool:
-        """Begin a message of ``side`` unless the event is joined to the open one; whether a message began."""
+    def _open(self, side: str, residual: Residual, seq: int, *, is_user_text: bool = False) -> bool:
+        """Begin a message of ``side`` unless the event joins the open one. Return whether a message began."""
         head = residual.get("message") if residual else None
         has_head = head is not None and isinstance(head, Mapping) and is_residual(head)
         open_message = self.open_message
-        begins = has_head or open_message.side != side or (says and open_message.user_spoke and head is not False)
+        begins = (
+            has_head or open_message.side != side or (is_user_text and open_message.has_user_text and head is not False)
+        )
         if begins:
             self._content = []
             self._is_text = False
@@ -219,13 +227,13 @@ class BlockBuilder(Builder):
             if has_head:
                 apply(message, cast("Residual", head))
             open_message.side = side
-            open_message.user_spoke = False
+            open_message.has_user_text = False
             self.begin(message, seq, [])
         elif self._is_text:
             message = self.messages[-1]
             self._content.append(self.text_block(message["content"]))
             message["content"] = self._content
             self._is_text = False
-        if says:
-            open_message.user_spoke = True
+        if is_user_text:
+            open_message.has_user_text = True
         return begins

@@ -1,7 +1,7 @@
-"""The base of every provider's builder: a run's events to messages, one by one in append order.
+"""Defines the base class of all builders. A builder converts a run's events to messages, one event at a time.
 
-What is the same for every provider is here: which payload goes where, calls made inside calls, what is lost and why,
-which event a message comes from, results over a size limit. A provider says how each payload is rendered.
+The base class handles everything that is equal for all providers: the method for each payload, nested calls, losses,
+the origin of each message, and size limits. Each provider's subclass renders the payloads.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from agent_memory_log.events.payloads import (
 from agent_memory_log.transcript.conversion.calls import CallLedger
 from agent_memory_log.transcript.conversion.rendering import TextPayload
 from agent_memory_log.transcript.conversion.text_parts import size_beside_text
-from agent_memory_log.transcript.differences import kept_for
+from agent_memory_log.transcript.differences import residual_of_provider
 from agent_memory_log.transcript.findings import Loss, WireMessage
 from agent_memory_log.transcript.log_facts import Origins, Recorded
 from agent_memory_log.transcript.names import PROVIDERS, WireRules
 
 Residual = Mapping[str, JsonValue]
-"""What a payload keeps of its message that the default rendering does not give; see ``differences``."""
+"""The differences between a payload's original message and its default rendering; see ``differences``."""
 
 NO_RESIDUAL: Residual = {}
 _Handler = Callable[[int, Any], None]
@@ -55,15 +55,16 @@ SIDES = {
     EventType.TOOL_CALL.value: "assistant",
     EventType.SYSTEM_MESSAGE.value: "",
 }
-"""The types of the events that a conversation is made of, and whose they are."""
+"""The types of conversation events, and the side of each type."""
 
 
 class Builder(ABC):
-    """Builds ``messages`` from the events it is given, in append order; none is looked at again.
+    """Builds ``messages`` from events in append order. It reads each event once.
 
-    Hooks get an event's ``seq`` (0 where no store gave one), its payload and what the payload keeps for this provider
-    (``residual``, whose parts beside the usual ones are named in ``extra``). They add messages with ``begin`` and parts
-    of the last message with ``add_part``, and render nothing of ``server_data``.
+    The hook methods receive an event's ``seq`` (0 if no store has assigned one), its payload, and the payload's
+    ``residual`` for this provider. ``extra`` names parts that residuals of this provider have beyond the usual ones.
+    Hooks add messages with ``begin`` and append the seq of each part to ``origins.parts``. They never render
+    ``server_data``.
     """
 
     provider: ClassVar[str]
@@ -72,7 +73,7 @@ class Builder(ABC):
     part_key: ClassVar[str] = "content"
 
     def __init__(self, messages: list[WireMessage], max_result_bytes: int | None) -> None:
-        """``messages`` is filled in place, and must be empty."""
+        """Create a builder that fills the empty list ``messages`` in place."""
         self.messages = messages
         self.max_result_bytes = max_result_bytes
         self.origins = Origins(self.part_key)
@@ -81,95 +82,97 @@ class Builder(ABC):
         self._calls = CallLedger(self.rules)
         self._own_types = frozenset({f"{self.provider}.message", f"{self.provider}.block"})
         self._handlers: dict[type[EventData], _Handler] = {
-            UserMessage: partial(self.said, "user"),
-            AssistantMessage: partial(self.said, "assistant"),
-            SystemMessage: partial(self.said, "system"),
+            UserMessage: partial(self.add_message, "user"),
+            AssistantMessage: partial(self.add_message, "assistant"),
+            SystemMessage: partial(self.add_message, "system"),
             Thinking: self._thinking,
             ToolCall: self._call,
             ToolResult: self._result,
             ModelRequest: self._request,
             Redacted: self._redacted,
             UnknownPayload: self._unknown,
-            # What no model is ever sent.
-            PlannerNote: _nothing,
-            RetryHint: _nothing,
-            Annotation: _nothing,
-            Redaction: _nothing,
+            # Models never receive these events.
+            PlannerNote: _ignore,
+            RetryHint: _ignore,
+            Annotation: _ignore,
+            Redaction: _ignore,
         }
 
     def take(self, events: Iterable[Event]) -> None:
-        """Take in the next events of the log."""
+        """Add the next events of the log."""
         handlers = self._handlers
         other = self._unknown_type
         for event in events:
             data = event.data
             handlers.get(type(data), other)(event.seq, data)
 
-    # What a provider says.
+    # Hooks that each provider implements.
 
     @abstractmethod
-    def said(self, role: str, seq: int, data: TextPayload) -> None:
-        """Add text; instructions that the provider takes outside the messages go to ``recorded.leading``."""
+    def add_message(self, role: str, seq: int, data: TextPayload) -> None:
+        """Add text. Instructions that the provider takes outside the messages go to ``recorded.leading``."""
 
     @abstractmethod
     def thinking(self, seq: int, data: Thinking, residual: Residual) -> None:
-        """Add a thinking block that is not another provider's, or ``lose`` it."""
+        """Add a thinking block, or ``lose`` it. Thinking of other providers never gets here."""
 
     @abstractmethod
     def call(self, seq: int, data: ToolCall, wire_id: str, residual: Residual) -> None:
-        """Add a call the model made."""
+        """Add a call that the model made."""
 
     @abstractmethod
     def result(self, seq: int, data: ToolResult, wire_id: str, omitted: str | None, residual: Residual) -> None:
-        """Add the result of such a call; ``omitted`` replaces its content if that is too large."""
+        """Add the result of such a call. ``omitted`` replaces the content of a result that is too large."""
 
     @abstractmethod
     def own(self, seq: int, data: UnknownPayload) -> bool:
-        """Add what was kept whole of a message of this provider; False if it is nothing the parser wrote."""
+        """Add a stored message or block of this provider. Return False if the parser did not write the event."""
 
     @abstractmethod
     def erased(self, original_type: str) -> None:
-        """An event of the conversation was erased here: what follows must not be joined to what is not its own."""
+        """Prepare for the events after an erased event, which must not join a message that they do not belong to."""
 
-    # What a provider's hooks use.
+    # Methods that the hooks call.
 
     def residual_of(self, seq: int, data: TextPayload | ToolCall | ToolResult) -> Residual:
-        """What the payload keeps for this provider; what it keeps only for others is lost."""
+        """Return the payload's residual for this provider. Record a loss for residuals of other providers."""
         for provider in self._foreign(data.structured):
-            self.lose("other_provider", f"what {provider} had beside the {data.event_type}", seq, data.event_type)
-        return kept_for(self.provider, data.structured, self.extra)
+            self.lose("other_provider", f"{provider} fields of the {data.event_type}", seq, data.event_type)
+        return residual_of_provider(self.provider, data.structured, self.extra)
 
     def begin(self, message: WireMessage, seq: int, parts: list[int]) -> None:
-        """Begin a message that comes from the event ``seq``, and its parts from ``parts``."""
+        """Begin a message that comes from the event ``seq`` and whose parts come from the events ``parts``."""
         self.messages.append(message)
         self.origins.owns.append(seq)
         self.origins.parts.append(parts)
 
     def lose(self, reason: str, message: str, seq: int, event_type: str) -> None:
-        """Note that something does not come into the transcript."""
+        """Record that the transcript leaves something out."""
         self.losses.append(Loss(reason, message, seq or None, event_type))
 
     def note_signed(self, signature: object, text: str) -> None:
-        """Note a signature or an encrypted block, with the text it was recorded with."""
+        """Record a signature or an encrypted block with its recorded text."""
         if signature and isinstance(signature, str):
             signed = self.recorded.signed
             signed.setdefault(signature, (len(signed), text))
 
     def edited(self, *, after: bool) -> None:
-        """Note that from the last part on, or from ``after`` it, content is not what the model saw."""
+        """Record that content differs from the content that the model received, from the last part or ``after`` it."""
         if self.recorded.edited_from is None:
             last = len(self.messages) - 1
             parts = len(self.origins.parts[last]) if self.messages else 0
             self.recorded.edited_from = (last, max(parts, 1)) if after else (last, max(parts - 1, 0))
 
-    # What is the same for all.
+    # Code that all providers share.
 
     def _thinking(self, seq: int, data: Thinking) -> None:
         structured = data.structured
         if structured is not None and self._foreign(structured):
-            self.lose("reasoning", "reasoning of another provider, which this one cannot be sent", seq, data.event_type)
+            self.lose("reasoning", "this provider does not accept another provider's reasoning", seq, data.event_type)
         else:
-            residual = NO_RESIDUAL if structured is None else kept_for(self.provider, structured, self.extra)
+            residual = (
+                NO_RESIDUAL if structured is None else residual_of_provider(self.provider, structured, self.extra)
+            )
             self.thinking(seq, data, residual)
 
     def _call(self, seq: int, data: ToolCall) -> None:
@@ -203,8 +206,8 @@ class Builder(ABC):
     def _redacted(self, seq: int, data: Redacted) -> None:
         kind = data.original_type
         if kind in SIDES or kind in self._own_types:
-            self.lose("redacted", f"a {kind} that was erased from the log", seq, kind)
-            if kind != EventType.THINKING:  # what thinking is signed with is the rest
+            self.lose("redacted", f"a {kind} event was erased from the log", seq, kind)
+            if kind != EventType.THINKING:  # signatures cover the content, not earlier thinking
                 self.edited(after=True)
             self.erased(kind)
 
@@ -212,9 +215,9 @@ class Builder(ABC):
         kind = data.type
         if kind in self._own_types and self.own(seq, data):
             return
-        provider, _, what = kind.rpartition(".")
-        if provider in PROVIDERS and provider != self.provider and what in ("message", "block"):
-            self.lose("other_provider", f"a {what} that only {provider} can be sent", seq, kind)
+        provider, _, unit = kind.rpartition(".")
+        if provider in PROVIDERS and provider != self.provider and unit in ("message", "block"):
+            self.lose("other_provider", f"only {provider} accepts this {unit}", seq, kind)
         else:
             self._unknown_type(seq, data)
 
@@ -222,39 +225,39 @@ class Builder(ABC):
         self.lose("unknown_type", f"no builder knows events of type {data.event_type!r}", seq, data.event_type)
 
     def _foreign(self, structured: object) -> list[str]:
-        """The other providers that kept something in ``structured``, where this one did not."""
+        """Return the other providers with a residual in ``structured``, if this provider has none."""
         if not isinstance(structured, Mapping):
             return []
-        known = cast("Mapping[str, object]", structured)
-        return [] if self.provider in known else sorted(PROVIDERS & known.keys())
+        residuals = cast("Mapping[str, object]", structured)
+        return [] if self.provider in residuals else sorted(PROVIDERS & residuals.keys())
 
     def _omitted(self, seq: int, data: ToolResult, limit: int) -> str | None:
         text = data.error_message if is_absent_text(data.result_json) else data.result_json
         size = len(text) if text.isascii() else len(text.encode())
         if isinstance(data.structured, Mapping):
-            size = max(size, _size_of_whole(data.structured.get(self.provider), size))
+            size = max(size, _full_size(data.structured.get(self.provider), size))
         if size <= limit:
             return None
-        self.lose("size_limit", f"a result of {size:,} bytes, where the limit is {limit:,}", seq, data.event_type)
-        # Six bytes a character at most, as JSON: what stands in for a result is never as large as the limit itself.
+        self.lose("size_limit", f"the result has {size:,} bytes; the limit is {limit:,}", seq, data.event_type)
+        # A character takes at most six bytes as JSON, so the replacement is always smaller than the limit.
         preview = (data.preview or text)[: min(_PREVIEW_CHARACTERS, limit // 8)]
         bounds = None if data.bounds is None else data.bounds.to_map()
         return encode_json({"omitted": True, "reason": "size_limit", "preview": preview, "bounds": bounds}).decode()
 
 
-def _size_of_whole(residual: object, size: int) -> int:
-    """The bytes of a result whose text has ``size``, with what was kept of it beside the text: images and the like."""
+def _full_size(residual: object, size: int) -> int:
+    """Return the size of a result in bytes. ``size`` is the size of its text; images and other parts are added."""
     if not isinstance(residual, Mapping):
         return size
-    known = cast("Mapping[str, object]", residual)
-    fields = known.get("fields")
+    parts = cast("Mapping[str, object]", residual)
+    fields = parts.get("fields")
     if isinstance(fields, Mapping):
         for key in ("content", "output"):
             if key in fields:
                 return len(encode_json(cast("JsonValue", fields[key])))
-    return size + size_beside_text(known.get("parts"))
+    return size + size_beside_text(parts.get("parts"))
 
 
-def _nothing(seq: int, data: EventData) -> None:
-    """Leave out what is no part of any conversation."""
+def _ignore(seq: int, data: EventData) -> None:
+    """Ignore an event that no conversation contains."""
     del seq, data

@@ -1,7 +1,6 @@
-"""Which call a result answers, the id a call has on the wire, and the calls the model knows nothing of.
+"""Tracks calls in a transcript: their wire ids, the results that answer them, and nested calls the model did not make.
 
-A parser and the builder that undoes it ask one ledger each the same questions in the same order, so that their answers
-agree.
+A parser and the matching builder each use one ledger. Both call its methods in the same order and get the same results.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from agent_memory_log.transcript.names import UnusedIds, WireRules
 class CallLedger:
     """The calls of one transcript, in append order.
 
-    Where a provider does not allow that an id is used more than once, a later call with a known id gets another one on
-    the wire, and so does its result.
+    If a provider allows each id only once, a later call with a used id gets another wire id. Its result gets the same
+    one.
     """
 
     __slots__ = ("_ids", "_known", "_pairing", "_rules")
@@ -27,9 +26,10 @@ class CallLedger:
         self._known: dict[str, str] = {}
 
     def call(self, data: ToolCall) -> str | None:
-        """Take in a call: its id on the wire; None for one made inside another call of this log.
+        """Add a call and return its wire id; None for a call made inside another call of this log.
 
-        The model did not make that one. In the log of an inner agent the parent is a call of another run.
+        The model did not make such a nested call. A parent in another run does not count: an inner agent's log refers
+        to it.
         """
         is_nested = bool(data.parent_tool_call_id) and self._pairing.parent_of(data) is not None
         wire = None if is_nested else self._wire_id(data.tool_call_id)
@@ -37,14 +37,14 @@ class CallLedger:
         return wire
 
     def result(self, data: ToolResult) -> str | None:
-        """Take in a result: the id on the wire of the call it answers; None where the model did not make that call."""
+        """Add a result and return the wire id of the call it answers; None if the model did not make that call."""
         call = self._pairing.add_result(data)
         if call is not None:
             return call[0]
         return self._rules.wire_id(data.tool_call_id) if self._pairing.parent_of(data) is None else None
 
-    def asked_name(self, call_id: str) -> str | None:
-        """The name of the tool whose call the next result with ``call_id`` answers, None when there is none open."""
+    def open_call_name(self, call_id: str) -> str | None:
+        """Return the tool of the open call that the next result with ``call_id`` answers; None if no call is open."""
         call = self._pairing.next_answered(call_id)
         return None if call is None else call[1]
 

@@ -1,8 +1,8 @@
-"""The base of every provider's parser: messages to events, one message after the other.
+"""Defines the base class of all parsers. A parser converts messages to events, one message at a time.
 
-What is the same for every provider is here: an own copy of each message, which must be JSON; ids that stand for the
-place, times that count up, the message's role as a label; which call a result answers. A provider says which events a
-message comes to.
+The base class handles everything that is equal for all providers. It copies each message, checks that it is JSON, and
+assigns ids, times and the role label to events. It also pairs results with calls. Each provider's subclass decides
+which events a message becomes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agent_memory_log.transcript.names import WireRules
 from agent_memory_log.transfer.importing import derived_event_id
 
 JsonMap = dict[str, JsonValue]
-"""A map whose values are checked JSON, and its reader's own."""
+"""A map with checked JSON values that the code may change."""
 
 PAYLOADS_OF_ROLES: dict[str, type[UserMessage | AssistantMessage | SystemMessage]] = {
     "user": UserMessage,
@@ -36,15 +36,15 @@ PAYLOADS_OF_ROLES: dict[str, type[UserMessage | AssistantMessage | SystemMessage
 
 
 class Parser(ABC):
-    """Takes a transcript's messages, one by one, and gives the events of each.
+    """Converts the messages of a transcript to events, one message at a time.
 
-    ``source`` is part of the events' ids: the same message at the same place of the same source has the same ids.
+    ``source`` is part of the event ids: the same position in the same source always has the same ids.
     """
 
     provider: ClassVar[str]
     rules: ClassVar[WireRules]
-    what: ClassVar[str] = "messages"
-    """What the provider calls the list, for error messages."""
+    list_name: ClassVar[str] = "messages"
+    """The provider's name for the list of messages, used in error messages."""
 
     def __init__(self, source: str) -> None:
         self.calls = CallLedger(self.rules)
@@ -56,15 +56,15 @@ class Parser(ABC):
         self._now = datetime.now(UTC)
 
     def add(self, message: object) -> list[Event]:
-        """The events of the next message. Raises ``DecodeError`` naming its place when it is not a map or not JSON."""
+        """Return the events of the next message. Raise ``DecodeError`` with its path if it is not a map or not JSON."""
         self._index += 1
-        where = f"{self.what}[{self._index}]"
+        path = f"{self.list_name}[{self._index}]"
         if not isinstance(message, Mapping):
-            raise DecodeError(f"{where} must be a map, found {describe(message)}")
+            raise DecodeError(f"{path} must be a map, got {describe(message)}")
         try:
             own = cast("JsonMap", own_json(cast("object", message)))
         except NotJson as error:
-            raise DecodeError(f"{where}{error.path} {error}") from error
+            raise DecodeError(f"{path}{error.path} {error}") from error
         self._events = []
         self._role = own.get("role")
         self.read(own)
@@ -72,10 +72,10 @@ class Parser(ABC):
 
     @abstractmethod
     def read(self, message: JsonMap) -> None:
-        """``emit`` what ``message`` comes to: at least one event, and enough to build it again exactly."""
+        """Call ``emit`` for each event of ``message``. It needs at least one event, and enough data to rebuild it."""
 
     def emit(self, payload: EventData, residual: JsonMap | None = None) -> None:
-        """Add an event of the message that is being read; ``residual`` goes into the payload's ``structured``."""
+        """Add an event of the current message. ``residual`` goes into the payload's ``structured``."""
         if residual:
             structured: JsonMap = {self.provider: residual}
             payload = replace(cast("Any", payload), structured=structured)

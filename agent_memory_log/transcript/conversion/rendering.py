@@ -1,4 +1,4 @@
-"""How payloads become parts of messages where the providers do not differ; builders and parsers share it."""
+"""Renders the parts of messages that are equal for all providers. Builders and parsers share this code."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from agent_memory_log.transcript.findings import WireMessage
 from agent_memory_log.transcript.json_types import is_map
 
 TextPayload = UserMessage | AssistantMessage | SystemMessage
-"""What someone said."""
+"""A payload that holds the text of a message."""
 
 
 def text_message(role: str, content: str | None) -> WireMessage:
-    """A message that holds text only."""
+    """Return a message that holds only text."""
     return {"role": role, "content": content}
 
 
 def arguments_map(text: str) -> tuple[WireMessage, bool]:
-    """A call's arguments as a map, and whether the model wrote them so.
+    """Return a call's arguments as a map, and whether the model wrote them as a map.
 
-    Some providers require a JSON object. Arguments of any other form become its only field, ``arguments``.
+    Some providers require a JSON object. Other arguments become its only field, ``arguments``.
     """
     if is_absent_text(text):
         return {}, True
@@ -37,7 +37,7 @@ def arguments_map(text: str) -> tuple[WireMessage, bool]:
 
 
 def bytes_of_base64(text: str) -> bytes:
-    """The bytes of base64 text; none if the text is not exactly how those bytes are encoded."""
+    """Return the bytes of base64 text; empty if the text is not the canonical encoding of its bytes."""
     try:
         decoded = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -51,7 +51,7 @@ def text_or_empty(value: JsonValue) -> str:
 
 
 def json_text_of(value: JsonValue) -> str:
-    """Text as it is, anything else as JSON; ``""`` for null and for blank text."""
+    """Return text unchanged and other values as JSON; return ``""`` for null and blank text."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else encode_json(value).decode()

@@ -1,9 +1,9 @@
-"""Content in parts: its text goes into a payload, and the residual keeps only where the parts began.
+"""Splits content that is a list of parts: the text goes into a payload, the lengths of the parts into the residual.
 
-Providers take ``[{"type": "text", "text": "…"}, …]`` wherever they take text, and tools answer so. The payload's text
-is that of all text parts, for search and for other providers; the residual keeps a *span* for each part: the number of
-characters of a plain text part, ``{"characters": n, "fields": …}`` for one with more than text, ``{"part": …}`` for
-anything else. No text is kept twice.
+Providers accept ``[{"type": "text", "text": "…"}, …]`` in place of text. The payload's text joins all text parts, for
+search and for other providers. The residual stores a *span* for each part. A plain text part has its number of
+characters. A text part with more fields has ``{"characters": n, "fields": …}``. Any other part has ``{"part": …}``. No
+text is stored twice.
 """
 
 from __future__ import annotations
@@ -24,40 +24,44 @@ _CHARACTERS_ONLY = frozenset({_CHARACTERS})
 
 
 def size_beside_text(spans: object) -> int:
-    """The bytes, as JSON, of the parts among ``spans`` that are no text."""
+    """Return the JSON size, in bytes, of the parts in ``spans`` that are not text."""
     if not isinstance(spans, (list, tuple)):
         return 0
-    known = cast("Sequence[object]", spans)
-    parts = [cast("Mapping[str, JsonValue]", span)[_PART] for span in known if isinstance(span, MAPS) and _PART in span]
+    span_list = cast("Sequence[object]", spans)
+    parts = [
+        cast("Mapping[str, JsonValue]", span)[_PART] for span in span_list if isinstance(span, MAPS) and _PART in span
+    ]
     return sum(len(encode_json(part)) for part in parts)
 
 
 class TextParts(msgspec.Struct, frozen=True):
-    """How one kind of content is split.
+    """The format of text parts in one kind of content.
 
-    ``default``: what a plain text part has beside ``text``, as ``{"type": "text"}``; a part that has all of it, equal,
-    and a ``text`` is a text part. ``separator``: what stands between the texts of two parts in the payload.
+    Attributes:
+        default: The fields of a plain text part besides ``text``, for example ``{"type": "text"}``. A part is a text
+            part if it has all these fields and a ``text``.
+        separator: The text between two parts in the payload.
     """
 
     default: Mapping[str, JsonValue]
     separator: str
 
     def text_of(self, part: object) -> str | None:
-        """The text of a text part, None for any other part."""
+        """Return the text of a text part; None for any other part."""
         if not isinstance(part, MAPS):
             return None
-        known = cast("Mapping[str, JsonValue]", part)
-        text = known.get("text")
-        return text if type(text) is str and known.items() >= self.default.items() else None
+        fields = cast("Mapping[str, JsonValue]", part)
+        text = fields.get("text")
+        return text if type(text) is str and fields.items() >= self.default.items() else None
 
     def text_in(self, parts: Sequence[object]) -> str:
-        """The text of all text parts."""
+        """Return the text of all text parts."""
         if len(parts) == 1:
             return self.text_of(parts[0]) or ""
         return self.separator.join(text for part in parts if (text := self.text_of(part)) is not None)
 
     def split(self, parts: Sequence[JsonValue]) -> tuple[str, list[JsonValue]]:
-        """The text of all text parts, and the spans with which ``join`` makes the parts again."""
+        """Return the text of all text parts, and the spans from which ``join`` rebuilds the parts."""
         texts: list[str] = []
         spans: list[JsonValue] = []
         for part in parts:
@@ -66,14 +70,17 @@ class TextParts(msgspec.Struct, frozen=True):
                 spans.append({_PART: part})
                 continue
             texts.append(text)
-            known = cast("Mapping[str, JsonValue]", part)
-            # What has no more keys than a plain text part is one.
-            extra = difference(self.plain(text), known) if len(known) > len(self.default) + 1 else None
+            fields = cast("Mapping[str, JsonValue]", part)
+            # A part without more keys than a plain text part is a plain text part.
+            extra = difference(self.plain(text), fields) if len(fields) > len(self.default) + 1 else None
             spans.append({_CHARACTERS: len(text), **extra} if extra else len(text))
         return self.separator.join(texts), spans
 
     def join(self, text: str, spans: object) -> list[JsonValue] | None:
-        """The parts that ``split`` was given, sharing nothing mutable with ``spans``; None if these are not its own."""
+        """Return the parts that ``split`` received; None if ``split`` did not make the spans.
+
+        The result shares nothing mutable with ``spans``.
+        """
         if not isinstance(spans, (list, tuple)):
             return None
         parts: list[JsonValue] = []
@@ -96,13 +103,13 @@ class TextParts(msgspec.Struct, frozen=True):
         return parts if max(end, 0) == len(text) else None
 
     def plain(self, text: str) -> dict[str, JsonValue]:
-        """A part that is nothing but text."""
+        """Return a part that holds only text."""
         return {**self.default, "text": text}
 
     def difference(
         self, default: dict[str, JsonValue], original: Mapping[str, JsonValue], key: str
     ) -> dict[str, JsonValue]:
-        """The residual of ``original``, whose ``key`` may hold text or a list of parts."""
+        """Return the residual of ``original``, whose ``key`` may hold text or a list of parts."""
         parts = original.get(key)
         if not isinstance(parts, list):
             return difference(default, original)
@@ -112,7 +119,7 @@ class TextParts(msgspec.Struct, frozen=True):
         return {**difference({**default, key: parts}, original), "parts": spans}
 
     def apply(self, default: dict[str, JsonValue], residual: Mapping[str, JsonValue], key: str) -> dict[str, JsonValue]:
-        """``default`` as ``residual`` changes it, with the parts of its text under ``key``."""
+        """Apply ``residual`` to ``default``, and replace the text under ``key`` by its parts."""
         spans = residual.get("parts")
         text = default.get(key)
         if spans is not None and isinstance(text, str):

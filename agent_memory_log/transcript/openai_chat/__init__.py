@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: the ``messages`` list, and ``tools`` and the rest beside it."""
+"""Supports OpenAI Chat Completions."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ CHAT = Provider(
     system_from_text=None,
     tools_from_definitions=lambda tools: [{"type": "function", "function": _function(tool)} for tool in tools],
     side_of=lambda message: side_of_role(message.get("role")),
-    without_reasoning=lambda message: message,  # it takes no reasoning
+    without_reasoning=lambda message: message,  # messages never hold reasoning
 )

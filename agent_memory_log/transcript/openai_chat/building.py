@@ -1,4 +1,4 @@
-"""Events to Chat Completions messages."""
+"""Converts events to Chat Completions messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _JOINED_TYPES = frozenset({EventType.TOOL_CALL.value, EventType.THINKING.value})
 
 
 class ChatBuilder(Builder):
-    """See ``agent_memory_log.transcript.build``. Calls are joined to the assistant message before them."""
+    """Builds Chat Completions messages; see ``agent_memory_log.transcript.build``.
+
+    A call joins the assistant message before it.
+    """
 
     provider = rendering.PROVIDER
     rules = rendering.RULES
@@ -32,12 +35,12 @@ class ChatBuilder(Builder):
 
     def __init__(self, messages: list[WireMessage], max_result_bytes: int | None) -> None:
         super().__init__(messages, max_result_bytes)
-        # The assistant message that calls are joined to, and the list of its calls if it has one.
+        # The assistant message that calls join, and the list of its calls.
         self._message: WireMessage | None = None
         self._tool_calls: list[Any] | None = None
 
-    def said(self, role: str, seq: int, data: TextPayload) -> None:
-        """Add a message; the calls that follow are joined to it if it is the assistant's."""
+    def add_message(self, role: str, seq: int, data: TextPayload) -> None:
+        """Add a message. If it is the assistant's, the calls after it join it."""
         residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
         message = text_message(role, data.message)
         if residual:
@@ -47,9 +50,9 @@ class ChatBuilder(Builder):
         self._tool_calls = None
 
     def thinking(self, seq: int, data: Thinking, residual: Residual) -> None:
-        """Chat Completions takes no reasoning."""
+        """Record a loss, because Chat Completions accepts no reasoning."""
         del residual
-        self.lose("reasoning", "Chat Completions takes no reasoning", seq, data.event_type)
+        self.lose("reasoning", "Chat Completions accepts no reasoning", seq, data.event_type)
 
     def call(self, seq: int, data: ToolCall, wire_id: str, residual: Residual) -> None:
         """Add an item to ``tool_calls`` of the open assistant message, or of a new one."""
@@ -83,7 +86,7 @@ class ChatBuilder(Builder):
         self.begin(message, seq, [])
 
     def own(self, seq: int, data: UnknownPayload) -> bool:
-        """Add a message no payload fits."""
+        """Add a message that fits no payload."""
         if data.type != rendering.MESSAGE_TYPE:
             return False
         self._message = None
@@ -91,6 +94,6 @@ class ChatBuilder(Builder):
         return True
 
     def erased(self, original_type: str) -> None:
-        """Join a call whose message was erased to no message before that."""
+        """Close the open message, so that a call of an erased message does not join an earlier one."""
         if original_type not in _JOINED_TYPES:
             self._message = None

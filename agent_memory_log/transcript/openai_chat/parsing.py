@@ -1,4 +1,4 @@
-"""Chat Completions messages to events."""
+"""Converts Chat Completions messages to events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_memory_log.transcript.openai_chat.rendering import TEXT
 
 
 class ChatParser(Parser):
-    """See ``agent_memory_log.transcript.parse``."""
+    """Parses Chat Completions messages; see ``agent_memory_log.transcript.parse``."""
 
     provider = rendering.PROVIDER
     rules = rendering.RULES
@@ -23,7 +23,7 @@ class ChatParser(Parser):
         self._after_assistant = False
 
     def read(self, message: JsonMap) -> None:
-        """Emit the message's own event, then one for each call in it."""
+        """Emit an event for the message, then one for each call in it."""
         role = message.get("role")
         if role == "assistant":
             self._read_assistant(message)
@@ -81,7 +81,7 @@ class ChatParser(Parser):
 
     def _read_result(self, message: JsonMap) -> None:
         call_id = text_or_empty(message.get("tool_call_id"))
-        name = self.calls.asked_name(call_id)
+        name = self.calls.open_call_name(call_id)
         if name is None:
             name = decode_name(text_or_empty(message.get("name")))
         content = message.get("content")

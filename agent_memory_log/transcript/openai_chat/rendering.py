@@ -1,9 +1,12 @@
-"""How payloads are rendered as Chat Completions messages where no residual says otherwise; parser and builder share it.
+"""Renders payloads as Chat Completions messages where no residual applies. The parser and the builder share this code.
 
-Residuals of this provider may have three parts more. ``parts``: the spans of a content that is a list
-(``text_parts.py``). Of a tool call, ``function_call: true``: it came in the message's legacy ``function_call`` field;
-``message: {…}``: it begins an assistant message that has no event of its own, with this residual. An assistant message
-that says nothing beside its calls gets no event, or planners would find empty messages.
+Residuals of this provider may have these parts:
+
+- ``parts``: the spans of content that is a list (``text_parts.py``).
+- ``function_call: true``, for a call: it was in the message's legacy ``function_call`` field.
+- ``message: {…}``, for a call: it begins an assistant message without an event of its own; the map is its residual.
+
+An assistant message with calls and no text gets no event, because planners would see an empty message.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ PROVIDER = "openai-chat"
 RULES = WireRules(longest_name=64, longest_id=40, ids_in_alphabet=False)
 
 MESSAGE_TYPE = f"{PROVIDER}.message"
-"""The event type of a message that no payload fits; its data is the message."""
+"""The event type of a message that fits no payload. The event's data is the message."""
 
 TEXT = TextParts({"type": "text"}, "\n")
 
@@ -27,17 +30,17 @@ EXTRA = frozenset({"parts", "message", "function_call"})
 
 
 def tool_message(data: ToolResult, wire_id: str) -> WireMessage:
-    """The answer to a call."""
+    """Return the message that answers a call."""
     content = data.error_message if is_absent_text(data.result_json) else data.result_json
     return {"role": "tool", "tool_call_id": wire_id, "content": content}
 
 
 def tool_call(data: ToolCall, wire_id: str) -> WireMessage:
-    """An item of ``tool_calls``."""
+    """Return an item of ``tool_calls``."""
     return {"id": wire_id, "type": "function", "function": function(data)}
 
 
 def function(data: ToolCall) -> WireMessage:
-    """A call as such: its name and arguments."""
+    """Return a call's name and arguments."""
     arguments = "{}" if is_absent_text(data.payload_json) else data.payload_json
     return {"name": encode_name(data.tool_name), "arguments": arguments}

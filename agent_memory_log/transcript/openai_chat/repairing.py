@@ -1,4 +1,4 @@
-"""Making a Chat Completions transcript valid: on a copy, with every change noted, and without inventing anything."""
+"""Repairs a Chat Completions transcript: it works on a copy and records every change."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from agent_memory_log.transcript.validity.repairing import FROM_REPAIR, INTERRUP
 
 
 def repair(draft: Draft, facts: Facts) -> None:
-    """See ``agent_memory_log.transcript.repair``."""
+    """Repair a draft; see ``agent_memory_log.transcript.repair``."""
     del facts
     _Repairer(draft).run()
 
 
 class _Call:
-    """A call of the model's and the message that answers it."""
+    """A call by the model, and the message that answers it."""
 
-    __slots__ = ("body", "entry", "id", "in_place", "is_legacy", "result", "where")
+    __slots__ = ("body", "entry", "id", "in_place", "is_legacy", "path", "result")
 
-    def __init__(self, body: WireMessage, entry: Entry, where: Path, *, is_legacy: bool) -> None:
+    def __init__(self, body: WireMessage, entry: Entry, path: Path, *, is_legacy: bool) -> None:
         self.body = body
         self.entry = entry
-        self.where = where
+        self.path = path
         self.is_legacy = is_legacy
         self.id = "" if is_legacy else cast("str", body["id"])
         self.result: Entry | None = None
@@ -45,15 +45,15 @@ class _Call:
 class _Repairer:
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        self._kept: list[Entry] = []
+        self._remaining: list[Entry] = []
         self._calls: dict[int, list[_Call]] = {}
         # The ids of each message's calls, and the calls by message and id.
         self._ids: dict[int, UnusedIds] = {}
         self._taken: dict[tuple[int, str], _Call] = {}
-        # By the id that was given; legacy calls have none.
+        # The open calls by their original id. Legacy calls have the id None.
         self._open: dict[str | None, list[_Call]] = {}
         self._known: set[str | None] = set()
-        # The assistant's message that results stand directly after, and those that stand directly after each.
+        # The assistant message that results may follow now, and the results directly after each message.
         self._current: Entry | None = None
         self._in_place: defaultdict[int, list[Entry]] = defaultdict(list)
 
@@ -61,11 +61,11 @@ class _Repairer:
         for entry in self._draft.entries:
             self._take(entry)
         entries: list[Entry] = []
-        for entry in self._kept:
+        for entry in self._remaining:
             entries.append(entry)
             entries += self._in_place[id(entry)]
-            others = [call for call in self._calls.get(id(entry), []) if not call.in_place]
-            entries += [self._answer(call) for call in sorted(others, key=lambda call: call.result is None)]
+            misplaced = [call for call in self._calls.get(id(entry), []) if not call.in_place]
+            entries += [self._answer(call) for call in sorted(misplaced, key=lambda call: call.result is None)]
         self._draft.entries = entries
 
     def _take(self, entry: Entry) -> None:
@@ -76,76 +76,76 @@ class _Repairer:
         self._current = None
         if role == "assistant":
             if self._assistant(entry):
-                self._kept.append(entry)
+                self._remaining.append(entry)
                 self._current = entry
         elif not isinstance(role, str) or role not in SPEAKERS:
             self._drop(entry, f"unknown role {describe(role)}")
-        elif self._mend_content(entry, role):
-            self._kept.append(entry)
+        elif self._repair_content(entry, role):
+            self._remaining.append(entry)
 
-    def _mend_content(self, entry: Entry, role: str) -> bool:
-        """Leave out what the content cannot hold; whether there is any left."""
+    def _repair_content(self, entry: Entry, role: str) -> bool:
+        """Drop invalid parts of the content. Return whether any content is left."""
         message = entry.message
         content = message.get("content")
         if isinstance(content, str):
             return True
         if not is_list(content):
             if content is not None or role != "assistant":
-                found = f"content must be text or a list, found {describe(content)}"
-                self._draft.note("dropped_part", found, (entry.index, "content"))
+                problem = f"content must be text or a list, got {describe(content)}"
+                self._draft.note("dropped_part", problem, (entry.index, "content"))
             return False
         sound: list[Any] = []
-        for place, part in enumerate(content):
+        for position, part in enumerate(content):
             wrong = content_shape(role, [part])
             if wrong is None:
                 sound.append(part)
             else:
-                self._draft.note("dropped_part", wrong, (entry.index, "content", place))
+                self._draft.note("dropped_part", wrong, (entry.index, "content", position))
         message["content"] = sound
         if not sound and role not in ("assistant", "tool", "function"):
             self._drop(entry, "nothing is left of it")
         return bool(sound)
 
     def _assistant(self, entry: Entry) -> bool:
-        """Leave out what is no call; whether the message says or asks anything."""
+        """Drop invalid calls. Return whether the message has content or calls."""
         message = entry.message
-        if not self._mend_content(entry, "assistant") and message.get("content") is not None:
+        if not self._repair_content(entry, "assistant") and message.get("content") is not None:
             message["content"] = None
-        self._mend_calls(entry)
+        self._repair_calls(entry)
         legacy = message.get("function_call")
         if legacy is not None:
-            where: Path = (entry.index, "function_call")
+            path: Path = (entry.index, "function_call")
             wrong = legacy_shape(legacy)
             if wrong is None:
-                self._admit(_Call(cast("WireMessage", legacy), entry, where, is_legacy=True))
+                self._admit(_Call(cast("WireMessage", legacy), entry, path, is_legacy=True))
             else:
-                self._draft.note("dropped_call", wrong, where)
+                self._draft.note("dropped_call", wrong, path)
                 del message["function_call"]
-        says = any(message.get(key) is not None for key in ("content", "refusal", "audio"))
-        if not says and id(entry) not in self._calls:
-            self._drop(entry, "it says nothing and calls no tool")
+        is_user_text = any(message.get(key) is not None for key in ("content", "refusal", "audio"))
+        if not is_user_text and id(entry) not in self._calls:
+            self._drop(entry, "it has no content and no calls")
             return False
         return True
 
-    def _mend_calls(self, entry: Entry) -> None:
+    def _repair_calls(self, entry: Entry) -> None:
         message = entry.message
         if "tool_calls" not in message:
             return
-        given = message["tool_calls"]
+        original_calls = message["tool_calls"]
         sound: list[Any] = []
         seqs: list[int] = []
-        if not is_list(given) or not given:
-            found = f"tool_calls must be a list of calls, found {describe(given)}"
-            self._draft.note("dropped_call", found, (entry.index, "tool_calls"))
-            given = []
-        for place, call in enumerate(given):
-            where: Path = (entry.index, "tool_calls", place)
+        if not is_list(original_calls) or not original_calls:
+            problem = f"tool_calls must be a list of calls, got {describe(original_calls)}"
+            self._draft.note("dropped_call", problem, (entry.index, "tool_calls"))
+            original_calls = []
+        for position, call in enumerate(original_calls):
+            path: Path = (entry.index, "tool_calls", position)
             wrong = call_shape(call)
             if wrong is not None:
-                self._draft.note("dropped_call", wrong, where)
-            elif self._admit(_Call(call, entry, where, is_legacy=False)):
+                self._draft.note("dropped_call", wrong, path)
+            elif self._admit(_Call(call, entry, path, is_legacy=False)):
                 sound.append(call)
-                seqs.append(entry.parts[place] if place < len(entry.parts) else entry.own)
+                seqs.append(entry.parts[position] if position < len(entry.parts) else entry.own)
         entry.parts = seqs
         if sound:
             message["tool_calls"] = sound
@@ -153,43 +153,45 @@ class _Repairer:
             del message["tool_calls"]
 
     def _admit(self, call: _Call) -> bool:
-        """Take in a call; False if the message has the same one already, and this one goes."""
+        """Add a call. Return False if the message already has the same call, and this one is dropped."""
         siblings = self._calls.setdefault(id(call.entry), [])
         ids = self._ids.setdefault(id(call.entry), UnusedIds(RULES))
-        given = None if call.is_legacy else call.id
+        original_id = None if call.is_legacy else call.id
         if not call.is_legacy:
             twin = self._taken.get((id(call.entry), call.id))
             if twin is not None and same_json(twin.body, call.body):
-                self._draft.note("dropped_duplicate", f"the message has the same call: {describe(call.id)}", call.where)
+                self._draft.note("dropped_duplicate", f"the message has the same call: {describe(call.id)}", call.path)
                 return False
             self._rename(call, ids)
             self._taken[id(call.entry), call.id] = call
-        self._draft.shorten_name(call.body if call.is_legacy else call.body[call.body["type"]], RULES, call.where)
+        self._draft.shorten_name(call.body if call.is_legacy else call.body[call.body["type"]], RULES, call.path)
         siblings.append(call)
-        self._known.add(given)
-        self._open.setdefault(given, []).append(call)
+        self._known.add(original_id)
+        self._open.setdefault(original_id, []).append(call)
         return True
 
     def _rename(self, call: _Call, ids: UnusedIds) -> None:
         unused = ids.unused(RULES.wire_id(call.id) or "call")
         if unused != call.id:
-            self._draft.note("renamed_call", f"its id was {describe(call.id)}, now {unused!r}", call.where)
+            self._draft.note("renamed_call", f"the call id {describe(call.id)} became {unused!r}", call.path)
             call.body["id"] = call.id = unused
 
     def _result(self, entry: Entry, role: str) -> None:
         message = entry.message
-        given: Any = None if role == "function" else message.get("tool_call_id")
-        if role == "tool" and not isinstance(given, str):
-            self._drop(entry, f"tool_call_id must be text, found {describe(given)}")
+        call_id: Any = None if role == "function" else message.get("tool_call_id")
+        if role == "tool" and not isinstance(call_id, str):
+            self._drop(entry, f"tool_call_id must be text, got {describe(call_id)}")
             return
-        waiting = self._open.get(given)
+        waiting = self._open.get(call_id)
         if not waiting:
-            if given in self._known:
-                self._draft.note("dropped_duplicate", f"the call {describe(given)} has a result", (entry.index,))
+            if call_id in self._known:
+                self._draft.note(
+                    "dropped_duplicate", f"the call {describe(call_id)} already has a result", (entry.index,)
+                )
             else:
-                self._draft.note("dropped_result", f"no call before it has the id {describe(given)}", (entry.index,))
+                self._draft.note("dropped_result", f"no earlier call has the id {describe(call_id)}", (entry.index,))
             return
-        if not self._mend_content(entry, role) and not (role == "function" and message.get("content") is None):
+        if not self._repair_content(entry, role) and not (role == "function" and message.get("content") is None):
             message["content"] = ""
         call = waiting.pop()
         call.result = entry
@@ -200,21 +202,21 @@ class _Repairer:
             message["tool_call_id"] = call.id
             return
         if not isinstance(message.get("name"), str):
-            self._draft.note("named_result", "a function message needs a name: that of its call", (entry.index,))
+            self._draft.note("named_result", "a function message needs the name of its call", (entry.index,))
         message["name"] = call.body["name"]
 
     def _answer(self, call: _Call) -> Entry:
         result = call.result
         if result is None:
-            self._draft.note("answered_call", "no result of the call was recorded", call.where)
+            self._draft.note("answered_call", "no result of the call was recorded", call.path)
             message: WireMessage = (
                 {"role": "function", "name": call.body["name"], "content": INTERRUPTED}
                 if call.is_legacy
                 else {"role": "tool", "tool_call_id": call.id, "content": INTERRUPTED}
             )
             return Entry(FROM_REPAIR, message)
-        self._draft.note("moved_result", "it must stand directly after its call", (result.index,))
+        self._draft.note("moved_result", "it must follow its call directly", (result.index,))
         return result
 
-    def _drop(self, entry: Entry, found: str) -> None:
-        self._draft.note("dropped_message", found, (entry.index,))
+    def _drop(self, entry: Entry, message: str) -> None:
+        self._draft.note("dropped_message", message, (entry.index,))

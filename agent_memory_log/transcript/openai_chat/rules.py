@@ -1,13 +1,14 @@
-"""What Chat Completions requires of ``messages``, as far as the list and the log behind it can tell.
+"""Checks the rules of Chat Completions for ``messages``, as far as the list and the log show.
 
-- ``message_shape``: a message is a map with a known role and the content that role has. ``call_shape``: a call is a map
-  with an id, a type, a name and arguments as text.
-- ``empty_message``: an assistant's message says something or calls a tool; ``tool_calls`` is not empty.
-- ``unanswered_call``: every call has its tool message directly after the assistant's message, in any order.
-  ``orphan_result``: no tool message is there for another id. ``duplicate_call``, ``duplicate_result``: one call an id
-  in a message, one result a call; a later message may use an id again.
-- ``call_id``, ``tool_name``: the characters and the length that are allowed.
-- ``error_and_value``: a recorded result has an error or a value.
+- ``message_shape``: a message is a map with a known role and content that the role allows.
+- ``call_shape``: a call is a map with an id, a type, a name and arguments as text.
+- ``empty_message``: an assistant message has content or calls; ``tool_calls`` is not empty.
+- ``unanswered_call``: the tool messages of all calls follow the assistant message directly, in any order.
+- ``orphan_result``: every tool message has its call.
+- ``duplicate_call``, ``duplicate_result``: in a message, an id belongs to one call, and a call has one result. Later
+  messages may use an id again.
+- ``call_id``, ``tool_name``: ids and names have the allowed characters and length.
+- ``error_and_value``: a recorded result does not have both an error and a value.
 """
 
 from __future__ import annotations
@@ -35,45 +36,45 @@ _TEXT_PART = tagged(text=_TEXT)
 
 
 def content_shape(role: str, content: object, *, optional: bool = False) -> str | None:
-    """What is wrong with the content of a message, None if nothing is."""
+    """Return the problem of a message's content, or None."""
     if isinstance(content, str) or (optional and content is None):
         return None
     if not is_list(content) or not content:
-        return f"the content of a {role} message must be text or a list that is not empty, found {describe(content)}"
+        return f"the content of a {role} message must be text or a list that is not empty, got {describe(content)}"
     flaw = list_of(_PARTS.get(role, _TEXT_PART))(content)
-    return None if flaw is None else f"the content of a {role} message is not what the API takes: {flaw.told()}"
+    return None if flaw is None else f"the content of a {role} message is not accepted by the API: {flaw.described()}"
 
 
 def call_shape(call: object) -> str | None:
-    """What is wrong with an item of ``tool_calls``, None if nothing is."""
+    """Return the problem of an item of ``tool_calls``, or None."""
     if not is_map(call):
-        return f"a call must be a map, found {describe(call)}"
+        return f"a call must be a map, got {describe(call)}"
     kind = call.get("type")
     if kind not in ("function", "custom"):
-        return f"a call's type must be function or custom, found {describe(kind)}"
+        return f"a call's type must be function or custom, got {describe(kind)}"
     body = call.get(kind)
     key = "arguments" if kind == "function" else "input"
     if not is_map(body) or not isinstance(body.get("name"), str) or not isinstance(body.get(key), str):
-        return f"{kind} must be a map with name and {key}, both text, found {describe(body)}"
-    return None if isinstance(call.get("id"), str) else f"a call needs an id, found {describe(call.get('id'))}"
+        return f"{kind} must be a map with name and {key}, both text, got {describe(body)}"
+    return None if isinstance(call.get("id"), str) else f"a call needs an id, got {describe(call.get('id'))}"
 
 
 def legacy_shape(call: object) -> str | None:
-    """What is wrong with a ``function_call``, None if nothing is."""
+    """Return the problem of a ``function_call``, or None."""
     if not is_map(call):
-        return f"function_call must be a map, found {describe(call)}"
+        return f"function_call must be a map, got {describe(call)}"
     if isinstance(call.get("name"), str) and isinstance(call.get("arguments"), str):
         return None
-    return f"function_call needs name and arguments, both text, found {describe(call)}"
+    return f"function_call needs name and arguments, both text, got {describe(call)}"
 
 
 def name_of(call: Mapping[str, Any]) -> str:
-    """The tool's name in a call of a sound shape."""
+    """Return the tool name of a valid call."""
     return cast("str", call[call["type"]]["name"])
 
 
 def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
-    """See ``agent_memory_log.transcript.validate``."""
+    """Return the findings; see ``agent_memory_log.transcript.validate``."""
     del facts
     checker = _Checker()
     checker.check(messages)
@@ -83,7 +84,7 @@ def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
 class _Checker(RuleChecker):
     def __init__(self) -> None:
         super().__init__(RULES)
-        # The calls of the latest assistant message by id; None: a legacy call.
+        # The calls of the latest assistant message by id. A legacy call has the id None.
         self._calls: dict[str | None, Path] = {}
 
     def check(self, messages: Sequence[object]) -> None:
@@ -96,7 +97,7 @@ class _Checker(RuleChecker):
                 self.end_calls()
             self._calls = {}
             if not is_map(message):
-                self.find("message_shape", f"a message must be a map, found {describe(message)}", (index,))
+                self.find("message_shape", f"a message must be a map, got {describe(message)}", (index,))
             elif role == "assistant":
                 self._assistant(index, message)
             elif isinstance(role, str) and role in SPEAKERS:
@@ -116,14 +117,14 @@ class _Checker(RuleChecker):
             if wrong is not None:
                 self.find("message_shape", wrong, (index, "content"))
         if role == "tool" and not isinstance(call_id, str):
-            self.find("message_shape", f"tool_call_id must be text, found {describe(call_id)}", (index,))
+            self.find("message_shape", f"tool_call_id must be text, got {describe(call_id)}", (index,))
         elif role == "function" and not isinstance(message.get("name"), str):
             self.find(
-                "message_shape", f"a function message needs a name, found {describe(message.get('name'))}", (index,)
+                "message_shape", f"a function message needs a name, got {describe(message.get('name'))}", (index,)
             )
         elif self.open_calls.pop(call_id, None) is None:
             if call_id in self._calls:
-                self.find("duplicate_result", "the call has a result", (index,))
+                self.find("duplicate_result", "the call already has a result", (index,))
             else:
                 self.find("orphan_result", f"the assistant message before has no call {call_id!r}", (index,))
 
@@ -137,37 +138,37 @@ class _Checker(RuleChecker):
                 self.find("message_shape", wrong, (index, "content"))
         if "tool_calls" in message:
             if is_list(calls) and calls:
-                for place, call in enumerate(calls):
-                    self._call(call, index, place)
+                for position, call in enumerate(calls):
+                    self._call(call, index, position)
             else:
                 rule = "empty_message" if calls == [] else "message_shape"
-                found = f"tool_calls must hold calls or be absent, found {describe(calls)}"
-                self.find(rule, found, (index, "tool_calls"))
+                message_text = f"tool_calls must hold calls or be absent, got {describe(calls)}"
+                self.find(rule, message_text, (index, "tool_calls"))
         if legacy is not None:
             self._legacy(index, legacy)
         elif content is None and not calls and message.get("refusal") is None and message.get("audio") is None:
-            self.find("empty_message", "an assistant's message must say something or call a tool", (index,))
+            self.find("empty_message", "an assistant message must have content or call a tool", (index,))
 
     def _legacy(self, index: int, call: object) -> None:
         wrong = legacy_shape(call)
-        where: Path = (index, "function_call")
+        path: Path = (index, "function_call")
         if wrong is not None:
-            self.find("call_shape", wrong, where)
+            self.find("call_shape", wrong, path)
             return
-        self._calls[None] = self.open_calls[None] = where
-        self.check_name(cast("dict[str, Any]", call)["name"], where)
+        self._calls[None] = self.open_calls[None] = path
+        self.check_name(cast("dict[str, Any]", call)["name"], path)
 
-    def _call(self, unsure: object, index: int, place: int) -> None:
+    def _call(self, unsure: object, index: int, position: int) -> None:
         wrong = call_shape(unsure)
-        where: Path = (index, "tool_calls", place)
+        path: Path = (index, "tool_calls", position)
         if wrong is not None:
-            self.find("call_shape", wrong, where)
+            self.find("call_shape", wrong, path)
             return
         call = cast("dict[str, Any]", unsure)
         call_id = call["id"]
         if call_id in self._calls:
-            self.find("duplicate_call", f"the message has another call {call_id!r}", where)
+            self.find("duplicate_call", f"the message has another call {call_id!r}", path)
         else:
-            self.check_id(call_id, where)
-        self._calls[call_id] = self.open_calls[call_id] = where
-        self.check_name(name_of(call), where)
+            self.check_id(call_id, path)
+        self._calls[call_id] = self.open_calls[call_id] = path
+        self.check_name(name_of(call), path)

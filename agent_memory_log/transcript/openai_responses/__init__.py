@@ -1,4 +1,4 @@
-"""OpenAI Responses: the ``input`` list."""
+"""Supports OpenAI Responses."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from agent_memory_log.transcript.requests import ToolDefinition
 
 
 def _without_reasoning(message: WireMessage) -> WireMessage | None:
-    """None for encrypted reasoning, and for what cannot be without it; other items of the model's without their ids.
+    """Return an item without encrypted reasoning and without the id that binds it to that; None if all goes.
 
-    By its id the provider knows what reasoning an item was made with, and refuses it alone.
+    The provider knows from an item's id which reasoning belongs to it, and refuses the item without that reasoning.
     """
     kind = kind_of(message)
     if kind == "reasoning":

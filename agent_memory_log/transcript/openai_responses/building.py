@@ -1,4 +1,4 @@
-"""Events to Responses items."""
+"""Converts events to Responses items."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agent_memory_log.transcript.openai_responses.rendering import CALLS, FUNCTI
 
 
 class ResponsesBuilder(Builder):
-    """See ``agent_memory_log.transcript.build``. Every event is an item of its own."""
+    """Builds Responses items, one for each event; see ``agent_memory_log.transcript.build``."""
 
     provider = rendering.PROVIDER
     rules = rendering.RULES
@@ -30,28 +30,28 @@ class ResponsesBuilder(Builder):
         self._kinds = CallKinds()
         self._reasoning: str | None = None
 
-    def said(self, role: str, seq: int, data: TextPayload) -> None:
-        """Add a message, wherever it stands."""
+    def add_message(self, role: str, seq: int, data: TextPayload) -> None:
+        """Add a message."""
         residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
         message = text_message(role, data.message)
         self._add(rendering.text_parts(role).apply(message, residual, "content") if residual else message, seq)
 
     def thinking(self, seq: int, data: Thinking, residual: Residual) -> None:
-        """Add a reasoning item, if it was one."""
+        """Add a reasoning item, if the thinking came from the Responses API."""
         if not residual:
-            self.lose("reasoning", "reasoning that did not come from the Responses API", seq, data.event_type)
+            self.lose("reasoning", "the reasoning does not come from the Responses API", seq, data.event_type)
             return
         self.note_signed(data.signature, data.text)
         self._add(apply(rendering.reasoning(data, residual), residual), seq)
 
     def call(self, seq: int, data: ToolCall, wire_id: str, residual: Residual) -> None:
-        """Add a call of the kind it was."""
+        """Add a call of its original kind."""
         kind = _kind_of(residual, FUNCTION)
         self._kinds.call(wire_id, kind)
         self._add(apply(rendering.call_item(kind, data, wire_id), residual), seq)
 
     def result(self, seq: int, data: ToolResult, wire_id: str, omitted: str | None, residual: Residual) -> None:
-        """Add a result of the kind its call asks for."""
+        """Add a result of the kind that its call requires."""
         kind = _kind_of(residual, self._kinds.result(wire_id))
         item = INPUT_TEXT.apply(rendering.result_item(kind, data, wire_id), residual, "output")
         if omitted is not None:
@@ -59,14 +59,14 @@ class ResponsesBuilder(Builder):
         self._add(item, seq)
 
     def own(self, seq: int, data: UnknownPayload) -> bool:
-        """Add an item no payload fits."""
+        """Add an item that fits no payload."""
         if data.type != rendering.MESSAGE_TYPE:
             return False
         self._add(data.to_map(), seq)
         return True
 
     def erased(self, original_type: str) -> None:
-        """Remember that what the model makes next was made with reasoning that is gone."""
+        """Record that the reasoning of the model's next items was erased."""
         if original_type == EventType.THINKING:
             self._reasoning = ""
 

@@ -1,4 +1,4 @@
-"""Whose an item is, which reasoning it was made with, and where a transcript may be cut."""
+"""Returns the sender of an item, the pair of call and result it belongs to, and its side for cuts."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from agent_memory_log.transcript.windows import Side, side_of_role
 _SENT_TYPES = frozenset(
     {*RESULTS, "mcp_approval_response", "additional_tools", "configuration_update", "compaction_trigger"}
 )
-"""The types of items that the runtime sends, messages apart."""
+"""The types of items that the runtime sends, besides messages."""
 
 
 def kind_of(item: Mapping[str, object]) -> str:
-    """The item's type; that of a message may be left out. ``""`` where it is no text."""
+    """Return the item's type, with a default for messages and references; ``""`` if the type is not text."""
     if "type" not in item:
         return "message" if "role" in item else "item_reference"
     kind = item["type"]
@@ -23,7 +23,7 @@ def kind_of(item: Mapping[str, object]) -> str:
 
 
 def is_from_model(item: Mapping[str, object]) -> bool:
-    """Whether the model made the item; of types not known, yes."""
+    """Return whether the model made the item. Items of unknown types count as the model's."""
     kind = kind_of(item)
     if kind == "message":
         return item.get("role") == "assistant"
@@ -33,22 +33,22 @@ def is_from_model(item: Mapping[str, object]) -> bool:
 
 
 def pair_of(item: Mapping[str, object]) -> tuple[str, str] | None:
-    """What a call and its result have in common: the result's type and the id; None where the item is neither.
+    """Return the type of the result and the call id that a call and its result share; None for other items.
 
-    The result of a local shell call has the call's id as its own.
+    The result of a local shell call has the call's id as its own id.
     """
     kind = kind_of(item)
-    known = CALLS.get(kind) or RESULTS.get(kind)
-    if known is None:
+    call_kind = CALLS.get(kind) or RESULTS.get(kind)
+    if call_kind is None:
         return None
     call_id = item.get("call_id")
-    if not isinstance(call_id, str) and kind == known.result:
-        call_id = item.get(known.id_key)
-    return (known.result, call_id) if isinstance(call_id, str) else None
+    if not isinstance(call_id, str) and kind == call_kind.result:
+        call_id = item.get(call_kind.id_key)
+    return (call_kind.result, call_id) if isinstance(call_id, str) else None
 
 
 def side_of(item: WireMessage) -> Side:
-    """Whose an item is; no cut comes between a call and its result."""
+    """Return the side of an item. A call and its result form a pair, so that no cut separates them."""
     kind = kind_of(item)
     if kind == "message":
         return side_of_role(item.get("role"))

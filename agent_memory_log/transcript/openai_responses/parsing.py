@@ -1,4 +1,4 @@
-"""Responses items to events."""
+"""Converts Responses items to events."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from agent_memory_log.transcript.openai_responses.rendering import (
 
 
 class ResponsesParser(Parser):
-    """See ``agent_memory_log.transcript.parse``. Every item is one event."""
+    """Parses Responses items, one event for each; see ``agent_memory_log.transcript.parse``."""
 
     provider = rendering.PROVIDER
     rules = rendering.RULES
-    what = "input"
+    list_name = "input"
 
     def __init__(self, source: str) -> None:
         super().__init__(source)
@@ -76,7 +76,7 @@ class ResponsesParser(Parser):
 
     def _read_result(self, kind: CallKind, item: JsonMap) -> None:
         call_id = text_or_empty(item.get("call_id", item.get(kind.id_key)))
-        name = self.calls.asked_name(call_id)
+        name = self.calls.open_call_name(call_id)
         if name is None:
             name = kind.tool or decode_name(text_or_empty(item.get("name")))
         output = item.get("output")

@@ -1,12 +1,14 @@
-"""How payloads are rendered as Responses items where no residual says otherwise; parser and builder share it.
+"""Renders payloads as Responses items where no residual applies. The parser and the builder share this code.
 
-Every item is a message of its own. Residuals of this provider may have three parts more. ``parts``: the spans of
-content that is a list (``text_parts.py``); reasoning always has it, so that other providers know it for what it is.
-``of``: the list a reasoning's text comes from, where that is not its summary. ``kind``: the item's type, of a call that
-is no ``function_call``, and of a result whose type is not the one its call asks for.
+Each event is one item. Residuals of this provider may have these parts:
 
-Calls of tools that the runtime runs (function, custom, computer, shell, apply_patch) are tool calls; what OpenAI runs
-itself is kept whole, or it would look open.
+- ``parts``: the spans of content that is a list (``text_parts.py``). Reasoning always has it, so that other providers
+  can recognize it.
+- ``of``: the list that holds a reasoning's text, if it is not the summary.
+- ``kind``: the type of a call that is not a ``function_call``, and of a result whose type does not fit its call.
+
+Calls of tools that the runtime runs are tool calls: function, custom, computer, shell, apply_patch. Items of tools that
+OpenAI runs are stored as unknown payloads, because their calls would look open.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ PROVIDER = "openai-responses"
 RULES = WireRules(longest_name=64, longest_id=64, ids_in_alphabet=False)
 
 MESSAGE_TYPE = f"{PROVIDER}.message"
-"""The event type of an item that no payload fits; its data is the item."""
+"""The event type of an item that fits no payload. The event's data is the item."""
 
 INPUT_TEXT = TextParts({"type": "input_text"}, "\n")
 OUTPUT_TEXT = TextParts({"type": "output_text"}, "\n")
@@ -44,10 +46,12 @@ EXTRA = frozenset({"parts", "of", "kind"})
 class CallKind(msgspec.Struct, frozen=True):
     """A kind of call that the runtime answers.
 
-    - ``call``, ``result``: the types of the two items.
-    - ``arguments``: the key of the call's arguments.
-    - ``tool``: the tool's name, ``""`` where the item names it; such a tool's arguments are no text but JSON.
-    - ``id_key``: the key of the call's id in the result.
+    Attributes:
+        call: The type of the call item.
+        result: The type of the result item.
+        arguments: The key of the call's arguments.
+        tool: The tool's name; ``""`` if the item has a name. Arguments of such a tool are JSON, not text.
+        id_key: The key of the call's id in the result.
     """
 
     call: str
@@ -65,14 +69,14 @@ SHELL = CallKind("shell_call", "shell_call_output", "action", "shell")
 APPLY_PATCH = CallKind("apply_patch_call", "apply_patch_call_output", "operation", "apply_patch")
 
 CALLS = {kind.call: kind for kind in (FUNCTION, CUSTOM, COMPUTER, LOCAL_SHELL, SHELL, APPLY_PATCH)}
-"""The kinds of calls by the type of the call."""
+"""The kinds of calls by the type of the call item."""
 
 RESULTS = {kind.result: kind for kind in CALLS.values()}
-"""The kinds of calls by the type of the result."""
+"""The kinds of calls by the type of the result item."""
 
 
 class CallKinds:
-    """Which kind of result each call asks for; kept alike by parser and builder."""
+    """The kind of each call by wire id. The parser and the builder track it in the same way."""
 
     __slots__ = ("_kinds",)
 
@@ -80,22 +84,22 @@ class CallKinds:
         self._kinds: dict[str, CallKind] = {}
 
     def call(self, wire_id: str, kind: CallKind) -> None:
-        """Take in a call."""
+        """Add a call."""
         if kind is not FUNCTION or wire_id in self._kinds:
             self._kinds[wire_id] = kind
 
     def result(self, wire_id: str) -> CallKind:
-        """The kind of the latest call with this id."""
+        """Return the kind of the latest call with this id."""
         return self._kinds.get(wire_id, FUNCTION)
 
 
 def text_parts(role: str) -> TextParts:
-    """How the content of a message is split."""
+    """Return the text format of a role."""
     return OUTPUT_TEXT if role == "assistant" else INPUT_TEXT
 
 
 def reasoning(data: Thinking, residual: Mapping[str, JsonValue]) -> WireMessage:
-    """A reasoning item, but for what its residual changes."""
+    """Return a reasoning item without its residual."""
     item: WireMessage = {"type": "reasoning", "summary": []}
     key = "content" if residual.get("of") == "content" else "summary"
     parts = REASONING_TEXT[key].join(data.text, residual.get("parts"))
@@ -108,7 +112,7 @@ def reasoning(data: Thinking, residual: Mapping[str, JsonValue]) -> WireMessage:
 
 
 def call_item(kind: CallKind, data: ToolCall, wire_id: str) -> WireMessage:
-    """A call, but for what its residual changes."""
+    """Return a call item without its residual."""
     arguments = "{}" if is_absent_text(data.payload_json) and kind is not CUSTOM else data.payload_json
     item: WireMessage = {"type": kind.call, "call_id": wire_id}
     if not kind.tool:
@@ -121,7 +125,7 @@ def call_item(kind: CallKind, data: ToolCall, wire_id: str) -> WireMessage:
 
 
 def result_item(kind: CallKind, data: ToolResult, wire_id: str) -> WireMessage:
-    """The result of a call, but for what its residual changes."""
+    """Return a result item without its residual."""
     is_value = not is_absent_text(data.result_json)
     text = data.result_json if is_value else data.error_message
     item: WireMessage = {"type": kind.result, kind.id_key: wire_id, "output": text}
@@ -137,13 +141,13 @@ def result_item(kind: CallKind, data: ToolResult, wire_id: str) -> WireMessage:
 
 
 def cut_output(kind: CallKind, omitted: str) -> JsonValue:
-    """The output that says that the real one is left out."""
+    """Return the output that replaces a result that was left out."""
     if kind is COMPUTER:
-        return {"type": "computer_screenshot"}  # an image has no place for words
+        return {"type": "computer_screenshot"}  # an image cannot hold text
     return shell_output(omitted, is_failure=False) if kind is SHELL else omitted
 
 
 def shell_output(text: str, *, is_failure: bool) -> list[JsonValue]:
-    """The output of a shell's command that was recorded as text."""
+    """Return the output of a shell command that was recorded as text."""
     outcome = {"type": "exit", "exit_code": 1 if is_failure else 0}
     return [{"stdout": "" if is_failure else text, "stderr": text if is_failure else "", "outcome": outcome}]

@@ -1,4 +1,4 @@
-"""Making an ``input`` valid: each rule that it breaks has its mending, applied until it breaks none."""
+"""Repairs ``input``: it applies the repair for each broken rule until no rule is broken."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from agent_memory_log.transcript.validity.repairing import FROM_REPAIR, INTERRUP
 
 def repair(draft: Draft, facts: Facts) -> None:
     """Change ``draft`` until it breaks no rule."""
-    _Repair(draft, facts).run()
+    _Repairer(draft, facts).run()
 
 
 def unbound(item: WireMessage) -> WireMessage:
-    """An item without the id by which the provider knows its reasoning; of an answer, the text."""
+    """Return an item without the id that binds it to reasoning. An assistant message keeps only its text."""
     if kind_of(item) != "message":
         return {key: value for key, value in item.items() if key != "id"}
-    message: WireMessage = {"role": item.get("role"), "content": _said(item.get("content"))}
+    message: WireMessage = {"role": item.get("role"), "content": _plain_content(item.get("content"))}
     if item.get("phase") is not None:
         message["phase"] = item["phase"]
     return message
@@ -49,32 +49,37 @@ def unbound(item: WireMessage) -> WireMessage:
 _IDS = ("duplicate_call", "call_id")
 
 
-class _Repair:
+class _Repairer:
     def __init__(self, draft: Draft, facts: Facts) -> None:
         self._draft = draft
         self._facts = facts
-        # Places that go, once all that was found is mended, and those of reasoning among them.
+        # Positions to remove after the current findings are repaired, and the positions of reasoning among them.
         self._gone: set[int] = set()
         self._reasoning_gone: set[int] = set()
-        # Reasoning is not among it: what went of that changes nothing of what other reasoning was made with.
+        # Reasoning is left out, because signatures do not cover other reasoning.
         self._seen = [_as_seen(item) for item in draft.seen if kind_of(item) != "reasoning"]
 
     def run(self) -> None:
         while findings := self._find():
-            # One mending a place, as what was found next may no longer be so.
-            first = {finding.where[0]: finding for finding in reversed(_first_of(findings))}
-            chosen = {place: first[place] for place in sorted(place for place in first if isinstance(place, int))}
+            # One repair for each position, because it may resolve the next finding.
+            first = {finding.path[0]: finding for finding in reversed(_first_of(findings))}
+            chosen = {
+                position: first[position]
+                for position in sorted(position for position in first if isinstance(position, int))
+            }
             rule = next(iter(chosen.values())).rule
             if rule == "unanswered_call":
                 self._answer(chosen)
                 continue
             if rule in _IDS:
-                self._mend_ids()
+                self._repair_ids()
             else:
-                for place, finding in chosen.items():
-                    self._mend(place, finding)
+                for position, finding in chosen.items():
+                    self._repair_finding(position, finding)
                 self._unbind()
-            self._draft.entries = [entry for place, entry in enumerate(self._draft.entries) if place not in self._gone]
+            self._draft.entries = [
+                entry for position, entry in enumerate(self._draft.entries) if position not in self._gone
+            ]
             self._gone.clear()
             self._reasoning_gone.clear()
 
@@ -85,164 +90,164 @@ class _Repair:
         return validate([entry.message for entry in entries], facts)
 
     def _edited_from(self) -> tuple[int, int] | None:
-        """The first place of the draft that is not what the model saw: by the log, or by what was changed here."""
+        """Return the first position that differs from the content that the model received, in the log or here."""
         number = 0
-        known = self._facts.edited_from
-        for place, entry in enumerate(self._draft.entries):
-            if known is not None and entry.index >= known[0]:
-                return place, known[1] if entry.index == known[0] else -1
+        log_position = self._facts.edited_from
+        for position, entry in enumerate(self._draft.entries):
+            if log_position is not None and entry.index >= log_position[0]:
+                return position, log_position[1] if entry.index == log_position[0] else -1
             if kind_of(entry.message) == "reasoning":
                 continue
             if number >= len(self._seen):
-                return None  # what was added at the end is not edited
+                return None  # items added at the end are not edits
             if _as_seen(entry.message) != self._seen[number]:
-                return place, 0
+                return position, 0
             number += 1
         return None
 
-    def _mend(self, place: int, finding: Finding) -> None:
+    def _repair_finding(self, position: int, finding: Finding) -> None:
         rule = finding.rule
         if rule == "item_shape":
-            self._mend_shape(place, finding.message)
+            self._repair_shape(position, finding.message)
         elif rule in ("orphan_result", "duplicate_result"):
-            self._drop(place, "dropped_result", finding.message)
+            self._drop(position, "dropped_result", finding.message)
         elif rule == "tool_name":
-            entry = self._draft.entries[place]
+            entry = self._draft.entries[position]
             self._draft.shorten_name(entry.message, RULES, (entry.index,), entry.own or None)
         elif rule in ("item_id", "duplicate_id", "reasoning_missing"):
-            self._take_id_away(place, finding.message)
+            self._take_id_away(position, finding.message)
         else:
-            self._drop_reasoning(place, finding.message)
+            self._drop_reasoning(position, finding.message)
 
-    def _note(self, place: int, change: str, message: str) -> None:
-        entry = self._draft.entries[place]
+    def _note(self, position: int, change: str, message: str) -> None:
+        entry = self._draft.entries[position]
         self._draft.note(change, message, (entry.index,), entry.own or None)
 
-    def _drop(self, place: int, change: str, message: str) -> None:
-        self._note(place, change, message)
-        self._gone.add(place)
+    def _drop(self, position: int, change: str, message: str) -> None:
+        self._note(position, change, message)
+        self._gone.add(position)
 
-    def _mend_shape(self, place: int, message: str) -> None:
-        entry = self._draft.entries[place]
+    def _repair_shape(self, position: int, message: str) -> None:
+        entry = self._draft.entries[position]
         entry.message = _without_nulls(entry.message)
         completed = entry.message if is_sound(entry.message) else _completed(entry.message)
         if is_sound(completed):
             entry.message = completed
-            self._note(place, "mended_message", message)
+            self._note(position, "mended_message", message)
         elif kind_of(entry.message) == "reasoning":
-            self._drop_reasoning(place, message)
+            self._drop_reasoning(position, message)
         else:
-            self._drop(place, "dropped_message", message)
+            self._drop(position, "dropped_message", message)
 
-    def _answer(self, places: Iterable[int]) -> None:
-        """Give each call a result, after all that the model made with it and the results of that."""
+    def _answer(self, positions: Iterable[int]) -> None:
+        """Add a result for each call, after the other items of the same model output and their results."""
         entries = self._draft.entries
         ends = _ends_of_rounds([entry.message for entry in entries])
         answers: defaultdict[int, list[Entry]] = defaultdict(list)
-        for place in sorted(places, reverse=True):
-            call = entries[place]
+        for position in sorted(positions, reverse=True):
+            call = entries[position]
             call_id = call.message["call_id"]
-            self._note(place, "answered_call", f"the call {call_id!r} was never answered: {INTERRUPTED!r}")
+            self._note(position, "answered_call", f"the call {call_id!r} has no recorded result; added {INTERRUPTED!r}")
             result = _interrupted(CALLS[kind_of(call.message)], call_id)
-            answers[ends[place]].append(Entry(FROM_REPAIR, result, call.own))
+            answers[ends[position]].append(Entry(FROM_REPAIR, result, call.own))
         self._draft.entries = [
             entry
-            for place in range(len(entries) + 1)
-            for entry in (*answers.get(place, ()), *entries[place : place + 1])
+            for position in range(len(entries) + 1)
+            for entry in (*answers.get(position, ()), *entries[position : position + 1])
         ]
 
-    def _mend_ids(self) -> None:
-        """Drop calls that stand there twice, and give others an id of their own, with their results.
+    def _repair_ids(self) -> None:
+        """Drop duplicate calls, and give other calls and their results a unique id.
 
         A result answers the latest open call with its id.
         """
         pairs = [pair_of(entry.message) for entry in self._draft.entries]
         ids = UnusedIds(RULES, (pair[1] for pair in pairs if pair is not None))
         open_calls: defaultdict[tuple[str, str], list[WireMessage]] = defaultdict(list)
-        for place, (entry, pair) in enumerate(zip(self._draft.entries, pairs, strict=True)):
+        for position, (entry, pair) in enumerate(zip(self._draft.entries, pairs, strict=True)):
             if pair is None:
                 continue
             item, waiting, call_id = entry.message, open_calls[pair], pair[1]
             if kind_of(item) in RESULTS:
                 if waiting:
-                    self._set_call_id(place, waiting.pop()["call_id"])
+                    self._set_call_id(position, waiting.pop()["call_id"])
                 elif not RULES.allows_id(call_id):
-                    self._drop(place, "dropped_result", "the id of a result's call is not one the provider takes")
+                    self._drop(position, "dropped_result", "the provider does not accept the call id of the result")
             elif waiting and _same_call(waiting[-1], item):
-                self._drop(place, "dropped_call", f"the call {call_id!r} stands there twice")
+                self._drop(position, "dropped_call", f"the call {call_id!r} appears twice")
             else:
                 if waiting or not RULES.allows_id(call_id):
-                    self._set_call_id(place, ids.unused(RULES.wire_id(call_id) or "call"))
+                    self._set_call_id(position, ids.unused(RULES.wire_id(call_id) or "call"))
                 waiting.append(item)
 
-    def _set_call_id(self, place: int, call_id: str) -> None:
-        item = self._draft.entries[place].message
+    def _set_call_id(self, position: int, call_id: str) -> None:
+        item = self._draft.entries[position].message
         key = "call_id" if "call_id" in item else RESULTS[kind_of(item)].id_key
         if item[key] != call_id:
-            self._note(place, "renamed_call", f"the id of the call was {item[key]!r}, now {call_id!r}")
+            self._note(position, "renamed_call", f"the call id {item[key]!r} became {call_id!r}")
             item[key] = call_id
 
-    def _take_id_away(self, place: int, message: str) -> None:
-        """Make an item one that was not made with reasoning, for all that the provider can tell."""
-        entry = self._draft.entries[place]
+    def _take_id_away(self, position: int, message: str) -> None:
+        """Remove the id of an item, so that the provider does not require its reasoning."""
+        entry = self._draft.entries[position]
         kind = kind_of(entry.message)
         if kind == "reasoning":
-            self._drop_reasoning(place, message)
+            self._drop_reasoning(position, message)
             return
         entry.message = unbound(entry.message)
         if is_sound(entry.message):
-            self._note(place, "removed_id", message)
+            self._note(position, "removed_id", message)
         elif kind in CALLS:
-            self._drop(place, "dropped_call", message)
+            self._drop(position, "dropped_call", message)
         else:
-            self._drop(place, "dropped_message", message)
+            self._drop(position, "dropped_message", message)
 
-    def _drop_reasoning(self, place: int, message: str) -> None:
-        """Drop reasoning; ``_unbind`` then takes the ids away of what was made with it."""
-        self._drop(place, "dropped_thinking", message)
-        self._reasoning_gone.add(place)
+    def _drop_reasoning(self, position: int, message: str) -> None:
+        """Drop reasoning; ``_unbind`` then removes the ids of the items that belong to it."""
+        self._drop(position, "dropped_thinking", message)
+        self._reasoning_gone.add(position)
 
     def _unbind(self) -> None:
-        """Take the ids away of what was made with reasoning that goes: by them the provider would ask for it."""
+        """Remove the ids of items whose reasoning is dropped, because the provider would require that reasoning."""
         is_bound = False
-        for place, entry in enumerate(self._draft.entries):
-            if place in self._reasoning_gone:
+        for position, entry in enumerate(self._draft.entries):
+            if position in self._reasoning_gone:
                 is_bound = True
-            elif is_bound and place not in self._gone:
+            elif is_bound and position not in self._gone:
                 item = entry.message
                 is_bound = is_from_model(item) and kind_of(item) not in ("reasoning", "item_reference")
                 if is_bound and "id" in item:
-                    self._take_id_away(place, "the reasoning it was made with is dropped")
+                    self._take_id_away(position, "the reasoning it was made with is dropped")
 
 
 def _ends_of_rounds(items: Sequence[WireMessage]) -> list[int]:
-    """For each item where what the model made with it ends, with the results of that."""
+    """Return, for each item, the index after its model output and the results of that output."""
     ends: list[int] = []
     end_of_results = end = len(items)
-    for place in reversed(range(len(items))):
+    for position in reversed(range(len(items))):
         ends.append(end)
-        if kind_of(items[place]) not in RESULTS:
-            end_of_results = place
-        if not is_from_model(items[place]):
+        if kind_of(items[position]) not in RESULTS:
+            end_of_results = position
+        if not is_from_model(items[position]):
             end = end_of_results
     ends.reverse()
     return ends
 
 
 def _first_of(findings: list[Finding]) -> list[Finding]:
-    """Those to be mended before the others: shapes, so that the rest can be looked into, then the ids of calls.
+    """Return the findings to repair first: shapes, then call ids, then others, then unanswered calls.
 
-    Calls are answered last: once the others are mended, no call goes any more.
+    Other rules need valid shapes. Calls are answered last, because earlier repairs may drop calls.
     """
     for rules in (("item_shape",), _IDS):
-        found = [finding for finding in findings if finding.rule in rules]
-        if found:
-            return found
+        matches = [finding for finding in findings if finding.rule in rules]
+        if matches:
+            return matches
     return [finding for finding in findings if finding.rule != "unanswered_call"] or findings
 
 
 def _as_seen(item: WireMessage) -> WireMessage:
-    """An item as reasoning is bound to it: without what only the provider's storage knows it by, and without nulls."""
+    """Return an item as signatures cover it: without id, status and nulls."""
     return {key: value for key, value in item.items() if value is not None and key not in ("id", "status")}
 
 
@@ -251,8 +256,8 @@ def _same_call(call: WireMessage, other: WireMessage) -> bool:
     return same_json({**call, **own}, {**other, **own})
 
 
-def _said(content: object) -> object:
-    """The content of an answer in the form that needs no id: its text."""
+def _plain_content(content: object) -> object:
+    """Return the text of an assistant message, which needs no item id."""
     parts = list_in(content)
     if not parts:
         return content
@@ -261,17 +266,17 @@ def _said(content: object) -> object:
 
 
 def _without_nulls(item: WireMessage) -> WireMessage:
-    """The item without the nulls that SDKs write where there is nothing, and the API does not take."""
+    """Return the item without the nulls that SDKs write and the API refuses."""
     left = dict(item)
     while (flaw := flaw_of(left, kind_of(left))) is not None:
-        if len(flaw.where) != 1 or flaw.where[0] not in left or left[str(flaw.where[0])] is not None:
+        if len(flaw.path) != 1 or flaw.path[0] not in left or left[str(flaw.path[0])] is not None:
             break
-        del left[str(flaw.where[0])]
+        del left[str(flaw.path[0])]
     return left
 
 
 def _completed(item: WireMessage) -> WireMessage:
-    """The item with what may be left out elsewhere, and text in place of an answer's parts that cannot be mended."""
+    """Return the item with missing fields added. An answer with parts that cannot be repaired becomes text."""
     kind = kind_of(item)
     completed = dict(item)
     content = list_in(item.get("content"))

@@ -1,16 +1,16 @@
-"""What the Responses API requires of ``input``, as far as the list itself and the log can tell.
+"""Checks the rules of the Responses API for ``input``, as far as the list and the log show.
 
-- ``item_shape``: an item is a map that holds what its type requires; items of types not known may hold anything.
-- ``unanswered_call``: every call the runtime runs has its result later, of the type its call asks for.
-  ``orphan_result``: no result is there for another id. ``duplicate_call``, ``duplicate_result``: an id stands for one
-  open call, and a call has one result. Where the input goes on from a stored response, or holds references, calls may
-  stand there.
-- ``call_id``, ``tool_name``, ``item_id``: the characters and length allowed, and the prefix of an item's id.
-  ``duplicate_id``: no two items have one id.
-- ``reasoning_alone``: a reasoning item is followed by what was made with it. ``reasoning_missing``: an item that was
-  recorded with reasoning follows it. ``reasoning_unencrypted``: with ``store: false`` it has ``encrypted_content``.
+- ``item_shape``: an item is a map with the fields of its type; items of unknown types may hold anything.
+- ``unanswered_call``: every call that the runtime runs has a later result of the right type.
+- ``orphan_result``: every result has its call before it. Calls may be in a stored response.
+- ``duplicate_call``, ``duplicate_result``: an id belongs to one open call, and a call has one result.
+- ``call_id``, ``tool_name``, ``item_id``: ids and names have the allowed characters and length; item ids have a prefix.
+- ``duplicate_id``: no two items have the same id.
+- ``reasoning_alone``: the items made with a reasoning item follow it.
+- ``reasoning_missing``: an item that was recorded with reasoning follows that reasoning.
+- ``reasoning_unencrypted``: with ``store: false``, reasoning has ``encrypted_content``.
 - ``thinking_…``: see the module ``signed_reasoning``.
-- ``error_and_value``: a recorded result has an error or a value.
+- ``error_and_value``: a recorded result does not have both an error and a value.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _Pair = tuple[str, str]
 
 _LONGEST_ID = 64
 _FUNCTION_RESULT = FUNCTION.result
-# How many keys items have that hold nothing but text: a call, a result, a message.
+# The number of keys in a call, a result and a message that hold only text.
 _PLAIN_CALL = 4
 _PLAIN_RESULT = 3
 _PLAIN_MESSAGE = 2
 _PREFIXES = {"reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc", "message": "msg"}
 _NOT_OWN_ID = frozenset({"item_reference", "local_shell_call_output"})
-"""The types of items whose ``id`` is another item's."""
+"""The types of items whose ``id`` belongs to another item."""
 
 
 def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
-    """Every rule that ``messages`` break, in their order."""
+    """Return every finding in ``messages``, in their order."""
     checker = _Checker(facts)
-    for place, item in enumerate(cast("Sequence[WireMessage]", messages)):  # what they should be; take looks
-        if type(item) is not dict or not checker.take_plain(place, item):
-            checker.take(place, item)
+    for position, item in enumerate(cast("Sequence[WireMessage]", messages)):  # take() checks the type
+        if type(item) is not dict or not checker.take_plain(position, item):
+            checker.take(position, item)
     checker.end()
     check_signed(checker.signed, facts, len(messages), lambda block: block[:1], checker.find)
-    return sorted(checker.findings, key=lambda finding: finding.where[:1])
+    return sorted(checker.findings, key=lambda finding: finding.path[:1])
 
 
 class _Checker(RuleChecker):
@@ -58,7 +58,7 @@ class _Checker(RuleChecker):
         super().__init__(RULES)
         self._reasoning_of = facts.recorded.reasoning_of if facts.recorded is not None else {}
         self._unstored = facts.request.get("store") is False
-        # Calls may stand in what the provider has stored.
+        # The provider's stored response may contain the calls.
         self._continues = any(facts.request.get(key) is not None for key in ("previous_response_id", "conversation"))
         self._open: dict[_Pair, int] = {}
         self._answered: set[_Pair] = set()
@@ -67,11 +67,11 @@ class _Checker(RuleChecker):
         self._alone: list[int] = []
         self._run: set[str] = set()
 
-    def take_plain(self, place: int, item: WireMessage) -> bool:
-        """Take what nearly every item of a long history is, text and no more; False: it is something else, or wrong."""
+    def take_plain(self, position: int, item: WireMessage) -> bool:
+        """Take a common item that holds only text and is valid. Return False if the item needs a full check."""
         kind = item.get("type")
         if kind == "function_call":
-            return self._take_plain_call(place, item)
+            return self._take_plain_call(position, item)
         if kind == _FUNCTION_RESULT:
             is_plain = self._take_plain_result(item)
         else:
@@ -79,7 +79,11 @@ class _Checker(RuleChecker):
             if is_plain and item.get("role") == "assistant":
                 self._alone.clear()
                 return True
-            is_plain = is_plain and item.get("role") in ("user", "system", "developer")  # a tuple: it may be a list
+            is_plain = is_plain and item.get("role") in (
+                "user",
+                "system",
+                "developer",
+            )  # a tuple, because a role may be unhashable
         if is_plain and (self._alone or self._run):
             self._end_run()
             self._run.clear()
@@ -95,7 +99,7 @@ class _Checker(RuleChecker):
         self._answered.add(pair)
         return True
 
-    def _take_plain_call(self, place: int, item: WireMessage) -> bool:
+    def _take_plain_call(self, position: int, item: WireMessage) -> bool:
         name, call_id = item.get("name"), item.get("call_id")
         if (
             len(item) != _PLAIN_CALL
@@ -109,45 +113,47 @@ class _Checker(RuleChecker):
             return False
         self._alone.clear()
         pair = (_FUNCTION_RESULT, call_id)
-        self._open[pair] = place
+        self._open[pair] = position
         self._answered.discard(pair)
         return True
 
-    def take(self, place: int, value: object) -> None:
+    def take(self, position: int, value: object) -> None:
         if not isinstance(value, MAPS):
-            self.find("item_shape", f"an item must be a map, found {describe(value)}", (place,))
+            self.find("item_shape", f"an item must be a map, got {describe(value)}", (position,))
             return
         item = cast("_Item", value)
         kind = kind_of(item)
         flaw = flaw_of(item, kind)
         if flaw is not None:
-            what = f"an item of type {kind!r}" if kind else "an item"
-            self.find("item_shape", f"{what} is not what the API takes: {flaw.told()}", (place, *flaw.where))
+            item_name = f"an item of type {kind!r}" if kind else "an item"
+            self.find(
+                "item_shape", f"{item_name} is not accepted by the API: {flaw.described()}", (position, *flaw.path)
+            )
             self._excuse(item, kind)
             return
-        self._follow(place, item, kind)
+        self._follow(position, item, kind)
         item_id = item.get("id")
         if isinstance(item_id, str):
-            self._take_id(place, item, kind, item_id)
+            self._take_id(position, item, kind, item_id)
         if kind in CALLS:
-            self._take_call(place, item, kind)
+            self._take_call(position, item, kind)
         elif kind in RESULTS:
-            self._take_result(place, item)
+            self._take_result(position, item)
         elif kind == "reasoning":
-            self._take_reasoning(place, item)
+            self._take_reasoning(position, item)
         elif kind == "item_reference":
             self._continues = True
 
     def end(self) -> None:
         self._end_run()
-        for (result, call_id), place in self._open.items():
-            message = f"the call {call_id!r} has no {result}: add one, or leave the call out"
-            self.find("unanswered_call", message, (place,))
+        for (result, call_id), position in self._open.items():
+            message = f"the call {call_id!r} has no {result}: add a result, or remove the call"
+            self.find("unanswered_call", message, (position,))
 
-    def _follow(self, place: int, item: _Item, kind: str) -> None:
-        """Which reasoning stands before an item, in the same run of what the model made."""
+    def _follow(self, position: int, item: _Item, kind: str) -> None:
+        """Track the reasoning before an item in the same model output, and check ``reasoning_missing``."""
         if kind == "reasoning":
-            self._alone.append(place)
+            self._alone.append(position)
         elif is_from_model(item):
             self._alone.clear()
         else:
@@ -165,76 +171,76 @@ class _Checker(RuleChecker):
             name = f"reasoning {needed!r}" if needed else "reasoning that was erased"
             self.find(
                 "reasoning_missing",
-                f"{item_id!r} was made with {name}, which does not stand before it: put that back, or take the id away",
-                (place,),
+                f"{item_id!r} was made with {name}, which is not before it: restore it, or remove the id",
+                (position,),
             )
 
     def _end_run(self) -> None:
-        for place in self._alone:
-            self.find("reasoning_alone", "a reasoning item is not followed by what was made with it", (place,))
+        for position in self._alone:
+            self.find("reasoning_alone", "a reasoning item must be followed by the items made with it", (position,))
         self._alone.clear()
 
-    def _take_id(self, place: int, item: _Item, kind: str, item_id: str) -> None:
+    def _take_id(self, position: int, item: _Item, kind: str, item_id: str) -> None:
         if kind in _NOT_OWN_ID:
             return
         prefix = "" if kind == "message" and item.get("role") != "assistant" else _PREFIXES.get(kind, "")
         if not item_id or len(item_id) > _LONGEST_ID or not item_id.startswith(prefix):
             begin = f" and begin with {prefix!r}" if prefix else ""
-            message = f"an item's id must have 1 to {_LONGEST_ID} characters{begin}, found {describe(item_id)}"
-            self.find("item_id", message, (place, "id"))
+            message = f"an item's id must have 1 to {_LONGEST_ID} characters{begin}, got {describe(item_id)}"
+            self.find("item_id", message, (position, "id"))
         if item_id in self._ids:
-            self.find("duplicate_id", f"another item has the id {item_id!r} too", (place, "id"))
+            self.find("duplicate_id", f"another item has the id {item_id!r} too", (position, "id"))
         self._ids.add(item_id)
 
-    def _take_call(self, place: int, item: _Item, kind: str) -> None:
+    def _take_call(self, position: int, item: _Item, kind: str) -> None:
         name = cast("str", item.get("name"))
         if not CALLS[kind].tool and name not in self.names:
-            self.check_name(name, (place, "name"))
+            self.check_name(name, (position, "name"))
         pair = cast("_Pair", pair_of(item))
-        self.check_id(pair[1], (place, "call_id"))
+        self.check_id(pair[1], (position, "call_id"))
         if pair in self._open:
-            self.find("duplicate_call", f"another call with the id {pair[1]!r} is still open", (place, "call_id"))
+            self.find("duplicate_call", f"another call with the id {pair[1]!r} is still open", (position, "call_id"))
             return
-        self._open[pair] = place
+        self._open[pair] = position
         self._answered.discard(pair)
 
-    def _take_result(self, place: int, item: _Item) -> None:
+    def _take_result(self, position: int, item: _Item) -> None:
         pair = cast("_Pair", pair_of(item))
         if self._open.pop(pair, None) is not None:
             self._answered.add(pair)
         elif pair in self._excused:
             self._excused.discard(pair)
         elif pair in self._answered:
-            self.find("duplicate_result", f"the call {pair[1]!r} is already answered", (place,))
+            self.find("duplicate_result", f"the call {pair[1]!r} is already answered", (position,))
         elif not self._continues:
-            message = f"no call with the id {pair[1]!r} that asks for a {pair[0]} stands before its result"
-            self.find("orphan_result", message, (place,))
+            message = f"no earlier call with the id {pair[1]!r} has a {pair[0]} as its result"
+            self.find("orphan_result", message, (position,))
         else:
-            self.check_id(pair[1], (place, "call_id"))
+            self.check_id(pair[1], (position, "call_id"))
             self._answered.add(pair)
 
     def _excuse(self, item: _Item, kind: str) -> None:
-        """Say nothing of the other half of a call that is no call, or of a result that is none: it may be mended."""
+        """Ignore the other half of a call or result with a wrong shape, because repair may fix the shape."""
         pair = pair_of(item)
         if pair is not None and kind in CALLS:
             self._excused.add(pair)
         elif pair is not None and self._open.pop(pair, None) is None:
             self._excused.discard(pair)
 
-    def _take_reasoning(self, place: int, item: _Item) -> None:
+    def _take_reasoning(self, position: int, item: _Item) -> None:
         encrypted = item.get("encrypted_content")
         if not isinstance(encrypted, str) or not encrypted:
             if self._unstored:
                 message = "with store: false a reasoning item must have encrypted_content; ask for it with include"
-                self.find("reasoning_unencrypted", message, (place,))
+                self.find("reasoning_unencrypted", message, (position,))
             return
-        self.signed.append((place, 0, encrypted, text_of_reasoning(item)))
+        self.signed.append((position, 0, encrypted, text_of_reasoning(item)))
 
 
 def text_of_reasoning(item: Mapping[str, object]) -> str:
-    """The text the log keeps of a reasoning item: of its summary, or else of its content."""
+    """Return the text that the log stores of a reasoning item: its summary, or else its content."""
     for key, how in REASONING_TEXT.items():
-        found = how.text_in(list_in(item.get(key)))
-        if found:
-            return found
+        reasoning_text = how.text_in(list_in(item.get(key)))
+        if reasoning_text:
+            return reasoning_text
     return ""

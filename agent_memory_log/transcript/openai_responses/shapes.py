@@ -1,4 +1,4 @@
-"""What each type of item must hold; of types not known, anything."""
+"""Defines the required fields of each item type. Items of unknown types may hold anything."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FILE_DETAIL = one_of("auto", "low", "high")
 
 _SENT_PART = tagged(
     input_text=record(text=text, prompt_cache_breakpoint=optional(_BREAKPOINT)),
-    # The typed params ask for an image's detail, the API has a default for it.
+    # The SDK's types require an image's detail, but the API has a default.
     input_image=record(
         detail=optional(_IMAGE_DETAIL),
         file_id=optional_or_null(text),
@@ -127,7 +127,7 @@ _ITEMS: Mapping[str, Check] = {
     "message": either(_ANSWER, _EASY),
     "reasoning": record(
         summary=list_of(tagged(summary_text=record(text=text))),
-        id=optional(text),  # the typed params ask for it; the API does not where the content is encrypted
+        id=optional(text),  # the SDK's types require it, but not the API
         content=optional(list_of(tagged(reasoning_text=record(text=text)))),
         encrypted_content=optional_or_null(text),
         status=optional(_PROGRESS),
@@ -237,7 +237,7 @@ _ITEMS: Mapping[str, Check] = {
 
 
 def flaw_of(item: Mapping[str, object], kind: str) -> Flaw | None:
-    """The first thing that is wrong with an item of a type."""
+    """Return the first flaw of an item of a type, or None."""
     check = _ITEMS.get(kind)
     if check is not None:
         return check(item)
@@ -245,7 +245,7 @@ def flaw_of(item: Mapping[str, object], kind: str) -> Flaw | None:
 
 
 def is_sound(item: object) -> bool:
-    """Whether an item is a map that holds what its type requires."""
+    """Return whether an item is a map with the fields that its type requires."""
     if not isinstance(item, Mapping):
         return False
     item_map = cast("Mapping[str, object]", item)

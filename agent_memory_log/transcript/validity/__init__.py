@@ -1,1 +1,1 @@
-"""What makes a conversation valid, and mends one that is not: what the providers' packages share."""
+"""Checks and repairs conversations. The providers' packages share this code."""

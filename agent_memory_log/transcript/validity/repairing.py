@@ -1,4 +1,4 @@
-"""The working copy of a repair: its messages with where they came from, and what was changed."""
+"""Defines the working copy of a repair: its messages, their origins, and the changes."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from agent_memory_log.transcript.log_facts import Origins, Recorded
 from agent_memory_log.transcript.names import WireRules
 
 FROM_REPAIR = -1
-"""The index of an entry that was not in the transcript given."""
+"""The index of an entry that the repair added."""
 
 INTERRUPTED = "interrupted: no result of this call was recorded"
-"""What a call that nothing answered is answered with, as an error."""
+"""The error text of the result that a repair adds to an unanswered call."""
 
 NO_MESSAGE = "the tool gave no message"
-"""What an error without any text says."""
+"""The text that a repair adds to an error result without text."""
 
 View = Callable[[WireMessage], tuple[object, list[Any]]]
-"""A message as signatures are bound to it: what it is beside its parts, and the parts that count."""
+"""Returns a message as signatures cover it: its fields besides the parts, and the parts that count."""
 
 
 class Entry:
     """A message of a draft.
 
-    - ``index``: its place in the transcript that was given, ``FROM_REPAIR`` for one that was not in it.
-    - ``message``: the draft's own copy.
-    - ``own``, ``parts``: the seqs it comes from, as in ``Origins``; 0 where not known. ``parts`` is as long as the
-      message's list of parts whenever a provider looks at it.
+    Attributes:
+        index: The message's index in the original transcript; ``FROM_REPAIR`` if the repair added it.
+        message: The draft's own copy of the message.
+        own: The seq of the message's first event, as in ``Origins``; 0 if unknown.
+        parts: The seqs of the message's parts. Its length equals the message's list of parts when a provider reads it.
     """
 
     __slots__ = ("index", "message", "own", "parts")
@@ -47,25 +48,27 @@ class Entry:
 
 
 class Draft:
-    """A copy of a transcript that a provider's repair changes in place: ``entries``, and ``note`` for each change.
+    """A copy of a transcript that a provider's repair changes in place.
 
-    ``seen`` is the transcript as the model saw it; not to be changed.
+    A repair changes ``entries`` and calls ``note`` for each change. ``seen`` is the transcript that the model received;
+    it must not be changed.
     """
 
     def __init__(
-        self, given: Sequence[object], *, origins: Origins | None, pristine: Sequence[WireMessage] | None
+        self, original: Sequence[object], *, origins: Origins | None, pristine: Sequence[WireMessage] | None
     ) -> None:
-        """``pristine`` is the transcript as the model saw it, where the log tells; ``given`` is taken for it otherwise.
+        """Copy the messages of ``original``; messages that are not maps are dropped.
 
-        What is no map is left out at once. Raises ``DecodeError`` for a message that is not JSON.
+        ``pristine`` is the transcript that the model received, if the log has it. Otherwise ``original`` is used.
+        Raises ``DecodeError`` for a message that is not JSON.
         """
         self.changes: list[Change] = []
         self.entries: list[Entry] = []
         self.part_key = origins.part_key if origins else "content"
         self._origins = origins
-        for index, message in enumerate(given):
+        for index, message in enumerate(original):
             if not isinstance(message, Mapping):
-                self.note("dropped_message", f"a message must be a map, found {describe(message)}", (index,))
+                self.note("dropped_message", f"a message must be a map, got {describe(message)}", (index,))
                 continue
             try:
                 own = cast("WireMessage", own_json(cast("object", message)))
@@ -76,66 +79,66 @@ class Draft:
                 entry.own = origins.owns[index]
                 entry.parts = list(origins.parts[index])
             self.entries.append(entry)
-        # Copies: what is compared must not change with the draft.
+        # Copies, because the draft changes its messages.
         self.seen: Sequence[WireMessage] = (
             deepcopy([entry.message for entry in self.entries]) if pristine is None else pristine
         )
 
-    def note(self, change: str, message: str, where: Path, seq: int | None = None) -> None:
-        """Note a change to what stands at ``where`` in the transcript that was given."""
+    def note(self, change: str, message: str, path: Path, seq: int | None = None) -> None:
+        """Record a change to the value at ``path`` of the original transcript."""
         if not seq and self._origins is not None:
-            seq = self._origins.seq_at(where)
-        self.changes.append(Change(change, message, where, seq or None))
+            seq = self._origins.seq_at(path)
+        self.changes.append(Change(change, message, path, seq or None))
 
-    def shorten_name(self, call: WireMessage, rules: WireRules, where: Path, seq: int | None = None) -> None:
-        """Give a call that stands at ``where`` a name that the provider takes."""
+    def shorten_name(self, call: WireMessage, rules: WireRules, path: Path, seq: int | None = None) -> None:
+        """Give the call at ``path`` a name that the provider accepts."""
         name = call["name"]
         if not rules.allows_name(name):
             call["name"] = rules.short_name(name)
-            self.note("renamed_tool", f"its name was {describe(name)}, now {call['name']!r}", where, seq)
+            self.note("renamed_tool", f"the tool name {describe(name)} became {call['name']!r}", path, seq)
 
     def edited_from(self, view: View) -> tuple[int, int] | None:
-        """The first place of the draft, as it is now, that is not what the model saw; None: there is none.
+        """Return the first position that differs from the transcript that the model received; None without a change.
 
-        Message and number among the parts that ``view`` leaves; -1: the message itself. What was added at the end is
-        not edited.
+        The position is the message's index and the number of the part that ``view`` returns, or -1 for the message
+        itself. Messages added at the end are not changes.
         """
-        for place, entry in enumerate(self.entries):
-            if place >= len(self.seen):
+        for position, entry in enumerate(self.entries):
+            if position >= len(self.seen):
                 return None
-            seen = self.seen[place]
+            seen = self.seen[position]
             if entry.message == seen:
                 continue
             beside, parts = view(entry.message)
             was_beside, were = view(seen)
             if beside != was_beside:
-                return place, -1
+                return position, -1
             same = 0
             while same < min(len(parts), len(were)) and parts[same] == were[same]:
                 same += 1
             # Parts added at the end of the last message are not edited either.
-            if same < len(were) or (same < len(parts) and place < len(self.seen) - 1):
-                return place, same
+            if same < len(were) or (same < len(parts) and position < len(self.seen) - 1):
+                return position, same
         return None
 
     def in_order(self) -> tuple[Change, ...]:
-        """The changes, in the order of the transcript that was given."""
+        """Return the changes in the order of the original transcript."""
         return tuple(sorted(self.changes, key=path_order))
 
     def origins(self) -> Origins:
-        """Where the draft's messages come from."""
+        """Return the origins of the draft's messages."""
         origins = Origins(self.part_key)
         origins.owns = [entry.own for entry in self.entries]
         origins.parts = [entry.parts for entry in self.entries]
         return origins
 
-    def recorded(self, known: Recorded | None) -> Recorded | None:
-        """``known`` of the transcript given, for the draft; what was wrong there no longer is."""
-        if known is None:
+    def recorded(self, original: Recorded | None) -> Recorded | None:
+        """Return the facts of the original transcript for the draft. The repaired problems are left out."""
+        if original is None:
             return None
-        recorded = known.without_places()
+        recorded = original.without_positions()
         # Entries may have moved: for each place the newest message up to it, which never goes back.
         newest = list(accumulate((entry.index for entry in self.entries), max))
-        for begin, fingerprints in known.requests:
+        for begin, fingerprints in original.requests:
             recorded.requests.append((bisect_left(newest, begin), fingerprints))
         return recorded

@@ -1,7 +1,7 @@
-"""Making transcripts of blocks valid: what the providers share whose messages hold blocks.
+"""Defines the base class of repairs for transcripts of blocks.
 
-What is missing is answered for (an open call was interrupted), what is out of place moves, what cannot be sent goes.
-Reasoning is never altered: a signed block stays as it was or goes.
+A repair adds missing results, moves misplaced results, and drops content that cannot be sent. It never edits reasoning:
+a signed block stays unchanged or is dropped.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from agent_memory_log.transcript.validity.signed_reasoning import SignedBlock, c
 
 
 class Part:
-    """A block, the event it comes from, and where it stood in the transcript that was given."""
+    """A block, the event it comes from, and its path in the original transcript."""
 
-    __slots__ = ("block", "seq", "where")
+    __slots__ = ("block", "path", "seq")
 
-    def __init__(self, block: object, seq: int, where: Path) -> None:
-        self.block: Any = block  # of a sound shape once it was read
+    def __init__(self, block: object, seq: int, path: Path) -> None:
+        self.block: Any = block  # read() drops blocks with a wrong shape
         self.seq = seq
-        self.where = where
+        self.path = path
 
 
 class Turn:
-    """A message and its blocks; ``text`` is the block its content stands for where that is text itself."""
+    """A message and its blocks. ``text`` is the block that represents the content if the content is a text."""
 
     __slots__ = ("entry", "parts", "role", "text")
 
@@ -43,7 +43,7 @@ class Turn:
         self.text = text
 
     def write(self) -> Entry:
-        """The entry, with the blocks as they are now."""
+        """Write the current blocks into the entry, and return the entry."""
         entry = self.entry
         if len(self.parts) == 1 and self.parts[0] is self.text:
             entry.message["content"] = self.parts[0].block["text"]
@@ -54,7 +54,7 @@ class Turn:
 
 
 class _Call:
-    """A call of the model's, the turn that holds it, and the result that answers it."""
+    """A call by the model, the turn that holds it, and the result that answers it."""
 
     __slots__ = ("body", "in_place", "part", "result", "turn")
 
@@ -67,7 +67,7 @@ class _Call:
 
 
 class _Pairs:
-    """The calls of a transcript by their ids, and the turns that answer those of each turn."""
+    """The calls of a transcript by id, and the turn that answers the calls of each turn."""
 
     def __init__(self, followers: dict[int, Turn], ids: UnusedIds) -> None:
         self.followers = followers
@@ -78,10 +78,13 @@ class _Pairs:
 
 
 class BlockRepairer(ABC):
-    """Repairs a draft in steps, each of which leaves what those before it made sound.
+    """Repairs a draft in steps. Each step keeps the guarantees of the earlier steps.
 
-    ``call_id_key`` and ``result_id_key`` name the id in the body of a call and of a result; ``results_first``: results
-    must stand before anything else in their message.
+    Attributes:
+        rules: The provider's limits for names and ids.
+        call_id_key: The key of the id in the body of a call.
+        result_id_key: The key of the id in the body of a result.
+        results_first: Whether results must be before all other blocks in their message.
     """
 
     rules: ClassVar[WireRules]
@@ -106,68 +109,68 @@ class BlockRepairer(ABC):
 
     @abstractmethod
     def read(self) -> Iterator[Turn]:
-        """The turns of the draft, with the blocks whose shape the provider knows."""
+        """Yield the turns of the draft. Blocks that the provider would refuse are dropped."""
 
     @abstractmethod
     def repair_turns(self) -> None:
-        """Make ``turns`` valid; what a signature is bound to may change."""
+        """Make ``turns`` valid. This may change content that signatures cover."""
 
     @abstractmethod
     def call_in(self, block: WireMessage) -> WireMessage | None:
-        """The body of a call; None for any other block."""
+        """Return the body of a call; None for any other block."""
 
     def waits_for_result(self, call_body: WireMessage) -> bool:
-        """Whether the user must answer a call; False if the provider runs its tool."""
+        """Return whether the user must answer a call; False if the provider runs the tool."""
         del call_body
         return True
 
     @abstractmethod
     def result_in(self, block: WireMessage) -> WireMessage | None:
-        """The body of a result; None for any other block."""
+        """Return the body of a result; None for any other block."""
 
     @abstractmethod
     def interrupted(self, call_id: str) -> WireMessage:
-        """The result of a call that nothing answered."""
+        """Return the result for a call that has no recorded result."""
 
     @abstractmethod
     def signed_in(self, block: WireMessage) -> tuple[str, str] | None:
-        """The signature or encrypted content of a block of reasoning, and its text; None for any other block."""
+        """Return the signature or encrypted content of a reasoning block, and its text; None for any other block."""
 
     @abstractmethod
     def as_seen(self, message: WireMessage) -> tuple[object, list[Any]]:
-        """A message as signatures are bound to it: what it is beside its blocks, and the blocks that count."""
+        """Return a message as signatures cover it: its fields besides the blocks, and the blocks that count."""
 
     def parts_of(self, entry: Entry, content: Sequence[object]) -> list[Part]:
-        """The blocks of a message's content."""
+        """Return the blocks of a message's content."""
         seqs = chain(entry.parts, repeat(entry.own))
         return [
-            Part(block, seq, (entry.index, "content", place))
-            for place, (block, seq) in enumerate(zip(content, seqs, strict=False))
+            Part(block, seq, (entry.index, "content", position))
+            for position, (block, seq) in enumerate(zip(content, seqs, strict=False))
         ]
 
     def note(self, change: str, message: str, part: Part) -> None:
-        """Note a change to a block."""
-        self.draft.note(change, message, part.where, part.seq)
+        """Record a change to a block."""
+        self.draft.note(change, message, part.path, part.seq)
 
     def drop(self, turn: Turn, change: str, wrong: Callable[[Part], str | None]) -> bool:
-        """Drop the blocks that ``wrong`` says something of, and note it as ``change``; whether there was any."""
-        kept: list[Part] = []
+        """Drop each block for which ``wrong`` returns a message, recorded as ``change``. Return whether any was."""
+        remaining: list[Part] = []
         for part in turn.parts:
             message = wrong(part)
             if message is None:
-                kept.append(part)
+                remaining.append(part)
             else:
                 self.note(change, message, part)
-        dropped = len(kept) < len(turn.parts)
-        turn.parts = kept
+        dropped = len(remaining) < len(turn.parts)
+        turn.parts = remaining
         return dropped
 
-    def drop_turn(self, turn: Turn, message: str = "nothing is left of it") -> None:
-        """Note that a message goes."""
+    def drop_turn(self, turn: Turn, message: str = "all its content was dropped") -> None:
+        """Record that a message is dropped."""
         self.draft.note("dropped_message", message, (turn.entry.index,), turn.entry.own)
 
     def drop_empty(self) -> None:
-        """Drop the messages that nothing is left of."""
+        """Drop the messages without any blocks left."""
         for turn in self.turns:
             if not turn.parts:
                 self.drop_turn(turn)
@@ -176,52 +179,52 @@ class BlockRepairer(ABC):
     # Reasoning.
 
     def _drop_wrong_reasoning(self) -> None:
-        """Before anything moves: drop the reasoning that breaks a rule where it stands."""
+        """Drop reasoning that breaks a rule at its original position, before anything moves."""
         signed: list[SignedBlock] = []
         for part in (part for turn in self.turns for part in turn.parts):
-            known = self.signed_in(part.block)
-            if known is not None:
-                signed.append((cast("int", part.where[0]), cast("int", part.where[-1]), *known))
+            signed_block = self.signed_in(part.block)
+            if signed_block is not None:
+                signed.append((cast("int", part.path[0]), cast("int", part.path[-1]), *signed_block))
         wrong: dict[Path, str] = {}
 
-        def find(rule: str, message: str, where: Path) -> None:
+        def collect(rule: str, message: str, path: Path) -> None:
             del rule
-            wrong[where] = message
+            wrong[path] = message
 
-        check_signed(signed, self.facts, len(self.draft.entries), in_content, find)
+        check_signed(signed, self.facts, len(self.draft.entries), in_content, collect)
         for turn in self.turns:
-            self.drop(turn, "dropped_thinking", lambda part: wrong.get(part.where))
+            self.drop(turn, "dropped_thinking", lambda part: wrong.get(part.path))
 
     def _drop_stale_reasoning(self) -> bool:
-        """Drop reasoning that stands after the first change to what the model saw; whether there was any."""
+        """Drop reasoning after the first change to content that the model received. Return whether any was dropped."""
         edited = self.draft.edited_from(self.as_seen)
         if edited is None:
             return False
-        place, number = edited
+        position, number = edited
         unchanged: set[int] = set()
         before = 0
-        for part in self.turns[place].parts:
+        for part in self.turns[position].parts:
             if before <= number:
                 unchanged.add(id(part))
             before += len(self.as_seen({"content": [part.block]})[1])
 
         def wrong(part: Part) -> str | None:
             is_stale = self.signed_in(part.block) is not None and id(part) not in unchanged
-            return "what stands before it was changed" if is_stale else None
+            return "the content before it was changed" if is_stale else None
 
-        dropped = [self.drop(turn, "dropped_thinking", wrong) for turn in self.turns[place:]]
+        dropped = [self.drop(turn, "dropped_thinking", wrong) for turn in self.turns[position:]]
         return any(dropped)
 
     # Calls and results.
 
     def pair_calls(self) -> set[str]:
-        """Put every result into the message after its call, and answer what is open; returns the ids of the calls.
+        """Move every result into the message after its call, and answer open calls. Return the ids of all calls.
 
         A result answers the latest open call with its id.
         """
         pairs = _Pairs(self._followers(), UnusedIds(self.rules))
         for turn in self.turns:
-            kept: list[Part] = []
+            remaining: list[Part] = []
             has_other = False
             for part in turn.parts:
                 call_body = self.call_in(part.block)
@@ -233,8 +236,8 @@ class BlockRepairer(ABC):
                 else:
                     stays = has_other = True
                 if stays:
-                    kept.append(part)
-            turn.parts = kept
+                    remaining.append(part)
+            turn.parts = remaining
         turns: list[Turn] = []
         for turn in self.turns:
             turns.append(turn)
@@ -249,7 +252,7 @@ class BlockRepairer(ABC):
         return pairs.ids.used
 
     def _followers(self) -> dict[int, Turn]:
-        """For each turn the one in which its calls are answered: the next, if that is the user's."""
+        """Return, for each turn, the turn that answers its calls: the next turn, if it is the user's."""
         followers: dict[int, Turn] = {}
         following: Turn | None = None
         for turn in reversed(self.turns):
@@ -260,13 +263,13 @@ class BlockRepairer(ABC):
         return followers
 
     def _take_call(self, call: _Call, pairs: _Pairs) -> bool:
-        """Take in a call; False if it is the same as one before it, and goes."""
+        """Add a call. Return False if it equals an earlier call and is dropped."""
         call_id: str = call.body[self.call_id_key]
         earlier = pairs.latest.get(call_id)
         if earlier is not None and (earlier.result is None or earlier.turn is call.turn):
             no_id = {self.call_id_key: ""}
             if same_json({**earlier.body, **no_id}, {**call.body, **no_id}):
-                self.note("dropped_duplicate", f"the same call stands before it: {describe(call_id)}", call.part)
+                self.note("dropped_duplicate", f"an earlier call is the same: {describe(call_id)}", call.part)
                 return False
         pairs.latest[call_id] = call
         self._rename(call, pairs.ids)
@@ -277,12 +280,12 @@ class BlockRepairer(ABC):
         return True
 
     def _take_result(self, body: WireMessage, part: Part, turn: Turn, pairs: _Pairs, *, is_late: bool) -> bool:
-        """Take in a result; False if it answers nothing, or its place is another."""
+        """Add a result. Return False if it answers no call, or must move."""
         call_id: str = body[self.result_id_key]
         waiting = pairs.open.get(call_id)
         if not waiting:
             if call_id in pairs.latest:
-                self.note("dropped_duplicate", f"the call {describe(call_id)} has a result", part)
+                self.note("dropped_duplicate", f"the call {describe(call_id)} already has a result", part)
             else:
                 self.note("dropped_result", f"no call before it has the id {describe(call_id)}", part)
             return False
@@ -293,34 +296,36 @@ class BlockRepairer(ABC):
         return call.in_place
 
     def _rename(self, call: _Call, ids: UnusedIds) -> None:
-        """Give a call an id that no other has, and a name that the provider takes."""
+        """Give a call a unique id, and a name that the provider accepts."""
         body, call_id = call.body, call.body[self.call_id_key]
         unused = ids.unused(self.rules.wire_id(call_id) or "call")
         if unused != call_id:
-            self.note("renamed_call", f"its id was {describe(call_id)}, now {unused!r}", call.part)
+            self.note("renamed_call", f"the call id {describe(call_id)} became {unused!r}", call.part)
             body[self.call_id_key] = unused
-        self.draft.shorten_name(body, self.rules, call.part.where, call.part.seq)
+        self.draft.shorten_name(body, self.rules, call.part.path, call.part.seq)
 
     def _place_results(self, calls: Sequence[_Call], follower: Turn) -> None:
-        """Put the results of ``calls`` that are not in place after those of the calls before, or after all in place."""
-        places = {id(part): place for place, part in enumerate(follower.parts, 1)}
-        ends = [places[id(call.result)] for call in calls if call.in_place]
+        """Insert the misplaced and missing results of ``calls``, each after the results of the calls before it."""
+        positions = {id(part): position for position, part in enumerate(follower.parts, 1)}
+        ends = [positions[id(call.result)] for call in calls if call.in_place]
         end = max(ends, default=0) if self.results_first else 0
         moved: dict[int, list[Part]] = {}
         for call in calls:
             if call.in_place:
-                end = max(end, places[id(call.result)])
+                end = max(end, positions[id(call.result)])
                 continue
             call_id = call.body[self.call_id_key]
             if call.result is None:
                 self.note("answered_call", f"no result of the call {call_id!r} was recorded", call.part)
                 call.result = Part(self.interrupted(call_id), 0, ())
             else:
-                self.note("moved_result", f"its place is in the message after the call {call_id!r}", call.result)
+                self.note("moved_result", f"it must be in the message after the call {call_id!r}", call.result)
             moved.setdefault(end, []).append(call.result)
         parts = follower.parts
         follower.parts = [
-            part for place in range(len(parts) + 1) for part in (*moved.get(place, ()), *parts[place : place + 1])
+            part
+            for position in range(len(parts) + 1)
+            for part in (*moved.get(position, ()), *parts[position : position + 1])
         ]
         if not follower.entry.own:
             follower.entry.own = next((part.seq for part in follower.parts if part.seq), 0)

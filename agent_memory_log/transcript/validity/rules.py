@@ -1,4 +1,4 @@
-"""What the checks of every provider's rules share: findings, and the rules for ids and names of calls."""
+"""Defines the base class of rule checkers, with the rules for ids and names of calls."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from agent_memory_log.transcript.validity.signed_reasoning import SignedBlock
 
 
 class RuleChecker:
-    """Looks at every message once, and collects what the provider would refuse.
+    """Reads every message once and collects findings.
 
-    - ``names``: the names of tools that are known to be right.
-    - ``open_calls``: the calls that have no result yet, by id; None is the id of a call that has none.
-    - ``signed``: the blocks of reasoning.
+    Attributes:
+        findings: The findings so far.
+        names: The tool names that are known to be valid.
+        open_calls: The calls without a result so far, by id. Legacy calls have the id None.
+        signed: The blocks of reasoning.
     """
 
     def __init__(self, wire_rules: WireRules) -> None:
@@ -25,30 +27,30 @@ class RuleChecker:
         self.signed: list[SignedBlock] = []
         self._wire_rules = wire_rules
 
-    def find(self, rule: str, message: str, where: Path) -> None:
+    def find(self, rule: str, message: str, path: Path) -> None:
         """Add a finding."""
-        self.findings.append(Finding(rule, message, where))
+        self.findings.append(Finding(rule, message, path))
 
-    def check_name(self, name: str, where: Path) -> None:
-        """``tool_name``: the characters and the length that are allowed."""
+    def check_name(self, name: str, path: Path) -> None:
+        """Check the rule ``tool_name``: the characters and the length of a tool's name."""
         if self._wire_rules.allows_name(name):
             self.names.add(name)
             return
         longest = self._wire_rules.longest_name
-        message = f"a tool's name must have 1 to {longest} letters, digits, '_' or '-', found {describe(name)}"
-        self.find("tool_name", message, where)
+        message = f"a tool's name must have 1 to {longest} letters, digits, '_' or '-', got {describe(name)}"
+        self.find("tool_name", message, path)
 
-    def check_id(self, call_id: str, where: Path) -> None:
-        """``call_id``: the characters and the length that are allowed."""
+    def check_id(self, call_id: str, path: Path) -> None:
+        """Check the rule ``call_id``: the characters and the length of a call's id."""
         rules = self._wire_rules
         if not rules.allows_id(call_id):
             length = f"1 to {rules.longest_id}" if rules.longest_id else "some"
             characters = "letters, digits, '_' or '-'" if rules.ids_in_alphabet else "characters"
-            self.find("call_id", f"a call's id must have {length} {characters}, found {describe(call_id)}", where)
+            self.find("call_id", f"a call's id must have {length} {characters}, got {describe(call_id)}", path)
 
     def end_calls(self, answered: AbstractSet[str] = frozenset()) -> None:
-        """``unanswered_call``: each of the open calls is among those ``answered``; none is open from here on."""
-        for call_id, where in self.open_calls.items():
+        """Check the rule ``unanswered_call`` for the open calls, except those in ``answered``, and close all calls."""
+        for call_id, path in self.open_calls.items():
             if call_id not in answered:
-                self.find("unanswered_call", f"no result of the call {call_id!r} follows it directly", where)
+                self.find("unanswered_call", f"the call {call_id!r} has no result directly after it", path)
         self.open_calls = {}

@@ -1,7 +1,7 @@
-"""What a provider's maps must hold, said as values: checks that find the first flaw in any JSON, and where it is.
+"""Builds checks for the shape of a provider's maps. A check returns the first flaw of a JSON value, or None.
 
-A check takes a value and returns None, or the flaw. Providers build theirs from these: ``record`` for maps, ``choice``
-for maps of exactly one key, ``tagged`` for maps whose ``type`` says what they are.
+Providers combine these checks: ``record`` for maps, ``choice`` for maps with exactly one key, and ``tagged`` for maps
+whose ``type`` selects the check.
 """
 
 from __future__ import annotations
@@ -13,76 +13,76 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.transcript.findings import Path
 from agent_memory_log.transcript.json_types import MAPS
 
-_MAPS: tuple[Any, ...] = MAPS  # of no type, so that what is checked keeps its own
+_MAPS: tuple[Any, ...] = MAPS  # Any, so that isinstance does not change the value's type
 
 
 class Flaw(NamedTuple):
-    """What is wrong with a value: ``where`` in it, and a text like ``must be text, found 7``."""
+    """A flaw in a value: its path in the value, and a text such as ``must be text, got 7``."""
 
-    where: Path
+    path: Path
     message: str
 
     def inside(self, step: int | str) -> Flaw:
-        """The same flaw, seen from the value around."""
-        return Flaw((step, *self.where), self.message)
+        """Return the same flaw with a path that begins at the enclosing value."""
+        return Flaw((step, *self.path), self.message)
 
-    def told(self) -> str:
-        """The flaw with its place, as in ``content[0].text must be text, found 7``."""
-        place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.where).lstrip(".")
-        return f"{place} {self.message}" if place else self.message
+    def described(self) -> str:
+        """Return the flaw with its path, for example ``content[0].text must be text, got 7``."""
+        position = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path).lstrip(".")
+        return f"{position} {self.message}" if position else self.message
 
 
 Check = Callable[[object], Flaw | None]
 
 
 def anything(value: object) -> Flaw | None:
-    """Any JSON."""
+    """Accept any JSON."""
     del value
     return None
 
 
 def text(value: object) -> Flaw | None:
-    """Text, empty or not."""
+    """Accept text, including the empty text."""
     return None if isinstance(value, str) else _flaw("text", value)
 
 
 def some_text(value: object) -> Flaw | None:
-    """Text that is not empty."""
+    """Accept text that is not empty."""
     return None if isinstance(value, str) and value else _flaw("text that is not empty", value)
 
 
 def boolean(value: object) -> Flaw | None:
-    """True or false."""
+    """Accept true or false."""
     return None if isinstance(value, bool) else _flaw("true or false", value)
 
 
 def integer(value: object) -> Flaw | None:
-    """An integer."""
+    """Accept an integer."""
     return None if type(value) is int else _flaw("an integer", value)
 
 
 def count(value: object) -> Flaw | None:
-    """An integer from 0."""
+    """Accept an integer from 0."""
     return None if type(value) is int and value >= 0 else _flaw("an integer from 0", value)
 
 
 def number(value: object) -> Flaw | None:
-    """A number."""
+    """Accept a number."""
     return None if type(value) in (int, float) else _flaw("a number", value)
 
 
 def any_map(value: object) -> Flaw | None:
-    """A map of anything."""
+    """Accept any map."""
     return None if isinstance(value, _MAPS) else _flaw("a map", value)
 
 
 def any_list(value: object) -> Flaw | None:
-    """A list of anything."""
+    """Accept any list."""
     return None if isinstance(value, list) else _flaw("a list", value)
 
 
 def one_of(*words: str) -> Check:
-    """One of ``words``."""
+    """Return a check that accepts one of ``words``."""
 
     def check(value: object) -> Flaw | None:
         return None if isinstance(value, str) and value in words else _flaw(f"one of {', '.join(words)}", value)
@@ -91,7 +91,7 @@ def one_of(*words: str) -> Check:
 
 
 def or_null(inner: Check) -> Check:
-    """What ``inner`` takes, or null."""
+    """Return a check that accepts null and the values that ``inner`` accepts."""
 
     def check(value: object) -> Flaw | None:
         return None if value is None else inner(value)
@@ -100,7 +100,7 @@ def or_null(inner: Check) -> Check:
 
 
 def list_of(inner: Check) -> Check:
-    """A list of what ``inner`` takes."""
+    """Return a check for a list whose items ``inner`` accepts."""
 
     def check(value: object) -> Flaw | None:
         if not isinstance(value, (list, tuple)):
@@ -116,7 +116,7 @@ def list_of(inner: Check) -> Check:
 
 
 def map_of(inner: Check) -> Check:
-    """A map of any keys to what ``inner`` takes."""
+    """Return a check for a map with any keys whose values ``inner`` accepts."""
 
     def check(value: object) -> Flaw | None:
         if not isinstance(value, _MAPS):
@@ -137,17 +137,17 @@ class OptionalField(NamedTuple):
 
 
 def optional(check: Check) -> OptionalField:
-    """A field that may be absent."""
+    """Return a field that may be absent."""
     return OptionalField(check)
 
 
 def optional_or_null(check: Check) -> OptionalField:
-    """A field that may be absent, or null."""
+    """Return a field that may be absent or null."""
     return OptionalField(or_null(check))
 
 
 def record(**fields: Check | OptionalField) -> Check:
-    """A map with these fields and perhaps others."""
+    """Return a check for a map with these fields; other fields are allowed."""
     required = [key for key, field in fields.items() if not isinstance(field, OptionalField)]
     checks = {key: field.check if isinstance(field, OptionalField) else field for key, field in fields.items()}
 
@@ -170,7 +170,7 @@ def record(**fields: Check | OptionalField) -> Check:
 
 
 def closed_record(**fields: Check | OptionalField) -> Check:
-    """A map with these fields and no others."""
+    """Return a check for a map with these fields and no others."""
     open_check = record(**fields)
 
     def check(value: Any) -> Flaw | None:  # noqa: ANN401  # a cast would be a call
@@ -183,7 +183,10 @@ def closed_record(**fields: Check | OptionalField) -> Check:
 
 
 def choice(*, or_unknown: bool = False, **kinds: Check) -> Check:
-    """A map of exactly one key, one of ``kinds``; ``or_unknown``: any other key may hold anything."""
+    """Return a check for a map of exactly one key, one of ``kinds``.
+
+    With ``or_unknown``, other keys are allowed and may have any value.
+    """
 
     def check(value: Any) -> Flaw | None:  # noqa: ANN401  # a cast would be a call
         if not isinstance(value, _MAPS):
@@ -201,7 +204,7 @@ def choice(*, or_unknown: bool = False, **kinds: Check) -> Check:
 
 
 def tagged(**kinds: Check) -> Check:
-    """A map whose ``type`` is one of ``kinds``, and which that one takes."""
+    """Return a check for a map whose ``type`` names the one of ``kinds`` that checks it."""
 
     def check(value: Any) -> Flaw | None:  # noqa: ANN401  # a cast would be a call
         if not isinstance(value, _MAPS):
@@ -209,14 +212,14 @@ def tagged(**kinds: Check) -> Check:
         kind: object = value.get("type")
         kind_check = kinds.get(kind) if isinstance(kind, str) else None
         if kind_check is None:
-            return Flaw(("type",), f"must be one of {', '.join(kinds)}, found {describe(kind)}")
+            return Flaw(("type",), f"must be one of {', '.join(kinds)}, got {describe(kind)}")
         return kind_check(value)
 
     return check
 
 
 def either(*checks: Check) -> Check:
-    """What any of ``checks`` takes; the flaw is the one furthest inside."""
+    """Return a check that accepts a value if one of ``checks`` does. It reports the flaw with the longest path."""
 
     def check(value: object) -> Flaw | None:
         worst: Flaw | None = None
@@ -224,12 +227,12 @@ def either(*checks: Check) -> Check:
             flaw = inner(value)
             if flaw is None:
                 return None
-            if worst is None or len(flaw.where) > len(worst.where):
+            if worst is None or len(flaw.path) > len(worst.path):
                 worst = flaw
         return worst
 
     return check
 
 
-def _flaw(wanted: str, value: object) -> Flaw:
-    return Flaw((), f"must be {wanted}, found {describe(value)}")
+def _flaw(expected: str, value: object) -> Flaw:
+    return Flaw((), f"must be {expected}, got {describe(value)}")

@@ -359,11 +359,11 @@ async def test_an_empty_answer_is_recorded_and_nothing_sent_back(empty: dict[str
     [
         ({"choices": []}, "one choice"),
         ({**COMPLETION, "choices": COMPLETION["choices"] * 2}, "one choice"),
-        ({"id": 1}, "no known provider"),
-        ("text", "no known provider"),
-        (None, "no known provider"),
-        (7, "no known provider"),
-        ([], "no known provider"),
+        ({"id": 1}, "cannot detect the provider"),
+        ("text", "cannot detect the provider"),
+        (None, "cannot detect the provider"),
+        (7, "cannot detect the provider"),
+        ([], "cannot detect the provider"),
         ({**MESSAGE, "role": "user"}, "must be a Message"),
         ({"output": {"message": 1}}, "output.message"),
         ({**MESSAGE, "content": [{"type": "text", "text": float("nan")}]}, "nan"),
@@ -710,7 +710,7 @@ async def test_a_stream_is_the_answer_it_would_have_been(provider: str) -> None:
     with open_sync_store("memory:") as store, SyncRunRecorder(store, AGENT, RUN) as recorder:
         recorder.record_response(generator())
         assert built(store.load_run(AGENT, RUN), provider) == sent
-        with pytest.raises(InvalidArgument, match="must be awaited"):
+        with pytest.raises(InvalidArgument, match="cannot read the asynchronous stream"):
             recorder.record_response(asynchronous())
 
 
@@ -802,9 +802,9 @@ UNREADABLE: list[tuple[list[dict[str, Any]], str]] = [
             anthropic_stream()[0],
             {"type": "content_block_delta", "index": 3, "delta": {"type": "text_delta", "text": "x"}},
         ],
-        "never begun",
+        "start of this block is missing",
     ),
-    ([anthropic_stream()[0], {"type": "content_block_start", "index": None}], "no index"),
+    ([anthropic_stream()[0], {"type": "content_block_start", "index": None}], "must have an integer index"),
     (
         [
             *anthropic_stream()[:3],

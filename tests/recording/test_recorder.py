@@ -196,7 +196,7 @@ async def test_what_is_no_json_is_refused_where_it_is_said_and_recorded_as_the_e
         assert caught.value.field == "data.result_json.a[0]"
         with pytest.raises(InvalidEvent, match="payload"):
             recorder.tool_call("b", {"when": object()})  # type: ignore[dict-item]  # what is tested
-        with pytest.raises(InvalidArgument, match="message that says why"):
+        with pytest.raises(InvalidArgument, match="text that gives the reason"):
             async with recorder.tool_call("c") as call:
                 call.fail(" ")
     assert [result.error_message[:11] for result in results(await load(store))] == ["result_json", "a failed ca"]
@@ -362,7 +362,7 @@ async def test_what_a_hook_raises_does_not_hide_the_error_of_the_tool() -> None:
             async with recorder.tool_call("orders.find"):
                 pass
     assert caught.value is error
-    assert error.__notes__ == ["this could not be recorded: the hook broke"]
+    assert error.__notes__ == ["this exception could not be recorded: the hook broke"]
 
 
 def test_what_a_hook_raises_does_not_hide_the_error_of_the_tool_either() -> None:
@@ -374,7 +374,7 @@ def test_what_a_hook_raises_does_not_hide_the_error_of_the_tool_either() -> None
         with pytest.raises(HookBroke), recorder.tool_call("orders.find"):
             pass
     assert caught.value is error
-    assert error.__notes__ == ["this could not be recorded: the hook broke"]
+    assert error.__notes__ == ["this exception could not be recorded: the hook broke"]
 
 
 async def test_a_result_that_cannot_be_stored_is_an_error_and_the_call_stays_open(tmp_path: Path) -> None:
@@ -721,7 +721,7 @@ async def test_a_call_left_open_is_made_again_under_its_key_or_its_id(store: Sto
     snapshot = await load(store)
     assert len(snapshot.log) == 10
     _is_valid(snapshot)
-    with pytest.raises(InvalidArgument, match="not a tool_call"):
+    with pytest.raises(InvalidArgument, match="not a recorded tool_call"):
         resumed.tool_call(Event("user_message", first.timestamp, UserMessage("x"), {}, "e", 1))
 
 

@@ -199,7 +199,7 @@ async def test_what_is_no_json_is_refused_where_it_is_said_and_recorded_as_the_e
         with pytest.raises(InvalidArgument, match="text that gives the reason"):
             async with recorder.tool_call("c") as call:
                 call.fail(" ")
-    assert [result.error_message[:11] for result in results(await load(store))] == ["result_json", "a failed ca"]
+    assert [result.error_message[:11] for result in results(await load(store))] == ["result_json", "message mus"]
     assert list(calls(await load(store))) == ["a", "c"]
 
 

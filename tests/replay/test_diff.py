@@ -98,7 +98,7 @@ def test_runs_that_hold_the_same(left: list[EventData], right: list[EventData]) 
     found = diff(run_of(*left, label="x"), run_of(*right, run="other", year=2027))
     assert found == RunDiff("agent/run", "agent/other", len(left))
     assert found.same
-    assert str(found) == f"agent/run and agent/other hold the same {len(left)} events"
+    assert str(found) == f"agent/run and agent/other have the same {len(left)} events"
 
 
 @pytest.mark.parametrize(("left", "right", "common", "wanted"), PARTED)
@@ -116,7 +116,7 @@ def test_runs_that_part(left: list[EventData], right: list[EventData], common: i
 def test_where_runs_part_can_be_read() -> None:
     one = run_of(UserMessage("x"), call("a", '{"id": 7}'))
     assert str(diff(one, run_of(UserMessage("x"), call("b", '{"id": 8, "n": null}'), run="other"))).splitlines() == [
-        "agent/run and agent/other part after 1 equal events",
+        "agent/run and agent/other differ after 1 equal events",
         '  agent/run: event 2, tool_call {"tool_name":"find","payload":"{\\"id\\": 7}"}',
         '  agent/other: event 2, tool_call {"tool_name":"find","payload":"{\\"id\\": 8, \\"n\\": null}"}',
         "  payload.id: left 7, right 8",
@@ -164,4 +164,4 @@ def test_there_are_differences_where_json_differs(left: JsonValue, right: JsonVa
     back = differences(right, left)
     assert {difference.path for difference in back} == {difference.path for difference in found}
     for difference in found:
-        assert difference.describe("a", "b").startswith(difference.path or "all of it")
+        assert difference.describe("a", "b").startswith(difference.path or "the value")

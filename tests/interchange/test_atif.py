@@ -363,7 +363,7 @@ class TestOurs:
 
     def test_a_run_is_embedded_once(self) -> None:
         run = run_with(UserMessage("x"))
-        with pytest.raises(InvalidArgument, match="agent/run is given twice"):
+        with pytest.raises(InvalidArgument, match="agent/run is passed twice"):
             to_atif(run, subagents=[run])
         ring = [
             run_with(UserMessage("x"), run=name, parent_run={"agent": "agent", "run": other})
@@ -433,21 +433,21 @@ class TestMalformed:
     @pytest.mark.parametrize(
         ("path", "wrong", "message"),
         [
-            ([], 7, "a trajectory must be a map, found int 7"),
+            ([], 7, "a trajectory must be a map, got int 7"),
             (["steps", 0, "message"], 7, "trajectory.steps[0].message: expected `str | array`, got `int`"),
             (["steps"], {}, "trajectory.steps: expected `array`, got `object`"),
-            (["steps", 1, "step_id"], 1, "trajectory.steps[1].step_id must be 2, found 1"),
-            (["steps", 0, "timestamp"], "noon", "trajectory.steps[0].timestamp must be ISO 8601, found str 'noon'"),
+            (["steps", 1, "step_id"], 1, "trajectory.steps[1].step_id must be 2, got 1"),
+            (["steps", 0, "timestamp"], "noon", "trajectory.steps[0].timestamp must be an ISO 8601 time, got str 'noon'"),
             (["steps", 0, "source"], "tool", "trajectory.steps[0].source: invalid enum value 'tool'"),
             (["agent"], {"name": "x"}, "trajectory.agent: object missing required field `version`"),
-            (["schema_version"], "1.8", "trajectory.schema_version must be as ATIF-v1.8, found str '1.8'"),
+            (["schema_version"], "1.8", "trajectory.schema_version must be like ATIF-v1.8, got str '1.8'"),
             (["steps", 0, "extra", "x"], float("nan"), "trajectory.steps[0].extra.x is nan, which JSON cannot write"),
             (["subagent_trajectories"], "sub", "trajectory.subagent_trajectories[0].trajectory_id is missing"),
-            (["extra", "agent_memory_log"], 7, "trajectory.extra.agent_memory_log must be a map, found int 7"),
+            (["extra", "agent_memory_log"], 7, "trajectory.extra.agent_memory_log must be a map, got int 7"),
             (["extra", "agent_memory_log", "run"], "", "trajectory.extra.agent_memory_log.run must be non-empty text"),
             (["extra", "agent_memory_log", "meta"], [], "trajectory.extra.agent_memory_log.meta must be a map"),
             (["extra", "agent_memory_log", "events"], 7, "trajectory.extra.agent_memory_log.events must be a list"),
-            (["steps", 0, "extra", "agent_memory_log", "events", 0], 7, ".events[0] must be a map, found int 7"),
+            (["steps", 0, "extra", "agent_memory_log", "events", 0], 7, ".events[0] must be a map, got int 7"),
             (["steps", 0, "extra", "agent_memory_log", "events", 0, "at"], "x", ".events[0]: at must name a field"),
             (["steps", 0, "extra", "agent_memory_log", "events", 0, "seq"], None, ".events[0]: seq is missing"),
             (["steps", 0, "extra", "agent_memory_log", "events", 0, "seq"], "1", "seq must be an integer"),
@@ -457,7 +457,7 @@ class TestMalformed:
             (
                 ["steps", 0, "extra", "agent_memory_log", "events", 0, "at"],
                 "tool_calls[0]",
-                ".events[0]: at must name a field of the step, found str 'tool_calls[0]'",
+                ".events[0]: at must name a field of the step, got str 'tool_calls[0]'",
             ),
         ],
     )

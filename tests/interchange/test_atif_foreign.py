@@ -344,7 +344,7 @@ class TestTheirs:
         nameless = {key: value for key, value in SMALL.items() if key != "session_id"}
         assert from_atif({**nameless, "trajectory_id": "t"}).run == "t"
         assert from_atif(nameless, agent="b", run="r").events[0] != from_atif(nameless, agent="b", run="q").events[0]
-        with pytest.raises(DecodeError, match="neither session_id nor trajectory_id"):
+        with pytest.raises(DecodeError, match="no session_id and no trajectory_id"):
             from_atif(nameless)
         with pytest.raises(DecodeError, match="name is empty"):
             from_atif({**SMALL, "agent": {"name": "", "version": "1"}})
@@ -404,7 +404,7 @@ class TestTheirs:
             other = {**SMALL, "steps": [{**STEP, "message": "Other"}]}
             with pytest.raises(EventConflict) as caught:
                 await import_atif(store, from_atif(other))
-            assert caught.value.__notes__ == ["a/s as JSONL"]
+            assert caught.value.__notes__ == ["in the run a/s, converted to JSONL"]
 
     def test_instructions(self) -> None:
         step = {"step_id": 1, "source": "system", "message": "Be kind"}

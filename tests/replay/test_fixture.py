@@ -125,7 +125,7 @@ def test_unused(request):
     assert outcome == {"passed": 8}, out
 
 
-def test_what_is_not_used_fails_the_test_at_its_end(recorded: Path) -> None:
+def test_unused_step_fails_the_test_at_its_end(recorded: Path) -> None:
     outcome, out = run_tests(
         recorded,
         """
@@ -176,7 +176,7 @@ def test_imports():
     assert outcome == {"passed": 1}, out
 
 
-def test_which_run_is_meant_must_be_said(recorded: Path) -> None:
+def test_ambiguous_run_is_refused(recorded: Path) -> None:
     both = recorded / "both.jsonl"
     with pytest.raises(InvalidArgument, match=r"both.jsonl: pass agent and run .* the runs are: agent/one, agent/two"):
         load_recording(both)

@@ -437,7 +437,7 @@ class TestMalformed:
             (["steps", 0, "message"], 7, "trajectory.steps[0].message: expected `str | array`, got `int`"),
             (["steps"], {}, "trajectory.steps: expected `array`, got `object`"),
             (["steps", 1, "step_id"], 1, "trajectory.steps[1].step_id must be 2, got 1"),
-            (  # noqa: E501
+            (
                 ["steps", 0, "timestamp"],
                 "noon",
                 "trajectory.steps[0].timestamp must be an ISO 8601 time, got str 'noon'",

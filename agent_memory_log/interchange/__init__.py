@@ -1,4 +1,4 @@
-"""Runs in the formats that other tools speak: one package or module for each.
+"""Converts runs to the formats of other tools. Each format has its own package or module.
 
-``atif`` goes both ways, without loss; ``opentelemetry`` goes out only, and needs the extra ``otel``.
+``atif`` imports and exports runs without loss. ``opentelemetry`` only exports, and needs the extra ``otel``.
 """

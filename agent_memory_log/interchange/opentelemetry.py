@@ -1,10 +1,10 @@
-"""A run as OpenTelemetry spans, by the semantic conventions for generative AI; one way, for any exporter of its SDK.
+"""Exports a run as OpenTelemetry spans for any exporter of the SDK, by its conventions for generative AI.
 
-Needs the extra ``otel``. The run is an ``invoke_agent`` span, which holds a ``chat`` span for each turn of a model that
-is known and an ``execute_tool`` span for each call, a nested call inside the one that made it. The same run gives the
-same trace and span ids each time. What was said stands in no span unless asked for.
+It needs the extra ``otel``. A run is an ``invoke_agent`` span. Inside it are a ``chat`` span for each model turn with a
+known provider, and an ``execute_tool`` span for each tool call. A nested call is inside the span of its parent call.
+The same run gives the same trace ids and span ids each time. By default, no span contains message text.
 
-No tracer makes the spans: it would cut, sample or drop them as its environment says, and give them the time of now.
+The spans are created without a tracer. A tracer could cut, sample or drop them, and it would use the current time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SCOPE = "agent_memory_log"
 _SEQ = "agent_memory_log.seq"
 _OPERATION = "gen_ai.operation.name"
 _MICROSECOND = 1_000  # in nanoseconds
-_LATEST = 2**63 - 1  # what every reader of OTLP can hold: the year 2262
+_LATEST = 2**63 - 1  # the limit of every OTLP reader, in nanoseconds since 1970: the year 2262
 _PROVIDERS = {"bedrock": "aws.bedrock", "openai-chat": "openai", "openai-responses": "openai"}
 _OTHER_ERROR = "_OTHER"
 _PARAMETERS: Mapping[str, tuple[str, type[int | float]]] = {
@@ -54,10 +54,10 @@ _PARAMETERS: Mapping[str, tuple[str, type[int | float]]] = {
 
 
 def spans_of(snapshot: Snapshot, *, content: bool = False) -> list[ReadableSpan]:
-    """The run's spans, each before those inside it; none for a run that holds no events.
+    """Return the run's spans, each before the spans inside it. A run without events has no spans.
 
-    ``content``: also what was said and thought, tool arguments, results and error messages, as JSON text in the opt-in
-    attributes of the conventions. ``server_data`` is in no span.
+    With ``content``, the opt-in attributes of the conventions also hold messages, thinking, tool arguments, results and
+    error messages as JSON text. No span contains ``server_data``.
     """
     if not snapshot.log:
         return []
@@ -65,21 +65,27 @@ def spans_of(snapshot: Snapshot, *, content: bool = False) -> list[ReadableSpan]
 
 
 def export_spans(snapshot: Snapshot, exporter: SpanExporter, *, content: bool = False) -> int:
-    """Give the run's spans to ``exporter``, at once; how many they are. The exporter stays the caller's to shut down.
+    """Pass all spans of the run to ``exporter`` in one call, and return their number.
 
-    Exporting again gives the same ids, so that a receiver that knows them has each span once. Raises
-    ``StoreUnavailable`` where the exporter says that it failed, as the file or server behind it refused: trying again
-    is safe.
+    A second export gives the same ids, so a receiver that compares ids stores each span once.
 
         export_spans(store.load_run("support-agent", "run-42"), OTLPSpanExporter())
+
+    Args:
+        snapshot: The run.
+        exporter: The exporter; the caller shuts it down.
+        content: Whether to include message text; see ``spans_of``.
+
+    Raises:
+        StoreUnavailable: The exporter reported a failure. It is safe to try again.
     """
-    found = spans_of(snapshot, content=content)
-    if found and exporter.export(found) is not SpanExportResult.SUCCESS:
+    spans = spans_of(snapshot, content=content)
+    if spans and exporter.export(spans) is not SpanExportResult.SUCCESS:
         raise StoreUnavailable(
-            f"{type(exporter).__name__} failed to export the {len(found)} spans of {snapshot.agent}/{snapshot.run}; "
-            "its own log says why"
+            f"{type(exporter).__name__} failed to export the {len(spans)} spans of {snapshot.agent}/{snapshot.run}; "
+            "see the exporter's log for the reason"
         )
-    return len(found)
+    return len(spans)
 
 
 class _Trace:
@@ -100,13 +106,13 @@ class _Trace:
         self._calls: dict[int, SpanContext] = {}
 
     def spans(self) -> list[ReadableSpan]:
-        """All of them."""
+        """Return all spans of the run."""
         agent = self._snapshot.agent
         times = [_time(event) for event in self._snapshot.log]
-        start = min([*times, *(_began(answer) for step in self._steps for answer in step.answers)])
+        start = min([*times, *(_started(answer) for step in self._steps for answer in step.answers)])
         root = self._add(f"invoke_agent {agent}", None, start, max(times), "invoke_agent", self._about_run(), 0)
         for step in self._steps:
-            if step.source == "agent" and step.parent is None and step.made:
+            if step.source == "agent" and step.parent is None and step.content:
                 self._add_turn(step, root)
             answered = {answer.call.seq: answer for answer in step.answers if answer.call is not None}
             outer = root if step.parent is None else self._calls.get(step.parent.seq, root)
@@ -125,11 +131,11 @@ class _Trace:
         end: int,
         operation: str,
         attributes: _Attributes,
-        place: int,
+        seq: int,
         status: Status | None = None,
     ) -> SpanContext:
-        """Add a span. ``place`` is that of its event in the run, and makes its id the same each time."""
-        span_id = self._id_of(f"{operation} {place}", 8)
+        """Add a span. Its id is derived from the ``seq`` of its event, so that it is the same each time."""
+        span_id = self._id_of(f"{operation} {seq}", 8)
         context = SpanContext(self._trace_id, span_id, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
         span = ReadableSpan(
             name,
@@ -146,20 +152,20 @@ class _Trace:
         self._spans.append(span)
         return context
 
-    def _id_of(self, what: str, size: int) -> int:
+    def _id_of(self, part: str, size: int) -> int:
         name = encode_json([self._snapshot.agent, self._snapshot.run])
-        digest = hashlib.blake2b(f"{what} of ".encode() + name, digest_size=size).digest()
-        return int.from_bytes(digest, "big") or 1  # 0 is no id
+        digest = hashlib.blake2b(f"{part} of ".encode() + name, digest_size=size).digest()
+        return int.from_bytes(digest, "big") or 1  # 0 is not a valid id
 
     def _about_run(self) -> _Attributes:
         requests: list[ModelRequest] = []
-        said: list[JsonValue] = []
+        inputs: list[JsonValue] = []
         answer: AssistantMessage | None = None
         for event in self._snapshot.log:
             if isinstance(event.data, ModelRequest):
                 requests.append(event.data)
             elif isinstance(event.data, UserMessage):
-                said.append({"role": "user", "parts": [_text("text", event.data.message)]})
+                inputs.append({"role": "user", "parts": [_text("text", event.data.message)]})
             elif isinstance(event.data, AssistantMessage):
                 answer = event.data
         about: _Attributes = {
@@ -170,7 +176,7 @@ class _Trace:
             about["gen_ai.provider.name"] = _provider(requests[-1].provider)
             about["gen_ai.request.model"] = requests[-1].model
         if self._content:
-            about["gen_ai.input.messages"] = _json(said)
+            about["gen_ai.input.messages"] = _json(inputs)
             if answer is not None:
                 about["gen_ai.output.messages"] = _json(
                     [{"role": "assistant", "parts": [_text("text", answer.message)], "finish_reason": "stop"}]
@@ -178,20 +184,20 @@ class _Trace:
         return about
 
     def _add_turn(self, step: Step, outer: SpanContext) -> None:
-        """A model's turn; it began, as far as the log knows, when what came before it was there."""
-        made = step.made
+        """Add the span of a model turn. It starts at the time of the event before the turn."""
+        answer_events = step.content
         labels: dict[str, str] = {}
-        for event in made:
+        for event in answer_events:
             labels = {**event.labels, **labels}
         provider = labels.get("provider") or (step.request.provider if step.request is not None else "")
         if not provider:
-            return  # the conventions require it
+            return  # the conventions require a provider
         model = step.request.model if step.request is not None else labels.get(MODEL_LABEL, "")
         about: _Attributes = {
-            _SEQ: made[0].seq,
+            _SEQ: answer_events[0].seq,
             "gen_ai.provider.name": _provider(provider),
             **({"gen_ai.request.model": model} if model else {}),
-            **_about_usage(usage_in(made)),
+            **_about_usage(usage_in(answer_events)),
             **(_about_request(step.request, content=self._content) if step.request is not None else {}),
         }
         for label, key in ((MODEL_LABEL, "gen_ai.response.model"), ("response_id", "gen_ai.response.id")):
@@ -201,14 +207,14 @@ class _Trace:
         if reason:
             about["gen_ai.response.finish_reasons"] = (reason,)
         if self._content:
-            message: dict[str, JsonValue] = {"role": "assistant", "parts": [_part(event) for event in made]}
+            message: dict[str, JsonValue] = {"role": "assistant", "parts": [_part(event) for event in answer_events]}
             about["gen_ai.output.messages"] = _json([{**message, "finish_reason": reason or "stop"}])
-        end = max(_time(event) for event in made)
+        end = max(_time(event) for event in answer_events)
         start = end if step.before is None else min(_time(step.before), end)
-        self._add(f"chat {model}".rstrip(), outer, start, end, "chat", about, made[0].seq)
+        self._add(f"chat {model}".rstrip(), outer, start, end, "chat", about, answer_events[0].seq)
 
     def _add_call(self, call: Event | None, answer: Answer | None, outer: SpanContext) -> None:
-        """A tool call: it ended when its result was appended, and began as long before as that says it took."""
+        """Add the span of a tool call. It ends at the time of the result, and its length is the result's duration."""
         event = call if call is not None else cast("Answer", answer).event
         data = cast("ToolCall | ToolResult", event.data)
         result = cast("ToolResult", answer.event.data) if answer is not None else None
@@ -225,7 +231,7 @@ class _Trace:
                 about["gen_ai.tool.call.arguments"] = data.payload_json
             if result is not None and result.result_json:
                 about["gen_ai.tool.call.result"] = result.result_json
-        start = _time(event) if answer is None else _began(answer)
+        start = _time(event) if answer is None else _started(answer)
         end = start if answer is None else max(start, _time(answer.event))
         status: Status | None = None
         if result is not None and result.error_message:
@@ -239,19 +245,19 @@ class _Trace:
 
 
 def _order(span: ReadableSpan) -> tuple[bool, int, bool]:
-    """The run, and then by place; a turn before the call that it began with."""
+    """Return the sort key of a span: the run first, then by seq; a turn is before its first call."""
     about = span.attributes or {}
     seq = about.get(_SEQ)
     return span.parent is not None, seq if isinstance(seq, int) else 0, about.get(_OPERATION) == "execute_tool"
 
 
 def _time(event: Event) -> int:
-    """Nanoseconds since 1970, within what a span can hold."""
+    """Return an event's time in nanoseconds since 1970, limited to the range of a span."""
     return min(max(0, to_microseconds(event.timestamp) * _MICROSECOND), _LATEST)
 
 
-def _began(answer: Answer) -> int:
-    """When the call began that ``answer`` answers: not when the model asked for it, if it is known how long it took."""
+def _started(answer: Answer) -> int:
+    """Return the start time of the answered call: the result's time less its duration, or else the call's time."""
     data = cast("ToolResult", answer.event.data)
     end = _time(answer.event)
     if data.duration_ns > 0:
@@ -264,22 +270,22 @@ def _provider(name: str) -> str:
 
 
 def _about_usage(used: Usage) -> _Attributes:
-    known = {
+    counts = {
         "gen_ai.usage.input_tokens": used.input_tokens,
         "gen_ai.usage.output_tokens": used.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": used.cache_read,
         "gen_ai.usage.cache_write.input_tokens": used.cache_write,
         "gen_ai.usage.reasoning.output_tokens": used.reasoning,
     }
-    return {key: min(value, _LATEST) for key, value in known.items() if value is not None and value >= 0}
+    return {key: min(value, _LATEST) for key, value in counts.items() if value is not None and value >= 0}
 
 
 def _about_request(request: ModelRequest, *, content: bool) -> _Attributes:
     about: _Attributes = {}
     for key, value in _flat(request.parameters or {}):
-        known = _PARAMETERS.get(key)
-        if known is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
-            name, kind = known
+        parameter = _PARAMETERS.get(key)
+        if parameter is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
+            name, kind = parameter
             if kind is float or (isinstance(value, int) and abs(value) <= _LATEST):
                 about[name] = kind(value) if abs(value) <= _LATEST else float(_LATEST)
     if content:
@@ -292,7 +298,7 @@ def _about_request(request: ModelRequest, *, content: bool) -> _Attributes:
 
 
 def _flat(parameters: Mapping[str, JsonValue]) -> Iterator[tuple[str, JsonValue]]:
-    """The parameters, and those that Bedrock has one level down."""
+    """Yield the parameters, and the parameters inside Bedrock's ``inferenceConfig``."""
     for key, value in parameters.items():
         yield key, value
         if key == "inferenceConfig" and isinstance(value, Mapping):

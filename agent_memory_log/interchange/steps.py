@@ -1,6 +1,6 @@
-"""A run as steps: what was said to the model, its turns with what their calls came to, and calls made inside calls.
+"""Groups the events of a run into steps: inputs, model turns with the results of their calls, and nested calls.
 
-Both interchange formats know steps and not events. Every event of a run is in exactly one step, or before the first.
+Both interchange formats have steps and no events. Each event of a run is in exactly one step, or before the first step.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from agent_memory_log.events.payloads import (
 from agent_memory_log.pairing import Pairing
 
 STEP_LABEL = "atif_step"
-"""Which step of an imported trajectory an event comes from: those of one are not torn apart."""
+"""The label with the number of the imported trajectory's step. Events with the same number stay in one step."""
 
 _RESPONSE_LABEL = "response_id"
 
@@ -31,22 +31,28 @@ Source = Literal["user", "system", "agent"]
 
 
 class Answer(NamedTuple):
-    """A tool result, and the call that it answers (None: there was none open with its id)."""
+    """A tool result and the call that it answers, or None if no open call has the result's id."""
 
     event: Event
     call: Event | None
 
 
 class Step(msgspec.Struct):
-    """One step, as far as it is known.
+    """One step of a run.
 
-    - ``source``: who made it; ``label``: the ``STEP_LABEL`` of its events.
-    - ``parent``: the call inside which it was made (None: the model or a person made it).
-    - ``request``: what the model had been asked with; None where that was not recorded.
-    - ``before``: the event that was appended before it.
-    - ``response``: the ``response_id`` of its events; ``closed``: whether the model was asked again since.
-    - ``thinking``, ``messages``, ``calls``, ``answers``: its parts, in append order; the answers may come much later.
-    - ``others``: what a step has no place for, as a planner's notes.
+    Attributes:
+        source: The author of the step.
+        label: The ``STEP_LABEL`` of its events.
+        parent: The call that made the step's calls, or None for a step of the model or a person.
+        request: The latest model request before the step, or None if none was recorded.
+        before: The event before the step, or None.
+        response: The ``response_id`` of its events.
+        closed: Whether a later model request ended the step.
+        thinking: The thinking blocks, in append order.
+        messages: The messages, in append order.
+        calls: The tool calls, in append order.
+        answers: The results of the calls, in append order. They may come much later than the calls.
+        extra_events: The events that have no field in a step, such as a planner's notes.
     """
 
     source: Source
@@ -60,15 +66,15 @@ class Step(msgspec.Struct):
     messages: list[Event] = []
     calls: list[Event] = []
     answers: list[Answer] = []
-    others: list[Event] = []
+    extra_events: list[Event] = []
 
     @property
-    def made(self) -> list[Event]:
-        """What was said and asked for in it, in append order."""
+    def content(self) -> list[Event]:
+        """The thinking blocks, messages and tool calls together, in append order."""
         return sorted([*self.thinking, *self.messages, *self.calls], key=_seq)
 
     def add(self, event: Event) -> None:
-        """Take in what was said or asked for."""
+        """Add a thinking block, a tool call or a message."""
         data = event.data
         if isinstance(data, Thinking):
             self.thinking.append(event)
@@ -78,8 +84,8 @@ class Step(msgspec.Struct):
             self.messages.append(event)
         self.response = self.response or event.labels.get(_RESPONSE_LABEL, "")
 
-    def takes(self, event: Event, source: Source) -> bool:
-        """Whether ``event`` goes on with this step rather than beginning another."""
+    def accepts(self, event: Event, source: Source) -> bool:
+        """Return whether ``event`` belongs to this step. If not, it begins a new step."""
         label = event.labels.get(STEP_LABEL, "")
         if label != self.label or source != self.source or self.closed or self.answers:
             return False
@@ -95,10 +101,10 @@ class Step(msgspec.Struct):
 
 
 class Steps:
-    """The steps of a run, in the order in which they began; ``before``: the events ahead of the first."""
+    """The steps of a run in the order of their first events; ``before`` holds the events before the first step."""
 
     def __init__(self, log: Iterable[Event]) -> None:
-        """The steps of the events of ``log``, which are in append order."""
+        """Group the events of ``log``, which must be in append order."""
         self.steps: list[Step] = []
         self.before: list[Event] = []
         self._current: Step | None = None
@@ -126,10 +132,10 @@ class Steps:
                 self._request = data
                 if self._current is not None:
                     self._current.closed = True
-            (self.before if self._current is None else self._current.others).append(event)
+            (self.before if self._current is None else self._current.extra_events).append(event)
 
     def _call(self, event: Event, data: ToolCall) -> None:
-        # In the log of an inner agent the parent is a call of another run, and the model made this one.
+        # In a sub-agent's log, a parent call can be in another run. The sub-agent's model made such a call.
         parent = self._pairing.parent_of(data)
         step = self._step_for(event, "agent") if parent is None else self._begin(Step("agent", parent=parent[1]))
         step.add(event)
@@ -150,7 +156,7 @@ class Steps:
         current.answers.append(Answer(event, None))
 
     def _step_for(self, event: Event, source: Source) -> Step:
-        if self._current is None or not self._current.takes(event, source):
+        if self._current is None or not self._current.accepts(event, source):
             self._current = self._begin(Step(source, event.labels.get(STEP_LABEL, ""), request=self._request))
         return self._current
 

@@ -1,7 +1,7 @@
-"""What a model's answer used, read from the words of whoever reported it.
+"""Reads the token counts and the cost of a model's answer from the usage report of any provider.
 
-``RunRecorder`` keeps a provider's own report as the label ``usage``; the interchange formats each have words of their
-own for the same few numbers.
+``RunRecorder`` stores the provider's report as the label ``usage``. Providers and interchange formats use different
+names for the same numbers.
 """
 
 from __future__ import annotations
@@ -19,9 +19,15 @@ MODEL_LABEL = "model"
 
 
 class Usage(msgspec.Struct, frozen=True):
-    """Tokens, and what they cost in US dollars; None where it was not reported.
+    """Token counts and their cost. Each value can be missing (``None``).
 
-    ``input_tokens`` are all of the prompt's, those in ``cache_read`` and ``cache_write`` included.
+    Attributes:
+        input_tokens: All tokens of the prompt, including ``cache_read`` and ``cache_write``.
+        output_tokens: The tokens of the answer.
+        cache_read: The prompt tokens that were read from the cache.
+        cache_write: The prompt tokens that were written to the cache.
+        reasoning: The tokens of the model's reasoning.
+        cost_usd: The cost in US dollars.
     """
 
     input_tokens: int | None = None
@@ -32,9 +38,9 @@ class Usage(msgspec.Struct, frozen=True):
     cost_usd: float | None = None
 
     def plus(self, other: Usage) -> Usage:
-        """The sum; what neither reported stays None."""
+        """Return the sum of two reports. A value that neither report has stays None."""
         both = zip(self.__struct_fields__, msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
-        sums = {field: one if two is None else two + (one or 0) for field, one, two in both}
+        sums = {field: own if added is None else added + (own or 0) for field, own, added in both}
         return Usage(**sums)
 
 
@@ -59,18 +65,18 @@ _WORDS: Mapping[str, Sequence[str]] = {
         "output_tokens_details.thinking_tokens",
     ),
 }
-"""Where reports say each number: the first path that holds one counts."""
+"""The paths of each number in the reports. The first path with an integer is used."""
 
 
 def usage_of(event: Event) -> Usage:
-    """What the answer that begins with ``event`` used; nothing where its label ``usage`` says nothing of the kind."""
+    """Return the usage of the answer whose first event is ``event``. It is empty without a readable label."""
     text = event.labels.get(USAGE_LABEL)
     report = json_or_text(text) if text else None
     return read_usage(report) if is_map(report) else NO_USAGE
 
 
 def usage_in(events: Iterable[Event]) -> Usage:
-    """What all answers among ``events`` used; each says it once, on its first event."""
+    """Return the total usage of all answers in ``events``. The first event of each answer has its usage."""
     total = NO_USAGE
     for event in events:
         if USAGE_LABEL in event.labels:
@@ -79,10 +85,10 @@ def usage_in(events: Iterable[Event]) -> Usage:
 
 
 def read_usage(report: Mapping[str, object]) -> Usage:
-    """What a report says was used, in the words of any provider, or in ours."""
+    """Return the usage in a report that uses the names of any provider or of this library."""
     counts = {field: _first_count(report, paths) for field, paths in _WORDS.items()}
     prompt = counts["input_tokens"]
-    if prompt is not None:  # Anthropic and Bedrock count what is cached beside the rest
+    if prompt is not None:  # Anthropic and Bedrock do not include cached tokens here
         prompt += sum(_first_count(report, paths) or 0 for paths in _BESIDE_THE_PROMPT)
     cost = report.get("cost_usd")
     cost = cost if isinstance(cost, (int, float)) and not isinstance(cost, bool) else None

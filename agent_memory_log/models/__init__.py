@@ -1,6 +1,6 @@
-"""The model port: what memory asks of a language model, and the adapters that ask a real one.
+"""The interface between memory and a language model, and its adapters.
 
-``OpenAIModel`` needs the extra ``memory`` and stands in ``model.openai_chat``, so that nothing else does.
+``OpenAIModel`` is in ``models.openai_chat``, because only that module needs the extra ``memory``.
 """
 
 from agent_memory_log.models.port import Completion, ModelMessage, ModelPort

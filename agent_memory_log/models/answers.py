@@ -1,4 +1,4 @@
-"""Contracts: the pydantic models that a language model's answers must fit; how one is asked for, and read."""
+"""Requests answers that match a contract, and reads them. A contract is a pydantic model."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _Contract = TypeVar("_Contract", bound=BaseModel)
 
 
 Text = Annotated[str, Field(min_length=1, pattern=r"\S")]
-"""Text that says something."""
+"""Text that is not blank."""
 
 
 class Contract(BaseModel):
-    """What an answer must look like: nothing is converted to fit, and unknown keys are ignored."""
+    """The base class of contracts. Values are not converted to other types, and unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -29,7 +29,10 @@ class Contract(BaseModel):
 def ask(
     model: ModelPort, messages: Sequence[ModelMessage], contract: type[BaseModel], settings: ModelSettings
 ) -> Completion:
-    """Ask for an answer that fits ``contract``; ``read_answer`` reads it. Raises what ``ModelPort.complete`` raises."""
+    """Ask a model for an answer that matches ``contract``. Raises the same errors as ``ModelPort.complete``.
+
+    Use ``read_answer`` to read the answer.
+    """
     return model.complete(
         messages,
         schema=schema_of(contract),
@@ -40,17 +43,18 @@ def ask(
 
 
 def schema_of(contract: type[BaseModel]) -> Mapping[str, JsonValue]:
-    """The JSON schema of a contract."""
+    """Return the JSON schema of a contract."""
     return cast("Mapping[str, JsonValue]", contract.model_json_schema())
 
 
 def read_answer(text: str, contract: type[_Contract]) -> _Contract:
-    """The answer as its contract has it.
+    """Return a model's answer as an instance of its contract.
 
-    Raises ``ModelInvalidJson``; ``ModelInvalidSchema`` with the places that are not as they must be, never the values.
+    Raises ``ModelInvalidJson`` if the text is not JSON. Raises ``ModelInvalidSchema`` if the JSON does not match the
+    contract. The message has the paths of the wrong values, and never the values themselves.
     """
     try:
-        # NaN and infinities are Python's own reading of JSON, and lone surrogates are text that no store takes.
+        # own_json rejects NaN and infinities, which json.loads accepts, and lone surrogates, which no store accepts.
         decoded = own_json(cast("object", json.loads(text)))
     except NotJson as error:
         raise ModelInvalidSchema(f"the model's answer{error.path} {error}") from error
@@ -59,9 +63,9 @@ def read_answer(text: str, contract: type[_Contract]) -> _Contract:
     try:
         return contract.model_validate_json(json.dumps(decoded))
     except ValidationError as error:
-        places = "; ".join(
-            f"{'.'.join(str(part) for part in problem['loc']) or 'all of it'}: {problem['msg']}"
+        problems = "; ".join(
+            f"{'.'.join(str(part) for part in problem['loc']) or 'the answer'}: {problem['msg']}"
             for problem in error.errors(include_url=False, include_input=False)
         )
-        # The cause is not chained: it shows the values, and they may be what somebody would not see logged.
-        raise ModelInvalidSchema(f"the model's answer is not of the shape that was asked for: {places}") from None
+        # No chained cause: pydantic's message contains the values, which may be private and must not be logged.
+        raise ModelInvalidSchema(f"the model's answer does not match its contract: {problems}") from None

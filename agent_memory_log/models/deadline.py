@@ -1,4 +1,4 @@
-"""How much time is left of what was allowed."""
+"""A deadline that is measured with a monotonic clock."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import time
 from collections.abc import Callable
 
 Timer = Callable[[], float]
-"""Seconds that only ever grow, from any start."""
+"""A clock in seconds that never runs backwards. Its start value has no meaning."""
 
 
 class Deadline:
-    """The end of ``seconds`` that begin now."""
+    """A point in time that is ``seconds`` after the creation of the object."""
 
     def __init__(self, seconds: float, timer: Timer = time.monotonic) -> None:
         self._timer = timer
         self._end = timer() + seconds
 
     def left(self) -> float:
-        """The seconds that are left; 0 or less when it has passed."""
+        """Return the remaining seconds. The number is 0 or negative after the deadline."""
         return self._end - self._timer()
 
     @property
     def has_passed(self) -> bool:
-        """Whether nothing is left."""
+        """True after the deadline."""
         return self.left() <= 0

@@ -1,7 +1,7 @@
-"""The adapter on the official ``openai`` client: Chat Completions of OpenAI, and of every server that speaks the same.
+"""The adapter for Chat Completions of OpenAI and of compatible servers. It uses the official ``openai`` client.
 
-The client's own retries are off: their pauses cannot be set, and its timeout is one of each read, not of the whole
-call, so that a server which is slow three times over would be waited for three times over.
+The client's own retries are off, for two reasons. Their pauses cannot be configured. The client's timeout applies to
+each read and not to the whole call, so several slow attempts would exceed the time limit.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionMessageParam
 
 DEFAULT_MODEL = "gpt-4.1-mini"
-"""What is asked where neither the call nor ``OPENAI_MODEL`` says which model."""
+"""The model that is used if neither the call nor ``OPENAI_MODEL`` names one."""
 
 _SHOWN_CHARS = 200
-_PASSING = frozenset({408, 409, 425, 429})
+_TEMPORARY = frozenset({408, 409, 425, 429})
 _SERVER_ERROR = 500
 
 
-class _Passing(Exception):
-    """A failure whose cause may pass; ``pause`` is what the server asked for, in seconds."""
+class _TemporaryFailure(Exception):
+    """A failure that a retry may solve. ``pause`` is the wait in seconds that the server asked for, or None."""
 
     def __init__(self, error: ModelFailed, pause: float | None = None) -> None:
         super().__init__(error)
@@ -67,21 +67,27 @@ class _ChatCompletion(msgspec.Struct):
 
 
 class OpenAIModel:
-    """A model behind an OpenAI-compatible server; asked for a JSON object at temperature 0.
+    """A model on an OpenAI-compatible server. It answers with a JSON object, at temperature 0.
 
-    What fails for a cause that may pass (no connection, a broken one, 408, 409, 425, 429, 500 and above) is tried
-    again, after a pause that doubles or the one that the server asks for, as long as the call's time allows.
+    Temporary failures are retried: a missing or broken connection, and the statuses 408, 409, 425, 429 and 500 or
+    above. The pause before a retry doubles each time, unless the server asks for another pause. There is no retry if
+    the pause would exceed the call's time limit.
 
-    ``settings``: from the environment unless given; ``api_key``: ``OPENAI_API_KEY`` unless given. Raises
-    ``InvalidArgument`` when there is no key, or the extra ``memory`` is not installed. Close it, or use it in a
-    ``with`` block; threads may share it.
+    Use the model in a ``with`` block, or call ``close``. Threads may share it.
+
+    Args:
+        settings: The model and the limits. By default, they come from the environment.
+        api_key: The API key. By default, it comes from ``OPENAI_API_KEY``.
+
+    Raises:
+        InvalidArgument: The key is missing or invalid, or the extra ``memory`` is not installed.
     """
 
     def __init__(self, settings: ModelSettings | None = None, *, api_key: str | None = None) -> None:
         self._settings = settings or ModelSettings.from_environment()
         key = _checked_key(os.environ.get("OPENAI_API_KEY", "") if api_key is None else api_key)
         try:
-            import openai  # noqa: PLC0415  # only who asks a model needs it, and it is slow to import
+            import openai  # noqa: PLC0415  # an optional dependency that is slow to import
         except ImportError as error:
             raise InvalidArgument(
                 "the openai client cannot be imported: pip install 'agent-memory-log[memory]'"
@@ -98,7 +104,7 @@ class OpenAIModel:
         self.close()
 
     def close(self) -> None:
-        """Close its connections."""
+        """Close the model's connections."""
         self._client.close()
 
     def complete(
@@ -110,7 +116,10 @@ class OpenAIModel:
         timeout: float,
         model: str = "",
     ) -> Completion:
-        """See ``ModelPort.complete``. A server that goes silent in the middle of its answer may cost twice the time."""
+        """Ask the model; see ``ModelPort.complete``.
+
+        If the server stops in the middle of its answer, the call may take up to twice ``timeout``.
+        """
         deadline = Deadline(min(timeout, self._settings.timeout_seconds))
         question = _with_contract(messages, schema)
         name = model or self._settings.name or DEFAULT_MODEL
@@ -118,14 +127,14 @@ class OpenAIModel:
         while True:
             try:
                 return _read(self._ask(question, name, max_tokens, deadline))
-            except _Passing as passing:
-                pause = passing.pause
+            except _TemporaryFailure as failure:
+                pause = failure.pause
                 if pause is None:
-                    # Not all at once, where many were refused together.
+                    # Clients that were refused at the same time must not all retry at the same time.
                     spread = random.uniform(0.75, 1)  # noqa: S311  # no secret
                     pause = self._settings.backoff_seconds * 2 ** (attempt - 1) * spread
                 if attempt >= self._settings.attempts or pause >= deadline.left():
-                    raise passing.error from passing.__cause__
+                    raise failure.error from failure.__cause__
             time.sleep(pause)
             attempt += 1
 
@@ -146,18 +155,20 @@ class OpenAIModel:
         except self._openai.APIStatusError as error:
             raise _refused(error) from error
         except self._openai.APIConnectionError as error:
-            raise _Passing(ModelTimeout(f"the model's server cannot be reached, or was too slow: {error}")) from error
+            raise _TemporaryFailure(
+                ModelTimeout(f"the model's server cannot be reached or is too slow: {error}")
+            ) from error
         except self._openai.OpenAIError as error:
             raise ModelUnavailable(f"the model could not be asked: {error}") from error
-        except Exception as error:  # the transport's own, which differs between the client's releases
-            raise _Passing(ModelTimeout(f"the connection broke while the model answered: {error}")) from error
+        except Exception as error:  # the transport's errors differ between releases of the client
+            raise _TemporaryFailure(ModelTimeout(f"the connection broke while the model answered: {error}")) from error
         if body is None:
             raise ModelTimeout("the model's answer did not end in time")
         return body
 
 
 def _received(parts: Iterable[bytes], end: Deadline) -> bytes | None:
-    """The whole of an answer that arrives in parts; None where it did not in time."""
+    """Return the body of an answer, or None if it did not end in time."""
     body = bytearray()
     for part in parts:
         body += part
@@ -168,27 +179,27 @@ def _received(parts: Iterable[bytes], end: Deadline) -> bytes | None:
 
 def _checked_key(key: str) -> str:
     if not key.strip():
-        raise InvalidArgument("OPENAI_API_KEY is not set: set it, or pass api_key; a local server takes any text")
+        raise InvalidArgument("OPENAI_API_KEY is not set; set it or pass api_key (a local server accepts any text)")
     if not (key.isascii() and key.isprintable()):
-        raise InvalidArgument("OPENAI_API_KEY has characters that no HTTP header can hold, as a line break is")
+        raise InvalidArgument("OPENAI_API_KEY has characters that are invalid in an HTTP header, such as a line break")
     return key
 
 
 def _with_contract(
     messages: Sequence[ModelMessage], schema: Mapping[str, JsonValue]
 ) -> list[ChatCompletionMessageParam]:
-    """The messages, with the schema as an instruction: providers want the word JSON said when they are to write it."""
+    """Return the messages with the schema as an instruction. Providers require the word JSON in a message."""
     schema_text = encode_json(dict(schema)).decode()
     contract = f"Answer with one JSON object, and nothing else, that fits this JSON schema:\n{schema_text}"
     request: list[ChatCompletionMessageParam] = []
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         try:
             check_text(message.content, "")
         except NotJson as error:
-            raise InvalidArgument(f"messages[{place}].content {error}") from error
+            raise InvalidArgument(f"messages[{index}].content {error}") from error
         request.append(cast("ChatCompletionMessageParam", {"role": message.role, "content": message.content}))
-    place = next((place + 1 for place, message in enumerate(messages) if message.role == "system"), 0)
-    request.insert(place, {"role": "system", "content": contract})
+    position = next((index + 1 for index, message in enumerate(messages) if message.role == "system"), 0)
+    request.insert(position, {"role": "system", "content": contract})
     return request
 
 
@@ -209,19 +220,19 @@ def _read(body: bytes) -> Completion:
     return Completion(text, {name: count for name, count in (answer.usage or {}).items() if type(count) is int})
 
 
-def _refused(error: APIStatusError) -> ModelFailed | _Passing:
+def _refused(error: APIStatusError) -> ModelFailed | _TemporaryFailure:
     reason = " ".join(error.message.split())[:_SHOWN_CHARS]
     failure = ModelUnavailable(f"the model's server answered {error.status_code}: {reason}")
     headers = error.response.headers
-    if error.status_code not in _PASSING and error.status_code < _SERVER_ERROR:
+    if error.status_code not in _TEMPORARY and error.status_code < _SERVER_ERROR:
         return failure
     if headers.get("x-should-retry") == "false":
         return failure
-    return _Passing(failure, _asked_pause(headers.get("retry-after")))
+    return _TemporaryFailure(failure, _requested_pause(headers.get("retry-after")))
 
 
-def _asked_pause(header: str | None) -> float | None:
-    """The seconds that a server asks to wait, given as a number or as a date; None where it does not say."""
+def _requested_pause(header: str | None) -> float | None:
+    """Return the seconds to wait from a ``retry-after`` header with a number or a date. None means no valid header."""
     if header is None:
         return None
     try:

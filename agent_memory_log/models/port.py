@@ -1,4 +1,4 @@
-"""The port: one question to a model, and its answer. An adapter for another provider is a class with ``complete``."""
+"""The model interface: one question and its answer. An adapter for a provider is a class with ``complete``."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from agent_memory_log.events.jsonvalue import JsonValue
 
 
 class ModelMessage(msgspec.Struct, frozen=True):
-    """A message to the model."""
+    """A message to the model, with the author's role and the text."""
 
     role: Literal["system", "user", "assistant"]
     content: str
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """What came back: the ``text``, never blank, and what it cost (``usage``: counts by the provider's names)."""
+    """A model's answer. ``text`` is never blank; ``usage`` has the token counts by the provider's names."""
 
     text: str
     usage: Mapping[str, int] = msgspec.field(default_factory=dict[str, int])
 
 
 class ModelPort(Protocol):
-    """A model that answers with one JSON object. Synchronous; an asynchronous caller runs it in a thread."""
+    """A model that answers with one JSON object. It is synchronous; asynchronous callers use it in a thread."""
 
     def complete(
         self,
@@ -36,14 +36,20 @@ class ModelPort(Protocol):
         timeout: float,
         model: str = "",
     ) -> Completion:
-        """Ask once.
+        """Ask the model one question and return its answer.
 
-        - ``schema``: the JSON schema of the answer. The model is told of it; the caller checks the answer.
-        - ``max_tokens``: how long the answer may be.
-        - ``timeout``: seconds that the call may take, with all retries; an adapter may have less patience.
-        - ``model``: which model, by the name or alias the adapter knows it by (``""``: its own choice).
+        Args:
+            messages: The messages of the question.
+            schema: The JSON schema of the answer. The adapter sends it to the model; the caller checks the answer.
+            max_tokens: The maximum length of the answer in tokens.
+            timeout: The maximum duration of the call in seconds, including retries. An adapter may use a lower limit.
+            model: The name or alias of the model. With ``""``, the adapter chooses the model.
 
-        Raises ``ModelTimeout``, ``ModelUnavailable``, ``ModelEmpty``; and ``ModelInvalidJson`` or
-        ``ModelInvalidSchema`` where what the server sent is not an answer at all.
+        Raises:
+            ModelTimeout: The time is over, or the connection failed.
+            ModelUnavailable: The model cannot be used.
+            ModelEmpty: The answer is blank.
+            ModelInvalidJson: The server's response is not JSON.
+            ModelInvalidSchema: The server's response is not a model's answer.
         """
         ...

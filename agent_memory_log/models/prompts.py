@@ -1,4 +1,4 @@
-"""Prompts are files of their own, in the folder ``prompts`` beside the module that sends them."""
+"""Reads prompts. Each prompt is a file in the folder ``prompts`` next to the module that sends it."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from importlib.resources import files
 
 
 def read_prompt(package: str, name: str) -> str:
-    """The prompt ``prompts/<name>.md`` of a package."""
+    """Return the prompt ``prompts/<name>.md`` of a package."""
     return files(package).joinpath("prompts", f"{name}.md").read_text("utf-8").strip()

@@ -1,4 +1,4 @@
-"""A model that says what it was told to say: for tests, and for the demo, which needs no network."""
+"""A model with prepared answers, for tests and for the demo, which needs no network."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_memory_log.models.port import Completion, ModelMessage
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A question that a scripted model was asked; the fields are those of ``ModelPort.complete``."""
+    """A question to a scripted model. The fields are the arguments of ``ModelPort.complete``."""
 
     messages: tuple[ModelMessage, ...]
     schema: Mapping[str, JsonValue]
@@ -22,9 +22,10 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class ScriptedModel:
-    """Answers with each of ``answers`` in turn: a text, a map that is written as JSON, or an error to raise.
+    """A model that gives each of ``answers`` in turn.
 
-    ``asked`` has the questions, the oldest first. A question too many raises ``ModelUnavailable``.
+    An answer is a text, a map that is encoded as JSON, or an error that is raised. A question after the last answer
+    raises ``ModelUnavailable``. The attribute ``asked`` is the list of all questions, the oldest first.
     """
 
     def __init__(self, answers: Iterable[str | Mapping[str, JsonValue] | ModelFailed] = ()) -> None:
@@ -40,11 +41,11 @@ class ScriptedModel:
         timeout: float,
         model: str = "",
     ) -> Completion:
-        """See ``ModelPort.complete``; a blank text raises ``ModelEmpty``, as an adapter would."""
+        """Give the next answer; see ``ModelPort.complete``. A blank text raises ``ModelEmpty``, as in an adapter."""
         self.asked.append(Question(tuple(messages), schema, max_tokens, timeout, model))
         answer = next(self._answers, None)
         if answer is None:
-            raise ModelUnavailable(f"the script has {len(self.asked) - 1} answers, and this was one question more")
+            raise ModelUnavailable(f"the script has no answer to question {len(self.asked)}; add an answer")
         if isinstance(answer, ModelFailed):
             raise answer
         text = answer if isinstance(answer, str) else encode_json(dict(answer)).decode()

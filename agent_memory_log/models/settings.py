@@ -1,10 +1,10 @@
-"""Settings: frozen groups of values, each checked when it is made; and the group that says how to ask a model.
+"""Settings: frozen groups of checked values, and the group with the settings of the model.
 
     settings = ModelSettings.from_environment()
     settings = ModelSettings.from_json('{"timeout_seconds": 10}')
     print(json.dumps(ModelSettings.json_schema(), indent=2))
 
-A secret is no setting: ``OPENAI_API_KEY`` stays in the environment.
+Secrets are not settings: ``OPENAI_API_KEY`` is read from the environment only.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.fields import describe
 
 PREFIX = "AMLOG_MEMORY_"
-"""How the variables of the environment begin: ``AMLOG_MEMORY_BUDGETS_MAX_SECONDS`` is ``budgets.max_seconds``."""
+"""The prefix of environment variables: ``AMLOG_MEMORY_BUDGETS_MAX_SECONDS`` sets ``budgets.max_seconds``."""
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """Settings, each with a default; a setting may be a group of settings.
+    """The base class of settings groups. Each setting has a default; a setting may be another group.
 
-    Making one checks every value, and raises ``InvalidArgument`` naming each setting that is wrong.
+    The constructor checks each value. It raises ``InvalidArgument`` with the name of each invalid setting.
     """
 
     __prefix__: ClassVar[str] = PREFIX
     __variables__: ClassVar[Mapping[str, str]] = {}
-    """The settings whose variables have names of their own."""
+    """The settings whose environment variables do not have the usual names."""
 
     def __post_init__(self) -> None:
         for name, value in _checked(type(self), asdict(self)).items():
@@ -44,27 +44,33 @@ class Settings(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read them from a JSON object. Raises ``InvalidArgument`` naming each setting that is unknown or wrong."""
+        """Read the settings from a JSON object.
+
+        Raises ``InvalidArgument`` with the name of each unknown or invalid setting.
+        """
         try:
-            data: object = json.loads(text)  # NaN and infinities are read, and then refused by name
+            data: object = json.loads(text)  # json.loads accepts NaN; the check below then names the setting
         except (ValueError, RecursionError) as error:
-            raise InvalidArgument(f"these settings cannot be: all: not JSON: {error}") from error
+            raise InvalidArgument(f"invalid settings: the text is not JSON: {error}") from error
         return cls(**_checked(cls, data))
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Self:
-        """Read them from variables, those of the process where none are given.
+        """Read the settings from environment variables, by default from those of the process.
 
-        ``AMLOG_MEMORY_<GROUP>_<SETTING>`` holds JSON: ``10``, ``["language"]``, ``null``. ``OPENAI_MODEL``,
-        ``OPENAI_BASE_URL`` and ``OPENAI_TIMEOUT_SECONDS`` stand for those of the group ``model``; an empty one is as
-        good as none. Raises ``InvalidArgument`` naming the variable or setting that is wrong.
+        The variable ``AMLOG_MEMORY_<GROUP>_<SETTING>`` holds JSON, such as ``10``, ``["language"]`` or ``null``.
+        ``OPENAI_MODEL``, ``OPENAI_BASE_URL`` and ``OPENAI_TIMEOUT_SECONDS`` set the name, server and timeout of the
+        group ``model``. An empty variable is ignored. Raises ``InvalidArgument`` with the name of an unknown or invalid
+        variable or setting.
         """
         environment = os.environ if environment is None else environment
         paths = _variables(cls, cls.__prefix__)
         data: dict[str, Any] = {}
         for variable, text in environment.items():
             if variable.startswith(cls.__prefix__) and variable not in paths:
-                raise InvalidArgument(f"{variable} is no setting of memory; those are {', '.join(sorted(paths))}")
+                raise InvalidArgument(
+                    f"{variable} is not a memory setting; the variables are {', '.join(sorted(paths))}"
+                )
             if variable in paths and text.strip():
                 *groups, name = paths[variable]
                 group = data
@@ -75,12 +81,12 @@ class Settings(msgspec.Struct, frozen=True):
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
-        """The JSON schema of what ``from_json`` reads, with a description and a default for each setting."""
+        """Return the JSON schema for ``from_json``, with the description and default of each setting."""
         return msgspec.json.schema(cls)
 
 
 class ModelSettings(Settings, frozen=True):
-    """The model, and how long to try."""
+    """The settings of the model: its name, server, limits and retries."""
 
     __prefix__ = f"{PREFIX}MODEL_"
     __variables__: ClassVar[Mapping[str, str]] = {
@@ -89,56 +95,59 @@ class ModelSettings(Settings, frozen=True):
         "timeout_seconds": "OPENAI_TIMEOUT_SECONDS",
     }
 
-    name: Annotated[str, Meta(description="Which model to ask; empty: the adapter's own choice.")] = ""
+    name: Annotated[str, Meta(description="The name of the model. If it is empty, the adapter chooses the model.")] = ""
     base_url: Annotated[
-        Annotated[str, Meta(pattern=r"^https?://\S+$")] | None, Meta(description="The server; null: OpenAI's own.")
+        Annotated[str, Meta(pattern=r"^https?://\S+$")] | None,
+        Meta(description="The URL of the server. Null means OpenAI's server."),
     ] = None
-    timeout_seconds: Annotated[Seconds, Meta(description="Seconds that one question may take, with all retries.")] = (
-        60.0
-    )
-    max_tokens: Annotated[Count, Meta(description="How long an answer may be, in tokens.")] = 1_000
-    attempts: Annotated[Count, Meta(description="How often a call that fails for a cause that may pass is made.")] = 3
-    backoff_seconds: Annotated[Seconds, Meta(description="Seconds before the second attempt; doubled each time.")] = 0.5
+    timeout_seconds: Annotated[
+        Seconds, Meta(description="The maximum seconds for one question, including retries.")
+    ] = 60.0
+    max_tokens: Annotated[Count, Meta(description="The maximum length of an answer in tokens.")] = 1_000
+    attempts: Annotated[Count, Meta(description="The maximum number of attempts if a call fails temporarily.")] = 3
+    backoff_seconds: Annotated[
+        Seconds, Meta(description="The seconds before the second attempt. The pause doubles each time.")
+    ] = 0.5
 
 
 _PLAIN_TEXT = frozenset({"OPENAI_MODEL", "OPENAI_BASE_URL"})
 
 
 def _checked(cls: type[Settings], data: object) -> dict[str, Any]:
-    """The values that ``data`` has for ``cls``. Raises ``InvalidArgument`` naming each that is unknown or wrong."""
+    """Return the checked values for ``cls``. Raises ``InvalidArgument`` with each unknown or invalid setting."""
     problems: list[str] = []
     values = _read(cls, data, "", problems)
     if problems:
-        raise InvalidArgument(f"these settings cannot be: {'; '.join(problems)}")
+        raise InvalidArgument(f"invalid settings: {'; '.join(problems)}")
     return values
 
 
-def _read(cls: type[Settings], data: object, where: str, problems: list[str]) -> dict[str, Any]:
+def _read(cls: type[Settings], data: object, path: str, problems: list[str]) -> dict[str, Any]:
     if not isinstance(data, dict):
-        problems.append(f"{where or 'all'}: expected an object, found {describe(data)}")
+        problems.append(f"{path or 'the settings'}: expected an object, got {describe(data)}")
         return {}
     kinds = {field.name: field.type for field in msgspec.structs.fields(cls)}
     values: dict[str, Any] = {}
     for name, value in cast("dict[str, object]", data).items():
-        place = f"{where}.{name}" if where else name
+        setting = f"{path}.{name}" if path else name
         kind = kinds.get(name)
         if kind is None:
-            problems.append(f"{place}: there is no such setting")
+            problems.append(f"{setting}: unknown setting")
         elif _is_group(kind) and not isinstance(value, kind):
             before = len(problems)
-            inner = _read(kind, value, place, problems)
+            inner = _read(kind, value, setting, problems)
             if len(problems) == before:
                 values[name] = kind(**inner)
         else:
             try:
                 values[name] = msgspec.convert(value, kind)
             except msgspec.ValidationError as error:
-                problems.append(f"{place}: {error}")
+                problems.append(f"{setting}: {error}")
     return values
 
 
 def _variables(cls: type[Settings], prefix: str) -> dict[str, tuple[str, ...]]:
-    """The variables of ``cls``, and the path to the setting of each."""
+    """Return the environment variables of ``cls`` with the path of each setting."""
     paths: dict[str, tuple[str, ...]] = {}
     for field in msgspec.structs.fields(cls):
         name, kind = field.name, field.type
@@ -160,5 +169,5 @@ def _value(variable: str, text: str) -> object:
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidArgument(f'{variable} must hold JSON, as in 10 or ["language"], found {text[:80]!r}') from error
+        raise InvalidArgument(f'{variable} must be JSON, such as 10 or ["language"], got {text[:80]!r}') from error
     return value

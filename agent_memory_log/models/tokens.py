@@ -1,4 +1,4 @@
-"""How many tokens a text has: as counted where there is a tokenizer, else never too few."""
+"""Counts the tokens of a text with a tokenizer, or returns an upper bound if no tokenizer is installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Literal, Protocol, cast
 
 CountTokens = Callable[[str], int]
-"""How many tokens a text has."""
+"""A function that returns the number of tokens of a text."""
 
 _ENCODING = "o200k_base"
 
@@ -24,28 +24,28 @@ class _Tiktoken(Protocol):
 
 @cache
 def default_count() -> CountTokens:
-    """The count of ``tiktoken``, if it is installed and has its vocabulary; else ``count_bytes``."""
+    """Return the token counter of ``tiktoken``, or ``count_bytes`` if ``tiktoken`` cannot be used."""
     try:
         encoding = cast("_Tiktoken", import_module("tiktoken")).get_encoding(_ENCODING)
-    except Exception:  # noqa: BLE001  # not installed; or its vocabulary, which it fetches, cannot be had
+    except Exception:  # noqa: BLE001  # it is not installed, or it cannot download its vocabulary
         return count_bytes
     return lambda text: len(encoding.encode_ordinary(text))
 
 
 def count_bytes(text: str) -> int:
-    """The bytes of a text in UTF-8: no tokenizer that starts from bytes makes more tokens of it.
+    """Return an upper bound for the tokens of a text: its UTF-8 bytes. Byte-based tokenizers never make more tokens.
 
-    Some start from the text in its form NFC or NFKC, in which a character can have more bytes, and by the tables of
-    whatever version of Unicode: for each character the form with the most bytes counts.
+    Some tokenizers first convert the text to NFC or NFKC with tables of any Unicode version. A character can have more
+    bytes in these forms, so the form with the most bytes counts for each character.
     """
     if text.isascii():
         return len(text)
     is_mark = [unicodedata.combining(character) != 0 for character in text] + [False]
-    return sum(_most_bytes(character, is_mark[at] or is_mark[at + 1]) for at, character in enumerate(text))
+    return sum(_most_bytes(character, is_mark[index] or is_mark[index + 1]) for index, character in enumerate(text))
 
 
 @lru_cache(4_096)
-def _most_bytes(character: str, in_company: bool) -> int:
-    """The bytes of a character; ``in_company`` of marks, it may come apart, as another mark takes its base."""
-    forms: tuple[Literal["NFC", "NFKC", "NFD", "NFKD"], ...] = ("NFD", "NFKD") if in_company else ("NFC", "NFKC")
+def _most_bytes(character: str, near_mark: bool) -> int:
+    """Return the maximum bytes of a character. Near a combining mark, normalization may decompose the character."""
+    forms: tuple[Literal["NFC", "NFKC", "NFD", "NFKD"], ...] = ("NFD", "NFKD") if near_mark else ("NFC", "NFKC")
     return max(len(character.encode()), *(len(unicodedata.normalize(form, character).encode()) for form in forms))

@@ -1,17 +1,17 @@
-"""Recording runs as they happen, with a line or two, so that they can be replayed.
+"""Records runs while they happen, so that they can be replayed.
 
-A recorder is a context manager over a store, an agent and a run; ``tool_call`` is one inside it. ``SyncRunRecorder`` is
-the same without ``await``.
+A recorder is a context manager for one run in a store. Its method ``tool_call`` returns a second context manager for
+one tool call. ``SyncRunRecorder`` has the same methods without ``await``.
 
     async with RunRecorder(store, "support-agent", "run-42") as recorder:
         await recorder.user("Where is my order?")
         await recorder.request("anthropic", "claude-opus-4-8", system=system, tools=tools)
         answer = await recorder.record_response(await client.messages.create(...))
-        for asked in answer.tool_calls:
-            async with recorder.tool_call(asked) as call:
-                call.result(await run_tool(asked.data))
+        for requested in answer.tool_calls:
+            async with recorder.tool_call(requested) as call:
+                call.result(await run_tool(requested.data))
 
-What has been acknowledged survives a crash; to go on where a run was left, give steps a ``key`` (see ``Recorder``).
+Acknowledged events survive a crash. Give each step a ``key`` to resume a run after a crash (see ``Recorder``).
 """
 
 from agent_memory_log.recording.async_recorder import RunRecorder, ToolCallBlock

@@ -1,4 +1,4 @@
-"""The recorder for code that awaits."""
+"""The recorder for asyncio code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class ToolCallBlock(CallBlock):
-    """The block of a tool call of a ``RunRecorder``; see ``Recorder.tool_call``."""
+    """The context manager for a tool call of a ``RunRecorder``; see ``Recorder.tool_call``."""
 
     async def __aenter__(self) -> RecordedCall:
         return self._enter(await self._begin())
@@ -44,7 +44,7 @@ class RunRecorder(
         ToolCallBlock,
     ]
 ):
-    """Records one run of an agent, through a ``Store``; every method is to be awaited.
+    """Records one run of an agent in a ``Store``. Every method except ``tool_call`` must be awaited.
 
         async with RunRecorder(store, "support-agent", "run-42") as recorder:
             await recorder.user("Where is my order?")
@@ -52,8 +52,8 @@ class RunRecorder(
                 call.result(await find_order(7))
             await recorder.assistant("It is on its way.")
 
-    ``meta`` is kept with the run if the recorder creates it. Any number of tasks of the store's event loop may use one
-    recorder. When the block ends, what cancelled calls are still recording is waited for; the store stays open.
+    Any number of tasks of the store's event loop may share one recorder. At its end, the block waits until the results
+    of cancelled tool calls are recorded. The store stays open.
     """
 
     def __init__(
@@ -65,7 +65,15 @@ class RunRecorder(
         meta: Mapping[str, JsonValue] | None = None,
         before_append: Callable[[Event], Event] | None = None,
     ) -> None:
-        """Does nothing to the store."""
+        """Create a recorder without reading or changing the store.
+
+        Args:
+            store: The store to append to.
+            agent: The name of the agent.
+            run: The name of the run.
+            meta: Metadata to store with the run. It is used only if the recorder creates the run.
+            before_append: Changes each event before it is appended; see ``Recorder``.
+        """
         super().__init__(agent, run, meta, before_append)
         self._store = store
         self._turns = Turns()
@@ -91,12 +99,12 @@ class RunRecorder(
     async def _carry_out(self, steps: Steps[_T]) -> _T:
         return await self._in_turn(self._turns.join(), steps)
 
-    async def _in_turn(self, place: asyncio.Future[None], steps: Steps[_T]) -> _T:
+    async def _in_turn(self, turn: asyncio.Future[None], steps: Steps[_T]) -> _T:
         try:
-            await place
+            await turn
             return await run_async(steps, self._store)
         finally:
-            self._turns.leave(place)
+            self._turns.leave(turn)
 
     async def _carry_out_with(self, response: object, provider: str | None, key: str | None, labels: Any) -> Any:  # noqa: ANN401  # see Recorder
         response = await read_stream_async(response)
@@ -106,11 +114,11 @@ class RunRecorder(
         return ToolCallBlock(self, lambda: self._carry_out(self._operations.begin_call(call)), self._end)
 
     async def _end(self, call: RecordedCall, error: BaseException | None) -> None:
-        """Record what came of a call even if this task is cancelled meanwhile: the tool has run."""
+        """Record the outcome of a call, even if this task is cancelled meanwhile: the tool has already run."""
         steps = self._operations.end_call(call, error)
-        place = self._turns.join()
-        task = asyncio.create_task(self._in_turn(place, steps))
-        task.add_done_callback(partial(self._settled, place))
+        turn = self._turns.join()
+        task = asyncio.create_task(self._in_turn(turn, steps))
+        task.add_done_callback(partial(self._settled, turn))
         try:
             await asyncio.shield(task)
         except Exception as failure:
@@ -121,7 +129,7 @@ class RunRecorder(
             self._unfinished.add(task)
             raise
 
-    def _settled(self, place: asyncio.Future[None], task: asyncio.Task[Event]) -> None:
-        self._turns.leave(place)  # if it was cancelled before it began
+    def _settled(self, turn: asyncio.Future[None], task: asyncio.Task[Event]) -> None:
+        self._turns.leave(turn)  # a task that is cancelled before it starts does not leave its turn
         if not task.cancelled() and task.exception() is None:
             self._unfinished.discard(task)

@@ -1,4 +1,4 @@
-"""A tool call that is being made: what its code says came of it, and inside which call it is made."""
+"""Tool calls while they run: their outcome, and which call encloses which."""
 
 from __future__ import annotations
 
@@ -19,29 +19,32 @@ from agent_memory_log.events.payloads import Bounds, RetryHint, ToolCall, ToolRe
 _Call = TypeVar("_Call")
 
 INTERRUPTED = "interrupted"
-"""How the error message of a call begins whose code was cancelled or stopped."""
+"""The first word of the recorded error message of a call whose code was cancelled or stopped."""
 
 
 class RecordedCall:
-    """A tool call that was recorded, and what its code says came of it; the result is recorded when its block ends.
+    """A recorded tool call, and the setter of its outcome. The result is recorded when the call's block ends.
 
-    - ``event``: the call as it stands in the store; ``tool_call_id``, ``tool_name``: its own.
-    - ``recorded``: the result that is there already, as the step was done before; None when the tool is to be run. What
-      is recorded stays: a result given again is dropped. Where it was erased, a result without content.
+    If the block sets no outcome, the recorded result has no content. If the block raises, the exception replaces the
+    outcome that was set before.
 
-    A block that ends without a word of what came of it is recorded as a result without content: the call is answered.
-    An exception is recorded in place of whatever was said before it.
+    Attributes:
+        event: The stored event of the call.
+        tool_call_id: The id of the call.
+        tool_name: The name of the tool.
+        recorded: The result that the store already has for this call, or None if the tool must run. If it is set, a
+            new outcome is ignored. If the stored result was erased, this is a result with an error message only.
     """
 
     def __init__(self, event: Event, data: ToolCall, recorded: ToolResult | None) -> None:
-        """Made by ``tool_call``."""
+        """Create the call; ``Recorder.tool_call`` does this."""
         self.event = event
         self.tool_call_id = data.tool_call_id
         self.tool_name = data.tool_name
         self.recorded = recorded
         self._parent = data.parent_tool_call_id
         self._outcome = ToolResult(data.tool_call_id, data.tool_name)
-        self._begun = monotonic_ns()
+        self._start_ns = monotonic_ns()
 
     def result(
         self,
@@ -52,11 +55,19 @@ class RecordedCall:
         server_data: JsonValue = None,
         telemetry: ToolTelemetry | None = None,
     ) -> None:
-        """Say what the tool returned, in place of what was said before.
+        """Set the value that the tool returned. It replaces an outcome that was set before.
 
-        ``value``: text is kept as it is, be it JSON or the text a model is to read; anything else becomes compact JSON,
-        ``None`` the text ``null``. ``server_data`` (None: there is none) likewise; it is never sent to a model. The
-        rest is as in ``ToolResult``. Raises ``InvalidEvent`` for a value that is not JSON.
+        Args:
+            value: The value. Text is stored unchanged, whether it is JSON or plain text for the model. Any other value
+                is encoded as compact JSON; None becomes ``null``.
+            preview: See ``ToolResult``.
+            bounds: See ``ToolResult``.
+            server_data: Data for the application, encoded like ``value``. It is never sent to a model. None means no
+                data.
+            telemetry: See ``ToolResult``.
+
+        Raises:
+            InvalidEvent: ``value`` or ``server_data`` cannot be encoded as JSON.
         """
         self._set_outcome(
             server_data,
@@ -75,27 +86,35 @@ class RecordedCall:
         server_data: JsonValue = None,
         telemetry: ToolTelemetry | None = None,
     ) -> None:
-        """Say that the tool failed, in place of what was said before; the model is sent ``message``.
+        """Set the error with which the tool failed. It replaces an outcome that was set before.
 
-        ``retry_hint`` says how the call could be put right; it is kept where an exception follows. The rest is as for
-        ``result``. Raises ``InvalidArgument`` for an empty message.
+        Args:
+            message: The error message that the model receives.
+            retry_hint: How to correct the call. It is recorded even if the block raises an exception later.
+            preview: See ``ToolResult``.
+            server_data: Data for the application, encoded as in ``result``.
+            telemetry: See ``ToolResult``.
+
+        Raises:
+            InvalidArgument: ``message`` is blank or not text.
+            InvalidEvent: ``server_data`` cannot be encoded as JSON.
         """
         if not isinstance(message, str) or not message.strip():
-            raise InvalidArgument(f"a failed call needs a message that says why, found {describe(message)}")
+            raise InvalidArgument(f"message must be non-blank text that gives the reason, got {describe(message)}")
         self._set_outcome(
             server_data, preview=preview, telemetry=telemetry, retry_hint=retry_hint, error_message=message
         )
 
-    def _set_outcome(self, server_data: JsonValue, **fields: Any) -> None:  # noqa: ANN401  # those of ToolResult
+    def _set_outcome(self, server_data: JsonValue, **fields: Any) -> None:  # noqa: ANN401  # the fields of ToolResult
         text = "" if server_data is None else json_text(server_data, "server_data")
         self._outcome = ToolResult(self.tool_call_id, self.tool_name, server_data=text, **fields)
 
     def retry(self, hint: RetryHint) -> None:
-        """Say that the tool failed and how to put it right; the model is sent the message, question or reason."""
+        """Set a failure with a hint for the next try. The model receives the hint's message, question or reason."""
         self.fail(hint.message or hint.clarifying_question or hint.reason or "try again", retry_hint=hint)
 
     def outcome(self, error: BaseException | None) -> tuple[ToolResult, dict[str, str]]:
-        """The result as it is to be recorded, now that the block has ended, and its labels."""
+        """Return the result to record at the end of the block, and its labels."""
         outcome = self._outcome
         labels: dict[str, str] = {}
         if error is not None:
@@ -108,35 +127,38 @@ class RecordedCall:
                 retry_hint=outcome.retry_hint,
                 error_message=_message_of(error),
             )
-        changes = {"parent_tool_call_id": self._parent, "duration_ns": monotonic_ns() - self._begun}
+        changes = {"parent_tool_call_id": self._parent, "duration_ns": monotonic_ns() - self._start_ns}
         return msgspec.structs.replace(outcome, **changes), labels
 
 
 class Enclosing(Generic[_Call]):
-    """Inside which calls code runs: follows it into tasks, and into threads that run in a copy of its context."""
+    """Marks the code of one block as code inside a call.
+
+    A context variable holds the mark. New tasks inherit it, and so do threads that run in a copy of the context.
+    """
 
     def __init__(self, owner: object) -> None:
-        """For one block of one ``owner``, a recorder or a replayer."""
+        """Create the mark for one block; ``owner`` is a recorder or a replayer."""
         self._owner = owner
         self._entered: tuple[_Call, Token[_Link | None]] | None = None
 
     def enter(self, call: _Call) -> None:
-        """From now on the code of this context runs inside ``call``."""
+        """Mark the code of this context as code inside ``call``."""
         self._entered = call, _innermost.set(_Link(self._owner, call, _innermost.get()))
 
     def leave(self) -> _Call | None:
-        """The block of the call has ended; which call it was."""
+        """Remove the mark and return its call, or None if no call was entered."""
         if self._entered is None:
             return None
         call, token = self._entered
         self._entered = None
-        with suppress(ValueError):  # entered in another context, as a generator may be: that one stays as it is
+        with suppress(ValueError):  # a generator may end its block in another context, which has no mark to remove
             _innermost.reset(token)
         return call
 
     @staticmethod
     def call_of(owner: object) -> object:
-        """The innermost call of ``owner`` that this code runs inside of, or None; those of others do not count."""
+        """Return the innermost call of ``owner`` that encloses the running code, or None."""
         link = _innermost.get()
         while link is not None and link.owner is not owner:
             link = link.outer
@@ -153,10 +175,10 @@ _innermost: ContextVar[_Link | None] = ContextVar("agent_memory_log_call", defau
 
 
 class CallBlock:
-    """What the blocks of both recorders have in common: code inside a block runs inside its call."""
+    """The base class of both recorders' tool call blocks."""
 
     def __init__(self, recorder: object, begin: Callable[[], Any], end: Callable[[RecordedCall, Any], Any]) -> None:
-        """Made by ``tool_call``; ``begin`` gives the recorded call, ``end`` records what came of it."""
+        """Create the block; ``begin`` records the call and returns it, and ``end`` records its outcome."""
         self._enclosing = Enclosing[RecordedCall](recorder)
         self._begin = begin
         self._end = end
@@ -166,13 +188,16 @@ class CallBlock:
         return call
 
     def _leave(self) -> RecordedCall | None:
-        """The block has ended; its call, if the result is still to be recorded."""
+        """Return the block's call if its result must be recorded now, else None."""
         call = self._enclosing.leave()
         return call if call is not None and call.recorded is None else None
 
 
 def json_text(value: object, field: str) -> str:
-    """Text as it is, anything else as compact JSON. Raises ``InvalidEvent`` naming ``field`` when it is not JSON."""
+    """Return text unchanged, and any other value as compact JSON.
+
+    Raises ``InvalidEvent`` with the path in ``field`` if the value cannot be encoded as JSON.
+    """
     if isinstance(value, str):
         return str.__str__(value)
     try:
@@ -182,18 +207,18 @@ def json_text(value: object, field: str) -> str:
 
 
 def payload_text(payload: str | Mapping[str, JsonValue] | None) -> str:
-    """A call's arguments as JSON text: text as it is, ``""`` where there are none."""
+    """Return a call's arguments as JSON text. Text is returned unchanged; None gives ``""``."""
     return "" if payload is None else json_text(payload, "payload")
 
 
 def _message_of(error: BaseException) -> str:
-    """What is recorded of an exception: its message, or its class where it has none."""
+    """Return the message of an exception, or the name of its class if the message is blank."""
     name = type(error).__name__
     if not isinstance(error, Exception):
         return f"{INTERRUPTED}: {name}"
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001  # an exception's own text may raise anything, and must not replace it
+    except Exception:  # noqa: BLE001  # __str__ may raise anything; that error must not replace the first one
         return name
-    # A lone surrogate, as in the name of a file, cannot be stored.
+    # No store accepts a lone surrogate, which the name of a file can contain.
     return text.encode(errors="backslashreplace").decode() if text.strip() else name

@@ -1,8 +1,8 @@
-"""What a recorder knows of its run: read once, when it is first needed, and then only what is new.
+"""A recorder's view of its run. It loads the run once, at first use, and later only the new events.
 
-A provider's answer is kept so that ``build`` gives it back exactly, which depends on what stands before it: whether it
-is joined to the message before, whether its call ids were used before. The parser of each provider is therefore kept
-open, and is given the conversation as it is built.
+A provider's answer must be stored so that ``build`` returns it exactly. The stored form depends on the conversation
+before the answer: the answer may join the message before it, and its call ids may have been used before. The recorder
+therefore keeps one open parser for each provider and feeds it the conversation.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Answer = TypeVar("_Answer")
 
 
 class RunContext:
-    """A run as a recorder knows it."""
+    """The loaded events of a run, with indexes and parsers."""
 
     def __init__(self, agent: str, run: str) -> None:
         self._agent = agent
@@ -32,69 +32,69 @@ class RunContext:
         self._unconfirmed: tuple[str, _Conversation] | None = None
 
     def refresh(self) -> Steps[Snapshot]:
-        """Read what is new. Raises what ``Store.load_run`` raises."""
-        known = self._snapshot
-        newer = yield from load(self._agent, self._run, 0 if known is None else known.last_seq)
-        self._snapshot = newer if known is None else known.extend(newer)
+        """Load the new events and return the whole snapshot. Raises the same errors as ``Store.load_run``."""
+        current = self._snapshot
+        newer = yield from load(self._agent, self._run, 0 if current is None else current.last_seq)
+        self._snapshot = newer if current is None else current.extend(newer)
         return self._snapshot
 
     def find(self, event_id: str) -> Event | None:
-        """The event with this id, as of the last read."""
-        place = self._ask(lambda index: index.places.get(event_id))
-        return None if place is None or self._snapshot is None else self._snapshot.log[place]
+        """Return the loaded event with this id, or None."""
+        position = self._query(lambda index: index.positions.get(event_id))
+        return None if position is None or self._snapshot is None else self._snapshot.log[position]
 
     def latest_request(self) -> ModelRequest | None:
-        """The latest model request, as of the last read."""
-        return self._ask(lambda index: index.request)
+        """Return the latest loaded model request, or None."""
+        return self._query(lambda index: index.request)
 
     def parse(self, messages: Sequence[Mapping[str, JsonValue]], provider: str) -> list[Event]:
-        """The events of ``messages``, which follow the conversation as of the last read.
+        """Return the events for ``messages``, which follow the loaded conversation.
 
-        ``confirm`` them once they are appended to the run as it was at that read. Raises what ``transcript.parse``
-        raises.
+        Call ``confirm`` after these events are appended directly after the loaded ones. Raises the same errors as
+        ``transcript.parse``.
         """
         snapshot = self._snapshot
         if snapshot is None:
-            raise AssertionError("a run is read before anything is parsed")
-        # A parser that read what was then not appended has to begin again.
+            raise AssertionError("call refresh before parse")
+        # The parser is removed until confirm: if the append fails, the parser has read messages that the run lacks.
         conversation = self._conversations.pop(provider, None)
-        if conversation is None or not conversation.goes_on_with(snapshot):
+        if conversation is None or not conversation.can_continue(snapshot):
             conversation = _Conversation(snapshot, provider)
         events = conversation.parse(messages, snapshot)
         self._unconfirmed = (provider, conversation)
         return events
 
     def confirm(self) -> None:
-        """What was parsed last is in the run, directly after what was read before."""
+        """Keep the parser of the last ``parse``: its events were appended directly after the loaded ones."""
         if self._unconfirmed is not None:
             provider, conversation = self._unconfirmed
             self._conversations[provider] = conversation
             self._unconfirmed = None
 
-    def _ask(self, question: Callable[[_Index], _Answer]) -> _Answer | None:
-        return None if self._snapshot is None else self._snapshot.derive(_Index, question)
+    def _query(self, query: Callable[[_Index], _Answer]) -> _Answer | None:
+        return None if self._snapshot is None else self._snapshot.derive(_Index, query)
 
 
 class _Conversation:
-    """The run as a provider's messages, and the parser that has read them."""
+    """A run as messages of one provider, and the parser that has read these messages."""
 
     def __init__(self, snapshot: Snapshot, provider: str) -> None:
-        self._known = snapshot
+        self._last = snapshot
         self._messages: list[WireMessage] = []
         self._builder = find_provider(provider).builder(self._messages, None)
         self._parser = find_provider(provider).parser("")
         self._built = 0
         self._read = 0
 
-    def goes_on_with(self, snapshot: Snapshot) -> bool:
-        """Whether nothing of what was read has been erased since."""
-        return (snapshot.first_seq, snapshot.redactions) == (self._known.first_seq, self._known.redactions)
+    def can_continue(self, snapshot: Snapshot) -> bool:
+        """Return whether the events that the parser has read are still unchanged in ``snapshot``."""
+        return (snapshot.first_seq, snapshot.redactions) == (self._last.first_seq, self._last.redactions)
 
     def parse(self, messages: Sequence[Mapping[str, JsonValue]], snapshot: Snapshot) -> list[Event]:
-        self._known = snapshot
+        self._last = snapshot
         self._builder.take(snapshot.log[self._built :])
         self._built = len(snapshot.log)
-        # Messages are read when an answer is about to follow, as the last one grows until then.
+        # The last message can grow until an answer follows, so the messages are parsed only now.
         for message in self._messages[self._read :]:
             self._parser.add(message)
         events = [event for message in messages for event in self._parser.add(message)]
@@ -103,13 +103,13 @@ class _Conversation:
 
 
 class _Index:
-    """What is asked of a log, by place in it; grows event by event."""
+    """The position of each event id in the log, and the latest model request. It grows event by event."""
 
     def __init__(self) -> None:
-        self.places: dict[str, int] = {}
+        self.positions: dict[str, int] = {}
         self.request: ModelRequest | None = None
 
-    def add(self, place: int, event: Event) -> None:
-        self.places[event.event_id] = place
+    def add(self, position: int, event: Event) -> None:
+        self.positions[event.event_id] = position
         if isinstance(event.data, ModelRequest):
             self.request = event.data

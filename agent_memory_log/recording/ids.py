@@ -1,4 +1,4 @@
-"""The ids of what is recorded: those of a step with a key stand for the key, so that doing it again adds nothing."""
+"""Makes the ids of recorded events. The id of a step with a key is derived from the key, so a repeat adds no event."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from agent_memory_log.transfer.importing import derived_event_id
 
 
 def step_id(agent: str, run: str, key: str, part: str, number: int = 0) -> str:
-    """The id of the event that is the ``part`` of the step ``key``. Raises ``InvalidArgument`` for what is no key."""
+    """Return the event id for one ``part`` of the step ``key``.
+
+    Raises ``InvalidArgument`` if ``key`` is empty or not text.
+    """
     if not isinstance(key, str) or not key:
-        raise InvalidArgument(f"a key must be non-empty text, found {describe(key)}")
-    # The lengths say where one text ends and the next begins, whatever the texts hold.
+        raise InvalidArgument(f"a key must be non-empty text, got {describe(key)}")
+    # The lengths mark where each text ends, so that different texts never give the same id.
     return derived_event_id("recorded", f"{agent}{run}{key}{part}", len(agent), len(run), len(key), number)
 
 
 def result_id(call_event_id: str) -> str:
-    """The id of the result of the call that was recorded under ``call_event_id``: a call has one."""
+    """Return the event id for the result of the call whose event id is ``call_event_id``. A call has one result."""
     return derived_event_id("recorded result", call_event_id)
 
 
 def new_call_id(event_id: str | None) -> str:
-    """An id for a call that came without: 37 characters every provider takes; that of a step stands for its key."""
+    """Return a tool call id of 37 characters, which every provider accepts.
+
+    The id is derived from ``event_id``, which is derived from the step's key. Without ``event_id`` it is random.
+    """
     return f"call_{secrets.token_hex(16) if event_id is None else event_id}"

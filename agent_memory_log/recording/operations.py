@@ -1,4 +1,4 @@
-"""A recorder's operations, each written once, as steps: what is appended under which id, and what is there already."""
+"""A recorder's operations as steps, which both recorders run. An operation chooses the event to append and its id."""
 
 from __future__ import annotations
 
@@ -36,14 +36,15 @@ _RESPONSE = "response"
 _EMPTY_ANSWER = "the model answered with nothing"
 _ERASED = "the recorded result was erased"
 _ATTEMPTS = 10
-"""How often an answer is placed again behind what another writer has just appended."""
+"""The number of attempts to append an answer while other writers append to the run."""
 
 
 class RecordedResponse(msgspec.Struct, frozen=True):
-    """A model's answer as it was recorded.
+    """A recorded model answer.
 
-    - ``events``: its events in the store, in order; one ``Annotation`` where the model answered with nothing.
-    - ``was_recorded``: whether it was there already, as the step was done before.
+    Attributes:
+        events: The stored events of the answer, in order. An empty answer is stored as one ``Annotation``.
+        was_recorded: Whether the store already had the answer for this key.
     """
 
     events: tuple[Event, ...]
@@ -51,17 +52,17 @@ class RecordedResponse(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """What the assistant said; ``""`` where it only called tools."""
+        """The text of the assistant's messages, or ``""`` if the answer has only tool calls."""
         return "".join(event.data.message for event in self.events if isinstance(event.data, AssistantMessage))
 
     @property
     def tool_calls(self) -> tuple[Event, ...]:
-        """The calls to be answered: give each to ``tool_call``."""
+        """The events of the requested tool calls; pass each of them to ``tool_call``."""
         return tuple(event for event in self.events if isinstance(event.data, ToolCall))
 
 
 class CallToMake(NamedTuple):
-    """A call that ``tool_call`` was asked for: recorded already, or with what it is to be recorded with."""
+    """The arguments of ``tool_call``; ``recorded`` is the call's event if it is already stored."""
 
     recorded: Event | None
     data: ToolCall
@@ -70,7 +71,7 @@ class CallToMake(NamedTuple):
 
 
 class Operations:
-    """The operations on one run. They may not be carried out at the same time: the recorder lines them up."""
+    """The operations on one run. The recorder must run them one after the other."""
 
     def __init__(
         self,
@@ -85,11 +86,11 @@ class Operations:
         self._before_append = before_append
         self._context = RunContext(agent, run)
         self._latest = datetime.min.replace(tzinfo=UTC)
-        # Calls by their id, and then by the id of their event, as many may have one id.
-        self._asked: dict[str, dict[str, Event]] = {}
+        # Calls by call id, then by event id: several calls may have the same call id.
+        self._requested: dict[str, dict[str, Event]] = {}
         self._left_open: dict[str, dict[str, Event]] | None = None
-        # Those, and some made since, in append order, by each way to make them again.
-        self._left_open_as: dict[_Asked, deque[Event]] = {}
+        # Open calls in append order, by each signature that matches them. Some may have been made since.
+        self._left_open_by_signature: dict[_CallSignature, deque[Event]] = {}
         self._fresh: set[str] = set()
 
     def record(self, payload: EventData, key: str | None, labels: Mapping[str, str] | None) -> Steps[Event]:
@@ -106,14 +107,14 @@ class Operations:
         tools: JsonValue,
         parameters: Mapping[str, JsonValue] | None,
     ) -> Steps[Event | None]:
-        """Append a model request where it differs from the latest."""
+        """Append a model request if it differs from the latest one."""
         snapshot = yield from self._context.refresh()
         payload = model_request(
             snapshot, provider, model=model, system=system, tools=tools, parameters=parameters or None
         )
         event = self._event(payload, None, None)
         latest = self._context.latest_request()
-        if latest is not None and _asks_the_same(decode_event(event, ModelRequest), latest):
+        if latest is not None and _is_same_request(decode_event(event, ModelRequest), latest):
             return None
         result = yield from self._append([event])
         return result.events[0]
@@ -121,7 +122,7 @@ class Operations:
     def response(
         self, response: object, provider: str | None, key: str | None, labels: Mapping[str, str] | None
     ) -> Steps[RecordedResponse]:
-        """Append a provider's answer behind the conversation as it is."""
+        """Append a provider's answer to the current end of the conversation."""
         answer: Answer | None = None
         for attempt in range(_ATTEMPTS):
             snapshot = yield from self._context.refresh()
@@ -132,7 +133,7 @@ class Operations:
                 answer = answer_of(response, provider)
             events = self._answer_events(answer, key, labels)
             try:
-                # Whether it joins the message before it was decided by that message.
+                # The events depend on the message before them, so the run must not have changed.
                 result = yield from self._append(events, snapshot.version)
             except VersionConflict:
                 if attempt == _ATTEMPTS - 1:
@@ -140,20 +141,20 @@ class Operations:
                 continue
             self._context.confirm()
             recorded = RecordedResponse(result.events)
-            self._ask(recorded.tool_calls, fresh=True)
+            self._add_requested(recorded.tool_calls, fresh=True)
             return recorded
         raise AssertionError("the last attempt returns or raises")
 
     def recorded_response(self, key: str) -> Steps[RecordedResponse | None]:
-        """The answer that is there already."""
+        """Return the stored answer for a key, or None."""
         yield from self._context.refresh()
         return self._find_response(key)
 
     def begin_call(self, call: CallToMake) -> Steps[RecordedCall]:
-        """Append the call, unless it is there; with its result, where that is there too."""
+        """Append the call unless it is stored, and return it with its stored result, if any."""
         event = call.recorded
         if event is None and call.data.tool_call_id:
-            event = yield from self._asked_before(call.data)
+            event = yield from self._find_requested(call.data)
         is_fresh = False
         data = call.data
         if event is None:
@@ -166,13 +167,13 @@ class Operations:
         elif event.event_id in self._fresh:
             is_fresh = True
         self._forget(event, data.tool_call_id)
-        if isinstance(event.data, ToolCall):  # it may have been erased since
+        if isinstance(event.data, ToolCall):  # an erased call has a redaction marker here
             data = event.data
         recorded = None if is_fresh else (yield from self._result_of(event, data))
         return RecordedCall(event, data, recorded)
 
     def end_call(self, call: RecordedCall, error: BaseException | None) -> Steps[Event]:
-        """Append the result of a call whose block has ended now."""
+        """Append the result of a call at the end of its block."""
         return self._end_call(call, *call.outcome(error))
 
     def _end_call(self, call: RecordedCall, result: ToolResult, labels: Mapping[str, str]) -> Steps[Event]:
@@ -180,7 +181,7 @@ class Operations:
         try:
             appended = yield from self._append([event])
         except EventConflict:
-            # Whoever made the same call meanwhile was faster: what is recorded stays.
+            # Another writer recorded a result of the same call first. That result stays.
             yield from self._context.refresh()
             recorded = self._context.find(event.event_id)
             if recorded is None:
@@ -190,11 +191,11 @@ class Operations:
 
     def _append(self, events: list[Event], expected_version: int | None = None) -> Steps[AppendResult]:
         result = yield from append(self._agent, self._run, events, expected_version=expected_version, meta=self._meta)
-        self._meta = None  # the run is there
+        self._meta = None  # the run exists now
         return result
 
     def _event(self, payload: EventData, labels: Mapping[str, str] | None, event_id: str | None) -> Event:
-        """An event whose time is not before that of the one before it, though the clock be set back."""
+        """Return a new event. Its time is never before the previous event's time, even if the clock is set back."""
         event = self._hooked(new_event(payload, labels=labels, event_id=event_id))
         if event.timestamp < self._latest:
             return msgspec.structs.replace(event, timestamp=self._latest)
@@ -202,13 +203,13 @@ class Operations:
         return event
 
     def _hooked(self, event: Event) -> Event:
-        """What ``before_append`` makes of an event; its id, by which a step is found again, is not the hook's."""
+        """Return the event after ``before_append``. The hook must keep the event id, which identifies the step."""
         if self._before_append is None:
             return event
         hooked = self._before_append(event)
         if not isinstance(hooked, Event) or hooked.event_id != event.event_id:
             raise InvalidArgument(
-                f"before_append must return an Event with the id of the one it was given, found {describe(hooked)}"
+                f"before_append must return an Event with the same event_id as its argument, got {describe(hooked)}"
             )
         return hooked
 
@@ -217,7 +218,7 @@ class Operations:
         events: list[Event] = []
         for number, event in enumerate(parsed):
             event_id = None if key is None else step_id(self._agent, self._run, key, _RESPONSE, number)
-            # Once, so that what was used can be summed up.
+            # Only one event of the answer has the usage, so that a sum over all events is correct.
             used = {"usage": answer.usage} if answer.usage and number == 0 else {}
             own = {**event.labels, **answer.labels, **used, **(labels or {})}
             events.append(self._event(event.data, own, event_id))
@@ -230,19 +231,22 @@ class Operations:
         if not events:
             return None
         recorded = RecordedResponse(tuple(events), was_recorded=True)
-        self._ask(recorded.tool_calls, fresh=False)
+        self._add_requested(recorded.tool_calls, fresh=False)
         return recorded
 
-    def _ask(self, calls: Iterable[Event], *, fresh: bool) -> None:
+    def _add_requested(self, calls: Iterable[Event], *, fresh: bool) -> None:
         for event in calls:
-            waiting = self._asked.setdefault(decode_event(event, ToolCall).tool_call_id, {})
+            waiting = self._requested.setdefault(decode_event(event, ToolCall).tool_call_id, {})
             waiting.setdefault(event.event_id, event)
             if fresh:
                 self._fresh.add(event.event_id)
 
-    def _asked_before(self, data: ToolCall) -> Steps[Event | None]:
-        """The call that this one is to answer: asked for in an answer recorded here, or left open in the run before."""
-        waiting = self._asked.get(data.tool_call_id)
+    def _find_requested(self, data: ToolCall) -> Steps[Event | None]:
+        """Return the stored open call that ``data`` names by id, or None.
+
+        The call comes from an answer that this recorder recorded, or it was open when the recorder was created.
+        """
+        waiting = self._requested.get(data.tool_call_id)
         if waiting:
             return next(reversed(waiting.values()))
         if self._left_open is None:
@@ -251,28 +255,29 @@ class Operations:
             for event in Reader(snapshot).open_tool_calls():
                 call = decode_event(event, ToolCall)
                 self._left_open.setdefault(call.tool_call_id, {})[event.event_id] = event
-                for asked in _ways_to_ask(call):
-                    self._left_open_as.setdefault(asked, deque()).append(event)
+                for signature in _signatures(call):
+                    self._left_open_by_signature.setdefault(signature, deque()).append(event)
         open_calls = self._left_open.get(data.tool_call_id)
         if not open_calls:
             return None
-        data = decode_event(self._hooked(new_event(data)), ToolCall)  # as it would have been recorded
-        candidates = self._left_open_as.get(_Asked(data.tool_call_id, data.tool_name, _arguments(data)), deque())
+        data = decode_event(self._hooked(new_event(data)), ToolCall)  # the hook changed the stored call too
+        signature = _CallSignature(data.tool_call_id, data.tool_name, _arguments(data))
+        candidates = self._left_open_by_signature.get(signature, deque())
         while candidates and candidates[0].event_id not in open_calls:
             candidates.popleft()
         return candidates[0] if candidates else None
 
     def _forget(self, event: Event, call_id: str) -> None:
-        """The call is being made: another one with its id is another call."""
+        """Remove a call that is being made, so that the next call with its id is a new call."""
         self._fresh.discard(event.event_id)
-        for calls in (self._asked, self._left_open or {}):
+        for calls in (self._requested, self._left_open or {}):
             calls.get(call_id, {}).pop(event.event_id, None)
 
     def _result_of(self, call: Event, data: ToolCall) -> Steps[ToolResult | None]:
         snapshot = yield from self._context.refresh()
         event = self._context.find(result_id(call.event_id))
         if event is None and isinstance(call.data, ToolCall):
-            event = Reader(snapshot).result_for(call)  # recorded by other means
+            event = Reader(snapshot).result_for(call)  # a result that no recorder appended
         if event is None:
             return None
         if isinstance(event.data, Redacted):
@@ -280,7 +285,7 @@ class Operations:
         return decode_event(event, ToolResult)
 
 
-def _asks_the_same(request: ModelRequest, latest: ModelRequest) -> bool:
+def _is_same_request(request: ModelRequest, latest: ModelRequest) -> bool:
     return (request.provider, request.model, request.system_hash, request.tools_hash) == (
         latest.provider,
         latest.model,
@@ -289,36 +294,36 @@ def _asks_the_same(request: ModelRequest, latest: ModelRequest) -> bool:
     ) and encode_canonical(request.parameters) == encode_canonical(latest.parameters)
 
 
-class _Asked(NamedTuple):
-    """What is the same when an open call is made again: ids alone are used more than once."""
+class _CallSignature(NamedTuple):
+    """The properties that identify an open call when it is made again. A call id alone is not unique."""
 
     call_id: str
     tool_name: str
     arguments: bytes | str | None
 
 
-def _ways_to_ask(data: ToolCall) -> set[_Asked]:
-    """By our name of the tool or the provider's, and with the arguments or without any."""
+def _signatures(data: ToolCall) -> set[_CallSignature]:
+    """Return each signature that matches a call: either name of the tool, with the arguments or without them."""
     return {
-        _Asked(data.tool_call_id, name, arguments)
+        _CallSignature(data.tool_call_id, name, arguments)
         for name in (data.tool_name, encode_name(data.tool_name))
         for arguments in (_arguments(data), None)
     }
 
 
 def _arguments(data: ToolCall) -> bytes | str | None:
-    """A call's arguments in a form that equal ones share; None where there are none."""
+    """Return a call's arguments in canonical form, so that equal arguments compare equal. None means no arguments."""
     if not data.payload_json:
         return None
     try:
-        # Decoded by input(), a number would be written as text is: 1.5 like "1.5".
+        # Do not use input() here: it decodes numbers as text, so 1.5 and "1.5" would be equal.
         return encode_canonical(decode_json(data.payload_json))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return data.payload_json
 
 
 def recorded_call(event: Event) -> ToolCall:
-    """The payload of a recorded call. Raises ``InvalidArgument`` for any other event."""
+    """Return the payload of a recorded call. Raises ``InvalidArgument`` for any other event."""
     if not isinstance(event.data, ToolCall) or not event.event_id:
-        raise InvalidArgument(f"event {event.seq} is a {event.type}, not a tool_call that was recorded")
+        raise InvalidArgument(f"event {event.seq} is not a recorded tool_call; its type is {event.type}")
     return event.data

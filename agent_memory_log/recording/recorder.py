@@ -1,4 +1,4 @@
-"""What both recorders have in common. Every method is written once: it makes steps, which the kind carries out."""
+"""The base class of both recorders. Each method is written once; the subclass runs its steps with or without await."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from agent_memory_log.recording.operations import CallToMake, Operations, record
 from agent_memory_log.steps import Steps
 
 _Stored = TypeVar("_Stored")
-_Changed = TypeVar("_Changed")
+_OptionalEvent = TypeVar("_OptionalEvent")
 _Answered = TypeVar("_Answered")
-_Known = TypeVar("_Known")
+_OptionalAnswer = TypeVar("_OptionalAnswer")
 _Block = TypeVar("_Block")
 
 
-class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
-    """What ``RunRecorder`` and ``SyncRunRecorder`` have in common, which is all but the ``await``.
+class Recorder(ABC, Generic[_Stored, _OptionalEvent, _Answered, _OptionalAnswer, _Block]):
+    """The methods of ``RunRecorder`` and ``SyncRunRecorder``.
 
-    Each method that records returns the event as it stands in the store, once the store has acknowledged it. Events are
-    appended in the order the methods were called in, whatever tasks or threads called them.
+    Each method that records an event returns the stored event, after the store has acknowledged it. Events are appended
+    in the order of the method calls, even if different tasks or threads make the calls.
 
-    A ``key``, any text, names a step of the run: doing the step again, after a crash or in a retry, adds nothing. What
-    a step says itself must be the same again (another message under the same key is an ``EventConflict``); what came of
-    it, a tool's result or a model's answer, is handed back as it was recorded. Steps of different kinds may share a
-    key.
+    A ``key`` is any text that names a step of the run. If the same step is recorded again, after a crash or in a retry,
+    nothing is added. The step must have the same content again: a different message with the same key raises
+    ``EventConflict``. For a tool call or a model's answer, the recorder returns the stored result or answer. Steps of
+    different kinds may share a key.
 
-    ``labels`` are text to text. All methods raise what ``append_events`` raises, and ``InvalidArgument`` for a key that
-    is not non-empty text.
+    ``labels`` is a map from text to text. All methods raise the same errors as ``append_events``, and
+    ``InvalidArgument`` if a key is empty or not text.
 
-    ``before_append`` is given each event before it is appended, and returns what is appended in its place, with the
-    same event id. It must return equal events for equal ones, or a step that is done again conflicts with itself.
-    ``agent_memory_log.secrets.redacted_event`` is one: it masks secrets.
+    ``before_append`` receives each event before it is appended, and returns the event to append instead. It must keep
+    the event id. It must return equal events for equal arguments, or a repeated step conflicts with its first event.
+    For example, ``agent_memory_log.secrets.redacted_event`` masks secrets.
     """
 
     def __init__(
@@ -61,8 +61,8 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
         self._operations = Operations(agent, run, meta, before_append)
 
     @abstractmethod
-    def _carry_out(self, steps: Steps[Any]) -> Any:  # noqa: ANN401  # with or without await: the type arguments say which
-        """Carry out an operation in its turn."""
+    def _carry_out(self, steps: Steps[Any]) -> Any:  # noqa: ANN401  # a value or a coroutine, by the type arguments
+        """Run the steps of an operation when its turn begins."""
 
     @abstractmethod
     def _carry_out_with(self, response: object, provider: str | None, key: str | None, labels: Any) -> Any:  # noqa: ANN401  # as above
@@ -70,7 +70,7 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
 
     @abstractmethod
     def _block(self, call: CallToMake) -> _Block:
-        """The context manager of a call."""
+        """Return the context manager of a call."""
 
     def user(
         self,
@@ -80,7 +80,7 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> _Stored:
-        """Record what the user said; see ``UserMessage``."""
+        """Record a message of the user; see ``UserMessage``."""
         return self.record(UserMessage(message, structured), key=key, labels=labels)
 
     def assistant(
@@ -91,7 +91,7 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> _Stored:
-        """Record what the assistant said; what an SDK returned is better recorded with ``record_response``."""
+        """Record a message of the assistant. For an answer from a provider's SDK, use ``record_response``."""
         return self.record(AssistantMessage(message, structured), key=key, labels=labels)
 
     def system(
@@ -102,7 +102,7 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> _Stored:
-        """Record instructions given to the model as a message; those given beside the messages are a ``request``'s."""
+        """Record a system message in the conversation. Use ``request`` for a separate system prompt."""
         return self.record(SystemMessage(message, structured), key=key, labels=labels)
 
     def thinking(
@@ -116,26 +116,26 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> _Stored:
-        """Record a thinking block of Claude's; see ``Thinking``."""
+        """Record a thinking block of a Claude model; see ``Thinking``."""
         thinking = Thinking(text=text, signature=signature, redacted=redacted, content_index=content_index, final=final)
         return self.record(thinking, key=key, labels=labels)
 
     def note(self, note: str, *, key: str | None = None, labels: Mapping[str, str] | None = None) -> _Stored:
-        """Record a note the planner made for itself; no model is sent it."""
+        """Record a planner's private note. It is never sent to a model."""
         return self.record(PlannerNote(note), key=key, labels=labels)
 
     def annotate(self, message: str, *, key: str | None = None, labels: Mapping[str, str] | None = None) -> _Stored:
-        """Record a remark about the run; its metadata are the ``labels``."""
+        """Record a remark about the run; use ``labels`` for its metadata."""
         return self.record(Annotation(message), key=key, labels=labels)
 
     def retry_hint(
         self, hint: RetryHint, *, key: str | None = None, labels: Mapping[str, str] | None = None
     ) -> _Stored:
-        """Record a hint that belongs to no call being made; inside a call, ``call.retry`` is meant."""
+        """Record a hint that belongs to no running call. Inside a tool call, use ``call.retry``."""
         return self.record(hint, key=key, labels=labels)
 
     def record(self, payload: EventData, *, key: str | None = None, labels: Mapping[str, str] | None = None) -> _Stored:
-        """Record any payload, a registered one of your own included."""
+        """Record any payload, including a payload type that you registered."""
         stored: _Stored = self._carry_out(self._operations.record(payload, key, labels))
         return stored
 
@@ -147,14 +147,25 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
         system: JsonValue = None,
         tools: JsonValue = None,
         parameters: Mapping[str, JsonValue] | None = None,
-    ) -> _Changed:
-        """Record what the model is about to be asked with, beside the conversation, unless the latest request is equal.
+    ) -> _OptionalEvent:
+        """Record the settings of the next model call, unless they equal the latest recorded request.
 
-        ``system``, ``tools`` and ``parameters`` are the arguments of the provider's own call as they are sent; what an
-        earlier request of the run had is not stored again. Returns None where nothing was recorded. Raises
-        ``InvalidArgument`` naming what is unknown or not JSON.
+        A system prompt or tool list that an earlier request of the run has is not stored twice.
+
+        Args:
+            provider: The name of the provider.
+            model: The name of the model.
+            system: The system prompt, as it is sent to the provider.
+            tools: The tool definitions, as they are sent to the provider.
+            parameters: The other arguments of the provider's call.
+
+        Returns:
+            The stored event, or None if nothing was recorded.
+
+        Raises:
+            InvalidArgument: The provider is unknown, or an argument is not JSON. The message names the argument.
         """
-        changed: _Changed = self._carry_out(self._operations.request(provider, model, system, tools, parameters))
+        changed: _OptionalEvent = self._carry_out(self._operations.request(provider, model, system, tools, parameters))
         return changed
 
     def record_response(
@@ -165,31 +176,36 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> _Answered:
-        """Record a model's answer so that ``transcript.build`` gives back exactly what must be sent back.
+        """Record a model's answer so that ``transcript.build`` can return it exactly for the next request.
 
-        ``response`` is what an SDK returned, as its own object or a plain map, or a stream of events (any iterable;
-        with a ``RunRecorder`` an asynchronous one too), which is read to its end: an Anthropic ``Message``, an OpenAI
-        Chat Completion with one choice, an OpenAI ``Response``, what Bedrock's Converse or ConverseStream returned.
-        Whose it is, is seen by its shape unless ``provider`` names it.
+        The events of the answer are appended together or not at all. They have the labels ``provider``, ``model``,
+        ``response_id`` and ``stop_reason``, with the provider's values. The first event also has the label ``usage``,
+        the provider's JSON. Audio data is not stored; the audio's id is, because only the id may be sent back. An empty
+        answer is stored as an ``Annotation``.
 
-        The answer is one append, whole or not at all. Its events have the labels ``provider``, ``model``,
-        ``response_id`` and ``stop_reason``, in the provider's words; the first has ``usage`` too, as the provider's
-        JSON. Of audio only the id is kept, which is what may be sent back. A model that answered with nothing is
-        recorded as an ``Annotation``, as there is nothing to send back.
+        If the store already has an answer for ``key``, that answer is returned and ``response`` is not recorded. Call
+        ``recorded_response`` first to avoid a second model call.
 
-        With a ``key`` whose answer is there already, that one is handed back and ``response`` is not looked at; ask
-        ``recorded_response`` first to save the model's call.
+        Args:
+            response: The answer of a provider's SDK, as its object or as a plain map: an Anthropic ``Message``, an
+                OpenAI Chat Completion with one choice, an OpenAI ``Response``, or a Converse output of Bedrock. It can
+                also be an iterable of stream events, which is read to its end. A ``RunRecorder`` accepts an
+                asynchronous iterable too.
+            provider: The name of the provider. By default, it is detected from the shape of the answer.
+            key: The name of the step.
+            labels: More labels for each event of the answer.
 
-        Raises ``InvalidArgument`` for an unknown provider, ``DecodeError`` for what is no provider's answer and for a
-        stream that was cut off.
+        Raises:
+            InvalidArgument: The provider is unknown.
+            DecodeError: The response is not an answer of a known provider, or its stream was cut off.
         """
         answered: _Answered = self._carry_out_with(response, provider, key, labels)
         return answered
 
-    def recorded_response(self, key: str) -> _Known:
-        """The answer that ``record_response`` recorded with this ``key``, None when it is not there."""
-        known: _Known = self._carry_out(self._operations.recorded_response(key))
-        return known
+    def recorded_response(self, key: str) -> _OptionalAnswer:
+        """Return the answer that ``record_response`` recorded with this ``key``, or None."""
+        recorded: _OptionalAnswer = self._carry_out(self._operations.recorded_response(key))
+        return recorded
 
     def tool_call(
         self,
@@ -203,30 +219,39 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> _Block:
-        """A block that makes a tool call: the call is recorded before it, what came of it after it.
+        """Return a context manager that records a tool call when its block begins, and the result when it ends.
 
-        ``tool`` is the tool's name or the event of a call that the model asked for (of ``RecordedResponse.tool_calls``
-        or ``Reader.open_tool_calls``), which then is answered and not recorded again; so is one named by its
-        ``tool_call_id``, as long as it is open. ``payload``: the arguments, as JSON text to be kept byte for byte or as
-        a map. Without a ``tool_call_id`` the call gets a new one.
+        The value of the ``with`` statement is a ``RecordedCall``. Its methods ``result``, ``fail`` and ``retry`` set
+        the outcome. If the block sets no outcome, the result has no content. The result's ``duration_ns`` is the
+        running time of the block.
 
-        The block's value is a ``RecordedCall``: its ``result``, ``fail`` and ``retry`` say what came of the tool.
-        ``duration_ns`` is what the block took. An exception in the block is recorded, its message as ``error_message``
-        and its class as the label ``error_type``, and passes through; a cancellation as an error that begins with
-        ``interrupted``. A block that says nothing is recorded as a result without content.
+        If the block raises, the recorder stores the exception's message as ``error_message`` and its class as the label
+        ``error_type``. The exception then continues. For a cancellation, the message begins with ``interrupted``.
 
-        A call made inside the block of another one of this recorder is its child, in the same task, in tasks started
-        there, and in threads that run in a copy of its context, as those of ``asyncio.to_thread`` do; elsewhere give
-        the ``parent_tool_call_id``.
+        A call inside the block of another call of this recorder becomes its child. This works in the same task, in
+        tasks that the block starts, and in threads with a copy of its context, such as those of ``asyncio.to_thread``.
+        For other threads, pass ``parent_tool_call_id``.
 
-        With a ``key`` whose result is there already, ``RecordedCall.recorded`` is that result: do not run the tool.
+        If the store already has the result for ``key``, it is in ``RecordedCall.recorded``; do not run the tool again:
 
             async with recorder.tool_call("orders.find", {"id": 7}, key="find-7") as call:
                 if call.recorded is None:
                     call.result(await find_order(7))
 
-        A call that was recorded without a result, for the process died, is made again. The ``key`` and arguments must
-        then be the same, and a parent without a key must have an id of its own.
+        If a crash left a call without a result, make the call again with the same ``key`` and arguments. If its parent
+        call has no key, pass the parent the same ``tool_call_id`` again.
+
+        Args:
+            tool: The tool's name, or the event of a call that the model requested (from ``RecordedResponse.tool_calls``
+                or ``Reader.open_tool_calls``). A call that is already stored is not recorded again.
+            payload: The arguments, as a map or as JSON text. Text is stored byte for byte.
+            tool_call_id: The id of the call. If the run has an open call with this id, the block answers that call. By
+                default, the call gets a new id.
+            parent_tool_call_id: The id of the parent call. By default, it is the enclosing call of this recorder.
+            queue: See ``ToolCall``.
+            expected_children_total: See ``ToolCall``.
+            key: The name of the step.
+            labels: The labels of the call's event.
         """
         if isinstance(tool, Event):
             return self._block(CallToMake(tool, recorded_call(tool), None, None))
@@ -245,5 +270,5 @@ class Recorder(ABC, Generic[_Stored, _Changed, _Answered, _Known, _Block]):
 
 
 def note_unrecorded(error: BaseException, failure: BaseException) -> None:
-    """The exception that is on its way stays what it is; that it could not be recorded is said beside it."""
-    error.add_note(f"this could not be recorded: {failure}")
+    """Add a note to ``error`` that it was not recorded, because the recording raised ``failure``."""
+    error.add_note(f"this exception could not be recorded: {failure}")

@@ -1,7 +1,7 @@
-"""What a provider answered, as the messages to be sent back to it and the labels its events get.
+"""Reads a provider's answer: the messages to send back, and the labels of the recorded events.
 
-The provider is found by the answer's shape. One function for each provider says where in its answer the assistant's
-message is, and where the model, the reason it stopped for, the answer's id and what it used.
+The provider is detected from the shape of the answer. One function for each provider reads the assistant's message, the
+answer's id and the stop reason.
 """
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ RESPONSES = "openai-responses"
 class Answer(msgspec.Struct, frozen=True):
     """A provider's answer.
 
-    - ``provider``: its name; ``messages``: what is to be sent back, empty where the model said nothing.
-    - ``labels``: ``provider``, ``model``, ``response_id`` and ``stop_reason``, those that are known.
-    - ``usage``: what the provider says was used, as compact JSON in its own words; ``""`` where it does not.
+    Attributes:
+        provider: The name of the provider.
+        messages: The messages to send back; empty if the answer is empty.
+        labels: The labels ``provider``, ``model``, ``response_id`` and ``stop_reason``; unknown ones are absent.
+        usage: The provider's usage data as compact JSON, or ``""`` if the answer has none.
     """
 
     provider: str
@@ -39,14 +41,14 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 _AnswerParts = tuple[list[Map], object, object]
-"""What is found in an answer: the messages to be sent back, the answer's id, the reason it stopped for."""
+"""The messages to send back, the answer's id, and the stop reason."""
 
 
 def answer_of(response: object, provider: str | None) -> Answer:
-    """Read an answer: an SDK's object, a map, or a list of a stream's events.
+    """Read an answer: an SDK's object, a map, or a list of stream events.
 
-    Raises ``InvalidArgument`` for an unknown provider, ``DecodeError`` for what is no answer of ``provider``, or of any
-    provider where none is given, and for a stream that was cut off.
+    Raises ``InvalidArgument`` if the provider is unknown. Raises ``DecodeError`` if the response is not an answer of
+    ``provider``, if its provider cannot be detected, or if its stream was cut off.
     """
     if provider is not None:
         find_provider(provider)
@@ -55,15 +57,15 @@ def answer_of(response: object, provider: str | None) -> Answer:
         events = maps_in(cast("object", answer))
         provider = provider or provider_of_stream(events)
         if provider is None:
-            raise DecodeError(f"a stream of no known provider, of {len(events)} events: name the provider")
+            raise DecodeError(f"cannot detect the provider of a stream of {len(events)} events; pass provider=...")
         answer = joined(events, provider)
     provider = provider or _provider_of(answer)
     if provider is None:
         raise DecodeError(
-            f"an answer of no known provider: {describe(answer)}; give what the SDK returned, or name the provider"
+            f"cannot detect the provider of an answer: {describe(answer)}; pass the SDK's response, or provider=..."
         )
     if not isinstance(answer, dict):
-        raise DecodeError(f"an answer of {provider} must be a map, found {describe(answer)}")
+        raise DecodeError(f"an answer of {provider} must be a map, got {describe(answer)}")
     fields = cast("Map", without_bytes(cast("object", answer)))
     messages, response_id, stop_reason = _READERS[provider](fields)
     labels = {
@@ -72,9 +74,9 @@ def answer_of(response: object, provider: str | None) -> Answer:
         "response_id": response_id,
         "stop_reason": stop_reason,
     }
-    known = {key: value for key, value in labels.items() if isinstance(value, str) and value}
+    present = {key: value for key, value in labels.items() if isinstance(value, str) and value}
     usage: Any = fields.get("usage")
-    return Answer(provider, messages, known, _json(usage) if usage else "")
+    return Answer(provider, messages, present, _json(usage) if usage else "")
 
 
 def _provider_of(response: object) -> str | None:
@@ -96,7 +98,7 @@ def _provider_of(response: object) -> str | None:
 def _anthropic(answer: Map) -> _AnswerParts:
     content = answer.get("content")
     if answer.get("role") != "assistant" or not isinstance(content, (list, str)):
-        raise _wrong(ANTHROPIC, answer, "a Message, with content")
+        raise _wrong(ANTHROPIC, answer, "a Message with content")
     for block in maps_in(cast("object", content)):
         block.pop("parsed_output", None)
     messages: list[Map] = [{"role": "assistant", "content": content}] if content else []
@@ -108,23 +110,23 @@ def _chat(answer: Map) -> _AnswerParts:
     if not choices and answer.get("role") == "assistant" and "type" not in answer:
         choices = [{"message": answer}]
     if len(choices) != 1 or not isinstance(choices[0].get("message"), dict):
-        raise _wrong(CHAT, answer, f"a Chat Completion with one choice, which is to be continued, found {len(choices)}")
+        raise _wrong(CHAT, answer, f"a Chat Completion with one choice, got {len(choices)} choices")
     choice = choices[0]
     message: Map = choice["message"]
     message.pop("parsed", None)
     for call in maps_in(message.get("tool_calls")):
         map_at(call, "function").pop("parsed_arguments", None)
-        call.pop("index", None)  # of the stream it came in
+        call.pop("index", None)  # only stream chunks need it
     audio = map_at(message, "audio")
     if "id" in audio:
-        message["audio"] = {"id": audio["id"]}  # all that may be sent back
+        message["audio"] = {"id": audio["id"]}  # the API accepts only the id
     return [message], answer.get("id"), choice.get("finish_reason")
 
 
 def _responses(answer: Map) -> _AnswerParts:
     output = answer.get("output")
     if not isinstance(output, list):
-        raise _wrong(RESPONSES, answer, "a Response, with output")
+        raise _wrong(RESPONSES, answer, "a Response with output")
     items = maps_in(cast("object", output))
     for item in items:
         item.pop("parsed_arguments", None)
@@ -138,7 +140,7 @@ def _bedrock(answer: Map) -> _AnswerParts:
     message = map_at(answer, "output", "message") or answer
     content = message.get("content")
     if message.get("role") != "assistant" or not isinstance(content, list) or "type" in message:
-        raise _wrong(BEDROCK, answer, "what Converse returned, with output.message")
+        raise _wrong(BEDROCK, answer, "a Converse output with output.message")
     request_id = map_at(answer, "ResponseMetadata").get("RequestId")
     return [message] if content else [], request_id, answer.get("stopReason")
 
@@ -158,7 +160,6 @@ def _json(usage: JsonValue) -> str:
         raise DecodeError(f"usage{error.path} {error}") from error
 
 
-def _wrong(provider: str, answer: Map, wanted: str) -> DecodeError:
-    return DecodeError(
-        f"an answer of {provider} must be {wanted}; its keys are {', '.join(map(str, answer)) or 'none'}"
-    )
+def _wrong(provider: str, answer: Map, expected: str) -> DecodeError:
+    keys = ", ".join(map(str, answer)) or "none"
+    return DecodeError(f"an answer of {provider} must be {expected}; the keys of this one are: {keys}")

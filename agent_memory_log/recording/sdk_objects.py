@@ -1,7 +1,7 @@
-"""What SDKs return as plain maps and lists, without importing any SDK.
+"""Converts the response objects of SDKs to plain maps and lists, without importing any SDK.
 
-Their objects are pydantic models, and are dumped as the SDKs do it when an object is sent back: by the names on the
-wire, and without what the provider did not send. What an SDK adds on its own side (``parsed`` and the like) goes.
+The objects are pydantic models. They are dumped as the SDKs dump them for the next request: with the wire names, and
+without fields that the provider did not send.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Map = dict[str, Any]
 
 
 def stream_of(response: object) -> object | None:
-    """The stream to be read where ``response`` is one, or holds one as Converse's output does; None where it is not."""
+    """Return the stream in ``response``, or None. A Converse output has its stream in ``stream``."""
     if isinstance(response, Mapping):
         return cast("Mapping[str, object]", response).get("stream")
     if isinstance(response, (str, bytes)) or _dump_of(response) is not None:
@@ -26,19 +26,22 @@ def stream_of(response: object) -> object | None:
 
 
 def read_stream(response: object) -> object:
-    """``response``, read to its end where it is a stream. Raises ``InvalidArgument`` for one that must be awaited."""
+    """Return ``response``, or the list of its events if it is a stream.
+
+    Raises ``InvalidArgument`` for an asynchronous stream.
+    """
     stream = stream_of(response)
     if stream is None:
         return response
     if not isinstance(stream, Iterable):
         raise InvalidArgument(
-            f"a SyncRunRecorder cannot read {describe(stream)}, which must be awaited: use a RunRecorder"
+            f"a SyncRunRecorder cannot read the asynchronous stream {describe(stream)}; use a RunRecorder"
         )
     return list(cast("Iterable[object]", stream))
 
 
 async def read_stream_async(response: object) -> object:
-    """``response``, read to its end where it is a stream of either kind."""
+    """Return ``response``, or the list of its events if it is a stream of either kind."""
     stream = stream_of(response)
     if not isinstance(stream, AsyncIterable):
         return read_stream(response)
@@ -46,7 +49,10 @@ async def read_stream_async(response: object) -> object:
 
 
 def without_sdk_objects(value: object) -> object:
-    """``value`` with every SDK object in it as the map it came as; bytes stay. Raises ``DecodeError``."""
+    """Return ``value`` with each SDK object replaced by a map. Bytes stay bytes.
+
+    Raises ``DecodeError`` if an object cannot be dumped as JSON.
+    """
     dump = _dump_of(value)
     if dump is not None:
         try:
@@ -60,8 +66,8 @@ def without_sdk_objects(value: object) -> object:
     return value
 
 
-def without_bytes(value: object) -> Any:  # noqa: ANN401  # JSON, to be taken apart
-    """``value`` with bytes as base64 text, as they are on the wire."""
+def without_bytes(value: object) -> Any:  # noqa: ANN401  # JSON of any shape
+    """Return ``value`` with bytes as base64 text, which is their form on the wire."""
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):
@@ -72,7 +78,7 @@ def without_bytes(value: object) -> Any:  # noqa: ANN401  # JSON, to be taken ap
 
 
 def maps_in(value: object) -> list[Map]:
-    """The maps in a list; none where it is no list."""
+    """Return the maps in a list, or an empty list if ``value`` is not a list."""
     return (
         [cast("Map", item) for item in cast("list[object]", value) if isinstance(item, dict)]
         if isinstance(value, list)
@@ -81,13 +87,13 @@ def maps_in(value: object) -> list[Map]:
 
 
 def map_at(value: object, *keys: str) -> Map:
-    """The map at these keys, one inside the other; an empty one where there is none."""
+    """Return the map at a path of keys, or an empty map if the path does not lead to a map."""
     for key in keys:
         value = cast("Map", value).get(key) if isinstance(value, dict) else None
     return cast("Map", value) if isinstance(value, dict) else {}
 
 
-def _dump_of(value: object) -> Any:  # noqa: ANN401  # pydantic's method, whose parameters are its own
+def _dump_of(value: object) -> Any:  # noqa: ANN401  # a method of pydantic
     if isinstance(value, type):
         return None
     dump = getattr(value, "model_dump", None)

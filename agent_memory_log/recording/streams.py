@@ -1,7 +1,7 @@
-"""The events of a provider's stream, put together to the answer it would have been without streaming.
+"""Joins the events of a provider's stream to the answer that the provider returns without streaming.
 
-One function for each provider. What is not understood is refused rather than guessed, as the answer has to go back
-exactly: an SDK's own final message can be recorded instead.
+There is one function for each provider. Unknown stream content raises an error, because the answer must be sent back
+exactly. The caller can then record the final message of the SDK instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RESPONSES_ENDS = frozenset({"response.completed", "response.incomplete", "respo
 
 
 def provider_of_stream(events: Sequence[Map]) -> str | None:
-    """Whose events these are, None where that cannot be seen."""
+    """Return the name of the provider whose events these are, or None if it cannot be detected."""
     for event in events:
         kind = event.get("type")
         if kind in _ANTHROPIC_TYPES:
@@ -40,19 +40,19 @@ def provider_of_stream(events: Sequence[Map]) -> str | None:
 
 
 def joined(events: Sequence[Map], provider: str) -> Map:
-    """The answer that ``events`` are the stream of. Raises ``DecodeError`` for one that was cut off or failed."""
+    """Return the answer that the stream ``events`` contains. Raises ``DecodeError`` if it was cut off or failed."""
     return _JOINERS[provider](events)
 
 
 class _Pieces:
-    """Text that is still coming: put together once, at its end."""
+    """Text that still grows. Its pieces are joined once, at the end of the stream."""
 
     def __init__(self, text: str) -> None:
         self.texts = [text]
 
 
 class _Items(list[object]):
-    """A list that is still coming, and by their indexes the maps in it that are."""
+    """A list that still grows, and the growing maps in it by their index."""
 
     def __init__(self, items: Iterable[object] = ()) -> None:
         super().__init__(items)
@@ -60,7 +60,7 @@ class _Items(list[object]):
 
 
 def _add(grown: Map, key: str, text: str) -> None:
-    """Let the text at ``key`` go on with ``text``."""
+    """Append ``text`` to the text at ``key``."""
     pieces = grown.get(key)
     if not isinstance(pieces, _Pieces):
         grown[key] = pieces = _Pieces(pieces or "")
@@ -68,7 +68,7 @@ def _add(grown: Map, key: str, text: str) -> None:
 
 
 def _items_at(grown: Map, key: str) -> _Items:
-    """The list at ``key``, to go on with."""
+    """Return the growing list at ``key``; create it if necessary."""
     items = grown.get(key)
     if not isinstance(items, _Items):
         grown[key] = items = _Items(cast("list[object]", items) if isinstance(items, list) else ())
@@ -76,7 +76,7 @@ def _items_at(grown: Map, key: str) -> _Items:
 
 
 def _put_together(grown: Map) -> None:
-    """Make text of all that came in pieces, in ``known`` and inside it."""
+    """Join all text pieces in ``grown`` and in the maps inside it."""
     for key, value in grown.items():
         if isinstance(value, _Pieces):
             grown[key] = "".join(value.texts)
@@ -89,7 +89,7 @@ def _put_together(grown: Map) -> None:
 
 
 class _Blocks:
-    """The content blocks of an answer, by index, and the text that the arguments of calls among them come as."""
+    """The content blocks of an answer by index, and the pieces of their calls' arguments."""
 
     def __init__(self) -> None:
         self._blocks: dict[int, Map] = {}
@@ -100,17 +100,17 @@ class _Blocks:
 
     def at(self, index: int) -> Map:
         if index not in self._blocks:
-            raise DecodeError(f"a stream goes on with block {index}, which was never begun: its beginning is missing")
+            raise DecodeError(f"a stream continues block {index}, but the start of this block is missing")
         return self._blocks[index]
 
-    def begun(self, index: int) -> Map:
+    def at_or_new(self, index: int) -> Map:
         return self._blocks.setdefault(index, {})
 
     def add_arguments(self, index: int, text: str) -> None:
         self._arguments.setdefault(index, []).append(text)
 
     def content(self, *inside: str) -> list[Map]:
-        """The blocks in order; arguments are in the maps ``inside`` them."""
+        """Return the blocks in order. A call's arguments are in the map at the keys ``inside`` its block."""
         for block in self._blocks.values():
             _put_together(block)
         for index, pieces in self._arguments.items():
@@ -164,7 +164,7 @@ def _anthropic_delta(block: Map, delta: Map) -> None:
     elif kind == "compaction_delta":
         block.update((key, value) for key, value in delta.items() if key != "type")
     else:
-        raise DecodeError(f"a stream of anthropic has a delta of the unknown type {describe(kind)}: {_ADVICE}")
+        raise DecodeError(f"a stream of anthropic has a delta of unknown type {describe(kind)}; {_ADVICE}")
 
 
 def _chat(events: Sequence[Map]) -> Map:
@@ -174,7 +174,9 @@ def _chat(events: Sequence[Map]) -> Map:
     for event in events:
         for choice in maps_in(event.get("choices")):
             if choice.get("index", 0) != 0:
-                raise DecodeError("a stream of openai-chat has several choices: record the one to be continued")
+                raise DecodeError(
+                    "a stream of openai-chat has several choices; record the choice that the agent continues"
+                )
             _grow(message, map_at(choice, "delta"))
             reason = choice.get("finish_reason") or reason
         answer.update((key, value) for key, value in event.items() if key not in ("choices", "usage"))
@@ -192,8 +194,8 @@ def _chat(events: Sequence[Map]) -> Map:
     return answer
 
 
-_WHOLE = frozenset({"index", "type", "role", "id"})
-"""The keys of a delta that come whole, once or in every chunk."""
+_COMPLETE = frozenset({"index", "type", "role", "id"})
+"""The keys whose value is complete in a delta. They are in one chunk or in every chunk."""
 
 
 def _grow(grown: Map, delta: Map) -> None:
@@ -208,7 +210,7 @@ def _grow(grown: Map, delta: Map) -> None:
         elif isinstance(value, dict):
             grown[key] = inner = cast("Map", old if isinstance(old, dict) else {})
             _grow(inner, cast("Map", value))
-        elif isinstance(value, str) and isinstance(old, (str, _Pieces)) and key not in _WHOLE:
+        elif isinstance(value, str) and isinstance(old, (str, _Pieces)) and key not in _COMPLETE:
             _add(grown, key, value)
         elif not (value == "" and old):
             grown[key] = value
@@ -220,10 +222,10 @@ def _grow_items(items: _Items, item: object) -> None:
     if index is None:
         items.append(item)
         return
-    begun: Map = {}
-    item_grown = items.by_index.setdefault(str(index), begun)
-    if item_grown is begun:
-        items.append(begun)
+    new: Map = {}
+    item_grown = items.by_index.setdefault(str(index), new)
+    if item_grown is new:
+        items.append(new)
     _grow(item_grown, delta)
 
 
@@ -241,7 +243,7 @@ def _responses(events: Sequence[Map]) -> Map:
     if answer is None:
         raise _cut_off("openai-responses", "response.completed")
     if not answer.get("output"):
-        answer["output"] = [done[index] for index in sorted(done)]  # some servers send the items only once
+        answer["output"] = [done[index] for index in sorted(done)]  # some servers do not repeat the items at the end
     return answer
 
 
@@ -258,7 +260,9 @@ def _bedrock(events: Sequence[Map]) -> Map:
             start = map_at(event, "contentBlockStart")
             opened = map_at(start, "start")
             if set(opened) != {"toolUse"}:
-                raise DecodeError(f"a stream of bedrock has a block of {', '.join(opened) or 'nothing'}: use Converse")
+                raise DecodeError(
+                    f"a stream of bedrock has an unknown block ({', '.join(opened) or 'empty'}); use Converse"
+                )
             blocks.begin(_index(start, "contentBlockIndex"), {"toolUse": {**map_at(opened, "toolUse"), "input": {}}})
         elif "contentBlockDelta" in event:
             block_delta = map_at(event, "contentBlockDelta")
@@ -267,7 +271,7 @@ def _bedrock(events: Sequence[Map]) -> Map:
             if "toolUse" in delta:
                 blocks.add_arguments(index, _text(map_at(delta, "toolUse"), "input"))
             else:
-                _bedrock_delta(blocks.begun(index), delta)
+                _bedrock_delta(blocks.at_or_new(index), delta)
         for key in event:
             if key.endswith("Exception"):
                 raise DecodeError(f"the stream ended with an error: {key} {describe(event[key])}")
@@ -296,12 +300,12 @@ def _bedrock_delta(block: Map, delta: Map) -> None:
                 _add(text, key, _text(part, key))
     elif "citation" in delta:
         if "citationsContent" not in block:
-            begun_text = block.pop("text", None)
-            content = [] if begun_text is None else [{"text": begun_text}]
+            first_text = block.pop("text", None)
+            content = [] if first_text is None else [{"text": first_text}]
             block["citationsContent"] = {"content": content, "citations": []}
         block["citationsContent"]["citations"].append(delta["citation"])
     else:
-        raise DecodeError(f"a stream of bedrock has a delta of {', '.join(delta) or 'nothing'}: use Converse")
+        raise DecodeError(f"a stream of bedrock has an unknown delta ({', '.join(delta) or 'empty'}); use Converse")
 
 
 _JOINERS: dict[str, Callable[[Sequence[Map]], Map]] = {
@@ -313,7 +317,10 @@ _JOINERS: dict[str, Callable[[Sequence[Map]], Map]] = {
 
 
 def _arguments(text: str) -> object:
-    """A call's arguments; what is no JSON object, as where an answer was cut short, in the form Anthropic advises."""
+    """Return a call's arguments. Text that is not a JSON object, as in a shortened answer, gives ``INVALID_JSON``.
+
+    Anthropic's documentation recommends this form.
+    """
     try:
         arguments: object = decode_json(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -324,16 +331,16 @@ def _arguments(text: str) -> object:
 def _index(event: Map, key: str) -> int:
     index = event.get(key)
     if type(index) is not int:
-        raise DecodeError(f"a stream's event has no {key}, found {describe(index)}")
+        raise DecodeError(f"a stream event must have an integer {key}, got {describe(index)}")
     return index
 
 
 def _text(delta: Map, key: str) -> str:
     text = delta.get(key)
     if not isinstance(text, str):
-        raise DecodeError(f"a stream's delta must have text as {key}, found {describe(text)}")
+        raise DecodeError(f"a stream delta must have text as {key}, got {describe(text)}")
     return text
 
 
 def _cut_off(provider: str, end: str) -> DecodeError:
-    return DecodeError(f"a stream of {provider} without its {end}: it was cut off, and cannot be sent back as it is")
+    return DecodeError(f"a stream of {provider} was cut off: it has no {end}; request the answer again")

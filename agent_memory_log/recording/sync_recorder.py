@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class SyncToolCallBlock(CallBlock):
-    """The block of a tool call of a ``SyncRunRecorder``; see ``Recorder.tool_call``."""
+    """The context manager for a tool call of a ``SyncRunRecorder``; see ``Recorder.tool_call``."""
 
     def __enter__(self) -> RecordedCall:
         return self._enter(self._begin())
@@ -34,10 +34,12 @@ class SyncToolCallBlock(CallBlock):
 
 
 class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedResponse | None, SyncToolCallBlock]):
-    """``RunRecorder`` without ``await``, through a ``SyncStore``; any number of threads may use one.
+    """Records one run of an agent in a ``SyncStore``, without ``await``. Any number of threads may share one recorder.
 
-    with SyncRunRecorder(store, "support-agent", "run-42") as recorder:
-        recorder.user("Where is my order?")
+        with SyncRunRecorder(store, "support-agent", "run-42") as recorder:
+            recorder.user("Where is my order?")
+
+    The store stays open when the block ends.
     """
 
     def __init__(
@@ -49,10 +51,19 @@ class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedRe
         meta: Mapping[str, JsonValue] | None = None,
         before_append: Callable[[Event], Event] | None = None,
     ) -> None:
-        """Does nothing to the store."""
+        """Create a recorder without reading or changing the store.
+
+        Args:
+            store: The store to append to.
+            agent: The name of the agent.
+            run: The name of the run.
+            meta: Metadata to store with the run. It is used only if the recorder creates the run.
+            before_append: Changes each event before it is appended; see ``Recorder``.
+        """
         super().__init__(agent, run, meta, before_append)
         self._store = store
-        # Reentrant: a generator that holds a call may be collected, and so ended, in the middle of another operation.
+        # Reentrant: Python may collect a suspended generator in the middle of another operation. That ends the
+        # generator's open tool call in the same thread.
         self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
@@ -61,7 +72,7 @@ class SyncRunRecorder(Recorder[Event, Event | None, RecordedResponse, RecordedRe
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is left to be done: every method has recorded when it returns."""
+        """Do nothing: every method has already recorded its events when it returns."""
 
     def _carry_out(self, steps: Steps[_T]) -> _T:
         with self._lock:

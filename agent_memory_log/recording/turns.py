@@ -1,4 +1,4 @@
-"""Turns: a recorder's operations are carried out in the order they were begun."""
+"""Runs a recorder's operations in the order in which they were started."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from collections import deque
 
 
 class Turns:
-    """Tasks of one event loop, one behind the other.
+    """A queue of operations in one event loop.
 
-    A place is taken without waiting, by ``join``: what is then left to a task of its own keeps its turn, which a lock
-    would give to whoever runs first.
+    ``join`` reserves a turn without waiting, so an operation keeps its turn even if a new task runs it later. A lock
+    would give the turn to the first task that runs.
     """
 
     def __init__(self) -> None:
-        self._places: deque[asyncio.Future[None]] = deque()
+        self._queue: deque[asyncio.Future[None]] = deque()
 
     def join(self) -> asyncio.Future[None]:
-        """Take the last place; awaiting it waits for the turn. It must be given up with ``leave``."""
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._places.append(place)
-        if len(self._places) == 1:
-            place.set_result(None)
-        return place
+        """Return a future at the end of the queue. It is done when its turn begins; ``leave`` removes it."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(turn)
+        if len(self._queue) == 1:
+            turn.set_result(None)
+        return turn
 
-    def leave(self, place: asyncio.Future[None]) -> None:
-        """Give a place up, whether or not its turn had come; again does nothing."""
-        if place not in self._places:
+    def leave(self, turn: asyncio.Future[None]) -> None:
+        """Remove a turn from the queue, even if it has not begun. Do nothing if it was removed before."""
+        if turn not in self._queue:
             return
-        was_first = self._places[0] is place
-        self._places.remove(place)
-        if was_first and self._places and not self._places[0].done():
-            self._places[0].set_result(None)
+        was_first = self._queue[0] is turn
+        self._queue.remove(turn)
+        if was_first and self._queue and not self._queue[0].done():
+            self._queue[0].set_result(None)

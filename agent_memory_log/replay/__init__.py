@@ -1,11 +1,11 @@
-"""Replaying runs: an agent's code against its own recorded model turns and tool results; where two runs part.
+"""Replays recorded runs: an agent's code receives the recorded model turns and tool results. ``diff`` compares runs.
 
     with Replayer(await store.load_run("support-agent", "run-42")) as replayer:
         turn = replayer.model_turn()
         for call in turn.tool_calls:
             result = replayer.tool_result(call)
 
-The pytest fixture ``replay`` (``agent_memory_log.pytest_plugin``) makes a recorded run a regression test.
+The pytest fixture ``replay`` (``agent_memory_log.pytest_plugin``) turns a recorded run into a regression test.
 """
 
 from agent_memory_log.replay.checking import Match

@@ -1,6 +1,6 @@
-"""How far a replay has got: which step may come next, and what is wrong where another one comes.
+"""Checks each step of a replay against the recording, and explains each divergence.
 
-No locks and no contexts here: the replayer asks one question at a time.
+This module has no locks and no contexts: the replayer checks one step at a time.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ from agent_memory_log.errors import InvalidArgument, ReplayDivergence
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue, encode_canonical
 from agent_memory_log.events.payloads import Redacted, ToolResult
-from agent_memory_log.replay.differences import arguments_in, describe_all, differences, shown, shown_name
+from agent_memory_log.replay.differences import arguments_in, describe_all, differences, readable_name, short_json
 from agent_memory_log.replay.expectations import ExpectedCall, ExpectedRun, ExpectedTurn
 from agent_memory_log.replay.prompts import PromptCheck
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.findings import WireMessage
 
 Match = Literal["strict", "call_id", "arguments", "order"]
-"""How a call that is made finds the one that was recorded; see ``Replayer``."""
+"""The rule that matches an agent's call with a recorded call; see ``Replayer``."""
 
 MATCHES: tuple[Match, ...] = ("strict", "call_id", "arguments", "order")
 
 _SHOWN_UNUSED = 5
 
 _Key = tuple[str | bytes | int | None, ...]
-"""What a recorded call and the call that is made of it have in common, by ``Match``."""
+"""The properties that a recorded call and the agent's call share under a ``Match`` rule."""
 
 
 class MadeCall(NamedTuple):
-    """A call as the agent makes it: by which lane (the task or thread), and inside which call (None: none)."""
+    """A call that the agent makes in a replay.
+
+    ``parent`` is the index of the enclosing recorded call, or None. ``lane`` is the task or thread that makes the call.
+    """
 
     tool: str
     arguments: JsonValue
@@ -41,11 +44,11 @@ class MadeCall(NamedTuple):
     lane: object
 
     def __str__(self) -> str:
-        return f"{shown_name(self.tool)} {shown(self.arguments)}"
+        return f"{readable_name(self.tool)} {short_json(self.arguments)}"
 
 
 class StepChecker:
-    """How far one replay has got."""
+    """The progress of one replay."""
 
     def __init__(self, snapshot: Snapshot, expected: ExpectedRun, match: Match) -> None:
         self._snapshot = snapshot
@@ -54,24 +57,24 @@ class StepChecker:
         self._turn = 0
         self._certain = 0
         self._left = set(range(len(expected.calls)))
-        """The calls not made yet."""
+        """The indexes of the recorded calls that the agent has not made yet."""
         self._by_key: dict[_Key, deque[int]] = {}
-        """Those, and some of the others, in the order of the log."""
+        """The calls by key in log order. Calls that were made are removed only when they reach the head."""
         self._by_end = deque(
-            sorted((at for at, call in enumerate(expected.calls) if call.end is not None), key=self._end_of)
+            sorted((index for index, call in enumerate(expected.calls) if call.end is not None), key=self._end_of)
         )
-        """Those that have a result, and some of the others, in the order of their results."""
+        """The calls with a result, in the order of their results. Calls that were made are removed at the head."""
         self._prompts: PromptCheck | None = None
         self._newest: dict[object, int] = {}
-        """Of the calls each lane has made, the one that was recorded last."""
+        """For each lane, the latest recorded call among the calls that the lane has actual."""
         self._made_seqs: set[int] = set()
         self._arguments = [encode_canonical(arguments_in(call.data.payload_json)) for call in expected.calls]
         self._without_inside: set[int] = set()
-        """The calls that no call is left inside of."""
+        """The calls whose inner calls were all taken together with them."""
         self._inside: dict[int, list[int]] = {}
         for index, call in enumerate(expected.calls):
-            ways = product(call.names, (None, *call.ids))
-            for key in {self._key(name, self._arguments[index], call_id, call.parent) for name, call_id in ways}:
+            pairs = product(call.names, (None, *call.ids))
+            for key in {self._key(name, self._arguments[index], call_id, call.parent) for name, call_id in pairs}:
                 self._by_key.setdefault(key, deque()).append(index)
             if call.parent is not None:
                 self._inside.setdefault(call.parent, []).append(index)
@@ -90,21 +93,21 @@ class StepChecker:
     # Model turns.
 
     def next_turn(self) -> ExpectedTurn:
-        """The next turn, which is taken. Raises ``ReplayDivergence``."""
+        """Take the next turn and return it. Raises ``ReplayDivergence``."""
         expected = self._coming_turn()
         if expected is None:
             raise self._divergence(
-                "unexpected_turn", f"the model is asked once more, but the recording ends after turn {self._turn}"
+                "unexpected_turn", f"the agent calls the model again, but the recording ends after turn {self._turn}"
             )
         if self._is_strict:
-            overdue = takewhile(lambda index: self._end_of(index) < expected.place, self._still(self._by_end))
+            overdue = takewhile(lambda index: self._end_of(index) < expected.position, self._pending(self._by_end))
             first = min(overdue, default=None)
             if first is not None:
                 call = self._expected.calls[first]
                 raise self._divergence(
                     "missing_call",
-                    f"the model is asked for turn {expected.turn.number}, but before that the recording has the "
-                    f"call {call}, which was not made",
+                    f"the agent requests model turn {expected.turn.number}, but it did not make the call {call}, which "
+                    "the recording has before that turn",
                     call.event,
                 )
         self._turn = expected.turn.number
@@ -112,7 +115,10 @@ class StepChecker:
         return expected
 
     def check_messages(self, messages: Iterable[object], leading: Sequence[WireMessage], provider: str) -> None:
-        """See ``Replayer.expect_messages``; ``leading``: what stands before the transcript as it is sent."""
+        """Check the agent's messages; see ``Replayer.expect_messages``.
+
+        ``leading`` are the messages that the provider's request has before the transcript.
+        """
         expected = self._coming_turn()
         transcript = self._expected.transcript
         if self._prompts is None:
@@ -122,15 +128,15 @@ class StepChecker:
         else:
             prefix, joined = expected.prefix, self._expected.joined(expected)
             number, event = expected.turn.number, expected.turn.events[0]
-        found = self._prompts.compare(messages, len(leading) + prefix, joined)
-        if found is not None:
-            index, where = found
-            lines = describe_all(where, "recorded", "now")
-            text = f"before turn {number} of the model, messages[{index}] is not what was recorded"
+        mismatch = self._prompts.compare(messages, len(leading) + prefix, joined)
+        if mismatch is not None:
+            index, message_differences = mismatch
+            lines = describe_all(message_differences, "recorded", "now")
+            text = f"before model turn {number}, messages[{index}] differs from the recording"
             raise self._divergence("other_messages", "\n  ".join([text, *lines]), event)
 
     def _coming_turn(self) -> ExpectedTurn | None:
-        """The next turn that is to be asked for: calls that were made without one were the runtime's own."""
+        """Return the next expected turn, or None. Skip turns whose calls the agent made without asking the model."""
         for expected in islice(self._expected.turns, self._turn, None):
             if expected.certain or any(event.seq not in self._made_seqs for event in expected.turn.events):
                 return expected
@@ -138,26 +144,26 @@ class StepChecker:
 
     # Calls.
 
-    def take_call(self, made: MadeCall, *, with_inside: bool) -> int:
-        """The index of the recorded call that is made; ``with_inside``: those inside it are taken with it.
+    def take_call(self, actual: MadeCall, *, with_inside: bool) -> int:
+        """Take a recorded call and return its index. With ``with_inside``, take the calls inside it too.
 
         Raises ``ReplayDivergence``.
         """
-        if self._match == "call_id" and made.call_id is None:
-            raise InvalidArgument('match="call_id" finds a call by its id alone: give tool_call_id')
-        arguments = encode_canonical(made.arguments)
-        candidates = self._by_key.get(self._key(made.tool, arguments, made.call_id, made.parent), deque())
-        index = next(self._still(candidates), None)
+        if self._match == "call_id" and actual.call_id is None:
+            raise InvalidArgument('match="call_id" needs the id of each call; pass tool_call_id')
+        arguments = encode_canonical(actual.arguments)
+        candidates = self._by_key.get(self._key(actual.tool, arguments, actual.call_id, actual.parent), deque())
+        index = next(self._pending(candidates), None)
         if self._is_strict:
-            if index is None or not self._may_come(index, made.parent):  # then no later one may
-                raise self._explained(made, arguments)
-            self._check_order(index, made)
+            if index is None or not self._is_possible(index, actual.parent):  # then no later candidate is possible
+                raise self._explain(actual, arguments)
+            self._check_order(index, actual)
         elif index is None:
-            wanted = f"the id {made.call_id!r}" if self._match == "call_id" else str(made)
+            searched = f"the id {actual.call_id!r}" if self._match == "call_id" else str(actual)
             raise self._divergence(
-                "unexpected_call", f"the recording has no call left for {wanted} (matched by {self._match})"
+                "unexpected_call", f"the recording has no more calls for {searched} (matched by {self._match})"
             )
-        self._newest[made.lane] = max(self._newest.get(made.lane, index), index)
+        self._newest[actual.lane] = max(self._newest.get(actual.lane, index), index)
         self._made_seqs.add(self._expected.calls[index].event.seq)
         self._left.remove(index)
         if with_inside:
@@ -174,99 +180,103 @@ class StepChecker:
                 waiting += inside
                 self._left.difference_update(inside)
 
-    def _still(self, pool: deque[int]) -> Iterator[int]:
-        """The calls of ``pool`` that were not made yet; it forgets those at its head that were."""
+    def _pending(self, pool: deque[int]) -> Iterator[int]:
+        """Yield the calls of ``pool`` that were not made yet. Remove the other calls from its head."""
         while pool and pool[0] not in self._left:
             pool.popleft()
         return (index for index in pool if index in self._left)
 
     def _end_of(self, index: int) -> int:
-        """The place of the call's result; for calls that have one."""
+        """Return the position of the call's result in the log. The call must have a result."""
         return cast("int", self._expected.calls[index].end)
 
-    def _may_come(self, index: int, parent: int | None) -> bool:
+    def _is_possible(self, index: int, parent: int | None) -> bool:
+        """Return whether the call has this parent and belongs to a turn that the agent has already requested."""
         call = self._expected.calls[index]
         return call.parent == parent and call.turns <= self._certain
 
-    def _check_order(self, index: int, made: MadeCall) -> None:
-        """A lane makes its calls in the recorded order; those of several lanes may come in any."""
+    def _check_order(self, index: int, actual: MadeCall) -> None:
+        """Check that a lane makes its calls in the recorded order. Calls of different lanes have no order."""
         call = self._expected.calls[index]
-        newest = self._newest.get(made.lane)
+        newest = self._newest.get(actual.lane)
         if newest is not None and call.end is not None and call.end < self._expected.calls[newest].begin:
             raise self._divergence(
                 "other_order",
-                f"{call} is called after {self._expected.calls[newest]}; the recording has it before",
+                f"{call} is called after {self._expected.calls[newest]}, but the recording has it before",
                 call.event,
             )
 
-    def _explained(self, made: MadeCall, arguments: bytes) -> ReplayDivergence:
-        """What is wrong with a call that nothing recorded fits."""
+    def _explain(self, actual: MadeCall, arguments: bytes) -> ReplayDivergence:
+        """Return the divergence that explains why no recorded call matches."""
         calls = self._expected.calls
-        named = {index for index, call in enumerate(calls) if made.tool in call.names}
-        equal = [index for index in sorted(named) if self._arguments[index] == arguments]
-        fitting = [index for index in equal if _has_id(calls[index], made)]
+        same_name = {index for index, call in enumerate(calls) if actual.tool in call.names}
+        equal = [index for index in sorted(same_name) if self._arguments[index] == arguments]
+        fitting = [index for index in equal if _has_id(calls[index], actual)]
         misplaced = [calls[index] for index in fitting if index in self._left]
         if misplaced:
-            text = f"{made} is called {self._misplaced(misplaced[0], made)}"
+            text = f"{actual} is called {self._misplaced(misplaced[0], actual)}"
             return self._divergence("other_order", text, misplaced[0].event)
-        coming = [index for index in sorted(self._left) if self._may_come(index, made.parent)]
-        expected = [index for index in coming if _has_id(calls[index], made)]
-        same_tool = [calls[index] for index in expected if index in named]
+        coming = [index for index in sorted(self._left) if self._is_possible(index, actual.parent)]
+        expected = [index for index in coming if _has_id(calls[index], actual)]
+        same_tool = [calls[index] for index in expected if index in same_name]
         if same_tool:
-            return self._other_arguments(same_tool[0], made)
+            return self._other_arguments(same_tool[0], actual)
         if fitting:
-            text = f"{made} is called more often than the recording has it"
+            text = f"{actual} is called more often than in the recording"
             return self._divergence("unexpected_call", text, calls[fitting[-1]].event)
         if expected:
             call = calls[expected[0]]
-            text = f"another tool is called:\n  recorded: {call}\n  now: {made}"
+            text = f"a different tool is called:\n  recorded: {call}\n  now: {actual}"
             return self._divergence("other_tool", text, call.event)
         other_id = [calls[index] for index in coming if index in equal]
         if other_id:
             recorded_id = other_id[0].data.tool_call_id
-            text = f"{made} is called with the id {made.call_id!r}; the recording has it with {recorded_id!r}"
+            text = f"{actual} is called with the id {actual.call_id!r}, but the recorded id is {recorded_id!r}"
             return self._divergence("unexpected_call", text, other_id[0].event)
         turn = self._coming_turn()
-        instead = "it ends here" if turn is None else f"it has turn {turn.turn.number} of the model next"
-        return self._divergence("unexpected_call", f"{made} is called, which the recording does not have: {instead}")
+        instead = "the recording ends here" if turn is None else f"model turn {turn.turn.number} is recorded next"
+        return self._divergence("unexpected_call", f"{actual} is called, but the recording does not have it: {instead}")
 
-    def _misplaced(self, call: ExpectedCall, made: MadeCall) -> str:
-        if call.parent != made.parent:
-            return f"{self._place(made.parent)}; the recording has it {self._place(call.parent)}"
+    def _misplaced(self, call: ExpectedCall, actual: MadeCall) -> str:
+        if call.parent != actual.parent:
+            return f"{self._level(actual.parent)}, but the recording has it {self._level(call.parent)}"
         certain = [expected.turn.number for expected in self._expected.turns if expected.certain]
-        return f"before turn {certain[call.turns - 1]} of the model, with which the recording has it"
+        return f"before model turn {certain[call.turns - 1]}, but the recording has it after that turn"
 
-    def _place(self, parent: int | None) -> str:
-        return "at the top" if parent is None else f"inside {self._expected.calls[parent]}"
+    def _level(self, parent: int | None) -> str:
+        return "outside any call" if parent is None else f"inside {self._expected.calls[parent]}"
 
-    def _other_arguments(self, call: ExpectedCall, made: MadeCall) -> ReplayDivergence:
+    def _other_arguments(self, call: ExpectedCall, actual: MadeCall) -> ReplayDivergence:
         recorded = arguments_in(call.data.payload_json)
-        lines = [f"{shown_name(made.tool)} is called with other arguments:", f"recorded: {shown(recorded)}"]
-        lines.append(f"now: {shown(made.arguments)}")
-        lines += describe_all(differences(recorded, made.arguments), "recorded", "now")
+        lines = [
+            f"{readable_name(actual.tool)} is called with different arguments:",
+            f"recorded: {short_json(recorded)}",
+        ]
+        lines.append(f"now: {short_json(actual.arguments)}")
+        lines += describe_all(differences(recorded, actual.arguments), "recorded", "now")
         return self._divergence("other_arguments", "\n  ".join(lines), call.event)
 
     # Ends.
 
     def check_result(self, index: int) -> ToolResult:
-        """The result of a call. Raises ``ReplayDivergence`` where the recording has none."""
+        """Return the recorded result of a call. Raises ``ReplayDivergence`` if there is no result."""
         call = self._expected.calls[index]
         if call.result is None:
             raise self._divergence(
                 "no_result",
-                f"the recording has no result of the call {call}: its process ended before there was one, or it "
-                "was erased; a run that was resumed can be replayed to its end",
+                f"the recording has no result of the call {call}: the process ended before the result, or the result "
+                "was erased; resume the run before you replay it",
                 call.event,
             )
         return call.result
 
     def check_inside(self, index: int) -> None:
-        """Raise ``ReplayDivergence`` where calls recorded inside this one were not made."""
+        """Raise ``ReplayDivergence`` if the agent did not make all calls that were recorded inside this call."""
         if self._is_strict:
             self._check_made(self._inside.get(index, []), f" inside {self._expected.calls[index]}")
 
     def check_end(self) -> None:
-        """Raise ``ReplayDivergence`` where something recorded was not used."""
+        """Raise ``ReplayDivergence`` if the agent did not use all recorded calls and turns."""
         if not self._is_strict:
             return
         self._check_made(sorted(self._left), "")
@@ -274,32 +284,32 @@ class StepChecker:
         if coming is not None:
             raise self._divergence(
                 "missing_turn",
-                f"the agent has ended, but the recording goes on with turn {coming.turn.number} of "
-                f"{len(self._expected.turns)} of the model: {shown(coming.turn.text)}",
+                f"the agent has ended, but the recording continues with model turn {coming.turn.number} of "
+                f"{len(self._expected.turns)}: {short_json(coming.turn.text)}",
                 coming.turn.events[0],
             )
 
-    def _check_made(self, indexes: Iterable[int], where: str) -> None:
+    def _check_made(self, indexes: Iterable[int], level: str) -> None:
         unused = [self._expected.calls[index] for index in indexes if index in self._left]
         if not unused:
             return
         more = f"\n  and {len(unused) - _SHOWN_UNUSED} more" if len(unused) > _SHOWN_UNUSED else ""
         listed = "\n  ".join(str(call) for call in unused[:_SHOWN_UNUSED])
         raise self._divergence(
-            "missing_call", f"recorded calls were not made{where}:\n  {listed}{more}", unused[0].event
+            "missing_call", f"recorded calls were not made{level}:\n  {listed}{more}", unused[0].event
         )
 
     def _divergence(self, reason: str, text: str, event: Event | None = None) -> ReplayDivergence:
         erased = [event.seq for event in self._snapshot.log if isinstance(event.data, Redacted)]
         if erased:
             listed = ", ".join(map(str, erased[:_SHOWN_UNUSED])) + (", …" if len(erased) > _SHOWN_UNUSED else "")
-            text += f"\n  (erased from the recording, and so not to be replayed: events {listed})"
+            text += f"\n  (these events were erased from the recording and cannot be replayed: {listed})"
         return ReplayDivergence(
-            f"{self._snapshot.agent}/{self._snapshot.run} is not replayed as it was recorded: {text}",
+            f"the replay of {self._snapshot.agent}/{self._snapshot.run} differs from its recording: {text}",
             reason=reason,
             seq=None if event is None else event.seq,
         )
 
 
-def _has_id(call: ExpectedCall, made: MadeCall) -> bool:
-    return made.call_id is None or made.call_id in call.ids
+def _has_id(call: ExpectedCall, actual: MadeCall) -> bool:
+    return actual.call_id is None or actual.call_id in call.ids

@@ -1,4 +1,4 @@
-"""Where two JSON values differ, for people: paths into them, and both sides in short."""
+"""Compares two JSON values and describes each difference with its path and both values."""
 
 from __future__ import annotations
 
@@ -21,25 +21,27 @@ from agent_memory_log.events.jsonvalue import (
 
 _SHOWN = 120
 _BEFORE = 20
-"""How many characters of two long texts are shown from before the place where they part."""
+"""The number of characters that are printed before the first difference of two long texts."""
 
 _SHOWN_DIFFERENCES = 20
 _DEEPEST = 200
-"""How deeply what an agent gives may nest: more than a field may, as arguments are recorded as text."""
+"""The maximum nesting depth of an agent's values. Fields allow less depth, but arguments are recorded as text."""
 
 _NOTHING = object()
-"""Stands where one side has nothing."""
+"""The placeholder for a value that one side does not have."""
 
 _PLAIN_KEY = re.compile(r"[^\W\d][\w-]*")
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A place where two JSON values differ.
+    """A difference between two JSON values.
 
-    - ``path``: the place, as ``filter.tags[0]``, with keys that are no words as ``filter["a.b"]``; ``""`` for the
-      values themselves.
-    - ``left``, ``right``: what stands there on either side.
-    - ``only``: ``left`` or ``right`` where the other side has nothing there, ``""`` where both have something.
+    Attributes:
+        path: The path of the difference, such as ``filter.tags[0]``. A key that is not a plain word is quoted, such as
+            ``filter["a.b"]``. The path of the compared values is ``""``.
+        left: The value at the path on the left side.
+        right: The value at the path on the right side.
+        only: The name of the side that has a value, ``left`` or ``right``; ``""`` if both have one.
     """
 
     path: str
@@ -48,58 +50,62 @@ class Difference(msgspec.Struct, frozen=True):
     only: Literal["", "left", "right"] = ""
 
     def describe(self, left: str, right: str) -> str:
-        """The difference on a line, its sides named by ``left`` and ``right``: ``id: recorded 7, called with 8``."""
-        one, two = _shown_together(_json(self.left), _json(self.right))
-        one = "nothing" if self.only == "right" else one
-        two = "nothing" if self.only == "left" else two
-        return f"{self.path or 'all of it'}: {left} {one}, {right} {two}"
+        """Return the difference as one line, such as ``id: recorded 7, now 8``.
+
+        ``left`` and ``right`` are the labels of the two sides, here ``recorded`` and ``now``.
+        """
+        left_text, right_text = _shorten_together(_json(self.left), _json(self.right))
+        left_text = "nothing" if self.only == "right" else left_text
+        right_text = "nothing" if self.only == "left" else right_text
+        return f"{self.path or 'the value'}: {left} {left_text}, {right} {right_text}"
 
 
 def differences(left: JsonValue, right: JsonValue) -> list[Difference]:
-    """Where two JSON values differ, in the order of ``left``, as deep inside as it can be said; none if they are equal.
+    """Return the differences of two JSON values in the order of ``left``. Equal values give an empty list.
 
-    Compared as JSON: the order of keys does not matter, and 1, 1.0 and true are three values.
+    Each path leads as deep into the values as possible. The order of keys does not matter; 1, 1.0 and true are three
+    different values.
     """
-    found: list[Difference] = []
+    results: list[Difference] = []
     if encode_canonical(left) != encode_canonical(right):
-        _compare(left, right, "", found)
-    return found
+        _compare(left, right, "", results)
+    return results
 
 
-def describe_all(found: Sequence[Difference], left: str, right: str) -> list[str]:
-    """A line for each of the differences; of very many, for the first ones, and how many more there are."""
-    lines = [difference.describe(left, right) for difference in found[:_SHOWN_DIFFERENCES]]
-    more = len(found) - len(lines)
+def describe_all(items: Sequence[Difference], left: str, right: str) -> list[str]:
+    """Return one line for each of the first 20 differences, and a last line with the number of the others."""
+    lines = [difference.describe(left, right) for difference in items[:_SHOWN_DIFFERENCES]]
+    more = len(items) - len(lines)
     return [*lines, f"and {more:,} more"] if more else lines
 
 
 def own_value(value: object) -> JsonValue:
-    """``own_json`` for what an agent gives. Raises ``NotJson``."""
+    """Copy a value that comes from an agent. Raises ``NotJson`` if it is not JSON."""
     return own_json(value, MAX_DEPTH - _DEEPEST + 1)
 
 
 def json_in(text: str) -> JsonValue:
-    """The JSON value that ``text`` is, None where it is blank, and ``text`` itself where it is no JSON."""
+    """Return the JSON value of ``text``. Blank text gives None, and text that is not JSON gives itself."""
     return None if is_absent_text(text) else json_or_text(text)
 
 
 def arguments_in(text: str) -> JsonValue:
-    """The arguments of a call that are recorded as ``text``: none are an empty map."""
+    """Return the arguments that are recorded as ``text``. Blank text gives an empty map."""
     return {} if is_absent_text(text) else json_or_text(text)
 
 
-def shown(value: JsonValue) -> str:
-    """A value as JSON on one line, cut where it is long."""
+def short_json(value: JsonValue) -> str:
+    """Return a value as one line of JSON with at most 120 characters."""
     text = _json(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def shown_name(name: str) -> str:
-    """A tool's name as it is, or as JSON where it could be taken for something else."""
-    return name if name.isprintable() and name and " " not in name else shown(name)
+def readable_name(name: str) -> str:
+    """Return a tool's name, or its JSON form if the name is empty or contains a space or unprintable character."""
+    return name if name.isprintable() and name and " " not in name else short_json(name)
 
 
-def _compare(left: JsonValue, right: JsonValue, path: str, found: list[Difference]) -> None:
+def _compare(left: JsonValue, right: JsonValue, path: str, results: list[Difference]) -> None:
     pairs: Iterable[tuple[str, object, object]]
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         keys = dict.fromkeys([*left, *right])
@@ -109,20 +115,20 @@ def _compare(left: JsonValue, right: JsonValue, path: str, found: list[Differenc
         pairs = ((f"{path}[{index}]", *values) for index, values in enumerate(both))
     else:
         if encode_canonical(left) != encode_canonical(right):
-            found.append(Difference(path, left, right))
+            results.append(Difference(path, left, right))
         return
-    for place, one, two in pairs:
-        if two is _NOTHING:
-            found.append(Difference(place, left=cast("JsonValue", one), only="left"))
-        elif one is _NOTHING:
-            found.append(Difference(place, right=cast("JsonValue", two), only="right"))
+    for inner_path, left_item, right_item in pairs:
+        if right_item is _NOTHING:
+            results.append(Difference(inner_path, left=cast("JsonValue", left_item), only="left"))
+        elif left_item is _NOTHING:
+            results.append(Difference(inner_path, right=cast("JsonValue", right_item), only="right"))
         else:
-            _compare(cast("JsonValue", one), cast("JsonValue", two), place, found)
+            _compare(cast("JsonValue", left_item), cast("JsonValue", right_item), inner_path, results)
 
 
 def _inside(path: str, key: str) -> str:
     if not _PLAIN_KEY.fullmatch(key):
-        return f"{path}[{shown(key)}]"
+        return f"{path}[{short_json(key)}]"
     return f"{path}.{key}" if path else key
 
 
@@ -134,12 +140,12 @@ def _json(value: JsonValue) -> str:
     return encode_json(value).decode()
 
 
-def _shown_together(one: str, two: str) -> tuple[str, str]:
-    """Both in short, cut so that the place where they part is seen."""
-    pairs = enumerate(zip(one, two, strict=False))
-    same = next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(one), len(two)))
+def _shorten_together(left: str, right: str) -> tuple[str, str]:
+    """Shorten both texts so that their first difference is visible."""
+    pairs = enumerate(zip(left, right, strict=False))
+    same = next((index for index, (first, second) in pairs if first != second), min(len(left), len(right)))
     begin = same - _BEFORE if same > _SHOWN - _BEFORE else 0
-    return _cut(one, begin), _cut(two, begin)
+    return _cut(left, begin), _cut(right, begin)
 
 
 def _cut(text: str, begin: int) -> str:

@@ -1,8 +1,8 @@
-"""What a replay of a run expects: the model's turns and the tool calls, what came of each, and in which order.
+"""Reads a recorded run and derives the model turns, tool calls and results that its replay expects.
 
-A turn is what the model answered at once. The recorder labels an answer's events with its ``response_id``; where that
-is missing, a turn is what stands together in one message of the provider (with ``openai-responses``: the items between
-two that the model was given).
+A turn is one answer of the model. The recorder labels the events of an answer with its ``response_id``. Without this
+label, a turn is the events that form one message of the provider. With ``openai-responses``, a turn is the items
+between two inputs of the model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from agent_memory_log.events.payloads import (
     UserMessage,
 )
 from agent_memory_log.pairing import Pairing
-from agent_memory_log.replay.differences import arguments_in, shown, shown_name
+from agent_memory_log.replay.differences import arguments_in, readable_name, short_json
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transcript.conversion.calls import CallLedger
 from agent_memory_log.transcript.findings import WireMessage
@@ -39,12 +39,14 @@ from agent_memory_log.transcript.providers import find_provider
 
 
 class ModelTurn(msgspec.Struct, frozen=True):
-    """What the model answered.
+    """A recorded answer of the model.
 
-    - ``number``: which turn of the model's it is, from 1.
-    - ``messages``: the answer as the provider has it in its transcripts, plain maps of the caller's own; one, or none
-      where the model answered with nothing. With ``openai-responses``, the items.
-    - ``events``: its events in the recorded run, in order; their labels say what the recorder knew, as ``stop_reason``.
+    Attributes:
+        number: The number of the turn, from 1.
+        messages: The answer in the form of the provider's transcripts, as new plain maps. It is one message, or an
+            empty tuple for an empty answer. With ``openai-responses``, it is the items.
+        events: The events of the answer in the recorded run, in order. Their labels hold details such as
+            ``stop_reason``.
     """
 
     number: int
@@ -53,34 +55,36 @@ class ModelTurn(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> WireMessage:
-        """The answer where it is one message. Raises ``InvalidArgument`` where it is not."""
+        """The only message of the answer. Raises ``InvalidArgument`` if the answer has no or several messages."""
         if len(self.messages) != 1:
-            raise InvalidArgument(f"turn {self.number} of the model is {len(self.messages)} messages: use messages")
+            raise InvalidArgument(f"model turn {self.number} has {len(self.messages)} messages; use turn.messages")
         return self.messages[0]
 
     @property
     def text(self) -> str:
-        """What the assistant said; ``""`` where it only called tools."""
+        """The text of the assistant's messages, or ``""`` if the answer has only tool calls."""
         return "".join(event.data.message for event in self.events if isinstance(event.data, AssistantMessage))
 
     @property
     def tool_calls(self) -> tuple[Event, ...]:
-        """The calls the model asked for: give each to ``tool_result``."""
+        """The events of the requested tool calls; pass each of them to ``tool_result``."""
         return tuple(event for event in self.events if isinstance(event.data, ToolCall))
 
 
 class ExpectedTurn(msgspec.Struct, frozen=True):
     """A turn that a replay expects.
 
-    - ``place``: of its first event in the log; ``prefix``: how many messages of the transcript stand before it.
-    - ``joined``: how many parts stand before it in the message it goes on with, where the provider makes one message of
-      both; None where it goes on with none.
-    - ``certain``: whether it came from the model. Calls alone that nobody labelled may also be those the runtime made
-      by itself.
+    Attributes:
+        turn: The turn.
+        position: The position of its first event in the log.
+        prefix: The number of transcript messages before the turn.
+        joined: The number of parts before the turn in its message, or None if the turn begins a new message.
+        certain: Whether the turn certainly came from the model. The runtime itself may have made calls that have no
+            labels and no message.
     """
 
     turn: ModelTurn
-    place: int
+    position: int
     prefix: int
     joined: int | None
     certain: bool
@@ -89,11 +93,15 @@ class ExpectedTurn(msgspec.Struct, frozen=True):
 class ExpectedCall(msgspec.Struct, frozen=True):
     """A call that a replay expects.
 
-    - ``event``, ``data``: the call; ``begin``: its place in the log.
-    - ``parent``: the index of the call inside which it was made, None at the top.
-    - ``ids``: what it may be called by: our call id, and the one on the provider's wire.
-    - ``result``, ``end``: what came of it and the place of that in the log; None where the recording has nothing.
-    - ``turns``: how many turns that are certain begin before it, its own included.
+    Attributes:
+        event: The event of the call.
+        data: The payload of the call.
+        begin: The position of the call in the log.
+        parent: The index of the parent call, or None.
+        ids: The ids of the call: the recorded id, and the id on the provider's wire.
+        result: The recorded result, or None.
+        end: The position of the result in the log, or None.
+        turns: The number of certain turns that begin before the call. It includes the call's own turn.
     """
 
     event: Event
@@ -107,18 +115,18 @@ class ExpectedCall(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> set[str]:
-        """By which names the tool may be called: ours, and the one on the provider's wire."""
+        """The names of the tool: the recorded name, and the name on the provider's wire."""
         return {self.data.tool_name, encode_name(self.data.tool_name)}
 
     def __str__(self) -> str:
         seq = f" (event {self.event.seq})" if self.event.seq else ""
-        return f"{shown_name(self.data.tool_name)} {shown(arguments_in(self.data.payload_json))}{seq}"
+        return f"{readable_name(self.data.tool_name)} {short_json(arguments_in(self.data.payload_json))}{seq}"
 
 
 class ExpectedRun(msgspec.Struct, frozen=True):
-    """What a replay expects: turns and calls, each in the order of the log, and the whole transcript.
+    """The turns and calls that a replay expects, both in log order, and the whole transcript.
 
-    ``part_key``: where a message of the provider has its parts.
+    ``part_key`` is the key of the parts in a message of the provider.
     """
 
     turns: tuple[ExpectedTurn, ...]
@@ -127,7 +135,7 @@ class ExpectedRun(msgspec.Struct, frozen=True):
     part_key: str
 
     def joined(self, expected: ExpectedTurn) -> WireMessage | None:
-        """What stands before a turn in the message it goes on with; None where it begins one."""
+        """Return the turn's message with only the parts before the turn, or None if the turn begins the message."""
         if expected.joined is None:
             return None
         message = self.transcript[expected.prefix]
@@ -135,31 +143,34 @@ class ExpectedRun(msgspec.Struct, frozen=True):
 
 
 def provider_of(snapshot: Snapshot) -> str | None:
-    """The provider that the run was recorded with, as its first event that tells says."""
+    """Return the provider from the first event that names a count one, or None."""
     for event in snapshot.log:
         data = event.data
-        named = data.provider if isinstance(data, ModelRequest) else event.labels.get("provider")
-        if named in PROVIDERS:
-            return named
+        provider = data.provider if isinstance(data, ModelRequest) else event.labels.get("provider")
+        if provider in PROVIDERS:
+            return provider
     return None
 
 
 def read_expectations(snapshot: Snapshot, provider: str) -> ExpectedRun:
-    """What a replay of a whole run expects. Raises ``InvalidArgument`` for an unknown provider."""
+    """Return the turns and calls that a replay of a whole run expects.
+
+    Raises ``InvalidArgument`` for an unknown provider.
+    """
     reading = _Reading(provider)
-    for place, event in enumerate(snapshot.log):
-        reading.take(place, event)
+    for position, event in enumerate(snapshot.log):
+        reading.take(position, event)
     return reading.finish()
 
 
 class _OpenTurn:
     """A turn whose events are still being read.
 
-    ``start``: which message it begins in; ``joined``: how many parts of that belong to others, None where none do.
+    ``start`` is the index of its first message. ``joined`` is the number of earlier parts in that message, or None.
     """
 
-    def __init__(self, place: int, start: int, joined: int | None) -> None:
-        self.place = place
+    def __init__(self, position: int, start: int, joined: int | None) -> None:
+        self.position = position
         self.start = start
         self.joined = joined
         self.events: list[Event] = []
@@ -179,7 +190,7 @@ class _Reading:
 
     def finish(self) -> ExpectedRun:
         self._close(len(self._messages))
-        begins = [expected.place for expected in self._turns if expected.certain]
+        begins = [expected.position for expected in self._turns if expected.certain]
         calls: list[ExpectedCall] = []
         for index, call in enumerate(self._calls):
             result, end = self._results.get(index, (None, None))
@@ -187,39 +198,39 @@ class _Reading:
             calls.append(msgspec.structs.replace(call, result=result, end=end, turns=turns))
         return ExpectedRun(tuple(self._turns), tuple(calls), tuple(self._messages), self._builder.part_key)
 
-    def take(self, place: int, event: Event) -> None:
+    def take(self, position: int, event: Event) -> None:
         data = event.data
         if isinstance(data, ToolCall):
-            is_from_model, is_given = self._add_call(place, event, data) is None, False
+            is_from_model, is_given = self._add_call(position, event, data) is None, False
         elif isinstance(data, ToolResult):
-            is_from_model, is_given = False, self._add_result(place, data) is None
+            is_from_model, is_given = False, self._add_result(position, data) is None
         else:
             is_from_model = _is_from_model(event)
             is_given = not is_from_model and _is_given(event)
         if is_from_model:
-            self._add_to_turn(place, event)
+            self._add_to_turn(position, event)
             return
         if is_given:
             self._close(len(self._messages))
         self._builder.take([event])
 
-    def _add_to_turn(self, place: int, event: Event) -> None:
+    def _add_to_turn(self, position: int, event: Event) -> None:
         response_id = event.labels.get("response_id")
         if self._turn is not None and self._turn.events[0].labels.get("response_id") != response_id:
             self._close(len(self._messages))
-        known = len(self._messages)
-        parts = len(self._builder.origins.parts[-1]) if known else 0
+        count = len(self._messages)
+        parts = len(self._builder.origins.parts[-1]) if count else 0
         self._builder.take([event])
-        begun = len(self._messages) > known
-        if self._turn is not None and begun and known > self._turn.start and self._joins_messages:
-            self._close(known)
+        is_new_message = len(self._messages) > count
+        if self._turn is not None and is_new_message and count > self._turn.start and self._joins_messages:
+            self._close(count)
         if self._turn is None:
-            joins = not begun and known > 0 and len(self._builder.origins.parts[-1]) > parts
-            self._turn = _OpenTurn(place, known - 1, parts) if joins else _OpenTurn(place, known, None)
+            joins = not is_new_message and count > 0 and len(self._builder.origins.parts[-1]) > parts
+            self._turn = _OpenTurn(position, count - 1, parts) if joins else _OpenTurn(position, count, None)
         self._turn.events.append(event)
 
     def _close(self, end: int) -> None:
-        """End the turn that is being read, if there is one, before the message ``end``."""
+        """End the open turn, if any, before the message with index ``end``."""
         turn, self._turn = self._turn, None
         if turn is None:
             return
@@ -230,35 +241,35 @@ class _Reading:
             answer[0] = {**answer[0], part_key: answer[0][part_key][joined:]}
         else:
             joined = None
-        # An own copy, by way of JSON: arguments may nest deeper than Python copies.
+        # JSON makes the copy: arguments may nest deeper than ``copy.deepcopy`` can recurse.
         messages = cast("list[WireMessage]", decode_json(encode_json(answer)))
-        found = ModelTurn(len(self._turns) + 1, tuple(messages), tuple(turn.events))
+        model_turn = ModelTurn(len(self._turns) + 1, tuple(messages), tuple(turn.events))
         certain = any(not isinstance(event.data, ToolCall) or _is_labelled(event) for event in turn.events)
-        self._turns.append(ExpectedTurn(found, turn.place, turn.start, joined, certain))
+        self._turns.append(ExpectedTurn(model_turn, turn.position, turn.start, joined, certain))
 
-    def _add_call(self, place: int, event: Event, data: ToolCall) -> int | None:
-        """Add a call. Returns the index of the call inside which it was made, None for the model's own."""
+    def _add_call(self, position: int, event: Event, data: ToolCall) -> int | None:
+        """Add a call and return the index of its parent call, or None if it has no parent."""
         parent = self._pairing.parent_of(data)
         self._pairing.add_call(data, len(self._calls))
         ids = frozenset({data.tool_call_id, self._wire_ids.call(data) or data.tool_call_id})
-        self._calls.append(ExpectedCall(event, data, place, parent, ids))
+        self._calls.append(ExpectedCall(event, data, position, parent, ids))
         return parent
 
-    def _add_result(self, place: int, data: ToolResult) -> int | None:
-        """Add a result. Returns the index of the call inside which its call was made, None where the model got it."""
+    def _add_result(self, position: int, data: ToolResult) -> int | None:
+        """Add a result and return the index of its call's parent, or None if the model received the result."""
         index = self._pairing.add_result(data)
         if index is None:
             return self._pairing.parent_of(data)
-        self._results[index] = data, place
+        self._results[index] = data, position
         return self._calls[index].parent
 
 
 def _is_from_model(event: Event) -> bool:
-    """Whether the model said it; calls are looked at elsewhere."""
+    """Return whether the event is part of a model's answer. Other code handles tool calls."""
     data = event.data
     if isinstance(data, (AssistantMessage, Thinking)):
         return True
-    if isinstance(data, Annotation):  # what a recorder writes for an answer without content
+    if isinstance(data, Annotation):  # a recorder stores an empty answer as an annotation
         return "provider" in event.labels and not event.labels.keys().isdisjoint({"response_id", "stop_reason"})
     if not isinstance(data, UnknownPayload) or not _is_kept(data):
         return False
@@ -270,7 +281,7 @@ def _is_from_model(event: Event) -> bool:
 
 
 def _is_given(event: Event) -> bool:
-    """Whether the model was given it, so that what it says next is another turn; results are looked at elsewhere."""
+    """Return whether the event is an input of the model, which ends a turn. Other code handles tool results."""
     data = event.data
     if isinstance(data, (UserMessage, SystemMessage, ModelRequest)):
         return True
@@ -278,11 +289,11 @@ def _is_given(event: Event) -> bool:
 
 
 def _is_kept(data: UnknownPayload) -> bool:
-    """Whether a parser kept it whole of a provider's messages."""
-    provider, _, what = data.type.rpartition(".")
-    return provider in PROVIDERS and what in ("message", "block")
+    """Return whether the payload is a provider's message or block that a parser stored unchanged."""
+    provider, _, kind = data.type.rpartition(".")
+    return provider in PROVIDERS and kind in ("message", "block")
 
 
 def _is_labelled(event: Event) -> bool:
-    """Whether a recorder or a parser says that it is of a model's answer."""
+    """Return whether the labels mark the event as part of a model's answer."""
     return not event.labels.keys().isdisjoint({"provider", "response_id"}) or event.labels.get("role") == "assistant"

@@ -1,7 +1,7 @@
-"""Whether the messages an agent is about to send are those of the recording, in any form that says the same.
+"""Compares the messages that an agent wants to send with the recorded messages.
 
-Two freedoms are taken: results of parallel calls may stand in any order, as a log has them in the order they came in;
-and text alone may stand in place of a list with one block of it, as the providers' types have it.
+Two differences are allowed. The results of parallel calls may be in any order, because a log has them in order of
+arrival. User content may be plain text or a list with one text block, because the providers accept both.
 """
 
 from __future__ import annotations
@@ -25,76 +25,77 @@ _TEXT_BLOCKS = {"anthropic": "text", "openai-chat": "text", "openai-responses": 
 
 
 class PromptCheck:
-    """Compares what an agent is about to send with the messages of a recording, turn after turn.
+    """Compares an agent's messages with the messages of a recording, turn after turn.
 
-    Agents send the whole conversation each time. What was found to be as recorded is compared as a whole the next time,
-    and looked at one by one only if it is no longer the same.
+    Agents send the whole conversation each time. The check remembers the messages that matched. If they are unchanged,
+    it compares only the new messages.
     """
 
     def __init__(self, recorded: Sequence[JsonMap], provider: str) -> None:
-        """``recorded``: all messages of the recording, in the form of ``provider``."""
+        """Create the check; ``recorded`` are all messages of the recording in the form of ``provider``."""
         self._recorded = recorded
         self._provider = provider
         self._sent: list[JsonMap] = []
-        """What the agent sent so far as recorded, as copies of our own."""
-        self._written = b""
-        """The same as JSON: Python takes 1, 1.0 and true for equal."""
+        """Copies of the messages that matched so far."""
+        self._encoded = b""
+        """The same messages as JSON. In Python 1, 1.0 and true are equal, in JSON they are not."""
 
     def compare(
         self, messages: Iterable[object], count: int, joined: JsonMap | None
     ) -> tuple[int, list[Difference]] | None:
-        """The index of the first of ``messages`` that differs, and where it does; None if there is none.
+        """Return the index and the differences of the first message that differs, or None.
 
-        ``count``: how many messages of the recording are expected; ``joined``: one more behind them. Raises
-        ``DecodeError`` for what are no messages, naming the place.
+        ``count`` is the number of recorded messages to expect. ``joined`` is one more expected message after them.
+        Raises ``DecodeError`` with the path of a value that is not a message.
         """
         sent = _listed(messages)
-        known = len(self._sent) if self._is_known(sent, count) else 0
-        recorded = self._recorded[known:count]
-        new = _owned(sent, known)
-        found = _first_difference(
+        checked = len(self._sent) if self._is_unchanged(sent, count) else 0
+        recorded = self._recorded[checked:count]
+        new = _owned(sent, checked)
+        mismatch = _first_difference(
             _in_one_form(recorded if joined is None else [*recorded, joined], self._provider),
             _in_one_form(new, self._provider),
         )
-        if found is not None:
-            return known + found[0], found[1]
-        self._remember([*self._sent[:known], *new[: count - known]])
+        if mismatch is not None:
+            return checked + mismatch[0], mismatch[1]
+        self._remember([*self._sent[:checked], *new[: count - checked]])
         return None
 
-    def _is_known(self, sent: list[object], count: int) -> bool:
-        known = len(self._sent)
-        if not 0 < known <= min(count, len(sent)):
+    def _is_unchanged(self, sent: list[object], count: int) -> bool:
+        """Return whether ``sent`` begins with the messages that matched before."""
+        checked = len(self._sent)
+        if not 0 < checked <= min(count, len(sent)):
             return False
         try:
-            written = encode_json(sent[:known])
+            encoded = encode_json(sent[:checked])
         except (TypeError, ValueError, RecursionError, msgspec.MsgspecError):
-            return False  # what is no JSON is refused with its place when it is looked at
-        # A date is written as a text is, and is not equal to one.
-        return written == self._written and sent[:known] == self._sent
+            return False  # the full comparison then raises an error with the path of the value that is not JSON
+        # Both comparisons are needed: a date and its text have the same JSON.
+        return encoded == self._encoded and sent[:checked] == self._sent
 
     def _remember(self, sent: list[JsonMap]) -> None:
-        # Results at the end may get another place among those that come next.
+        # Results at the end are not remembered: sorting can move them when more results follow.
         while sent and _answered_message(sent[-1]) is not None:
             sent.pop()
         self._sent = sent
-        self._written = encode_json(sent)
+        self._encoded = encode_json(sent)
 
 
 def _first_difference(recorded: Sequence[JsonMap], sent: Sequence[JsonMap]) -> tuple[int, list[Difference]] | None:
-    for index, (one, two) in enumerate(zip_longest(recorded, sent)):
-        if two is None:
-            return index, [Difference("", left=one, only="left")]
-        if one is None:
-            return index, [Difference("", right=two, only="right")]
-        found = differences(one, two)
-        if found:
-            return index, found
+    for index, (expected, actual) in enumerate(zip_longest(recorded, sent)):
+        if actual is None:
+            return index, [Difference("", left=expected, only="left")]
+        if expected is None:
+            return index, [Difference("", right=actual, only="right")]
+        message_differences = differences(expected, actual)
+        if message_differences:
+            return index, message_differences
     return None
 
 
 def _listed(messages: Iterable[object]) -> list[object]:
     if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
-        raise DecodeError(f"messages must be a list of maps, found {describe(cast('object', messages))}")
+        raise DecodeError(f"messages must be a list of maps, got {describe(cast('object', messages))}")
     return list(messages)
 
 
@@ -102,7 +103,7 @@ def _owned(messages: list[object], start: int) -> list[JsonMap]:
     owned: list[JsonMap] = []
     for index, message in enumerate(islice(messages, start, None), start):
         if not isinstance(message, Mapping):
-            raise DecodeError(f"messages[{index}] must be a map, found {describe(message)}")
+            raise DecodeError(f"messages[{index}] must be a map, got {describe(message)}")
         try:
             owned.append(cast("JsonMap", own_value(cast("object", message))))
         except NotJson as error:
@@ -125,29 +126,29 @@ def _in_one_form(messages: Sequence[JsonMap], provider: str) -> list[JsonMap]:
 
 
 def _with_sorted(items: Sequence[_Item], answered: Callable[[object], str | None]) -> list[_Item]:
-    """``items`` with results that stand side by side in the order of the ids they answer."""
+    """Return ``items`` with each group of neighbouring results sorted by call id."""
     ordered: list[_Item] = []
     for _, group in groupby(items, key=lambda item: answered(item) is not None):
-        ordered += sorted(group, key=lambda item: answered(item) or "")  # what is no result stays as it is
+        ordered += sorted(group, key=lambda item: answered(item) or "")  # a stable sort: other items do not move
     return ordered
 
 
 def _answered_block(block: object) -> str | None:
-    """The id of the call that a block of a message is the result of, None where it is none."""
+    """Return the id of the call that a message block answers, or None if the block is not a result."""
     if not isinstance(block, Mapping):
         return None
-    found = cast("JsonMap", block)
-    inside = found.get("toolResult")
-    answered = inside.get("toolUseId") if isinstance(inside, Mapping) else found.get("tool_use_id")
+    fields = cast("JsonMap", block)
+    inside = fields.get("toolResult")
+    answered = inside.get("toolUseId") if isinstance(inside, Mapping) else fields.get("tool_use_id")
     return answered if isinstance(answered, str) else None
 
 
 def _answered_message(message: object) -> str | None:
-    """As ``_answered_block``, of a message that is a result itself."""
-    found = cast("JsonMap", message)
-    kind = found.get("type")
+    """Return the id of the call that a whole message answers, or None if the message is not a result."""
+    fields = cast("JsonMap", message)
+    kind = fields.get("type")
     if isinstance(kind, str) and kind.endswith("_output"):
-        answered = found.get("call_id")
+        answered = fields.get("call_id")
     else:
-        answered = found.get("tool_call_id") if found.get("role") == "tool" else None
+        answered = fields.get("tool_call_id") if fields.get("role") == "tool" else None
     return answered if isinstance(answered, str) else None

@@ -1,6 +1,6 @@
-"""The replayer: hands an agent's code what was recorded, in place of the model and the tools.
+"""The replayer gives an agent's code recorded model turns and tool results instead of real ones.
 
-Nothing here waits, so nothing is awaited: one class serves synchronous code, tasks and threads.
+A replayer never waits, so its methods need no ``await``. One class serves synchronous code, tasks and threads.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from agent_memory_log.transcript.providers import find_provider, request
 
 
 class ReplayedCall(msgspec.Struct, frozen=True):
-    """A call whose own code runs in a replay.
+    """A tool call whose own code runs in a replay.
 
-    - ``event``: the call as it was recorded.
-    - ``recorded``: the result that was recorded, None where there is none.
+    Attributes:
+        event: The recorded event of the call.
+        recorded: The recorded result, or None if the recording has no result.
     """
 
     event: Event
@@ -42,13 +43,13 @@ class ReplayedCall(msgspec.Struct, frozen=True):
 
 
 Arguments = str | Mapping[str, JsonValue] | None
-"""A call's arguments: JSON text or a map; None are no arguments."""
+"""The arguments of a call: JSON text, a map, or None for no arguments."""
 
 _Entered = TypeVar("_Entered")
 
 
 class _Block(ABC, Generic[_Entered]):
-    """Can be entered by ``with`` and by ``async with``, which do the same: nothing waits."""
+    """A context manager for ``with`` and ``async with``. Both do the same, because the block never waits."""
 
     @abstractmethod
     def _enter(self) -> _Entered: ...
@@ -74,10 +75,10 @@ class _Block(ABC, Generic[_Entered]):
 
 
 class ReplayedCallBlock(_Block[ReplayedCall]):
-    """The block of a call whose own code runs; see ``Replayer.tool_call``."""
+    """The context manager for a call whose own code runs; see ``Replayer.tool_call``."""
 
     def __init__(self, block: AbstractContextManager[ReplayedCall]) -> None:
-        """Made by ``tool_call``."""
+        """Create the block; ``Replayer.tool_call`` does this."""
         self._block = block
 
     def _enter(self) -> ReplayedCall:
@@ -91,51 +92,62 @@ class ReplayedCallBlock(_Block[ReplayedCall]):
 
 
 class Replayer(_Block["Replayer"]):
-    """Gives an agent's code the recorded model turns and tool results in place of the real ones.
+    """Replays one recorded run: gives an agent's code the recorded model turns and tool results.
 
         with Replayer(snapshot) as replayer:  # or async with
             turn = replayer.model_turn()
             for call in turn.tool_calls:
                 result = replayer.tool_result(call)
 
-    Strict by default: the first time the agent does something else than was recorded, ``ReplayDivergence`` says what.
-    Agents tend to catch what their tools raise, so from then on every method raises it again, and so does the end of
-    the block, which also finds what was recorded and not used.
+    A replay is strict by default. The first step that differs from the recording raises ``ReplayDivergence``. Agents
+    often catch the exceptions of their tools. Every later method call and the end of the block therefore raise the
+    divergence again. The end of the block also raises it if a recorded call or turn was not used.
 
-    - A call is one recorded call: the same tool (by our name or the provider's), equal arguments, the same id if one is
-      given, inside the same call. Arguments are compared as JSON values: white space and the order of keys do not
-      matter, 1, 1.0 and true are three values, and no arguments are ``{}``. Equal calls are used up in their order.
-    - What one task, or the thread the replayer was made in, does one after the other must come in the recorded order,
-      as far as the log shows one (what ended before the other began). Calls of several tasks or threads may come in any
-      order, and so may those that the model asked for in one turn. The model is asked for a turn after all calls that
-      were answered before it.
+    The rules of a strict replay are:
 
-    ``match`` is for agents that may do otherwise: ``"call_id"`` finds a call by its id alone, ``"arguments"`` by tool
-    and arguments, ``"order"`` takes the next one whatever is asked; each recorded call once, and what is not used is no
-    divergence. Model turns come in their order always.
+    - Each call uses one recorded call with the same tool, equal arguments and the same parent call. If the agent passes
+      an id, the id must be the same too. The tool may have its recorded name or its name on the provider's wire. Equal
+      calls are used in their recorded order.
+    - Arguments are compared as JSON values. White space and the order of keys do not matter. 1, 1.0 and true are three
+      different values. Missing arguments equal ``{}``.
+    - The calls of one task must be in the recorded order; this also holds for the thread that created the replayer. A
+      recorded call comes before another only if it ended before the other began.
+    - Calls of different tasks or threads may be in any order, and so may calls that the model requested in one turn.
+    - The agent must make all calls that were answered before a turn before it requests this turn.
 
-    Any number of tasks and threads may use one replayer.
+    The other values of ``match`` are for agents that may behave differently: ``"call_id"`` matches calls by id,
+    ``"arguments"`` by tool and arguments, and ``"order"`` always takes the next recorded call. Each recorded call is
+    used at most once, and an unused call is no divergence. Model turns always keep their order.
+
+    Any number of tasks and threads may share one replayer.
     """
 
     def __init__(self, snapshot: Snapshot, provider: str | None = None, *, match: Match = "strict") -> None:
-        """``provider``: whose form the model's turns have; by default the one the run was recorded with.
+        """Create a replayer for a whole run.
 
-        Raises ``InvalidArgument`` for a snapshot that is empty or only a part of its run, for an unknown provider or
-        ``match``, and where no provider is given and the run does not tell.
+        Args:
+            snapshot: The recorded run, loaded without ``after``, ``types`` and ``limit``.
+            provider: The provider whose message form the model turns have. By default, it is the provider that the run
+                was recorded with.
+            match: The rule that matches calls with recorded calls.
+
+        Raises:
+            InvalidArgument: The snapshot is empty or is only a part of its run, ``provider`` or ``match`` is unknown,
+                or the run does not name its provider.
         """
         name = f"{snapshot.agent}/{snapshot.run}"
         if not len(snapshot.log):
-            raise InvalidArgument(f"{name} holds no events to replay: is it the run that was meant?")
+            raise InvalidArgument(f"{name} has no events to replay; check the names of the agent and the run")
         if snapshot.types is not None or snapshot.after >= snapshot.first_seq or snapshot.last_seq < snapshot.version:
-            raise InvalidArgument(f"a replay needs the whole run: load {name} without after, types and limit")
+            raise InvalidArgument(f"a replay needs the whole run; load {name} without after, types and limit")
         if match not in MATCHES:
             raise InvalidArgument(f"unknown match {describe(match)}; known: {', '.join(MATCHES)}")
-        named = provider or provider_of(snapshot)
-        if named is None:
-            raise InvalidArgument(f"{name} does not say which provider it was recorded with: name one")
+        provider_name = provider or provider_of(snapshot)
+        if provider_name is None:
+            raise InvalidArgument(f"{name} does not name its provider; pass provider=...")
         self.snapshot = snapshot
-        self.provider = named
-        self._expected = read_expectations(snapshot, named)
+        self.provider = provider_name
+        self._expected = read_expectations(snapshot, provider_name)
         self._checker = StepChecker(snapshot, self._expected, match)
         self._strict = match == "strict"
         self._lock = threading.Lock()
@@ -143,38 +155,50 @@ class Replayer(_Block["Replayer"]):
         self._first: ReplayDivergence | None = None
 
     def model_turn(self) -> ModelTurn:
-        """What the model answers next. Raises ``ReplayDivergence``."""
+        """Return the model's next recorded answer. Raises ``ReplayDivergence``."""
         with self._step():
             return self._checker.next_turn().turn
 
     def expect_messages(self, messages: Iterable[Mapping[str, JsonValue]]) -> None:
-        """Check that ``messages``, which the agent would ask the model with, are those of the recording so far.
+        """Check that the agent would send the recorded messages to the model for the next turn.
 
-        ``messages`` are in the provider's form, with the system prompt where it stands among them. Compared as JSON
-        with the transcript before the next turn. Results of calls made in parallel may stand in any order, and what the
-        user said may be text alone or a list of one text block. Raises ``ReplayDivergence`` with what differs, and
-        ``DecodeError`` for what are no messages.
+        The messages are compared as JSON with the transcript before the next turn. The results of parallel calls may be
+        in any order. The content of a user message may be plain text or a list with one text block.
+
+        Args:
+            messages: The agent's messages in the provider's form. They include the system prompt if the provider has it
+                among the messages.
+
+        Raises:
+            ReplayDivergence: A message differs from the recording.
+            DecodeError: An item is not a message.
         """
         with self._step():
             self._checker.check_messages(messages, self._leading, self.provider)
 
     @cached_property
     def _leading(self) -> list[WireMessage]:
-        """The system prompt as it stands before the transcript, where the provider has it there."""
+        """The messages before the transcript: the system prompt, if the provider has it among the messages."""
         sent: list[WireMessage] = request(self.snapshot, self.provider)[find_provider(self.provider).messages_key]
         return sent[: len(sent) - len(self._expected.transcript)]
 
     def tool_result(
         self, tool: str | Event, arguments: Arguments = None, *, tool_call_id: str | None = None
     ) -> ToolResult:
-        """What came of a call, as it was recorded: the value or the error, the retry hint, all of it.
+        """Return the recorded result of a call, including an error and a retry hint.
 
-        ``tool`` is the tool's name, or the event of a call (of ``ModelTurn.tool_calls``), which has its arguments and
-        id; ``arguments`` are JSON text or a map. An error is returned, not raised: ``value_of`` raises it. The tool
-        does not run, so calls recorded inside it are done with it.
+        A recorded error is returned and not raised; ``value_of`` raises it. The tool does not run, so the calls
+        recorded inside it count as made.
 
-        Raises ``ReplayDivergence``, also where the recording has no result of the call, and ``InvalidArgument`` for
-        arguments that are no JSON map or text, and for no id where calls are matched by it.
+        Args:
+            tool: The tool's name, or the event of a call (from ``ModelTurn.tool_calls``), which has its own arguments
+                and id.
+            arguments: The arguments of the call, as JSON text or as a map.
+            tool_call_id: The id of the call.
+
+        Raises:
+            ReplayDivergence: The call differs from the recording, or the recording has no result for it.
+            InvalidArgument: The arguments are not text or a JSON map, or ``match="call_id"`` is used without an id.
         """
         with self._step():
             index = self._checker.take_call(self._made_call(tool, arguments, tool_call_id), with_inside=True)
@@ -183,11 +207,11 @@ class Replayer(_Block["Replayer"]):
     def tool_call(
         self, tool: str | Event, arguments: Arguments = None, *, tool_call_id: str | None = None
     ) -> ReplayedCallBlock:
-        """A block in which the call's own code runs, and calls inside it are replayed; its value is a ``ReplayedCall``.
+        """Return a context manager for a call whose own code runs, while the calls inside it are replayed.
 
-        Calls made in the block are inside the call, also in tasks started there and in threads that run in a copy of
-        its context. When the block ends, all that was recorded inside must have been made. The rest is as for
-        ``tool_result``.
+        The value of the ``with`` statement is a ``ReplayedCall``. Calls in the block are inside this call; so are calls
+        in tasks that the block starts and in threads with a copy of its context. When the block ends, the agent must
+        have made all calls that were recorded inside. The arguments and errors are those of ``tool_result``.
 
             with replayer.tool_call("orders.report", {"year": 2026}) as call:  # or async with
                 report = make_report(2026)
@@ -209,13 +233,16 @@ class Replayer(_Block["Replayer"]):
             self._checker.check_inside(index)
 
     def finish(self) -> None:
-        """Raise ``ReplayDivergence`` if there was one, or if something recorded was not used; a block does it too."""
+        """Raise ``ReplayDivergence`` if a step diverged or a recorded call or turn was not used.
+
+        The end of the ``with`` block calls this method.
+        """
         with self._step():
             self._checker.check_end()
 
     @contextmanager
     def _step(self) -> Generator[None]:
-        """One step at a time; the first divergence of a strict replay stays."""
+        """Run one step at a time, and raise the first divergence of a strict replay again."""
         with self._lock:
             if self._first is not None:
                 raise ReplayDivergence(str(self._first), reason=self._first.reason, seq=self._first.seq)
@@ -234,14 +261,14 @@ class Replayer(_Block["Replayer"]):
         elif isinstance(tool, str):
             name = tool
         else:
-            raise InvalidArgument(f"a tool is named by text or by the event of its call, found {describe(tool)}")
+            raise InvalidArgument(f"tool must be a name or the event of a tool call, got {describe(tool)}")
         parent = cast("int | None", Enclosing.call_of(self))
         return MadeCall(name, _arguments(arguments), tool_call_id, parent, self._lane())
 
     def _lane(self) -> object:
-        """What does one thing after the other: a task, or the thread the replayer was made in.
+        """Return the current task, or the thread if it created the replayer. The calls of a lane have an order.
 
-        Another thread may be one of a pool, and do now this one's work and now that one's.
+        Any other thread gets a new lane for each call: a pool's thread may run unrelated work one after the other.
         """
         try:
             task = asyncio.current_task()
@@ -258,13 +285,14 @@ class Replayer(_Block["Replayer"]):
         if error is None:
             self.finish()
         elif self._first is not None and not isinstance(error, ReplayDivergence):
-            error.add_note(str(self._first))  # what may have led to it
+            error.add_note(str(self._first))  # the divergence may have caused the error
 
 
 def value_of(result: ToolResult) -> object:
-    """What a tool returned: the recorded JSON decoded, with fractions as floats; text that is no JSON as it is.
+    """Return the value of a tool result: the decoded JSON, or the text itself if it is not JSON.
 
-    Raises ``ToolFailed`` with the recorded message where the tool failed; a retry hint is in ``result.retry_hint``.
+    Numbers with a fraction become floats. If the tool failed, the function raises ``ToolFailed`` with the recorded
+    message; the retry hint is in ``result.retry_hint``.
     """
     if result.error_message:
         raise ToolFailed(result.error_message, tool_name=result.tool_name, tool_call_id=result.tool_call_id)
@@ -277,8 +305,8 @@ def _arguments(arguments: object) -> JsonValue:
     if isinstance(arguments, str):
         return arguments_in(arguments)
     if not isinstance(arguments, Mapping):
-        raise InvalidArgument(f"a call's arguments must be a map or JSON text, found {describe(arguments)}")
+        raise InvalidArgument(f"arguments must be a map or JSON text, got {describe(arguments)}")
     try:
-        return own_value(arguments)  # pyright: ignore[reportUnknownArgumentType]  # a map of anything is what is checked
+        return own_value(arguments)  # pyright: ignore[reportUnknownArgumentType]  # own_value checks the map
     except NotJson as error:
         raise InvalidArgument(f"arguments{error.path} {error}") from error

@@ -1,7 +1,7 @@
-"""Where two runs part: the first event in which they differ, with both sides.
+"""Compares two runs and finds the first event in which they differ.
 
-Compared is what happened, in append order: types and data. Event ids, times, durations and labels are left out, and a
-call id stands for which call of the run it means, as every run has its own.
+It compares the types and data of the events in append order. It ignores event ids, times, durations and labels. Each
+run has its own call ids, so a call id counts as the number of its call in the run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventData, ToolCall, ToolResult
 from agent_memory_log.pairing import Pairing
-from agent_memory_log.replay.differences import Difference, describe_all, differences, json_in, shown
+from agent_memory_log.replay.differences import Difference, describe_all, differences, json_in, short_json
 from agent_memory_log.snapshot import Snapshot
 
 _JSON_TEXTS = ("payload", "result_json", "server_data")
@@ -24,13 +24,16 @@ _CALL_IDS = ("tool_call_id", "parent_tool_call_id")
 
 
 class RunDiff(msgspec.Struct, frozen=True):
-    """Where two runs part. As text, it is for people.
+    """The result of comparing two runs. ``str()`` gives a readable report.
 
-    - ``left``, ``right``: the names of the runs, ``AGENT/RUN``.
-    - ``common``: how many events at the beginning are equal; ``same``: whether those are all.
-    - ``left_event``, ``right_event``: the first that differ; None where that run has ended.
-    - ``differences``: in what those two differ, with paths into their data, as ``payload.id``; ``type`` where they are
-      of different types.
+    Attributes:
+        left: The name of the left run, ``AGENT/RUN``.
+        right: The name of the right run.
+        common: The number of equal events at the beginning.
+        left_event: The first event of the left run that differs, or None if the left run ends there.
+        right_event: The first event of the right run that differs, or None if the right run ends there.
+        differences: The differences between the two events, with paths into their data such as ``payload.id``. For
+            events of different types, the path is ``type``.
     """
 
     left: str
@@ -42,13 +45,13 @@ class RunDiff(msgspec.Struct, frozen=True):
 
     @property
     def same(self) -> bool:
-        """Whether both runs hold the same."""
+        """True if the runs have no difference."""
         return self.left_event is None and self.right_event is None
 
     def __str__(self) -> str:
         if self.same:
-            return f"{self.left} and {self.right} hold the same {self.common} events"
-        lines = [f"{self.left} and {self.right} part after {self.common} equal events"]
+            return f"{self.left} and {self.right} have the same {self.common} events"
+        lines = [f"{self.left} and {self.right} differ after {self.common} equal events"]
         lines += [
             f"  {name}: {'ends here' if event is None else _described(event)}"
             for name, event in ((self.left, self.left_event), (self.right, self.right_event))
@@ -58,47 +61,47 @@ class RunDiff(msgspec.Struct, frozen=True):
 
 
 def diff(left: Snapshot, right: Snapshot) -> RunDiff:
-    """Compare two runs, event by event in append order, up to the first that differ.
+    """Compare two runs event by event in append order, up to the first difference.
 
-    JSON texts, as a call's arguments, are compared as JSON. Raises ``InvalidArgument`` for snapshots that hold only
-    some types.
+    JSON texts, such as a call's arguments, are compared as JSON. Raises ``InvalidArgument`` if a snapshot was loaded
+    with ``types``.
 
-        found = diff(recorded, await store.load_run("support-agent", "run-43"))
-        assert found.same, str(found)
+        comparison = diff(recorded, await store.load_run("support-agent", "run-43"))
+        assert comparison.same, str(comparison)
     """
     names = f"{left.agent}/{left.run}", f"{right.agent}/{right.run}"
     for name, snapshot in zip(names, (left, right), strict=True):
         if snapshot.types is not None:
-            raise InvalidArgument(f"runs are compared whole: load {name} without types")
+            raise InvalidArgument(f"a comparison needs the whole run; load {name} without types")
     left_calls, right_calls = _CallNumbers(), _CallNumbers()
-    for common, (one, two) in enumerate(zip_longest(left.log, right.log)):
-        if one is None or two is None:
-            return RunDiff(*names, common, one, two)
-        if one.type != two.type:
-            return RunDiff(*names, common, one, two, (Difference("type", one.type, two.type),))
-        maps = [_comparable(one.data, left_calls), _comparable(two.data, right_calls)]
-        _tell_text_from_json(maps, (one.data, two.data))
-        found = differences(*maps)
-        if found:
-            return RunDiff(*names, common, one, two, tuple(found))
+    for common, (event, other) in enumerate(zip_longest(left.log, right.log)):
+        if event is None or other is None:
+            return RunDiff(*names, common, event, other)
+        if event.type != other.type:
+            return RunDiff(*names, common, event, other, (Difference("type", event.type, other.type),))
+        maps = [_comparable(event.data, left_calls), _comparable(other.data, right_calls)]
+        _restore_texts(maps, (event.data, other.data))
+        event_differences = differences(*maps)
+        if event_differences:
+            return RunDiff(*names, common, event, other, tuple(event_differences))
     return RunDiff(*names, len(left.log))
 
 
 def _described(event: Event) -> str:
-    """An event on a line, in short: ``event 7, tool_call {"tool_name": …}``."""
+    """Return an event as one short line, such as ``event 7, tool_call {"tool_name": …}``."""
     data = {key: value for key, value in event.data.to_map().items() if key not in _CALL_IDS}
-    return f"event {event.seq}, {event.type} {shown(data)}"
+    return f"event {event.seq}, {event.type} {short_json(data)}"
 
 
 class _CallNumbers:
-    """Which call of a run an id means, as a number: ids are used more than once, and differ from run to run."""
+    """Replaces call ids by call numbers: ids differ from run to run, and a run may use an id twice."""
 
     def __init__(self) -> None:
         self._count = 0
         self._pairing: Pairing[str] = Pairing()
 
     def ids_of(self, data: EventData) -> dict[str, JsonValue]:
-        """What stands for the call ids of a payload."""
+        """Return the replacements for the call ids of a payload."""
         if not isinstance(data, (ToolCall, ToolResult)):
             return {}
         parent: dict[str, JsonValue] = {}
@@ -112,13 +115,13 @@ class _CallNumbers:
         return {"tool_call_id": number, **parent}
 
 
-def _tell_text_from_json(maps: list[dict[str, JsonValue]], payloads: tuple[EventData, EventData]) -> None:
-    """Text that is no JSON is not the JSON string of the same letters, though both are compared as that text."""
+def _restore_texts(maps: list[dict[str, JsonValue]], payloads: tuple[EventData, EventData]) -> None:
+    """Put the stored texts back if plain text meets a JSON string with the same letters, so that the two differ."""
     for key in _JSON_TEXTS:
         if isinstance(maps[0].get(key), str) and maps[0][key] == maps[1].get(key):
-            written = [data.to_map()[key] for data in payloads]
-            if any(text == maps[0][key] for text in written):
-                maps[0][key], maps[1][key] = written
+            texts = [data.to_map()[key] for data in payloads]
+            if any(text == maps[0][key] for text in texts):
+                maps[0][key], maps[1][key] = texts
 
 
 def _comparable(data: EventData, calls: _CallNumbers) -> dict[str, JsonValue]:

@@ -1,4 +1,4 @@
-"""Where a recording comes from: a file that ``amlog export`` wrote, or a run of a store."""
+"""Loads a recording from a file that ``amlog export`` wrote, or from a store."""
 
 from __future__ import annotations
 
@@ -14,32 +14,39 @@ from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.transfer.jsonl import import_jsonl
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]{1,63}:", re.IGNORECASE)
-"""A scheme has two letters at least: one is a drive."""
+"""The scheme of a store's URL. It has at least two letters, because one letter is a Windows drive."""
 
 
 def names_store(source: str | Path) -> TypeGuard[str]:
-    """Whether ``source`` is the URL of a store, rather than the path of a file."""
+    """Return whether ``source`` is the URL of a store and not the path of a file."""
     return isinstance(source, str) and _URL.match(source) is not None
 
 
 def load_recording(source: str | Path, *, agent: str | None = None, run: str | None = None) -> Snapshot:
-    """The recorded run in ``source``: the path of a JSONL file, or the URL of a store.
+    """Load a recorded run from a JSONL file or from a store.
 
-    ``agent`` and ``run`` name it; of a file, both may be left out where there is only one run in it. Raises ``OSError``
-    for a file that cannot be read, ``InvalidArgument`` where there is no such run or it is not said which, and what
-    ``import_jsonl`` and ``open_sync_store`` raise.
+    Args:
+        source: The path of a JSONL file, or the URL of a store.
+        agent: The agent's name. It is optional for a file if the other arguments select one run.
+        run: The run's name. It is optional for a file if the other arguments select one run.
+
+    Raises:
+        OSError: The file cannot be read.
+        InvalidArgument: The source has no such run, or the arguments do not select exactly one run.
+
+    The function also raises the errors of ``import_jsonl`` and ``open_sync_store``.
     """
     if names_store(source):
         if agent is None or run is None:
-            raise InvalidArgument("a run of a store is named by agent and run: give both")
+            raise InvalidArgument("a store may have many runs; pass agent and run")
         with open_sync_store(source) as store:
             snapshot = store.load_run(agent, run)
     else:
-        # In a thread of its own: there, no event loop is running yet.
+        # asyncio.run needs a thread without a running event loop, and the caller's thread may have one.
         with ThreadPoolExecutor(max_workers=1) as executor:
             snapshot = executor.submit(asyncio.run, _read_file(Path(source), agent, run)).result()
     if not len(snapshot.log):
-        raise InvalidArgument(f"{source} holds no events of {snapshot.agent}/{snapshot.run}")
+        raise InvalidArgument(f"{source} has no events of {snapshot.agent}/{snapshot.run}")
     return snapshot
 
 
@@ -49,6 +56,6 @@ async def _read_file(path: Path, agent: str | None, run: str | None) -> Snapshot
             names = {(imported.agent, imported.run) for imported in await import_jsonl(store, lines)}
             matching = [name for name in names if agent in (None, name[0]) and run in (None, name[1])]
             if len(matching) != 1:
-                held = ", ".join("/".join(name) for name in sorted(names)) or "none"
-                raise InvalidArgument(f"{path}: name one run of it with agent and run; it holds {held}")
+                listed = ", ".join("/".join(name) for name in sorted(names)) or "none"
+                raise InvalidArgument(f"{path}: pass agent and run to select one run; the runs are: {listed}")
             return await store.load_run(*matching[0])

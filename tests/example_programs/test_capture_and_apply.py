@@ -206,7 +206,7 @@ def test_without_evidence_the_user_is_the_source(store: SyncStore) -> None:
     assert record.source.kind == "user"
 
 
-def test_what_execution_denies_is_blocked_and_the_rest_written(store: SyncStore) -> None:
+def test_denied_candidates_are_blocked_and_others_written(store: SyncStore) -> None:
     rig = Rig(store, execution=MemoryExecution(denied_keys=frozenset({"declared_tier"})))
     proposals = items(item(), {"key": "declared_tier", "value": SECRET}, item(key="tone", scope="elsewhere"))
     found = rig.session(proposals).capture("I am on the enterprise tier.")
@@ -408,7 +408,7 @@ def test_every_budget_can_be_set(store: SyncStore, budgets: Budgets, said: tuple
     assert found.stop_reason == reason
 
 
-def test_what_is_within_the_budgets_passes(store: SyncStore) -> None:
+def test_operation_within_the_budgets_passes(store: SyncStore) -> None:
     rig = Rig(store)
     six = items(*(item(key=f"key_{number}", value="v" * 120) for number in range(6)))
     assert rig.session(six).capture("Hello.").status == "ok"
@@ -466,7 +466,7 @@ def test_the_model_is_given_the_time_that_is_left(store: SyncStore) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  ", None, 7, "\ud800"])
-def test_what_is_no_text_is_refused_before_anything_is_asked(store: SyncStore, text: Any) -> None:
+def test_invalid_text_is_refused_before_the_request(store: SyncStore, text: Any) -> None:
     rig = Rig(store)
     session = rig.session()
     with pytest.raises(InvalidArgument, match="message"):
@@ -536,7 +536,7 @@ ANSWERS = st.text() | (ANYTHING | ALMOST).map(json.dumps)
 
 
 @given(ANSWERS, st.just(json.dumps(PLAN)) | ANSWERS, ANSWERS)
-def test_whatever_a_model_says_a_session_ends_with_a_stable_reason(proposals: str, plan: str, said: str) -> None:
+def test_session_ends_with_a_stable_reason_for_any_answer(proposals: str, plan: str, said: str) -> None:
     with open_sync_store("memory:") as store:
         rig = Rig(store).knows(language="english")
         for result in (rig.session(proposals).capture("Hello."), rig.session(plan, said).respond("Go.")):

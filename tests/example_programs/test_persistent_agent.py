@@ -270,7 +270,7 @@ class TestRemembering:
         assert all("metric" not in text or "always want metric" in text for text in model.read)
         assert _values(tmp_path) == LEARNT
 
-    def test_it_knows_what_was_said_many_sessions_ago(
+    def test_agent_recalls_messages_of_old_sessions(
         self, start: Callable[[], Agent], model: Model, tmp_path: Path
     ) -> None:
         refund = "The refund went to my sister's account in Oslo."
@@ -322,7 +322,7 @@ class TestRemembering:
             assert [hit.text for hit in hits if "sister" in hit.text] == [refund]
             assert not any("<memory>" in hit.text for hit in hits)
 
-    def test_without_what_searches_messages_it_knows_what_was_derived(
+    def test_derived_memory_works_without_message_search(
         self, server: ModelServer, model: Model, tmp_path: Path
     ) -> None:
         (tmp_path / "without").mkdir()
@@ -341,7 +341,7 @@ class TestRemembering:
         assert "The files were counted." in memory
         assert "What was said" not in memory
 
-    def test_what_a_killed_session_said_is_found_later(
+    def test_messages_of_a_killed_session_are_found_later(
         self, start: Callable[[], Agent], model: Model, tmp_path: Path
     ) -> None:
         with start() as agent:
@@ -390,9 +390,7 @@ class TestRemembering:
         assert isinstance(last, ToolResult)
         assert last.error_message.startswith("interrupted")
 
-    def test_what_a_killed_session_left_is_learnt_at_the_next_start(
-        self, start: Callable[[], Agent], tmp_path: Path
-    ) -> None:
+    def test_next_start_learns_from_a_killed_session(self, start: Callable[[], Agent], tmp_path: Path) -> None:
         with start() as agent:
             _talk(agent)
             agent.expect("you> ")
@@ -481,7 +479,7 @@ class TestForgetting:
             assert agent.end() == 0
         assert _values(tmp_path) == LEARNT
 
-    def test_what_is_forgotten_is_gone_from_the_file(self, start: Callable[[], Agent], tmp_path: Path) -> None:
+    def test_forgotten_memory_is_removed_from_the_file(self, start: Callable[[], Agent], tmp_path: Path) -> None:
         with start() as agent:
             _talk(agent)
             agent.type("/exit")
@@ -550,7 +548,7 @@ class TestLimits:
             agent.type("read it")
             agent.expect("agent> ../secret is outside the working folder")
 
-    def test_no_key_is_said_at_once(self, tmp_path: Path, server: ModelServer) -> None:
+    def test_missing_key_is_reported_at_once(self, tmp_path: Path, server: ModelServer) -> None:
         with Agent(tmp_path, server.url, OPENAI_API_KEY="") as agent:
             assert agent.end() == 1
             assert agent.seen.startswith("persistent_agent: OPENAI_API_KEY is not set")

@@ -25,7 +25,7 @@ def amlog(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Amlog:
     return Amlog(tmp_path, capsys)
 
 
-def test_every_step_is_told_and_can_be_looked_at(amlog: Amlog, tmp_path: Path) -> None:
+def test_every_step_is_reported_and_can_be_inspected(amlog: Amlog, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, PROGRAM, "--store", amlog.url],
         cwd=tmp_path,

@@ -126,13 +126,13 @@ def turns(draw: st.DrawFn) -> Event:
 class TestOurs:
     @unhurried
     @given(st.lists(turns() | events(), max_size=12), json_maps(), st.integers(1, 2**40))
-    def test_any_run_comes_back_the_same(self, log: list[Event], meta: dict[str, Any], first: int) -> None:
+    def test_any_run_is_restored_exactly(self, log: list[Event], meta: dict[str, Any], first: int) -> None:
         snapshot = run_of(log, first=first, **{f"m{key}": value for key, value in meta.items()})
         assert_same_run(from_atif(document_of(snapshot)), snapshot)
 
     @settings(unhurried, max_examples=25)
     @given(st.lists(turns(), max_size=8))
-    def test_server_data_stays_at_home_when_asked(self, log: list[Event]) -> None:
+    def test_server_data_can_be_left_out(self, log: list[Event]) -> None:
         secret = "the-server's-own"
         told = [
             msgspec.structs.replace(event, data=msgspec.structs.replace(event.data, server_data=f'"{secret}"'))
@@ -242,7 +242,7 @@ class TestOurs:
             "total_steps": 5,
         }
 
-    def test_a_text_is_not_kept_twice(self) -> None:
+    def test_text_is_stored_once_in_the_document(self) -> None:
         words = ["asked", "thought", "said", "argued", "answered", "failed"]
         asked, thought, said, argued, answered, failed = (f"{word}-once" for word in words)
         snapshot = run_with(
@@ -257,7 +257,7 @@ class TestOurs:
         written = repr(document_of(snapshot))
         assert [written.count(f"{word}-once") for word in words] == [1] * 6
 
-    def test_texts_of_one_answer_are_told_apart(self) -> None:
+    def test_texts_of_one_answer_stay_separate(self) -> None:
         said = ["first-thought", "first-word", "second-thought", "", "second-word"]
         log = [
             new_event(Thinking(text=text, final=True) if "thought" in text else AssistantMessage(text), labels=ANSWER)
@@ -320,7 +320,7 @@ class TestOurs:
         assert_same_run(from_atif(document), snapshot)
 
     @pytest.mark.parametrize("url", ["https://x.test/a.svg", "https://x.test/a", "data:text/plain,x", 7])
-    def test_what_atif_has_no_image_for_stays_in_extra(self, url: object) -> None:
+    def test_unsupported_images_stay_in_extra(self, url: object) -> None:
         block: Any = {"type": "image_url", "image_url": {"url": url}}
         snapshot = run_with(UserMessage("See", structured={"p": [block]}))
         document = document_of(snapshot)
@@ -337,7 +337,7 @@ class TestOurs:
         assert data[0] == UserMessage("Good day")
         assert data[2] == ToolCall("1", "f", payload_json='{"x":1}')
 
-    def test_steps_that_another_tool_added_are_placed_where_they_stand(self) -> None:
+    def test_added_steps_keep_their_position(self) -> None:
         log = [new_event(UserMessage("Hi")), new_event(AssistantMessage("Hello"))]
         document = document_of(run_of(log))
         for at in (3, 1, 0):
@@ -363,7 +363,7 @@ class TestOurs:
 
     def test_a_run_is_embedded_once(self) -> None:
         run = run_with(UserMessage("x"))
-        with pytest.raises(InvalidArgument, match="agent/run is given twice"):
+        with pytest.raises(InvalidArgument, match="agent/run is passed twice"):
             to_atif(run, subagents=[run])
         ring = [
             run_with(UserMessage("x"), run=name, parent_run={"agent": "agent", "run": other})
@@ -433,21 +433,25 @@ class TestMalformed:
     @pytest.mark.parametrize(
         ("path", "wrong", "message"),
         [
-            ([], 7, "a trajectory must be a map, found int 7"),
+            ([], 7, "a trajectory must be a map, got int 7"),
             (["steps", 0, "message"], 7, "trajectory.steps[0].message: expected `str | array`, got `int`"),
             (["steps"], {}, "trajectory.steps: expected `array`, got `object`"),
-            (["steps", 1, "step_id"], 1, "trajectory.steps[1].step_id must be 2, found 1"),
-            (["steps", 0, "timestamp"], "noon", "trajectory.steps[0].timestamp must be ISO 8601, found str 'noon'"),
+            (["steps", 1, "step_id"], 1, "trajectory.steps[1].step_id must be 2, got 1"),
+            (
+                ["steps", 0, "timestamp"],
+                "noon",
+                "trajectory.steps[0].timestamp must be an ISO 8601 time, got str 'noon'",
+            ),
             (["steps", 0, "source"], "tool", "trajectory.steps[0].source: invalid enum value 'tool'"),
             (["agent"], {"name": "x"}, "trajectory.agent: object missing required field `version`"),
-            (["schema_version"], "1.8", "trajectory.schema_version must be as ATIF-v1.8, found str '1.8'"),
+            (["schema_version"], "1.8", "trajectory.schema_version must be like ATIF-v1.8, got str '1.8'"),
             (["steps", 0, "extra", "x"], float("nan"), "trajectory.steps[0].extra.x is nan, which JSON cannot write"),
             (["subagent_trajectories"], "sub", "trajectory.subagent_trajectories[0].trajectory_id is missing"),
-            (["extra", "agent_memory_log"], 7, "trajectory.extra.agent_memory_log must be a map, found int 7"),
+            (["extra", "agent_memory_log"], 7, "trajectory.extra.agent_memory_log must be a map, got int 7"),
             (["extra", "agent_memory_log", "run"], "", "trajectory.extra.agent_memory_log.run must be non-empty text"),
             (["extra", "agent_memory_log", "meta"], [], "trajectory.extra.agent_memory_log.meta must be a map"),
             (["extra", "agent_memory_log", "events"], 7, "trajectory.extra.agent_memory_log.events must be a list"),
-            (["steps", 0, "extra", "agent_memory_log", "events", 0], 7, ".events[0] must be a map, found int 7"),
+            (["steps", 0, "extra", "agent_memory_log", "events", 0], 7, ".events[0] must be a map, got int 7"),
             (["steps", 0, "extra", "agent_memory_log", "events", 0, "at"], "x", ".events[0]: at must name a field"),
             (["steps", 0, "extra", "agent_memory_log", "events", 0, "seq"], None, ".events[0]: seq is missing"),
             (["steps", 0, "extra", "agent_memory_log", "events", 0, "seq"], "1", "seq must be an integer"),
@@ -457,7 +461,7 @@ class TestMalformed:
             (
                 ["steps", 0, "extra", "agent_memory_log", "events", 0, "at"],
                 "tool_calls[0]",
-                ".events[0]: at must name a field of the step, found str 'tool_calls[0]'",
+                ".events[0]: at must name a field of the step, got str 'tool_calls[0]'",
             ),
         ],
     )

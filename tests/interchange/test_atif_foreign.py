@@ -207,7 +207,7 @@ CALL: Document = {"tool_call_id": "c", "function_name": "f", "arguments": {}}
 class TestTheirs:
     @unhurried
     @given(trajectories())
-    def test_any_trajectory_goes_out_as_it_came_in(self, document: Document) -> None:
+    def test_any_imported_trajectory_is_exported_unchanged(self, document: Document) -> None:
         atif.Trajectory.model_validate(document)
         before = copy.deepcopy(document)
         again = written_again(document)
@@ -234,7 +234,7 @@ class TestTheirs:
         atif.Trajectory.model_validate(document)
         assert written_again(document) == document
 
-    def test_a_step_put_before_what_was_theirs_gets_an_id_of_its_own(self) -> None:
+    def test_inserted_foreign_step_gets_a_new_id(self) -> None:
         (snapshot,) = stored(from_atif(SMALL))
         more = msgspec.structs.replace(new_event(UserMessage("more")), seq=2)
         document = to_atif(Snapshot("a", "s", [*snapshot.log, more], version=2, meta=snapshot.meta))
@@ -243,7 +243,7 @@ class TestTheirs:
 
     @unhurried
     @given(trajectories(depth=0), st.lists(st.sampled_from(["user", "tool", "said"]), min_size=1, max_size=3))
-    def test_one_that_went_on_comes_back_the_same(self, document: Document, more: list[str]) -> None:
+    def test_continued_run_is_restored_exactly(self, document: Document, more: list[str]) -> None:
         (snapshot,) = stored(from_atif(document))
         made = {
             "user": UserMessage("more"),
@@ -322,7 +322,7 @@ class TestTheirs:
         assert left["steps"][0]["tool_calls"][0]["extra"] == {"b": "open"}
         assert list(from_atif(left).events) == gone
 
-    def test_what_someone_else_put_in_its_place_does_no_harm(self) -> None:
+    def test_foreign_data_under_our_key_is_harmless(self) -> None:
         (snapshot,) = stored(from_atif(SMALL))
         metas: list[Any] = [
             snapshot.meta,
@@ -344,7 +344,7 @@ class TestTheirs:
         nameless = {key: value for key, value in SMALL.items() if key != "session_id"}
         assert from_atif({**nameless, "trajectory_id": "t"}).run == "t"
         assert from_atif(nameless, agent="b", run="r").events[0] != from_atif(nameless, agent="b", run="q").events[0]
-        with pytest.raises(DecodeError, match="neither session_id nor trajectory_id"):
+        with pytest.raises(DecodeError, match="no session_id and no trajectory_id"):
             from_atif(nameless)
         with pytest.raises(DecodeError, match="name is empty"):
             from_atif({**SMALL, "agent": {"name": "", "version": "1"}})
@@ -404,7 +404,7 @@ class TestTheirs:
             other = {**SMALL, "steps": [{**STEP, "message": "Other"}]}
             with pytest.raises(EventConflict) as caught:
                 await import_atif(store, from_atif(other))
-            assert caught.value.__notes__ == ["a/s as JSONL"]
+            assert caught.value.__notes__ == ["in the run a/s, converted to JSONL"]
 
     def test_instructions(self) -> None:
         step = {"step_id": 1, "source": "system", "message": "Be kind"}

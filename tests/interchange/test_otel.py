@@ -174,7 +174,7 @@ class TestSpans:
         unnamed = named(spans_of(run_of([ToolCall("c", "f"), ToolResult("c", "f", error_message="x")])))
         assert about(unnamed["execute_tool f"])["error.type"] == "_OTHER"
 
-    def test_content_only_when_asked(self) -> None:
+    def test_content_is_exported_only_on_request(self) -> None:
         assert "secret" not in repr([(span.name, about(span), span.status.description) for span in spans_of(RUN)])
         told = spans_of(RUN, content=True)
         written = repr([(span.name, about(span), span.status.description) for span in told])

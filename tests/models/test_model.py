@@ -51,7 +51,7 @@ def ask(
             return error, server
 
 
-def test_an_answer_comes_back_with_what_it_cost() -> None:
+def test_answer_has_its_token_usage() -> None:
     found, server = ask([says_json({"ok": True})])
     assert found == Completion('{"ok": true}', {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15})
     (request,) = server.requests
@@ -78,7 +78,7 @@ def test_a_call_names_its_model_before_the_settings_do() -> None:
     ("usage", "counts"),
     [(None, {}), ({"total_tokens": 3, "details": {"cached": 1}, "fast": True, "cost": 0.1}, {"total_tokens": 3})],
 )
-def test_usage_is_what_can_be_counted(usage: dict[str, object] | None, counts: dict[str, int]) -> None:
+def test_usage_has_only_integer_counts(usage: dict[str, object] | None, counts: dict[str, int]) -> None:
     found, _ = ask([says("x", usage)])
     assert isinstance(found, Completion)
     assert found.usage == counts
@@ -102,7 +102,7 @@ def test_usage_is_what_can_be_counted(usage: dict[str, object] | None, counts: d
     ],
     ids=lambda reply: f"{reply.status} {reply.headers.get('Retry-After', '')} {reply.cut}",
 )
-def test_what_may_pass_is_tried_again(passing: Reply) -> None:
+def test_temporary_failure_is_retried(passing: Reply) -> None:
     found, server = ask([passing, passing, says("at last")])
     assert isinstance(found, Completion)
     assert found.text == "at last"
@@ -115,7 +115,7 @@ def test_what_may_pass_is_tried_again(passing: Reply) -> None:
     ids=["429", "500", "closed", "closed half way"],
 )
 @pytest.mark.parametrize("attempts", [1, 3])
-def test_what_does_not_pass_is_given_up(reply: Reply, error: type[ModelFailed], attempts: int) -> None:
+def test_permanent_failure_ends_the_retries(reply: Reply, error: type[ModelFailed], attempts: int) -> None:
     found, server = ask([reply], attempts=attempts)
     assert isinstance(found, ModelFailed)
     assert type(found) is error
@@ -123,20 +123,20 @@ def test_what_does_not_pass_is_given_up(reply: Reply, error: type[ModelFailed], 
     assert len(server.requests) == attempts
 
 
-def test_what_the_server_said_is_in_the_message() -> None:
+def test_server_message_is_in_the_error() -> None:
     found, _ = ask([BUSY], attempts=1)
     assert "429" in str(found)
     assert "slow down" in str(found)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-def test_what_will_not_pass_is_not_tried_again(status: int) -> None:
+def test_permanent_failure_is_not_retried(status: int) -> None:
     found, server = ask([Reply(status=status)])
     assert type(found) is ModelUnavailable
     assert len(server.requests) == 1
 
 
-def test_a_server_that_wants_no_second_try_gets_none() -> None:
+def test_server_can_forbid_retries() -> None:
     found, server = ask([Reply(status=429, headers={"x-should-retry": "false"})])
     assert type(found) is ModelUnavailable
     assert len(server.requests) == 1
@@ -214,13 +214,13 @@ def test_no_time_is_a_timeout_without_a_call() -> None:
     ],
     ids=lambda value: value.body[:40].decode("latin-1") if isinstance(value, Reply) else value.__name__,
 )
-def test_what_is_no_answer_has_a_reason_and_is_not_asked_for_again(reply: Reply, error: type[ModelFailed]) -> None:
+def test_invalid_response_has_a_reason_and_no_retry(reply: Reply, error: type[ModelFailed]) -> None:
     found, server = ask([reply])
     assert type(found) is error
     assert len(server.requests) == 1
 
 
-def test_a_missing_key_is_said_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_api_key_has_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with pytest.raises(InvalidArgument, match="OPENAI_API_KEY is not set"):
         OpenAIModel(ModelSettings())
@@ -236,7 +236,7 @@ def test_a_key_that_no_header_holds_is_refused_without_showing_it(key: str) -> N
     assert "cret" not in str(found.value)
 
 
-def test_the_environment_says_which_server_model_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_sets_server_model_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
     with ModelServer([says("x")]) as server:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-env")
         monkeypatch.setenv("OPENAI_MODEL", "from-env")
@@ -279,7 +279,7 @@ def test_the_client_is_imported_only_by_who_asks_it() -> None:
     assert "agent-memory-log[memory]" in found.stderr
 
 
-def test_a_scripted_model_says_what_it_was_told_to() -> None:
+def test_scripted_model_gives_its_answers_in_turn() -> None:
     model = ScriptedModel(["plain", {"a": 1}, ModelTimeout("slow"), " "])
     port: ModelPort = model
 
@@ -292,7 +292,7 @@ def test_a_scripted_model_says_what_it_was_told_to() -> None:
         complete()
     with pytest.raises(ModelEmpty):
         complete()
-    with pytest.raises(ModelUnavailable, match="4 answers"):
+    with pytest.raises(ModelUnavailable, match="no answer to question 5"):
         complete()
     assert len(model.asked) == 5
     assert model.asked[0].messages == tuple(QUESTION)
@@ -342,7 +342,7 @@ def test_an_answer_within_its_contract_is_read() -> None:
     assert properties.keys() == {"count", "share", "word"}
 
 
-def test_a_deadline_counts_what_is_left() -> None:
+def test_deadline_returns_the_remaining_seconds() -> None:
     now = 100.0
 
     def timer() -> float:

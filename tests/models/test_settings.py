@@ -57,10 +57,10 @@ def test_settings_are_read_from_json_and_written_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "expected"),
     [
-        ("", "all"),
-        ("[]", "all"),
+        ("", "not JSON"),
+        ("[]", "the settings"),
         ('{"budget": {}}', "budget"),
         ('{"budgets": {"seconds": 1}}', "budgets.seconds"),
         ('{"budgets": {"max_top_k": 0}}', "budgets.max_top_k"),
@@ -79,8 +79,8 @@ def test_settings_are_read_from_json_and_written_back() -> None:
         ('{"budgets": 3}', "budgets"),
     ],
 )
-def test_settings_that_cannot_be_are_refused_by_name(text: str, place: str) -> None:
-    with pytest.raises(InvalidArgument, match=rf"\b{place}"):
+def test_invalid_settings_are_refused_by_name(text: str, expected: str) -> None:
+    with pytest.raises(InvalidArgument, match=rf"\b{expected}"):
         MemorySettings.from_json(text)
 
 

@@ -275,7 +275,7 @@ def test_objects_made_by_hand_give_what_was_set() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_what_is_known_of_an_answer_goes_to_the_labels_and_usage_once(provider: str) -> None:
+async def test_answer_details_become_labels_with_usage_once(provider: str) -> None:
     _, (found,) = await recorded(OBJECTS[provider]())
     wanted = {
         "anthropic": {"model": "claude-opus-4-8", "response_id": "msg_1", "stop_reason": "tool_use"},
@@ -291,7 +291,7 @@ async def test_what_is_known_of_an_answer_goes_to_the_labels_and_usage_once(prov
     assert not found.was_recorded
 
 
-def test_what_an_answer_says_and_asks_for_is_at_hand() -> None:
+def test_answer_exposes_its_text_and_tool_calls() -> None:
     _, (found,) = asyncio.run(recorded(MESSAGE))
     assert found.text == "The sky is blue."
     assert [event.data for event in found.tool_calls] == [
@@ -301,7 +301,7 @@ def test_what_an_answer_says_and_asks_for_is_at_hand() -> None:
     assert [event.data.text for event in found.events if isinstance(event.data, Thinking)] == ["", ""]
 
 
-async def test_what_an_sdk_adds_on_its_own_side_is_not_sent_back() -> None:
+async def test_fields_added_by_an_sdk_are_not_sent_back() -> None:
     class Order(pydantic.BaseModel):
         id: int
 
@@ -359,11 +359,11 @@ async def test_an_empty_answer_is_recorded_and_nothing_sent_back(empty: dict[str
     [
         ({"choices": []}, "one choice"),
         ({**COMPLETION, "choices": COMPLETION["choices"] * 2}, "one choice"),
-        ({"id": 1}, "no known provider"),
-        ("text", "no known provider"),
-        (None, "no known provider"),
-        (7, "no known provider"),
-        ([], "no known provider"),
+        ({"id": 1}, "cannot detect the provider"),
+        ("text", "cannot detect the provider"),
+        (None, "cannot detect the provider"),
+        (7, "cannot detect the provider"),
+        ([], "cannot detect the provider"),
         ({**MESSAGE, "role": "user"}, "must be a Message"),
         ({"output": {"message": 1}}, "output.message"),
         ({**MESSAGE, "content": [{"type": "text", "text": float("nan")}]}, "nan"),
@@ -371,7 +371,7 @@ async def test_an_empty_answer_is_recorded_and_nothing_sent_back(empty: dict[str
         (anthropic.types.Message.construct(content=[object()]), "cannot be read as JSON"),
     ],
 )
-async def test_what_is_no_answer_is_refused_and_nothing_stored(wrong: object, message: str) -> None:
+async def test_invalid_answer_is_refused_and_not_stored(wrong: object, message: str) -> None:
     async with open_store("memory:") as store, RunRecorder(store, AGENT, RUN) as recorder:
         with pytest.raises(DecodeError, match=message):
             await recorder.record_response(wrong)
@@ -463,7 +463,7 @@ async def test_a_recorded_answer_is_handed_back_for_its_key(provider: str, tmp_p
 
 
 @pytest.mark.parametrize("kind", [AssistantMessage, UserMessage])
-async def test_an_answer_is_placed_behind_what_another_writer_appended_meanwhile(kind: Any) -> None:
+async def test_answer_is_appended_after_events_of_another_writer(kind: Any) -> None:
     class Crowded:
         """A store in which something happens between the read and the append, three times."""
 
@@ -510,7 +510,7 @@ async def test_a_run_that_was_deleted_begins_anew() -> None:
     assert [event.data for event in second.events] == [event.data for event in first.events]
 
 
-async def test_what_was_erased_does_not_confuse_the_next_answer() -> None:
+async def test_erased_events_do_not_affect_the_next_answer() -> None:
     async with open_store("memory:") as store, RunRecorder(store, AGENT, RUN) as recorder:
         await recorder.user("secret")
         first = await recorder.record_response(MESSAGE)
@@ -710,17 +710,17 @@ async def test_a_stream_is_the_answer_it_would_have_been(provider: str) -> None:
     with open_sync_store("memory:") as store, SyncRunRecorder(store, AGENT, RUN) as recorder:
         recorder.record_response(generator())
         assert built(store.load_run(AGENT, RUN), provider) == sent
-        with pytest.raises(InvalidArgument, match="must be awaited"):
+        with pytest.raises(InvalidArgument, match="cannot read the asynchronous stream"):
             recorder.record_response(asynchronous())
 
 
-async def test_what_converse_stream_returns_holds_its_stream() -> None:
+async def test_converse_stream_output_is_read() -> None:
     sent, (found,) = await recorded({"ResponseMetadata": {"RequestId": "req-1"}, "stream": iter(converse_stream())})
     assert sent == SENT_BACK["bedrock"]
     assert found.events[0].labels["provider"] == "bedrock"
 
 
-async def test_anthropics_events_come_to_what_its_sdk_makes_of_them() -> None:
+async def test_anthropic_stream_equals_the_sdk_message() -> None:
     adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(RawMessageStreamEvent)
     known = [event for event in anthropic_stream() if event["type"] != "ping"]
     known = [event for event in known if event.get("content_block", {}).get("type") != "a_block_of_tomorrow"]
@@ -742,7 +742,7 @@ async def test_anthropics_events_come_to_what_its_sdk_makes_of_them() -> None:
     assert streamed == whole
 
 
-async def test_openais_events_come_to_what_its_sdk_makes_of_them() -> None:
+async def test_openai_stream_equals_the_sdk_message() -> None:
     state: Any = ChatCompletionStreamState()
     chunks = [openai.types.chat.ChatCompletionChunk.construct(**chunk) for chunk in chat_stream()]
     for chunk in chunks:
@@ -802,9 +802,9 @@ UNREADABLE: list[tuple[list[dict[str, Any]], str]] = [
             anthropic_stream()[0],
             {"type": "content_block_delta", "index": 3, "delta": {"type": "text_delta", "text": "x"}},
         ],
-        "never begun",
+        "start of this block is missing",
     ),
-    ([anthropic_stream()[0], {"type": "content_block_start", "index": None}], "no index"),
+    ([anthropic_stream()[0], {"type": "content_block_start", "index": None}], "must have an integer index"),
     (
         [
             *anthropic_stream()[:3],

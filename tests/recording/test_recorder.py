@@ -132,7 +132,7 @@ def test_the_synchronous_recorder_does_the_same(sync_store: SyncStore) -> None:
     assert snapshot.meta == {"session_id": "s-1"}
 
 
-async def test_a_tool_call_is_recorded_with_all_that_is_said_of_it(store: Store) -> None:
+async def test_tool_call_is_recorded_with_all_its_fields(store: Store) -> None:
     hint = RetryHint(reason="missing_fields", message="say which order")
     async with RunRecorder(store, AGENT, RUN) as recorder:
         async with recorder.tool_call(
@@ -170,7 +170,7 @@ async def test_a_tool_call_is_recorded_with_all_that_is_said_of_it(store: Store)
     assert nothing.result_json == "null"
 
 
-async def test_a_block_that_says_nothing_answers_its_call_without_content(store: Store) -> None:
+async def test_block_without_outcome_records_an_empty_result(store: Store) -> None:
     async with RunRecorder(store, AGENT, RUN) as recorder, recorder.tool_call("mail.send"):
         pass
     snapshot = await load(store)
@@ -179,7 +179,7 @@ async def test_a_block_that_says_nothing_answers_its_call_without_content(store:
     assert not Reader(snapshot).open_tool_calls()
 
 
-async def test_a_call_without_an_id_gets_one_every_provider_takes(store: Store) -> None:
+async def test_call_without_id_gets_an_id_that_all_providers_accept(store: Store) -> None:
     async with RunRecorder(store, AGENT, RUN) as recorder:
         for _ in range(2):
             async with recorder.tool_call("a") as call:
@@ -188,7 +188,7 @@ async def test_a_call_without_an_id_gets_one_every_provider_takes(store: Store) 
     assert len({event.data.tool_call_id for event in (await load(store)).log if isinstance(event.data, ToolCall)}) == 2
 
 
-async def test_what_is_no_json_is_refused_where_it_is_said_and_recorded_as_the_error(store: Store) -> None:
+async def test_non_json_value_raises_and_is_recorded_as_the_error(store: Store) -> None:
     async with RunRecorder(store, AGENT, RUN) as recorder:
         with pytest.raises(InvalidEvent, match=r"result_json\.a\[0\]") as caught:
             async with recorder.tool_call("a") as call:
@@ -196,10 +196,10 @@ async def test_what_is_no_json_is_refused_where_it_is_said_and_recorded_as_the_e
         assert caught.value.field == "data.result_json.a[0]"
         with pytest.raises(InvalidEvent, match="payload"):
             recorder.tool_call("b", {"when": object()})  # type: ignore[dict-item]  # what is tested
-        with pytest.raises(InvalidArgument, match="message that says why"):
+        with pytest.raises(InvalidArgument, match="text that gives the reason"):
             async with recorder.tool_call("c") as call:
                 call.fail(" ")
-    assert [result.error_message[:11] for result in results(await load(store))] == ["result_json", "a failed ca"]
+    assert [result.error_message[:11] for result in results(await load(store))] == ["result_json", "message mus"]
     assert list(calls(await load(store))) == ["a", "c"]
 
 
@@ -241,7 +241,7 @@ async def test_an_exception_is_recorded_and_passes_through_unchanged(
     assert snapshot.log[-1].labels == {"error_type": type(error).__name__}
 
 
-async def test_an_exception_stands_in_place_of_the_result_that_was_said_before_it(store: Store) -> None:
+async def test_exception_replaces_an_earlier_result(store: Store) -> None:
     recorder = RunRecorder(store, AGENT, RUN)
     with pytest.raises(ValueError, match="late"):  # noqa: PT012  # the block is what is tested
         async with recorder.tool_call("orders.find") as call:
@@ -351,7 +351,7 @@ def breaks_at_results(event: Event) -> Event:
     return event
 
 
-async def test_what_a_hook_raises_does_not_hide_the_error_of_the_tool() -> None:
+async def test_failing_hook_keeps_the_tool_error() -> None:
     error = ValueError("no such order")
     async with open_store("memory:") as store:
         recorder = RunRecorder(store, AGENT, RUN, before_append=breaks_at_results)
@@ -362,10 +362,10 @@ async def test_what_a_hook_raises_does_not_hide_the_error_of_the_tool() -> None:
             async with recorder.tool_call("orders.find"):
                 pass
     assert caught.value is error
-    assert error.__notes__ == ["this could not be recorded: the hook broke"]
+    assert error.__notes__ == ["this exception could not be recorded: the hook broke"]
 
 
-def test_what_a_hook_raises_does_not_hide_the_error_of_the_tool_either() -> None:
+def test_failing_hook_keeps_the_tool_error_in_sync_code() -> None:
     error = ValueError("no such order")
     with open_sync_store("memory:") as store:
         recorder = SyncRunRecorder(store, AGENT, RUN, before_append=breaks_at_results)
@@ -374,7 +374,7 @@ def test_what_a_hook_raises_does_not_hide_the_error_of_the_tool_either() -> None
         with pytest.raises(HookBroke), recorder.tool_call("orders.find"):
             pass
     assert caught.value is error
-    assert error.__notes__ == ["this could not be recorded: the hook broke"]
+    assert error.__notes__ == ["this exception could not be recorded: the hook broke"]
 
 
 async def test_a_result_that_cannot_be_stored_is_an_error_and_the_call_stays_open(tmp_path: Path) -> None:
@@ -721,7 +721,7 @@ async def test_a_call_left_open_is_made_again_under_its_key_or_its_id(store: Sto
     snapshot = await load(store)
     assert len(snapshot.log) == 10
     _is_valid(snapshot)
-    with pytest.raises(InvalidArgument, match="not a tool_call"):
+    with pytest.raises(InvalidArgument, match="not a recorded tool_call"):
         resumed.tool_call(Event("user_message", first.timestamp, UserMessage("x"), {}, "e", 1))
 
 
@@ -767,7 +767,7 @@ async def test_a_result_recorded_by_other_means_is_handed_back(store: Store) -> 
     assert (await load(store)).version == 2
 
 
-async def test_what_was_erased_is_not_recorded_again(store: Store) -> None:
+async def test_erased_result_is_not_recorded_again(store: Store) -> None:
     async with RunRecorder(store, AGENT, RUN) as recorder:
         await recorder.user("secret", key="ask")
         async with recorder.tool_call("a", key="k") as call:

@@ -94,11 +94,11 @@ PARTED: list[tuple[list[EventData], list[EventData], int, list[Difference]]] = [
 
 
 @pytest.mark.parametrize(("left", "right"), SAME)
-def test_runs_that_hold_the_same(left: list[EventData], right: list[EventData]) -> None:
+def test_equal_runs_have_no_difference(left: list[EventData], right: list[EventData]) -> None:
     found = diff(run_of(*left, label="x"), run_of(*right, run="other", year=2027))
     assert found == RunDiff("agent/run", "agent/other", len(left))
     assert found.same
-    assert str(found) == f"agent/run and agent/other hold the same {len(left)} events"
+    assert str(found) == f"agent/run and agent/other have the same {len(left)} events"
 
 
 @pytest.mark.parametrize(("left", "right", "common", "wanted"), PARTED)
@@ -113,10 +113,10 @@ def test_runs_that_part(left: list[EventData], right: list[EventData], common: i
     assert (back.common, back.left_event, back.right_event) == (common, found.right_event, found.left_event)
 
 
-def test_where_runs_part_can_be_read() -> None:
+def test_run_difference_is_readable() -> None:
     one = run_of(UserMessage("x"), call("a", '{"id": 7}'))
     assert str(diff(one, run_of(UserMessage("x"), call("b", '{"id": 8, "n": null}'), run="other"))).splitlines() == [
-        "agent/run and agent/other part after 1 equal events",
+        "agent/run and agent/other differ after 1 equal events",
         '  agent/run: event 2, tool_call {"tool_name":"find","payload":"{\\"id\\": 7}"}',
         '  agent/other: event 2, tool_call {"tool_name":"find","payload":"{\\"id\\": 8, \\"n\\": null}"}',
         "  payload.id: left 7, right 8",
@@ -158,10 +158,10 @@ def test_a_part_of_a_run_is_refused() -> None:
 
 
 @given(json_values, json_values)
-def test_there_are_differences_where_json_differs(left: JsonValue, right: JsonValue) -> None:
+def test_unequal_json_has_differences(left: JsonValue, right: JsonValue) -> None:
     found = differences(left, right)
     assert bool(found) == (encode_canonical(left) != encode_canonical(right))
     back = differences(right, left)
     assert {difference.path for difference in back} == {difference.path for difference in found}
     for difference in found:
-        assert difference.describe("a", "b").startswith(difference.path or "all of it")
+        assert difference.describe("a", "b").startswith(difference.path or "the value")

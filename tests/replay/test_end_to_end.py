@@ -323,7 +323,7 @@ async def test_an_agent_that_changed_diverges(recorded: Snapshot, monkeypatch: p
     assert raised.value.reason == "other_messages"
 
 
-async def test_a_run_that_was_killed_is_replayed_up_to_there(runs: list[Snapshot]) -> None:
+async def test_killed_run_is_replayed_up_to_its_end(runs: list[Snapshot]) -> None:
     for snapshot in runs[:-1]:
         with pytest.raises(ReplayDivergence) as raised:
             await replay_agent(snapshot, runs_report=False)
@@ -344,14 +344,14 @@ def test_the_run_is_valid_for_every_provider(recorded: Snapshot, provider: str) 
 
 
 @pytest.mark.parametrize("provider", provider_names())
-def test_what_was_killed_is_valid_when_it_is_repaired(runs: list[Snapshot], provider: str) -> None:
+def test_killed_run_is_valid_after_repair(runs: list[Snapshot], provider: str) -> None:
     for snapshot in runs:
         repaired = repair(build(snapshot, provider), provider).transcript
         assert not validate(repaired, provider)
         judge(provider, repaired)
 
 
-def test_the_resumed_run_goes_on_from_each_that_was_killed(runs: list[Snapshot]) -> None:
+def test_resumed_run_continues_each_killed_run(runs: list[Snapshot]) -> None:
     *killed, whole = runs
     for snapshot in killed:
         found = diff(snapshot, whole)
@@ -359,7 +359,7 @@ def test_the_resumed_run_goes_on_from_each_that_was_killed(runs: list[Snapshot])
         assert found.left_event is None
 
 
-async def test_the_run_goes_to_atif_and_back(runs: list[Snapshot]) -> None:
+async def test_run_survives_a_round_trip_through_atif(runs: list[Snapshot]) -> None:
     for snapshot in runs:
         text = json.dumps(to_atif(snapshot))
         import_module("atif").Trajectory.model_validate_json(text)  # see judge

@@ -125,7 +125,7 @@ def test_unused(request):
     assert outcome == {"passed": 8}, out
 
 
-def test_what_is_not_used_fails_the_test_at_its_end(recorded: Path) -> None:
+def test_unused_step_fails_the_test_at_its_end(recorded: Path) -> None:
     outcome, out = run_tests(
         recorded,
         """
@@ -176,20 +176,20 @@ def test_imports():
     assert outcome == {"passed": 1}, out
 
 
-def test_which_run_is_meant_must_be_said(recorded: Path) -> None:
+def test_ambiguous_run_is_refused(recorded: Path) -> None:
     both = recorded / "both.jsonl"
-    with pytest.raises(InvalidArgument, match=r"both.jsonl: name one run .* it holds agent/one, agent/two"):
+    with pytest.raises(InvalidArgument, match=r"both.jsonl: pass agent and run .* the runs are: agent/one, agent/two"):
         load_recording(both)
-    with pytest.raises(InvalidArgument, match="name one run"):
+    with pytest.raises(InvalidArgument, match="pass agent and run"):
         load_recording(both, run="three")
-    with pytest.raises(InvalidArgument, match="give both"):
+    with pytest.raises(InvalidArgument, match="pass agent and run"):
         load_recording(f"sqlite:///{recorded}/runs.db", run="one")
-    with pytest.raises(InvalidArgument, match="holds no events of agent/three"):
+    with pytest.raises(InvalidArgument, match="has no events of agent/three"):
         load_recording(f"sqlite:///{recorded}/runs.db", agent="agent", run="three")
     with pytest.raises(FileNotFoundError):
         load_recording(recorded / "none.jsonl")
     (recorded / "empty.jsonl").write_bytes(b"")
-    with pytest.raises(InvalidArgument, match="it holds none"):
+    with pytest.raises(InvalidArgument, match="the runs are: none"):
         load_recording(recorded / "empty.jsonl")
 
 

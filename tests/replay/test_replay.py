@@ -135,11 +135,11 @@ def test_turns_have_the_form_of_every_provider(provider: str) -> None:
     length = 3 if provider == "openai-responses" else 1
     assert (len(first.messages), len(second.messages)) == (length, 1)
     if length > 1:
-        with pytest.raises(InvalidArgument, match="turn 1 of the model is 3 messages"):
+        with pytest.raises(InvalidArgument, match="model turn 1 has 3 messages"):
             _ = first.message
 
 
-def test_what_is_handed_out_is_the_callers_own() -> None:
+def test_returned_messages_are_copies() -> None:
     replayed = replayer(TWO_TURNS)
     turn = replayed.model_turn()
     for event in turn.tool_calls:
@@ -219,10 +219,10 @@ def test_arguments_that_are_other_json_are_others(recorded: str, now: Any) -> No
 
 
 @pytest.mark.parametrize("arguments", [7, [1], {"a": object()}, {1: 2}, {"a": float("nan")}, b"{}"])
-def test_what_can_be_no_arguments_is_refused(arguments: Any) -> None:
+def test_invalid_arguments_are_refused(arguments: Any) -> None:
     with pytest.raises(InvalidArgument, match="arguments"):
         replayer(TWO_TURNS).tool_result("find", arguments)
-    with pytest.raises(InvalidArgument, match="a tool is named by"):
+    with pytest.raises(InvalidArgument, match="tool must be a name or the event"):
         replayer(TWO_TURNS).tool_result(arguments)
     with pytest.raises(InvalidArgument, match="event 1 is a user_message"):
         replayer(TWO_TURNS).tool_result(TWO_TURNS.log[0])
@@ -231,14 +231,14 @@ def test_what_can_be_no_arguments_is_refused(arguments: Any) -> None:
 # What diverges.
 
 
-def test_other_arguments_are_told_apart() -> None:
+def test_different_arguments_diverge() -> None:
     replayed = replayer(TWO_TURNS)
     replayed.model_turn()
     now: Any = {"id": 7, "deep": {"tags": ["a", "c"]}, "new": None}
     with pytest.raises(ReplayDivergence) as raised:
         replayed.tool_result("orders.find", now, tool_call_id="t1")
     assert str(raised.value).splitlines() == [
-        "agent/run is not replayed as it was recorded: orders.find is called with other arguments:",
+        "the replay of agent/run differs from its recording: orders.find is called with different arguments:",
         '  recorded: {"id":7,"deep":{"tags":["a","b"]}}',
         '  now: {"id":7,"deep":{"tags":["a","c"]},"new":null}',
         '  deep.tags[1]: recorded "b", now "c"',
@@ -271,7 +271,7 @@ def test_an_id_that_the_recording_does_not_have() -> None:
     diverges(
         "unexpected_call",
         lambda: replayed.tool_result("orders.find", {"id": 8}, tool_call_id="t9"),
-        """orders.find {"id":8} is called with the id 't9'; the recording has it with 't2'""",
+        """orders.find {"id":8} is called with the id 't9', but the recorded id is 't2'""",
         seq=4,
     )
 
@@ -288,7 +288,7 @@ def test_very_many_differences_are_counted() -> None:
 def test_a_tool_with_an_odd_name_cannot_be_taken_for_something_else() -> None:
     replayed = replayer(run_of(UserMessage("x"), asked("t1", "find\n\x1b[31m"), result("t1", "find\n\x1b[31m")))
     replayed.model_turn()
-    with pytest.raises(ReplayDivergence, match="another tool") as raised:
+    with pytest.raises(ReplayDivergence, match="a different tool") as raised:
         replayed.tool_result("a tool {}", {})
     assert str(raised.value).splitlines()[1:] == [
         '  recorded: "find\\n\\u001b[31m" {} (event 2)',
@@ -318,17 +318,17 @@ def test_a_call_made_more_often_than_recorded() -> None:
     diverges("unexpected_call", lambda: replayed.tool_result("find"), "more often")
 
 
-def test_a_call_where_the_recording_has_a_turn_or_nothing() -> None:
+def test_call_diverges_if_a_turn_or_the_end_is_recorded() -> None:
     replayed = replayer(TWO_TURNS)
-    diverges("unexpected_call", lambda: replayed.tool_result("other"), "turn 1 of the model next")
+    diverges("unexpected_call", lambda: replayed.tool_result("other"), "model turn 1 is recorded next")
     replayed = replayer(TWO_TURNS)
     play(replayed)
-    diverges("unexpected_call", lambda: replayed.tool_result("other"), "it ends here")
+    diverges("unexpected_call", lambda: replayed.tool_result("other"), "the recording ends here")
 
 
-def test_a_call_before_the_model_asked_for_it() -> None:
+def test_call_before_its_model_turn_diverges() -> None:
     replayed = replayer(TWO_TURNS)
-    diverges("other_order", lambda: replayed.tool_result("orders.find", {"id": 8}), "before turn 1", seq=4)
+    diverges("other_order", lambda: replayed.tool_result("orders.find", {"id": 8}), "before model turn 1", seq=4)
 
 
 def test_a_call_that_is_missing() -> None:
@@ -348,7 +348,7 @@ def test_turns_too_few_and_too_many() -> None:
     replayed = replayer(TWO_TURNS)
     for event in replayed.model_turn().tool_calls:
         replayed.tool_result(event)
-    diverges("missing_turn", replayed.finish, 'turn 2 of 2 of the model: "One is lost."', seq=7)
+    diverges("missing_turn", replayed.finish, 'model turn 2 of 2: "One is lost."', seq=7)
     replayed = replayer(TWO_TURNS)
     play(replayed)
     diverges("unexpected_turn", replayed.model_turn, "ends after turn 2")
@@ -404,20 +404,20 @@ def catching_agent(snapshot: Snapshot, error: type[Exception] | None = None) -> 
             raise error
 
 
-def test_a_divergence_that_was_caught_comes_back_at_the_end() -> None:
+def test_caught_divergence_is_raised_again_at_the_end() -> None:
     diverges("other_tool", lambda: catching_agent(TWO_TURNS))
 
 
-def test_an_error_of_the_agents_own_says_what_may_have_led_to_it() -> None:
+def test_agent_error_has_the_divergence_as_a_note() -> None:
     with pytest.raises(KeyError) as raised:
         catching_agent(TWO_TURNS, KeyError)
-    assert "not replayed as it was recorded" in raised.value.__notes__[0]
+    assert "differs from its recording" in raised.value.__notes__[0]
     with pytest.raises(KeyError) as raised, replayer(TWO_TURNS):
         raise KeyError
     assert not hasattr(raised.value, "__notes__")
 
 
-def test_the_end_of_the_block_finds_what_was_not_used() -> None:
+def test_end_of_the_block_reports_unused_calls() -> None:
     with (
         pytest.raises(ReplayDivergence, match="turn 1 of 2"),
         replayer(run_of(UserMessage("x"), said("a"), UserMessage("y"), said("b"))),
@@ -436,18 +436,20 @@ async def test_the_asynchronous_block_does_the_same() -> None:
 # What a log may hold.
 
 
-def test_a_result_that_never_came_is_said_to_be_missing() -> None:
+def test_missing_result_diverges_with_a_reason() -> None:
     replayed = replayer(run_of(UserMessage("x"), asked("t1"), asked("t2"), result("t1")))
     first, second = replayed.model_turn().tool_calls
     replayed.tool_result(first)
-    diverges("no_result", lambda: replayed.tool_result(second), "its process ended", seq=3)
+    diverges("no_result", lambda: replayed.tool_result(second), "the process ended before the result", seq=3)
 
 
-def test_what_was_erased_is_named() -> None:
+def test_divergence_lists_erased_events() -> None:
     erased = new_event(Redacted("tool_call", "asked"))
     replayed = replayer(run_of(UserMessage("x"), said("look"), erased, result("t1")))
     replayed.model_turn()
-    diverges("unexpected_call", lambda: replayed.tool_result("find"), "erased from the recording", "events 3")
+    diverges(
+        "unexpected_call", lambda: replayed.tool_result("find"), "erased from the recording", "cannot be replayed: 3"
+    )
 
 
 def test_a_result_that_answers_nothing_and_one_that_comes_twice_change_nothing() -> None:
@@ -494,7 +496,7 @@ def test_two_answers_without_anything_between_are_two_turns() -> None:
         assert [replayed.model_turn().message["content"] for _ in range(2)] == ["a", "b"]
 
 
-def test_answers_of_the_responses_api_are_told_apart_by_their_ids() -> None:
+def test_responses_api_answers_are_separated_by_response_id() -> None:
     def answer(number: int) -> dict[str, Any]:
         items: list[dict[str, Any]] = [
             {"type": "reasoning", "id": f"rs_{number}", "summary": []},
@@ -532,7 +534,7 @@ def test_calls_the_runtime_made_by_itself_need_no_turn() -> None:
         assert value_of(replayed.tool_result("clean.up")) == "clean"
     replayed = Replayer(snapshot)
     replayed.tool_result("prepare")
-    diverges("other_order", lambda: replayed.tool_result("clean.up"), "before turn 2 of the model")
+    diverges("other_order", lambda: replayed.tool_result("clean.up"), "before model turn 2")
 
 
 def test_calls_recorded_by_hand_may_be_asked_for_as_turns() -> None:
@@ -552,13 +554,13 @@ def test_calls_recorded_by_hand_may_be_asked_for_as_turns() -> None:
         Snapshot("agent", "run", TWO_TURNS.log[:3], version=7, last_seq=3),
     ],
 )
-def test_what_is_no_whole_run_is_refused(snapshot: Snapshot) -> None:
-    with pytest.raises(InvalidArgument, match=r"holds no events|needs the whole run"):
+def test_partial_run_is_refused(snapshot: Snapshot) -> None:
+    with pytest.raises(InvalidArgument, match=r"has no events|needs the whole run"):
         replayer(snapshot)
 
 
 def test_a_provider_must_be_known() -> None:
-    with pytest.raises(InvalidArgument, match="agent/run does not say which provider"):
+    with pytest.raises(InvalidArgument, match="agent/run does not name its provider"):
         Replayer(TWO_TURNS)
     with pytest.raises(InvalidArgument, match="unknown provider"):
         Replayer(TWO_TURNS, "other")
@@ -582,7 +584,7 @@ NESTED = run_of(
 )
 
 
-def test_a_tool_that_is_not_run_is_done_with_all_that_was_inside() -> None:
+def test_tool_result_takes_the_inner_calls_too() -> None:
     with replayer(NESTED) as replayed:
         assert value_of(replayed.tool_result("outer")) == 3
         assert value_of(replayed.tool_result("inner", "[3]")) == 4
@@ -598,7 +600,7 @@ def test_a_tool_that_is_run_makes_its_calls() -> None:
         replayed.tool_result("inner", "[3]")
 
 
-def test_what_was_inside_must_be_made_inside() -> None:
+def test_inner_call_must_have_the_same_parent() -> None:
     def at_the_top() -> None:
         replayer(NESTED).tool_result("inner", "[1]")
 
@@ -617,8 +619,8 @@ def test_what_was_inside_must_be_made_inside() -> None:
         with other.tool_call("outer"):
             replayed.tool_result("inner", "[1]")
 
-    diverges("other_order", at_the_top, "at the top", "inside outer {} (event 1)", seq=2)
-    diverges("other_order", inside, "has it at the top", seq=9)
+    diverges("other_order", at_the_top, "outside any call", "inside outer {} (event 1)", seq=2)
+    diverges("other_order", inside, "has it outside any call", seq=9)
     diverges("missing_call", not_at_all, "were not made inside outer {} (event 1)", "inner [2] (event 6)", seq=6)
     diverges("other_order", inside_another_replay, seq=2)
 
@@ -683,7 +685,7 @@ def test_by_call_id() -> None:
 
 
 def test_by_call_id_needs_one() -> None:
-    with pytest.raises(InvalidArgument, match="give tool_call_id"):
+    with pytest.raises(InvalidArgument, match="pass tool_call_id"):
         replayer(SEQUENCE, match="call_id").tool_result("find")
 
 
@@ -748,7 +750,7 @@ def test_another_prompt_is_a_divergence() -> None:
     ]
     for messages in others:
         replayed = replayer(TWO_TURNS)
-        diverges("other_messages", lambda: replayed.expect_messages(messages), "before turn 1 of the model")  # noqa: B023  # called at once
+        diverges("other_messages", lambda: replayed.expect_messages(messages), "before model turn 1")  # noqa: B023  # called at once
         diverges("other_messages", replayed.model_turn)
     replayed = replayer(TWO_TURNS)
     diverges(
@@ -768,7 +770,7 @@ def test_a_changed_result_in_the_prompt_is_a_divergence() -> None:
     diverges("other_messages", lambda: replayed.expect_messages(messages), "messages[2]", "found")
 
 
-def test_the_system_prompt_counts_where_it_stands_among_the_messages() -> None:
+def test_system_prompt_among_the_messages_is_compared() -> None:
     with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
         recorder.request("openai-chat", "gpt", system="Be kind.")
         recorder.user("x")
@@ -822,7 +824,7 @@ CHANGES: list[dict[int, Any]] = [
 
 
 @pytest.mark.parametrize("first", CHANGES)
-def test_what_was_expected_before_changes_nothing(first: dict[int, Any]) -> None:
+def test_earlier_expect_messages_changes_nothing(first: dict[int, Any]) -> None:
     """Whoever looks only at what is new finds the same as who looks at everything."""
     for before, count, joined in product((0, 3, 5, 6), (3, 5, 6, 7), (None, GOES_ON)):
         for length, second in product({count, count + 1, max(0, count - 1)}, CHANGES):
@@ -902,7 +904,7 @@ def test_a_call_costs_the_same_however_long_the_run_is(match: Match, expects: bo
 
 
 @pytest.mark.parametrize("messages", ["text", {"role": "user"}, 7, ["x"], [{"a": object()}]])
-def test_what_are_no_messages_is_refused(messages: Any) -> None:
+def test_invalid_messages_are_refused(messages: Any) -> None:
     with pytest.raises(DecodeError, match="messages"):
         replayer(TWO_TURNS).expect_messages(messages)
 
@@ -982,7 +984,7 @@ async def replay_agent(replayed: Replayer, wanted: list[list[Tool]], depth: int)
 
 @settings(max_examples=50)
 @given(rounds, st.integers(0, 3))
-def test_an_agent_that_does_what_it_did_never_diverges(wanted: list[list[Tool]], depth: int) -> None:
+def test_agent_with_the_same_steps_never_diverges(wanted: list[list[Tool]], depth: int) -> None:
     async def main() -> None:
         async with Replayer(await record(wanted)) as replayed:
             await replay_agent(replayed, wanted, depth)
@@ -992,7 +994,7 @@ def test_an_agent_that_does_what_it_did_never_diverges(wanted: list[list[Tool]],
 
 @settings(max_examples=50)
 @given(rounds, st.data())
-def test_an_agent_that_does_one_thing_otherwise_diverges(wanted: list[list[Tool]], data: st.DataObject) -> None:
+def test_agent_with_one_changed_step_diverges(wanted: list[list[Tool]], data: st.DataObject) -> None:
     places = [(at, place) for at, together in enumerate(wanted) for place in range(len(together))]
     changes = ["drop_turn", "add_turn"] + (["arguments", "name", "drop", "twice"] if places else [])
     change = data.draw(st.sampled_from(changes))
@@ -1030,10 +1032,10 @@ def test_notes_are_no_steps() -> None:
 
 @settings(max_examples=150)
 @given(ANY_PAYLOADS, st.sampled_from(["anthropic", "bedrock", "openai-chat", "openai-responses"]))
-def test_any_run_is_replayed_by_whoever_goes_through_its_log(payloads: list[EventData], provider: str) -> None:
+def test_any_run_replays_in_the_order_of_its_log(payloads: list[EventData], provider: str) -> None:
     snapshot = run_of(PlannerNote("first"), *payloads)
     replayed = replayer(snapshot, provider)
-    turns = {expected.place: expected.turn for expected in replayed._expected.turns}
+    turns = {expected.position: expected.turn for expected in replayed._expected.turns}
     calls = {expected.begin: expected for expected in replayed._expected.calls}
     seen: list[Event] = []
     for place in range(len(snapshot.log)):

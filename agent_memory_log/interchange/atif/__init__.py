@@ -1,8 +1,6 @@
-"""ATIF, the Agent Trajectory Interchange Format: runs to and from the tools that speak it, without loss.
+"""Converts runs to and from ATIF, the Agent Trajectory Interchange Format, without loss.
 
-document = to_atif(snapshot)
-found = from_atif(document)
-assert list(found.events) == list(snapshot.log)
+``to_atif`` writes a document, ``from_atif`` reads one, and ``import_atif`` appends the runs of a document to a store.
 """
 
 from agent_memory_log.interchange.atif.reading import AtifRun, from_atif

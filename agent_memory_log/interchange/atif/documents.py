@@ -1,6 +1,6 @@
-"""The shape of an ATIF document, as far as it is read: what is wrong with one is said here, with its place.
+"""The parts of an ATIF document that this library reads, and the checks of a document with error paths.
 
-Fields and versions of ATIF that are newer than this release are let through: what is not read is kept.
+Unknown fields and newer minor versions are accepted, and the unknown fields are stored.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_json
 
 SCHEMA_VERSION = "ATIF-v1.8"
-"""The version that is written."""
+"""The version that this library writes."""
 
-OURS = "agent_memory_log"
-"""The key under which a document's ``extra`` fields hold what ATIF has no field for."""
+EXTRA_KEY = "agent_memory_log"
+"""The key in ``extra`` for data that has no field in ATIF."""
 
 _MAJOR = 1
 _VERSION = re.compile(r"ATIF-v(\d{1,6})\.\d{1,6}", re.ASCII)
 _SLACK = 16
-"""How many levels a document nests what an event holds."""
+"""The number of levels that a document adds around an event's value."""
 
 JsonMap = dict[str, JsonValue]
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A piece of a message: text, or a reference to an image or to sound."""
+    """A part of a message: text, or a reference to an image or to audio."""
 
     type: str
     text: str | None = None
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A call of a tool."""
+    """A tool call."""
 
     tool_call_id: str
     function_name: str
@@ -46,13 +46,13 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """Where the trajectory of a sub-agent is."""
+    """A reference to the trajectory of a sub-agent."""
 
     trajectory_id: str | None = None
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What a call, or something else, came to."""
+    """The result of a call, or another observation."""
 
     source_call_id: str | None = None
     content: str | list[Part] | None = None
@@ -66,7 +66,7 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class AtifStep(msgspec.Struct, frozen=True):
-    """A step."""
+    """A step of a trajectory."""
 
     step_id: int
     source: Literal["user", "system", "agent"]
@@ -81,14 +81,14 @@ class AtifStep(msgspec.Struct, frozen=True):
 
 
 class AtifAgent(msgspec.Struct, frozen=True):
-    """Who acted."""
+    """The agent of a trajectory."""
 
     name: str
     version: str
 
 
 class Trajectory(msgspec.Struct, frozen=True):
-    """A document."""
+    """An ATIF document."""
 
     schema_version: str
     agent: AtifAgent
@@ -100,52 +100,52 @@ class Trajectory(msgspec.Struct, frozen=True):
 
 
 def own_document(document: object) -> JsonMap:
-    """An own copy of what should be an ATIF document. Raises ``DecodeError`` naming the place."""
+    """Return a copy of an ATIF document. Raises ``DecodeError`` with the path if it is not a JSON map."""
     if not isinstance(document, Mapping):
-        raise DecodeError(f"a trajectory must be a map, found {describe(document)}")
+        raise DecodeError(f"a trajectory must be a map, got {describe(document)}")
     try:
         return cast("JsonMap", own_json(cast("object", document), -_SLACK))
     except NotJson as error:
         raise DecodeError(f"trajectory{error.path} {error}") from error
 
 
-def read_document(document: JsonMap, where: str) -> Trajectory:
-    """The document as structs; the trajectories embedded in it stay maps. Raises ``DecodeError`` naming the place."""
+def read_document(document: JsonMap, path: str) -> Trajectory:
+    """Return the document as structs; its embedded trajectories stay maps. Raises ``DecodeError`` with the path."""
     try:
         trajectory = msgspec.convert(document, Trajectory)
     except msgspec.ValidationError as error:
-        message, _, place = str(error).partition(" - at `$")
-        raise DecodeError(f"{where}{place.removesuffix('`')}: {message[:1].lower()}{message[1:]}") from error
+        message, _, inner_path = str(error).partition(" - at `$")
+        raise DecodeError(f"{path}{inner_path.removesuffix('`')}: {message[:1].lower()}{message[1:]}") from error
     for index, step in enumerate(trajectory.steps):
         if step.step_id != index + 1:
-            raise DecodeError(f"{where}.steps[{index}].step_id must be {index + 1}, found {step.step_id}")
+            raise DecodeError(f"{path}.steps[{index}].step_id must be {index + 1}, got {step.step_id}")
     return trajectory
 
 
 def check_version(written: str) -> None:
-    """Raise ``DecodeError`` for what is no version of ATIF, ``SchemaTooNew`` for one that is too new."""
+    """Raise ``DecodeError`` if the text is not a version of ATIF, and ``SchemaTooNew`` if the version is too new."""
     match = _VERSION.fullmatch(written)
     if match is None:
-        raise DecodeError(f"trajectory.schema_version must be as {SCHEMA_VERSION}, found {describe(written)}")
+        raise DecodeError(f"trajectory.schema_version must be like {SCHEMA_VERSION}, got {describe(written)}")
     if int(match[1]) > _MAJOR:
         raise SchemaTooNew(
-            f"trajectory.schema_version is {written}; this release reads ATIF-v{_MAJOR}: upgrade agent-memory-log",
+            f"trajectory.schema_version is {written}, but this release reads ATIF-v{_MAJOR}; upgrade agent-memory-log",
             actual=int(match[1]),
             supported=_MAJOR,
         )
 
 
-def read_time(text: str, where: str) -> datetime:
-    """An ISO 8601 time in UTC; one without an offset is taken for UTC. Raises ``DecodeError`` naming ``where``."""
+def read_time(text: str, path: str) -> datetime:
+    """Return an ISO 8601 time in UTC. A time without an offset is UTC. Raises ``DecodeError`` with the path."""
     try:
-        found = datetime.fromisoformat(text)
-        return found.replace(tzinfo=UTC) if found.utcoffset() is None else found.astimezone(UTC)
+        time = datetime.fromisoformat(text)
+        return time.replace(tzinfo=UTC) if time.utcoffset() is None else time.astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise DecodeError(f"{where} must be ISO 8601, found {describe(text)}") from error
+        raise DecodeError(f"{path} must be an ISO 8601 time, got {describe(text)}") from error
 
 
 def text_of(content: str | Sequence[Part] | None) -> str:
-    """The text of a message or a result; that of several parts on lines of their own."""
+    """Return the text of a message or a result. Several text parts are joined with line breaks."""
     if content is None or isinstance(content, str):
         return content or ""
     return "\n".join(part.text for part in content if part.type == "text" and part.text is not None)

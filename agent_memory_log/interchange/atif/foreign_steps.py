@@ -1,7 +1,7 @@
-"""A step of another tool: the events it comes to, from which it can be written as it was.
+"""Converts a step of another tool to events, from which the same step can be written again.
 
-What a part of the step has no field for stays with the event of that part, in its ``structured``: an event that is
-erased takes its own with it.
+Data without a field in an event is stored in ``structured`` of the event of that part. If the event is erased, this
+data is erased too.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from agent_memory_log.transcript.differences import difference, structured_of
 
 
 def events_of(raw: JsonMap, step: AtifStep, timestamp: datetime) -> list[Event]:
-    """The events of a step, which is ``raw`` as it was written; they have no ids yet.
+    """Return the events of a step, without ids. ``raw`` is the step as a map.
 
-    A message without a word is an event only where something is to be kept with it, or nothing else says whose turn it
-    was. The first event says what the model's answer used.
+    An empty message becomes an event only if it has other data, or if the step would have no event of the agent. The
+    label ``usage`` of the first event holds the usage of the answer.
     """
     is_agent = step.source == "agent"
     payloads = payloads_of(step)
@@ -59,7 +59,7 @@ def events_of(raw: JsonMap, step: AtifStep, timestamp: datetime) -> list[Event]:
 
 
 def _parts(step: JsonMap, payloads: Mapping[str, EventData]) -> dict[str, JsonMap]:
-    """What belongs to each event of a step: its calls and results each to their own, all the rest to the message."""
+    """Return the part of a step for each of its events: the calls, the results, and the rest for the message."""
     rest = dict(step)
     parts = {MESSAGE: rest}
     if f"{CALLS}[0]" in payloads:
@@ -75,7 +75,7 @@ def _parts(step: JsonMap, payloads: Mapping[str, EventData]) -> dict[str, JsonMa
 
 
 def _answer_labels(step: AtifStep) -> dict[str, str]:
-    """The labels by which a recorder says what answered, and what that used."""
+    """Return the labels ``model`` and ``usage``, in the form that a recorder writes."""
     labels = {MODEL_LABEL: step.model_name} if step.model_name else {}
     reported = {key: value for key, value in (step.metrics or {}).items() if key in METRICS}
     used = metrics_of(read_usage(reported)) if reported else {}

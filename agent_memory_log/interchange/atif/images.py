@@ -1,4 +1,4 @@
-"""Images that a provider's blocks hold, as ATIF refers to them: by a path, a URL or a ``data:`` URL."""
+"""Converts the images in a provider's message blocks to ATIF image parts, which hold a path, URL or ``data:`` URL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import cast
 from agent_memory_log.events.jsonvalue import JsonValue
 
 ATIF = "atif"
-"""The key in ``structured`` of what an imported trajectory had; it is put back, not looked through."""
+"""The key in ``structured`` for the data of an imported trajectory. No images are read from it."""
 
 _BY_ENDING = {
     "gif": "image/gif",
@@ -21,28 +21,28 @@ _MEDIA_TYPES = frozenset(_BY_ENDING.values())
 
 
 def image_parts(structured: JsonValue) -> list[JsonValue]:
-    """The parts for all images in a payload's ``structured``, in their order, save those of a type ATIF lacks."""
+    """Return the parts for all images in a payload's ``structured``, in order. Skip image types that ATIF lacks."""
     if not isinstance(structured, Mapping):
         return []
     values = [value for key, value in structured.items() if key != ATIF]
     return [
         {"type": "image", "source": {"media_type": media_type, "path": path}}
-        for media_type, path in _found(values)
+        for media_type, path in _images_in(values)
         if media_type in _MEDIA_TYPES
     ]
 
 
-def _found(value: JsonValue) -> Iterator[tuple[str, str]]:
+def _images_in(value: JsonValue) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         image = _image(value)
         if image is not None:
             yield image
             return
         for inner in value.values():
-            yield from _found(inner)
+            yield from _images_in(inner)
     elif isinstance(value, Sequence) and not isinstance(value, str):
         for inner in value:
-            yield from _found(inner)
+            yield from _images_in(inner)
 
 
 def _image(block: Mapping[str, JsonValue]) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""The payload that each field of an ATIF step stands for, before anything ATIF has no field for."""
+"""Converts each field of an ATIF step to a payload. The payload has only the data that ATIF has fields for."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MESSAGES: dict[str, type[UserMessage | SystemMessage | AssistantMessage]] = {
 
 
 def payloads_of(step: AtifStep) -> dict[str, EventData]:
-    """The payload of each field of a step, by the field's path: ``message``, ``tool_calls[0]``."""
+    """Return the payload of each field of a step by the field's path, such as ``message`` or ``tool_calls[0]``."""
     payloads: dict[str, EventData] = {
         REASONING: Thinking(text=step.reasoning_content or "", final=True),
         MESSAGE: _MESSAGES[step.source](message=text_of(step.message)),
@@ -52,24 +52,24 @@ def payloads_of(step: AtifStep) -> dict[str, EventData]:
     return payloads
 
 
-def payload_at(position: Mapping[str, JsonValue], payloads: Mapping[str, EventData], where: str) -> EventData:
-    """The payload of the field that a position names, or of the part of it that is one event's own.
+def payload_at(position: Mapping[str, JsonValue], payloads: Mapping[str, EventData], path: str) -> EventData:
+    """Return the payload at a position of a step.
 
-    A position is a map with the field's path (``at``), from which to which character of the field's text, where that
-    holds several events (``span``), and whether a result's content is its error message (``is_error``). Raises
-    ``DecodeError`` where there is no such field.
+    A position is a map. ``at`` is the path of the field. ``span`` is the range of characters for one event if the field
+    joins several events. ``is_error`` is true if a result's content is its error message. Raises ``DecodeError`` if the
+    step has no such field.
     """
     at = position["at"]
     payload = payloads.get(at) if isinstance(at, str) else None
     if payload is None:
-        raise DecodeError(f"{where}: at must name a field of the step, found {describe(at)}")
+        raise DecodeError(f"{path}: at must name a field of the step, got {describe(at)}")
     span = position.get("span")
     if isinstance(payload, ToolResult) and position.get("is_error") is True:
         return msgspec.structs.replace(payload, result_json="", error_message=payload.result_json)
     if span is None or isinstance(payload, (ToolCall, ToolResult)):
         return payload
     if not isinstance(span, list) or [type(end) for end in cast("list[object]", span)] != [int, int]:
-        raise DecodeError(f"{where}: span must be two integers, found {describe(span)}")
-    start, end = (max(0, place) for place in cast("list[int]", span))
+        raise DecodeError(f"{path}: span must be two integers, got {describe(span)}")
+    start, end = (max(0, index) for index in cast("list[int]", span))
     key = "text" if isinstance(payload, Thinking) else "message"
     return msgspec.structs.replace(payload, **{key: getattr(payload, key)[start:end]})

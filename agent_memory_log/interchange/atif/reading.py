@@ -1,8 +1,8 @@
-"""ATIF to runs: a document's steps to events.
+"""Converts an ATIF document to runs, and its steps to events.
 
-A step that holds events of ours in its ``extra`` gives exactly those, with the texts that stand in the step. Any other
-step gives the events it comes to, with what they have no field for in ``structured``, so that it can be written again
-as it was.
+If a step has this library's events in ``extra``, the events are restored with the texts of the step. Any other step is
+converted to new events. Data without a field in an event is stored in ``structured``, so that the same step can be
+written again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventData, Redaction
 from agent_memory_log.interchange.atif.documents import (
-    OURS,
+    EXTRA_KEY,
     JsonMap,
     Trajectory,
     check_version,
@@ -35,24 +35,27 @@ from agent_memory_log.transcript.json_types import is_list, is_map
 from agent_memory_log.transfer.importing import derived_event_id
 
 DOCUMENT = "document"
-"""In a run's ``meta``, under ``atif``: the document it was imported from, less its steps."""
+"""The key in a run's ``meta["atif"]`` for the imported document without its steps."""
 
 SUBAGENTS = "subagents"
-"""Beside it: agent and run of each embedded trajectory, in their order."""
+"""The key in a run's ``meta["atif"]`` for the agent and run names of the embedded trajectories, in order."""
 
 PARENT = "parent_run"
-"""In a run's ``meta``: the run whose sub-agent it is, ``{"agent", "run"}``, and the ``tool_call_id`` that began it."""
+"""The key in a sub-agent's ``meta`` for its parent: ``agent``, ``run`` and the ``tool_call_id`` that started it."""
 
 
 _EMBEDDED = "subagent_trajectories"
 
 
 class AtifRun(msgspec.Struct, frozen=True):
-    """A run that was read from a trajectory.
+    """A run that was read from a trajectory. Iteration yields it and all runs inside it.
 
-    - ``agent``, ``run``: what it is named; ``meta``: what is to be kept with it.
-    - ``events``: its events, in append order, with their ids and seqs.
-    - ``subagents``: the runs of the trajectories embedded in it.
+    Attributes:
+        agent: The name of the agent.
+        run: The name of the run.
+        events: The events in append order, with ids and seqs.
+        meta: The metadata to store with the run.
+        subagents: The runs of the embedded trajectories.
     """
 
     agent: str
@@ -62,13 +65,13 @@ class AtifRun(msgspec.Struct, frozen=True):
     subagents: tuple[AtifRun, ...] = ()
 
     def __iter__(self) -> Iterator[AtifRun]:
-        """This run, and all those inside it."""
+        """Yield this run and all runs inside it."""
         yield self
         for inner in self.subagents:
             yield from inner
 
     def snapshot(self) -> Snapshot:
-        """The run as a store would give it."""
+        """Return the run as a snapshot, as a store returns it."""
         version = self.events[-1].seq if self.events else 0
         first_seq = self.events[0].seq if self.events else 1
         return Snapshot(
@@ -79,41 +82,49 @@ class AtifRun(msgspec.Struct, frozen=True):
 def from_atif(
     trajectory: object, *, agent: str | None = None, run: str | None = None, timestamp: datetime | None = None
 ) -> AtifRun:
-    """The run that an ATIF document, as a map, stands for.
+    """Convert an ATIF document to a run, with the runs of its sub-agents.
 
-    ``agent`` and ``run`` name it; they default to what a document of ours says, to the agent's name, and to the
-    ``session_id``, or else ``trajectory_id``. An ``agent`` is that of the runs of all sub-agents too: such a run is
-    named after the outer run, the sub-agent and its own run or ``trajectory_id``, as ``s-1:researcher:t``.
-    ``timestamp`` (default: now) is for the events of a document without any; a step without one has that of the step
-    before it.
+    The same document with the same names gives the same event ids, so a second import stores nothing new.
 
-    The same document under the same name gives the same event ids, so that importing it twice stores it once. Raises
-    ``DecodeError`` naming the place where the document is not what it should be, also where two of its runs have one
-    name, ``SchemaTooNew``, and ``InvalidArgument`` for a ``timestamp`` without a time zone.
+        imported = from_atif(json.load(file))
+        imported.agent, imported.run, len(imported.events)
 
-        found = from_atif(json.load(file))
-        found.agent, found.run, len(found.events)
+    Args:
+        trajectory: The document as a map.
+        agent: The agent's name for this run and for the runs of all sub-agents. A sub-agent's run is then named like
+            ``s-1:researcher:t``, after the outer run, the sub-agent, and its own run or ``trajectory_id``. By default,
+            each run has the agent's name from the document.
+        run: The run's name. By default, it is the name in a document of this library, or else ``session_id``, or else
+            ``trajectory_id``.
+        timestamp: The time of all events if the document has no times; by default the current time. A step without a
+            time gets the time of the step before it.
+
+    Raises:
+        DecodeError: The document is invalid, or two of its runs have the same name. The message has the path.
+        SchemaTooNew: The document's ATIF version is too new.
+        InvalidArgument: ``timestamp`` has no time zone.
     """
     if timestamp is not None and timestamp.utcoffset() is None:
-        raise InvalidArgument(f"timestamp must be timezone-aware, found {describe(timestamp)}")
+        raise InvalidArgument(f"timestamp must be timezone-aware, got {describe(timestamp)}")
     return read_trajectory(trajectory, agent, run, timestamp or datetime.now(UTC), bound=agent is not None)
 
 
 def read_trajectory(
     trajectory: object, agent: str | None, run: str | None, timestamp: datetime, *, bound: bool
 ) -> AtifRun:
-    """``from_atif``; where it is not ``bound``, sub-agents keep their own names whatever the ``agent``."""
-    found = _Reader(timestamp, bound=bound).read(own_document(trajectory), "trajectory", agent, run, None)
+    """Convert a document as ``from_atif`` does. Unless ``bound``, sub-agents keep their own names."""
+    imported = _Reader(timestamp, bound=bound).read(own_document(trajectory), "trajectory", agent, run, None)
     names: set[tuple[str, str]] = set()
-    for one in found:
-        if (one.agent, one.run) in names:
-            raise DecodeError(f"two runs of the trajectory are named {one.agent}/{one.run}: import them by themselves")
-        names.add((one.agent, one.run))
-    return found
+    for atif_run in imported:
+        name = (atif_run.agent, atif_run.run)
+        if name in names:
+            raise DecodeError(f"two runs of the trajectory are named {'/'.join(name)}; import them separately")
+        names.add(name)
+    return imported
 
 
 class _Outer(msgspec.Struct, frozen=True):
-    """The run that a trajectory is embedded in; ``callers``: which of its calls began which trajectory."""
+    """The run around an embedded trajectory. ``callers`` maps each ``trajectory_id`` to the call that started it."""
 
     agent: str
     run: str
@@ -128,12 +139,12 @@ class _Reader:
         self._default_time = default_time
         self._bound = bound
 
-    def read(self, document: JsonMap, where: str, agent: str | None, run: str | None, outer: _Outer | None) -> AtifRun:
-        """The run of a trajectory, named ``agent`` and ``run`` if those are given."""
-        trajectory = read_document(document, where)
-        ours = _ours(document, where)
-        own_agent = _own_name(ours, "agent", where) or trajectory.agent.name
-        own_run = _own_name(ours, "run", where)
+    def read(self, document: JsonMap, path: str, agent: str | None, run: str | None, outer: _Outer | None) -> AtifRun:
+        """Return the run of a trajectory. ``agent`` and ``run`` replace the names in the document."""
+        trajectory = read_document(document, path)
+        extra_data = _extra_data(document, path)
+        own_agent = _own_name(extra_data, "agent", path) or trajectory.agent.name
+        own_run = _own_name(extra_data, "run", path)
         if outer is None:
             check_version(trajectory.schema_version)
             agent = agent or own_agent
@@ -144,15 +155,15 @@ class _Reader:
             inner_run = own_run or trajectory.trajectory_id
             run = f"{outer.run}:{own_agent}:{inner_run}" if is_renamed else own_run or f"{outer.run}:{inner_run}"
         if not agent:
-            raise DecodeError(f"{where}.agent.name is empty: give the agent's name")
+            raise DecodeError(f"{path}.agent.name is empty; pass agent=...")
         if not run:
-            raise DecodeError(f"{where} has neither session_id nor trajectory_id: give the run's name")
-        events = _read_events(document, trajectory, run, self._default_time, where)
-        inner = self._read_inner(document, where, _Outer(agent, run, ours is not None, _callers(trajectory)))
-        meta = _foreign_meta(document, inner) if ours is None else ours.get("meta", {})
+            raise DecodeError(f"{path} has no session_id and no trajectory_id; pass run=...")
+        events = _read_events(document, trajectory, run, self._default_time, path)
+        inner = self._read_inner(document, path, _Outer(agent, run, extra_data is not None, _callers(trajectory)))
+        meta = _foreign_meta(document, inner) if extra_data is None else extra_data.get("meta", {})
         if not isinstance(meta, Mapping):
-            raise DecodeError(f"{where}.extra.{OURS}.meta must be a map, found {describe(meta)}")
-        if ours is None and outer is not None and not outer.is_ours:
+            raise DecodeError(f"{path}.extra.{EXTRA_KEY}.meta must be a map, got {describe(meta)}")
+        if extra_data is None and outer is not None and not outer.is_ours:
             caller = outer.callers.get(trajectory.trajectory_id or "")
             parent: JsonMap = {"agent": outer.agent, "run": outer.run}
             meta = {**meta, PARENT: {**parent, "tool_call_id": caller} if caller else parent}
@@ -160,46 +171,46 @@ class _Reader:
             meta = _bound_meta(meta, agent, outer, inner)
         return AtifRun(agent, run, events, meta, inner)
 
-    def _read_inner(self, document: JsonMap, where: str, outer: _Outer) -> tuple[AtifRun, ...]:
+    def _read_inner(self, document: JsonMap, path: str, outer: _Outer) -> tuple[AtifRun, ...]:
         runs: list[AtifRun] = []
         trajectory_ids: set[object] = set()
         for index, embedded in enumerate(cast("list[JsonMap]", document.get(_EMBEDDED) or ())):
-            place = f"{where}.{_EMBEDDED}[{index}]"
+            inner_path = f"{path}.{_EMBEDDED}[{index}]"
             trajectory_id = embedded.get("trajectory_id")
             if not trajectory_id:
-                raise DecodeError(f"{place}.trajectory_id is missing: an embedded trajectory needs one")
-            found = self.read(embedded, place, None, None, outer)
+                raise DecodeError(f"{inner_path}.trajectory_id is missing; an embedded trajectory needs one")
+            inner_run = self.read(embedded, inner_path, None, None, outer)
             if trajectory_id in trajectory_ids:
-                raise DecodeError(f"{place}.trajectory_id {describe(trajectory_id)} is that of another one before it")
+                raise DecodeError(f"{inner_path}.trajectory_id {describe(trajectory_id)} is used twice")
             trajectory_ids.add(trajectory_id)
-            runs.append(found)
+            runs.append(inner_run)
         return tuple(runs)
 
 
 def _foreign_meta(document: JsonMap, inner: Sequence[AtifRun]) -> JsonMap:
-    """What is kept of the document of another tool, less what becomes events and runs."""
+    """Return the metadata for the document of another tool, without its steps and embedded trajectories."""
     dropped = ("steps", _EMBEDDED) if inner else ("steps",)
-    kept_document: JsonMap = {DOCUMENT: {key: value for key, value in document.items() if key not in dropped}}
+    imported_document: JsonMap = {DOCUMENT: {key: value for key, value in document.items() if key not in dropped}}
     if inner:
-        kept_document[SUBAGENTS] = [[one.agent, one.run] for one in inner]
-    return {ATIF: kept_document}
+        imported_document[SUBAGENTS] = [[subagent.agent, subagent.run] for subagent in inner]
+    return {ATIF: imported_document}
 
 
 def _bound_meta(
     meta: Mapping[str, JsonValue], agent: str, outer: _Outer | None, inner: Sequence[AtifRun]
 ) -> Mapping[str, JsonValue]:
-    """The meta of a run, naming no runs but those of ``agent``."""
+    """Return a run's meta with ``agent`` as the agent of each run that it names."""
     changed = dict(meta)
-    parent, kept_document = meta.get(PARENT), meta.get(ATIF)
+    parent, imported_document = meta.get(PARENT), meta.get(ATIF)
     if isinstance(parent, Mapping):
         changed[PARENT] = {**parent, "agent": agent} if outer is None else {**parent, "agent": agent, "run": outer.run}
-    if isinstance(kept_document, Mapping) and SUBAGENTS in kept_document:
-        changed[ATIF] = {**kept_document, SUBAGENTS: [[one.agent, one.run] for one in inner]}
+    if isinstance(imported_document, Mapping) and SUBAGENTS in imported_document:
+        changed[ATIF] = {**imported_document, SUBAGENTS: [[subagent.agent, subagent.run] for subagent in inner]}
     return changed
 
 
 def _callers(trajectory: Trajectory) -> dict[str, str]:
-    """Which call began which embedded trajectory."""
+    """Return the id of the call that started each embedded trajectory, by ``trajectory_id``."""
     return {
         reference.trajectory_id: result.source_call_id
         for step in trajectory.steps
@@ -211,103 +222,103 @@ def _callers(trajectory: Trajectory) -> dict[str, str]:
 
 
 def _read_events(
-    document: JsonMap, trajectory: Trajectory, run: str, default_time: datetime, where: str
+    document: JsonMap, trajectory: Trajectory, run: str, default_time: datetime, path: str
 ) -> tuple[Event, ...]:
-    """The events of a document, in append order."""
+    """Return the events of a document in append order."""
     times = [
-        None if step.timestamp is None else read_time(step.timestamp, f"{where}.steps[{index}].timestamp")
+        None if step.timestamp is None else read_time(step.timestamp, f"{path}.steps[{index}].timestamp")
         for index, step in enumerate(trajectory.steps)
     ]
     step_time = next((time for time in times if time is not None), default_time)
-    # Another tool may have put a step between ours: its events must not get the ids that ours have.
-    kind = "atif-added" if _ours(document, where) is not None else "atif"
-    found = [(event.seq, event) for event in (_whole(*entry) for entry in _entries(document, where))]
-    last_seq = max((seq for seq, _ in found), default=0)
+    # Another tool may have added steps to a document of this library. Their events must get other ids.
+    kind = "atif-added" if _extra_data(document, path) is not None else "atif"
+    placed = [(event.seq, event) for event in (_complete(*entry) for entry in _entries(document, path))]
+    last_seq = max((seq for seq, _ in placed), default=0)
     is_mixed = False
     for index, (raw, step) in enumerate(zip(cast("list[JsonMap]", document["steps"]), trajectory.steps, strict=True)):
-        place = f"{where}.steps[{index}]"
+        step_path = f"{path}.steps[{index}]"
         step_time = times[index] or step_time
-        if _ours(raw, place) is None:
+        if _extra_data(raw, step_path) is None:
             is_mixed = True
-            for event in events_of(raw, step, step_time):  # behind what stands before them in the document
-                event_id = derived_event_id(kind, run, step.step_id, len(found))
-                found.append((last_seq, msgspec.structs.replace(event, event_id=event_id)))
+            for event in events_of(raw, step, step_time):
+                event_id = derived_event_id(kind, run, step.step_id, len(placed))
+                placed.append((last_seq, msgspec.structs.replace(event, event_id=event_id)))
             continue
         payloads = payloads_of(step)
-        for entry, entry_place in _entries(raw, place):
-            event = _restored(entry, payloads, step_time, entry_place)
+        for entry, entry_path in _entries(raw, step_path):
+            event = _restored(entry, payloads, step_time, entry_path)
             last_seq = max(last_seq, event.seq)
-            found.append((event.seq, event))
-    # Foreign events have no seq yet, and stand behind the one they follow.
-    ordered = [event for _, event in sorted(found, key=lambda placed: (placed[0], not placed[1].seq))]
+            placed.append((event.seq, event))
+    # Events of another tool have no seq yet. They come directly after the event that they follow in the document.
+    ordered = [event for _, event in sorted(placed, key=lambda item: (item[0], not item[1].seq))]
     return _renumbered(ordered) if is_mixed else tuple(ordered)
 
 
 def _renumbered(events: list[Event]) -> tuple[Event, ...]:
-    """Seqs without gaps, and redaction markers that name those their events have now."""
+    """Return the events with new seqs without gaps. Redaction markers get the new seqs too."""
     first = next((event.seq for event in events if event.seq), 1)
     moved = {event.seq: seq for seq, event in enumerate(events, first) if event.seq}
     numbered: list[Event] = []
     for seq, event in enumerate(events, first):
         data = event.data
         if isinstance(data, Redaction):
-            data = Redaction(seqs=tuple(moved.get(one, one) for one in data.seqs), reason=data.reason)
+            data = Redaction(seqs=tuple(moved.get(old, old) for old in data.seqs), reason=data.reason)
         numbered.append(msgspec.structs.replace(event, seq=seq, data=data))
     return tuple(numbered)
 
 
-# Steps of ours.
+# Steps with this library's data in ``extra``.
 
 
-def _ours(holder: Mapping[str, JsonValue], where: str) -> Mapping[str, JsonValue] | None:
+def _extra_data(holder: Mapping[str, JsonValue], path: str) -> Mapping[str, JsonValue] | None:
     extra = holder.get("extra")
-    if not isinstance(extra, Mapping) or OURS not in extra:
+    if not isinstance(extra, Mapping) or EXTRA_KEY not in extra:
         return None
-    found = extra[OURS]
-    if not isinstance(found, Mapping):
-        raise DecodeError(f"{where}.extra.{OURS} must be a map, found {describe(found)}")
-    return found
+    extra_data = extra[EXTRA_KEY]
+    if not isinstance(extra_data, Mapping):
+        raise DecodeError(f"{path}.extra.{EXTRA_KEY} must be a map, got {describe(extra_data)}")
+    return extra_data
 
 
-def _own_name(ours: Mapping[str, JsonValue] | None, name: str, where: str) -> str | None:
-    if ours is None:
+def _own_name(extra_data: Mapping[str, JsonValue] | None, name: str, path: str) -> str | None:
+    if extra_data is None:
         return None
-    found = ours.get(name)
-    if not isinstance(found, str) or not found:
-        raise DecodeError(f"{where}.extra.{OURS}.{name} must be non-empty text, found {describe(found)}")
-    return found
+    value = extra_data.get(name)
+    if not isinstance(value, str) or not value:
+        raise DecodeError(f"{path}.extra.{EXTRA_KEY}.{name} must be non-empty text, got {describe(value)}")
+    return value
 
 
-def _entries(holder: Mapping[str, JsonValue], where: str) -> Iterator[tuple[JsonMap, str]]:
-    ours = _ours(holder, where)
-    listed: object = [] if ours is None else ours.get("events", [])
-    place = f"{where}.extra.{OURS}.events"
+def _entries(holder: Mapping[str, JsonValue], path: str) -> Iterator[tuple[JsonMap, str]]:
+    extra_data = _extra_data(holder, path)
+    listed: object = [] if extra_data is None else extra_data.get("events", [])
+    events_path = f"{path}.extra.{EXTRA_KEY}.events"
     if not isinstance(listed, list):
-        raise DecodeError(f"{place} must be a list, found {describe(listed)}")
+        raise DecodeError(f"{events_path} must be a list, got {describe(listed)}")
     for index, entry in enumerate(cast("list[object]", listed)):
         if not isinstance(entry, dict):
-            raise DecodeError(f"{place}[{index}] must be a map, found {describe(entry)}")
-        yield cast("JsonMap", entry), f"{place}[{index}]"
+            raise DecodeError(f"{events_path}[{index}] must be a map, got {describe(entry)}")
+        yield cast("JsonMap", entry), f"{events_path}[{index}]"
 
 
-def _whole(entry: JsonMap, where: str) -> Event:
+def _complete(entry: JsonMap, path: str) -> Event:
     try:
         event = Event.from_map(entry)
     except DecodeError as error:
-        raise DecodeError(f"{where}: {error}") from error
+        raise DecodeError(f"{path}: {error}") from error
     if not event.seq:
-        raise DecodeError(f"{where}: seq is missing")
+        raise DecodeError(f"{path}: seq is missing")
     return event
 
 
-def _restored(entry: JsonMap, payloads: Mapping[str, EventData], step_time: datetime, where: str) -> Event:
-    """The event of an entry: what the step says of it, less and plus what the entry does."""
+def _restored(entry: JsonMap, payloads: Mapping[str, EventData], step_time: datetime, path: str) -> Event:
+    """Return the event of an entry: the payload of the step's field with the changes of the entry."""
     if "at" not in entry:
-        return _whole(entry, where)
-    payload = payload_at(entry, payloads, where)
+        return _complete(entry, path)
+    payload = payload_at(entry, payloads, path)
     changes, without = entry.get("data", {}), entry.get("without", [])
     if not is_map(changes) or not is_list(without) or not all(isinstance(key, str) for key in without):
-        raise DecodeError(f"{where}: data must be a map, and without must be a list of keys")
+        raise DecodeError(f"{path}: data must be a map, and without must be a list of keys")
     data = {key: value for key, value in payload.to_map().items() if key not in without} | changes
-    whole = {"timestamp": step_time, **entry, "type": payload.event_type, "data": data}
-    return _whole(cast("JsonMap", whole), where)
+    complete = {"timestamp": step_time, **entry, "type": payload.event_type, "data": data}
+    return _complete(cast("JsonMap", complete), path)

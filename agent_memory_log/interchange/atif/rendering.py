@@ -1,7 +1,6 @@
-"""A step of a run as ATIF shows it, and where in it each event is.
+"""Converts a step of a run to an ATIF step, with the position of each event in it.
 
-What an imported step had beside that is in ``structured`` of its events, part by part: an event that is erased takes
-its own with it. It is put back where ``exact``.
+The other data of an imported step is in ``structured`` of its events. With ``exact``, it is put back into the step.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from agent_memory_log.transcript.differences import apply, residual_of_provider
 from agent_memory_log.transcript.json_types import is_map
 
 _BETWEEN = "\n\n"
-"""What stands between the texts of several events in one field."""
+"""The separator between the texts of several events in one field."""
 
 
 METRICS = {
@@ -41,19 +40,19 @@ METRICS = {
     "cached_tokens": "cache_read",
     "cost_usd": "cost_usd",
 }
-"""ATIF's metrics, by the fields of ``Usage``."""
+"""The field of ``Usage`` for each metric of ATIF."""
 
 Positions = list[tuple[Event, JsonMap]]
-"""Where in a step each event is, as ``payload_at`` finds it; an empty map where ATIF has no field for the event."""
+"""The position of each event in a step, for ``payload_at``. It is an empty map if ATIF has no field for the event."""
 
 
 def render_step(step: Step, number: int, *, exact: bool) -> tuple[JsonMap, Positions]:
-    """The step as the ``number``-th of a document, and the positions of its events."""
+    """Return the ATIF step with the given number, and the positions of its events."""
     rendered, positions = _render_message(step, number)
     if exact and step.label:
         for event in step.messages[:1]:
-            rendered = apply(rendered, _kept(event.data))
-    positions.extend((event, {}) for event in step.others)
+            rendered = apply(rendered, _imported_data(event.data))
+    positions.extend((event, {}) for event in step.extra_events)
     if step.calls:
         rendered[CALLS] = [_render_call(cast("ToolCall", event.data), exact=exact) for event in step.calls]
         positions.extend((event, {"at": f"{CALLS}[{index}]"}) for index, event in enumerate(step.calls))
@@ -71,23 +70,23 @@ def render_step(step: Step, number: int, *, exact: bool) -> tuple[JsonMap, Posit
 
 
 def _render_message(step: Step, number: int) -> tuple[JsonMap, Positions]:
-    """The step without its calls and results, and the positions of what is in it."""
-    first = (step.made or [answer.event for answer in step.answers])[0]
+    """Return the step without calls and results, and the positions of its messages and thinking blocks."""
+    first = (step.content or [answer.event for answer in step.answers])[0]
     rendered: JsonMap = {"step_id": number, "timestamp": format_timestamp(first.timestamp), "source": step.source}
     message, positions = _joined(step.messages, MESSAGE)
     images = [part for event in step.messages for part in image_parts(getattr(event.data, "structured", None))]
     if step.source == "agent":
-        model = next((event.labels[MODEL_LABEL] for event in step.made if event.labels.get(MODEL_LABEL)), "")
+        model = next((event.labels[MODEL_LABEL] for event in step.content if event.labels.get(MODEL_LABEL)), "")
         model = model or (step.request.model if step.request is not None else "")
         if model:
             rendered["model_name"] = model
     rendered["message"] = _with_images(message, images) if images else message
     if step.thinking:
-        reasoning, found = _joined(step.thinking, REASONING)
-        positions += found
+        reasoning, reasoning_positions = _joined(step.thinking, REASONING)
+        positions += reasoning_positions
         if reasoning:
             rendered[REASONING] = reasoning
-    metrics = metrics_of(usage_in(step.made)) if step.source == "agent" else {}
+    metrics = metrics_of(usage_in(step.content)) if step.source == "agent" else {}
     if step.parent is not None:
         rendered["llm_call_count"] = 0
     elif metrics:
@@ -96,23 +95,23 @@ def _render_message(step: Step, number: int) -> tuple[JsonMap, Positions]:
 
 
 def metrics_of(usage: Usage) -> JsonMap:
-    """ATIF's metrics; empty where nothing was reported."""
+    """Return ATIF's metrics. Values that were not reported are absent."""
     counts = {metric: getattr(usage, field) for metric, field in METRICS.items()}
     return {metric: count for metric, count in counts.items() if count is not None}
 
 
 def _render_call(data: ToolCall, *, exact: bool) -> JsonMap:
-    """A call as ATIF has it; arguments that are no JSON object are left to ``extra``."""
+    """Return a call in ATIF's form. If its arguments are not a JSON object, they are only in the step's ``extra``."""
     rendered: JsonMap = {
         "tool_call_id": data.tool_call_id,
         "function_name": data.tool_name,
         "arguments": _arguments(data.payload_json),
     }
-    return apply(rendered, _kept(data)) if exact else rendered
+    return apply(rendered, _imported_data(data)) if exact else rendered
 
 
 def _render_result(answer: Answer, *, exact: bool) -> JsonMap:
-    """A result as ATIF has it; it names its call where it answers one of its step."""
+    """Return a result in ATIF's form. It has a ``source_call_id`` if it answers a call of its step."""
     data = cast("ToolResult", answer.event.data)
     rendered: JsonMap = {"source_call_id": data.tool_call_id} if answer.call is not None else {}
     text = data.error_message if is_absent_text(data.result_json) else data.result_json
@@ -121,7 +120,7 @@ def _render_result(answer: Answer, *, exact: bool) -> JsonMap:
         rendered["content"] = _with_images(text, images)
     elif text:
         rendered["content"] = text
-    return apply(rendered, _kept(data)) if exact else rendered
+    return apply(rendered, _imported_data(data)) if exact else rendered
 
 
 def _with_images(text: str, images: list[JsonValue]) -> list[JsonValue]:
@@ -129,7 +128,7 @@ def _with_images(text: str, images: list[JsonValue]) -> list[JsonValue]:
 
 
 def _joined(events: Sequence[Event], at: str) -> tuple[str, Positions]:
-    """The texts of ``events`` as one, and the position of each."""
+    """Return the joined texts of ``events``, and the position of each text."""
     texts = [event.data.text if isinstance(event.data, Thinking) else _message_of(event) for event in events]
     if len(events) == 1:
         return texts[0], [(events[0], {"at": at})]
@@ -149,13 +148,13 @@ def _message_of(event: Event) -> str:
     return cast("AssistantMessage | SystemMessage | UserMessage", event.data).message
 
 
-def _kept(data: EventData) -> Mapping[str, JsonValue]:
+def _imported_data(data: EventData) -> Mapping[str, JsonValue]:
     return residual_of_provider(ATIF, getattr(data, "structured", None))
 
 
 def _arguments(text: str) -> JsonMap:
     try:
-        found = own_json(cast("object", decode_json(text)))
-        return found if is_map(found) else {}
+        arguments = own_json(cast("object", decode_json(text)))
+        return arguments if is_map(arguments) else {}
     except (msgspec.DecodeError, NotJson, UnicodeError, RecursionError):
         return {}

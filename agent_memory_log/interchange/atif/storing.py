@@ -1,4 +1,4 @@
-"""A trajectory into a store: the run it stands for, and those of its sub-agents."""
+"""Appends the runs of an ATIF document to a store, including the runs of sub-agents."""
 
 from __future__ import annotations
 
@@ -14,27 +14,39 @@ from agent_memory_log.transfer.importing import ImportedRun
 from agent_memory_log.transfer.jsonl import import_jsonl
 
 
-async def import_atif(store: Store, found: AtifRun, *, reserved: bool = False) -> list[ImportedRun]:
-    """Append what ``from_atif`` found to its runs, those of its sub-agents too; one result for each that has events.
+async def import_atif(store: Store, trajectory: AtifRun, *, reserved: bool = False) -> list[ImportedRun]:
+    """Append a run of ``from_atif`` and the runs of its sub-agents to a store.
 
-    Goes the way of ``import_jsonl``: a run that holds no events keeps the seqs, and importing again stores nothing.
-    Raises what that raises, with a note of the run it happened in; an agent or an event type that is the library's own
-    is ``InvalidEvent`` before anything is stored, unless ``reserved``, an operator's right.
+    The import works like ``import_jsonl``. An empty target run keeps the seqs of the events. A second import of the
+    same run adds nothing.
 
-        for done in await import_atif(store, from_atif(document)):
-            print(done.agent, done.run, done.inserted)
+        for imported in await import_atif(store, from_atif(document)):
+            print(imported.agent, imported.run, imported.inserted)
+
+    Args:
+        store: The store to append to.
+        trajectory: The result of ``from_atif``.
+        reserved: Whether to accept the library's own agents and event types. Only an operator should set it.
+
+    Returns:
+        One result for each run that has events.
+
+    Raises:
+        InvalidEvent: A run uses an agent or event type of the library and ``reserved`` is false. Nothing is stored.
+
+    The function also raises the errors of ``import_jsonl``, with the name of the run as a note.
     """
-    for run in found:
+    for run in trajectory:
         try:
             check_not_reserved(run.agent, run.events, reserved=reserved)
         except InvalidEvent as error:
             raise InvalidEvent(f"the run {run.agent}/{run.run}: {error}", field=error.field) from error
     results: list[ImportedRun] = []
-    for run in found:
+    for run in trajectory:
         try:
             results += await import_jsonl(store, _lines(run), reserved=reserved)
         except AgentMemoryLogError as error:
-            error.add_note(f"{run.agent}/{run.run} as JSONL")
+            error.add_note(f"in the run {run.agent}/{run.run}, converted to JSONL")
             raise
     return results
 
@@ -52,9 +64,9 @@ def _lines(run: AtifRun) -> Iterator[bytes]:
             "meta": run.meta,
         }
     )
-    is_whole = last - first + 1 == len(run.events)
+    is_complete = last - first + 1 == len(run.events)
     for event in run.events:
         line = event.to_map()
-        if not is_whole:
-            del line["seq"]  # a part of a run has no place of its own in a store
+        if not is_complete:
+            del line["seq"]  # the store assigns new seqs if the run has gaps
         yield encode_json(line)

@@ -27,26 +27,26 @@ def check_exact(found: JsonValue, expected: JsonValue, what: str) -> None:
     one, other = exact(found), exact(expected)
     if one == other:
         return
-    place = next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
-    near = slice(max(0, place - 20), place + 60)
-    raise AssertionError(f"{what}: {one[near]!r} instead of {other[near]!r}, at byte {place}")
+    index = next((index for index, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
+    near = slice(max(0, index - 20), index + 60)
+    raise AssertionError(f"{what}: {one[near]!r} instead of {other[near]!r}, at byte {index}")
 
 
-def check_stored(stored: Event, given: Event, seq: int) -> None:
+def check_stored(stored: Event, original: Event, seq: int) -> None:
     """``stored`` is ``given``, unchanged, at ``seq``."""
     assert stored.seq == seq
-    assert stored.event_id == given.event_id
-    assert stored.type == given.type
-    assert stored.timestamp == given.timestamp
+    assert stored.event_id == original.event_id
+    assert stored.type == original.type
+    assert stored.timestamp == original.timestamp
     assert stored.timestamp.utcoffset() == timedelta(0)
-    check_exact(dict(stored.labels), dict(given.labels), "labels")
-    assert type(stored.data) is type(given.data)
-    check_exact(stored.data.to_map(), given.data.to_map(), "data")
+    check_exact(dict(stored.labels), dict(original.labels), "labels")
+    assert type(stored.data) is type(original.data)
+    check_exact(stored.data.to_map(), original.data.to_map(), "data")
 
 
-def check_run(snapshot: Snapshot, given: Iterable[Event], *, first_seq: int = 1) -> None:
+def check_run(snapshot: Snapshot, originals: Iterable[Event], *, first_seq: int = 1) -> None:
     """The snapshot holds the events given, in that order and no others, from ``first_seq`` on."""
-    events = list(given)
+    events = list(originals)
     assert len(snapshot.log) == len(events)
     for seq, (stored, event) in enumerate(zip(snapshot.log, events, strict=True), first_seq):
         check_stored(stored, event, seq)

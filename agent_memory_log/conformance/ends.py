@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from agent_memory_log.conformance.checks import take
-from agent_memory_log.conformance.samples import AGENT, RUN, said
+from agent_memory_log.conformance.samples import AGENT, RUN, user_message
 from agent_memory_log.errors import RunExpired
 from agent_memory_log.events.event import Event, format_timestamp
 from agent_memory_log.events.jsonvalue import JsonValue
@@ -79,7 +79,9 @@ async def expired_run(*handles: Store, agent: str = AGENT, run: str = RUN) -> Ex
     async def fill(meta: dict[str, JsonValue]) -> None:
         stored.clear()
         for handle in handles:
-            stored.extend((await handle.append_events(agent, run, said("one"), meta=meta, reserved=True)).events)
+            stored.extend(
+                (await handle.append_events(agent, run, user_message("one"), meta=meta, reserved=True)).events
+            )
 
     end = await with_an_end(handles[0], fill, agent=agent, run=run)
     await until_expired(handles[0], agent, run)

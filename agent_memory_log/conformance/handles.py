@@ -13,7 +13,7 @@ import pytest
 
 from agent_memory_log.conformance.checks import check_run
 from agent_memory_log.conformance.harness import Handles, Suite, contract, on_another_loop
-from agent_memory_log.conformance.samples import AGENT, RUN, said
+from agent_memory_log.conformance.samples import AGENT, RUN, user_message
 from agent_memory_log.conformance.threaded import ThreadedStore
 from agent_memory_log.errors import StoreClosed
 from agent_memory_log.events.event import Event
@@ -24,40 +24,40 @@ from agent_memory_log.store import Store
 class HandleLife(Suite):
     """Tests of a handle's life."""
 
-    async def test_14_a_closed_handle_says_so(self, store: Store) -> None:
-        await store.append_events(AGENT, RUN, said("one"))
+    async def test_14_a_closed_handle_raises_store_closed(self, store: Store) -> None:
+        await store.append_events(AGENT, RUN, user_message("one"))
         await store.aclose()
         for call in _calls(store):
             with pytest.raises(StoreClosed):
                 await call()
 
-    async def test_14_closing_again_does_nothing(self, store: Store) -> None:
+    async def test_14_closing_a_closed_handle_does_nothing(self, store: Store) -> None:
         for _ in range(3):
             await store.aclose()
 
     async def test_14_closing_a_handle_leaves_the_others_open(
         self, store: Store, other: Store, open_handle: Handles
     ) -> None:
-        given = [said("one"), said("two")]
-        await store.append_events(AGENT, RUN, given[0])
+        originals = [user_message("one"), user_message("two")]
+        await store.append_events(AGENT, RUN, originals[0])
         await store.aclose()
-        await other.append_events(AGENT, RUN, given[1])
-        check_run(await other.load_run(AGENT, RUN), given)
-        check_run(await (await open_handle()).load_run(AGENT, RUN), given)
+        await other.append_events(AGENT, RUN, originals[1])
+        check_run(await other.load_run(AGENT, RUN), originals)
+        check_run(await (await open_handle()).load_run(AGENT, RUN), originals)
 
-    async def test_14_leaving_the_async_with_block_closes_the_handle(self, store: Store) -> None:
+    async def test_14_leaving_async_with_closes_the_handle(self, store: Store) -> None:
         async with store as entered:
-            await entered.append_events(AGENT, RUN, said("one"))
+            await entered.append_events(AGENT, RUN, user_message("one"))
         with pytest.raises(StoreClosed):
             await store.load_run(AGENT, RUN)
         with pytest.raises(StoreClosed):
             async with store:
                 pass
 
-    async def test_14_another_event_loop_is_told(self, store: Store) -> None:
+    async def test_14_a_call_on_another_event_loop_raises_store_closed(self, store: Store) -> None:
         """A synchronous handle belongs to no loop: it goes on working."""
-        given = said("one")
-        await store.append_events(AGENT, RUN, given)
+        original = user_message("one")
+        await store.append_events(AGENT, RUN, original)
         for call in _calls(store):
 
             async def elsewhere(call: Callable[[], Awaitable[object]] = call) -> None:
@@ -69,29 +69,29 @@ class HandleLife(Suite):
                 with pytest.raises(StoreClosed):
                     await on_another_loop(elsewhere)
         if not isinstance(store, ThreadedStore):
-            check_run(await store.load_run(AGENT, RUN), [given])
+            check_run(await store.load_run(AGENT, RUN), [original])
 
-    async def test_14_closing_on_another_event_loop_is_told(self, store: Store, other: Store) -> None:
+    async def test_14_closing_on_another_event_loop_raises_store_closed(self, store: Store, other: Store) -> None:
         """A synchronous handle belongs to no loop: it is closed."""
-        given = said("one")
-        await store.append_events(AGENT, RUN, given)
+        original = user_message("one")
+        await store.append_events(AGENT, RUN, original)
         if isinstance(store, ThreadedStore):
             await on_another_loop(store.aclose)
         else:
             with pytest.raises(StoreClosed):
                 await on_another_loop(store.aclose)
         await store.aclose()
-        check_run(await other.load_run(AGENT, RUN), [given])
+        check_run(await other.load_run(AGENT, RUN), [original])
 
-    async def test_14_a_handle_inherited_by_a_fork_is_told(self, open_handle: Handles) -> None:
+    async def test_14_a_handle_inherited_by_a_fork_raises_store_closed(self, open_handle: Handles) -> None:
         if not hasattr(os, "fork"):
             pytest.skip("this system has no fork")
         store = await open_handle()
-        given = [said("one"), said("two")]
-        await store.append_events(AGENT, RUN, given[0])
+        originals = [user_message("one"), user_message("two")]
+        await store.append_events(AGENT, RUN, originals[0])
         assert await _in_a_fork(store) == b"store_closed"
-        await store.append_events(AGENT, RUN, given[1])
-        check_run(await store.load_run(AGENT, RUN), given)
+        await store.append_events(AGENT, RUN, originals[1])
+        check_run(await store.load_run(AGENT, RUN), originals)
 
 
 def _calls(store: Store) -> list[Callable[[], Awaitable[object]]]:
@@ -106,7 +106,7 @@ def _calls(store: Store) -> list[Callable[[], Awaitable[object]]]:
         store.list_runs,
         lambda: store.append_events(AGENT, RUN),
         lambda: store.redact_events(AGENT, RUN, [1]),
-        lambda: store.append_events(AGENT, RUN, said("two")),
+        lambda: store.append_events(AGENT, RUN, user_message("two")),
         lambda: store.delete_run(AGENT, RUN),
     ]
 

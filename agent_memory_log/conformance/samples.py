@@ -28,7 +28,7 @@ RUN = "run"
 NOON = datetime(2021, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
 
 
-def said(
+def user_message(
     text: str,
     *,
     event_id: str | None = None,
@@ -42,7 +42,7 @@ def said(
     )
 
 
-def noted(text: str, *, event_id: str | None = None, timestamp: datetime | None = None) -> Event:
+def planner_note(text: str, *, event_id: str | None = None, timestamp: datetime | None = None) -> Event:
     """A planner note."""
     return new_event(PlannerNote(note=text), timestamp=timestamp, event_id=event_id)
 
@@ -133,7 +133,7 @@ def every_payload() -> list[Event]:
         Annotation(message="seen"),
         Annotation(),
     ]
-    return [new_event(payload, timestamp=later(place)) for place, payload in enumerate(payloads)]
+    return [new_event(payload, timestamp=later(index)) for index, payload in enumerate(payloads)]
 
 
 TEXTS: dict[str, str] = {

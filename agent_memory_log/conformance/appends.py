@@ -1,6 +1,6 @@
-"""Promises 1 and 2: an append stores all of its events or none, and what it acknowledged stays.
+"""Promises 1 and 2: an append stores all of its events or no event, and acknowledged events stay stored.
 
-That it survives a killed process and a lost power supply is for the backend's own tests.
+A backend's own tests must show that events survive a killed process and a power failure.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BATCH = 5
 
 @contract
 class Appends(Suite):
-    """Tests of appends, and of closing and opening again."""
+    """Tests of appends, and of closing and reopening a store."""
 
     async def test_1_an_append_stores_its_events_in_order(self, store: Store) -> None:
         originals = [
@@ -112,7 +112,7 @@ class Appends(Suite):
             while version < total:
                 snapshot = await reader.load_run(AGENT, RUN)
                 assert snapshot.version == len(snapshot.log)
-                assert snapshot.version >= version, "the version went back"
+                assert snapshot.version >= version, "the version decreased"
                 version = snapshot.version
                 parts: dict[str, int] = {}
                 for event in snapshot.log:

@@ -1,6 +1,6 @@
-"""Promise 19: ``check`` finds no damage in a store that is whole, whatever was done to it.
+"""Promise 19: ``check`` finds no damage in an intact store after appends, redactions, deletions and expiry.
 
-That it finds damage is for the backend's own tests.
+A backend's own tests must show that ``check`` finds damage.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Promises 1, 3, 4 and 5 under concurrency: any number of tasks, handles and threads on one run."""
+"""Promises 1, 3, 4 and 5 when many tasks, handles and threads write to one run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Concurrency(Suite):
         async def work(handle: Store, thread: int) -> list[list[AppendResult]]:
             return await asyncio.gather(*(_write(handle, thread * 2 + task) for task in range(2)))
 
-        results = [one for thread in await open_handle.on_threads(_HANDLES, work) for one in thread]
+        results = [appends for thread in await open_handle.on_threads(_HANDLES, work) for appends in thread]
         _check(await _log(store), results)
 
     async def test_3_runs_written_at_once_keep_their_own_seqs(self, open_handle: Handles) -> None:
@@ -79,7 +79,7 @@ class Concurrency(Suite):
 
 
 async def _write(store: Store, writer: int, run: str = RUN) -> list[AppendResult]:
-    """Append batches of two, one after another, each waited for."""
+    """Append batches of two events, and await each append before the next."""
     results: list[AppendResult] = []
     for number in range(_APPENDS):
         batch = [user_message(f"{writer}/{number}/{part}", labels={"writer": str(writer)}) for part in range(2)]
@@ -93,7 +93,10 @@ async def _log(store: Store, run: str = RUN) -> list[Event]:
 
 
 def _check(log: list[Event], writers: Iterable[list[AppendResult]]) -> None:
-    """Nothing lost, nothing twice, no gap; each writer's events in its order, where its results said they are."""
+    """Assert that the log has every event once, without gaps.
+
+    Each writer's events must be in its order, at the seqs that its results named.
+    """
     by_seq = {event.seq: event for event in log}
     assert list(by_seq) == list(range(1, len(log) + 1))
     reported = 0

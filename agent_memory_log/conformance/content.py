@@ -1,4 +1,4 @@
-"""Promise 10, first half: any content comes back unchanged, in every place where content may be."""
+"""Promise 10, first half: any content comes back unchanged, in every field that holds content."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _JSON_TEXTS = (
 
 @contract
 class Content(Suite):
-    """Tests of what can be stored."""
+    """Tests of the content that a store accepts."""
 
     async def test_10_every_payload_comes_back_unchanged(self, open_handle: Handles) -> None:
         await _round_trip(open_handle, [*every_payload(), rich_event(), unknown_event()])
@@ -136,7 +136,7 @@ class Content(Suite):
 
 
 async def _round_trip(open_handle: Handles, originals: list[Event]) -> None:
-    """Store events, in a batch and one by one, and compare what is read through another handle."""
+    """Store events in a batch and one by one, and compare them with a read through another handle."""
     writer, reader = await open_handle(), await open_handle()
     result = await writer.append_events(AGENT, RUN, *originals)
     assert len(result.events) == len(originals)
@@ -148,7 +148,9 @@ async def _round_trip(open_handle: Handles, originals: list[Event]) -> None:
     for event in originals[:20]:
         await writer.append_events(AGENT, "one by one", event)
     check_run(await reader.load_run(AGENT, "one by one"), originals[:20])
-    assert (await writer.append_events(AGENT, RUN, *originals)).inserted == 0, "what was stored is not what was given"
+    assert (await writer.append_events(AGENT, RUN, *originals)).inserted == 0, (
+        "the stored events differ from the originals"
+    )
 
 
 def _depth(value: JsonValue) -> int:

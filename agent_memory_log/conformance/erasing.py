@@ -1,4 +1,4 @@
-"""Promises 3 and 12: ``redact_events`` takes content away for good, and ``delete_run`` empties a run."""
+"""Promises 3 and 12: ``redact_events`` removes content permanently, and ``delete_run`` empties a run."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ class Erasing(Suite):
         log = (await store.load_run(AGENT, RUN)).log
         assert [event.type for event in log] == ["user_message", "redacted", "planner_note", "redacted", "redaction"]
         assert log[3].data == Redacted(original_type="redaction", reason="second")
-        assert log[1].data == Redacted(original_type="user_message", reason="second"), "the first reason is gone too"
+        assert log[1].data == Redacted(original_type="user_message", reason="second"), (
+            "the first reason must be gone too"
+        )
 
     async def test_12_append_refuses_a_marker_for_events_that_are_not_redacted(self, store: Store) -> None:
         await _fill(store)
@@ -108,7 +110,7 @@ class Erasing(Suite):
                     AGENT, RUN, user_message("four"), new_event(Redaction(seqs=seqs, reason="forged"))
                 )
         check_same(await store.load_run(AGENT, RUN), before)
-        # As an import does: what the marker names is redacted already, or comes with it.
+        # An import appends a marker together with its masked events, or after them.
         mask = new_event(Redacted(original_type="user_message", reason="then"))
         await store.append_events(AGENT, RUN, mask, new_event(Redaction(seqs=(4,), reason="then")))
         await store.append_events(AGENT, RUN, new_event(Redaction(seqs=(4,), reason="then")))

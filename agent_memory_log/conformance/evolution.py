@@ -1,6 +1,6 @@
-"""Promise 13, as far as events show it: types that only another program knows survive, registered ones come back typed.
+"""Promise 13: events of unknown types stay unchanged, and events of registered types come back typed.
 
-That data of a newer schema is refused is for the backend's own tests.
+A backend's own tests must show that it refuses data of a newer schema.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agent_memory_log.store import Store
 
 @register_payload
 class ConformanceHandoff(EventData, frozen=True):
-    """A payload such as an application registers, with fields no built-in one has."""
+    """A payload as an application might register it, with field types that no built-in payload has."""
 
     event_type = "conformance.handoff"
 
@@ -42,7 +42,7 @@ class Evolution(Suite):
         ]
         originals = [
             unknown_event(),
-            *(new_event(UnknownPayload(type="checkpoint", data=one), timestamp=later(1)) for one in maps),
+            *(new_event(UnknownPayload(type="checkpoint", data=data), timestamp=later(1)) for data in maps),
             new_event(UnknownPayload(type="Type\x00 of \U0001f9ff $later.%", data={"a": 1}), timestamp=later(2)),
         ]
         await store.append_events(AGENT, RUN, *originals)

@@ -1,4 +1,4 @@
-"""Promise 16: a run is refused from the instant of its ``expires_at``, and ``expire_runs`` removes it."""
+"""Promise 16: a store refuses a run from its ``expires_at`` on, and ``expire_runs`` removes the run."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Expiring(Suite):
             for handle in (store, other):
                 snapshot = await handle.load_run(AGENT, run)
                 check_run(snapshot, originals)
-                assert snapshot.meta == meta, "it is kept as it was given"
+                assert snapshot.meta == meta, "the meta must be stored unchanged"
                 assert (await handle.list_runs()).runs[0].meta == meta
             assert (await other.redact_events(AGENT, run, [1])).inserted == 1
 
@@ -153,10 +153,10 @@ class Expiring(Suite):
     async def test_16_a_waiting_follower_wakes_when_its_run_expires(self, store: Store, other: Store) -> None:
 
         async def fill(meta: dict[str, JsonValue]) -> None:
-            events, others = store.follow(AGENT, RUN), other.follow(AGENT, RUN)
-            async with aclosing(events), aclosing(others):
-                waiting = [asyncio.create_task(anext(follower)) for follower in (events, others)]
-                await settle()  # they wait for a run that is not there yet, and so has no end
+            events, other_events = store.follow(AGENT, RUN), other.follow(AGENT, RUN)
+            async with aclosing(events), aclosing(other_events):
+                waiting = [asyncio.create_task(anext(follower)) for follower in (events, other_events)]
+                await settle()  # both wait for a run that does not exist yet, so it has no end
                 try:
                     await store.append_events(AGENT, RUN, user_message("one"), meta=meta)
                     await asyncio.gather(*waiting)
@@ -164,7 +164,7 @@ class Expiring(Suite):
                     for task in waiting:
                         task.cancel()
                     await asyncio.gather(*waiting, return_exceptions=True)
-                for follower in (events, others):
+                for follower in (events, other_events):
                     with pytest.raises(RunExpired, match=f"{AGENT}/{RUN}"):
                         await anext(follower)
 
@@ -235,13 +235,13 @@ class Expiring(Suite):
         assert [type(outcome) for outcome in outcomes] == [AppendResult, RunExpired, AppendResult]
 
     async def test_16_expire_runs_removes_expired_runs(self, store: Store, other: Store) -> None:
-        remove = store.expire_runs
-        assert await remove() == _NOTHING
+        expire = store.expire_runs
+        assert await expire() == _NOTHING
         names = [(AGENT, RUN), (AGENT, "other"), ("@own", RUN)]
-        held = {name: await expired_run(store, other, agent=name[0], run=name[1]) for name in names}
-        assert await remove() == ExpireResult(runs=3, events=6)
-        assert await remove() == _NOTHING
-        for (agent, run), expired in held.items():
+        expired_runs = {name: await expired_run(store, other, agent=name[0], run=name[1]) for name in names}
+        assert await expire() == ExpireResult(runs=3, events=6)
+        assert await expire() == _NOTHING
+        for (agent, run), expired in expired_runs.items():
             for handle in (store, other):
                 snapshot = await handle.load_run(agent, run)
                 assert (list(snapshot.log), snapshot.version, snapshot.meta) == ([], expired.version, {})
@@ -249,7 +249,7 @@ class Expiring(Suite):
             for handle in (other, store):
                 await handle.append_events(agent, run, original, reserved=True)
             check_run(await store.load_run(agent, run), [original], first_seq=expired.version + 1)
-        assert await remove() == _NOTHING
+        assert await expire() == _NOTHING
 
     async def test_16_expire_runs_keeps_other_runs(self, store: Store, other: Store) -> None:
         original = user_message("one")
@@ -284,17 +284,17 @@ class Expiring(Suite):
         await expired_run(store, run="second")
         moment = timedelta(microseconds=1)
         zone = timezone(timedelta(hours=5, minutes=30))
-        remove = store.expire_runs
+        expire = store.expire_runs
         for before in (datetime.min.replace(tzinfo=UTC), first - moment, (first - moment).astimezone(zone)):
             for dry_run in (True, False):
-                assert await remove(before=before, dry_run=dry_run) == _NOTHING
+                assert await expire(before=before, dry_run=dry_run) == _NOTHING
         for dry_run in (True, False):
             before = first.astimezone(zone)
-            assert await remove(before=before, dry_run=dry_run) == ExpireResult(runs=1, events=1)
+            assert await expire(before=before, dry_run=dry_run) == ExpireResult(runs=1, events=1)
         assert list((await store.load_run(AGENT, "first")).log) == []
         with pytest.raises(RunExpired):
             await store.load_run(AGENT, "second")
-        assert await remove(before=datetime.now(UTC)) == ExpireResult(runs=1, events=1)
+        assert await expire(before=datetime.now(UTC)) == ExpireResult(runs=1, events=1)
 
     async def test_16_expire_runs_refuses_a_before_that_is_not_in_the_past(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, user_message("one"), meta={"expires_at": FAR_ENDS[0]})

@@ -1,4 +1,4 @@
-"""Promise 6, second half: a snapshot extended by what is new equals a new read, whatever happened between."""
+"""Promise 6, second half: a snapshot extended by newer events equals a new read, after any change of the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FILTERS: tuple[tuple[str, ...] | None, ...] = (None, ("user_message",), ("user_
 
 @contract
 class Extending(Suite):
-    """Tests of ``Snapshot.extend`` with what the store returns."""
+    """Tests of ``Snapshot.extend`` with snapshots from the store."""
 
     async def test_6_a_snapshot_extended_by_new_events_equals_a_new_read(self, store: Store, other: Store) -> None:
         warm = await _read(store)
@@ -112,7 +112,7 @@ async def _read(store: Store) -> dict[tuple[str, ...] | None, Snapshot]:
 async def _extended(
     store: Store, warm: dict[tuple[str, ...] | None, Snapshot]
 ) -> dict[tuple[str, ...] | None, Snapshot]:
-    """Extend each snapshot, at once and page by page, and check it against a new read."""
+    """Extend each snapshot, in one step and page by page, and compare it with a new read."""
     grown: dict[tuple[str, ...] | None, Snapshot] = {}
     for types, snapshot in warm.items():
         fresh = await store.load_run(AGENT, RUN, types=types)
@@ -124,13 +124,13 @@ async def _extended(
 
 
 async def _to_the_end(store: Store, snapshot: Snapshot, limit: int) -> Snapshot:
-    """Extend a snapshot page by page, until there is nothing new."""
+    """Extend a snapshot page by page until it has all events."""
     while True:
         newer = await store.load_run(
             snapshot.agent, snapshot.run, after=snapshot.last_seq, types=snapshot.types, limit=limit
         )
         ended = newer.last_seq >= newer.version
-        assert ended or newer.last_seq > snapshot.last_seq, "the pages do not come to an end"
+        assert ended or newer.last_seq > snapshot.last_seq, "the pages do not end"
         snapshot = snapshot.extend(newer)
         if ended:
             return snapshot

@@ -1,4 +1,4 @@
-"""Promise 9: a follower gets every event once, in seq order, and ends with its run or its handle."""
+"""Promise 9: a follower gets every event once, in seq order, and ends when its run or its handle ends."""
 
 from __future__ import annotations
 
@@ -69,20 +69,20 @@ class Following(Suite):
 
     async def test_9_a_cancelled_follower_does_not_disturb_other_followers(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, user_message("one"))
-        events, others = store.follow(AGENT, RUN), store.follow(AGENT, RUN)
+        events, other_events = store.follow(AGENT, RUN), store.follow(AGENT, RUN)
         await take(events, 1)
-        await take(others, 1)
-        waiting, other = asyncio.create_task(anext(events)), asyncio.create_task(anext(others))
+        await take(other_events, 1)
+        waiting, other = asyncio.create_task(anext(events)), asyncio.create_task(anext(other_events))
         await settle()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         with suppress(StopAsyncIteration):
             await anext(events)
-            pytest.fail("a cancelled follower went on")
+            pytest.fail("a cancelled follower delivered an event")
         await store.append_events(AGENT, RUN, user_message("two"))
         assert (await other).seq == 2
-        await others.aclose()
+        await other_events.aclose()
         async with aclosing(store.follow(AGENT, RUN, after=1)) as again:
             assert seqs_of(await take(again, 1)) == [2]
 
@@ -132,15 +132,15 @@ class Following(Suite):
         assert received == list((await handles[1].load_run(AGENT, RUN)).log)
 
     async def test_9_a_repeated_append_delivers_no_event_twice(self, store: Store) -> None:
-        one, two = user_message("one"), user_message("two")
+        first, second = user_message("one"), user_message("two")
         async with aclosing(store.follow(AGENT, RUN)) as events:
-            for batch in ((one,), (one,), (one, two), (two, one)):
+            for batch in ((first,), (first,), (first, second), (second, first)):
                 await store.append_events(AGENT, RUN, *batch)
             received = await take(events, 2)
             last = user_message("last")
             await store.append_events(AGENT, RUN, last)
             received += await take(events, 1)
-        assert [event.event_id for event in received] == [one.event_id, two.event_id, last.event_id]
+        assert [event.event_id for event in received] == [first.event_id, second.event_id, last.event_id]
 
     async def test_9_follow_refuses_an_after_beyond_the_version(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, user_message("one"))
@@ -166,7 +166,7 @@ class Following(Suite):
                 marker = await waiting
             assert (marker.seq, marker.data) == (
                 snapshot.version + 1,
-                Redaction(seqs=_named(snapshot.version), reason="asked"),
+                Redaction(seqs=_marker_seqs(snapshot.version), reason="asked"),
             )
 
     async def test_9_a_slow_follower_receives_redacted_events_masked(self, store: Store, other: Store) -> None:
@@ -182,7 +182,7 @@ class Following(Suite):
         for handle in (store, other):
             version = (await store.append_events(AGENT, RUN, user_message("one"))).version
             async with aclosing(store.follow(AGENT, RUN, after=version - 1)) as events:
-                await take(events, 1)  # it has seen the run, and so can tell that it was deleted
+                await take(events, 1)  # only a follower that has seen the run notices its deletion
                 waiting = await waiting_next(events)
                 await handle.delete_run(AGENT, RUN)
                 with pytest.raises(RunDeleted):
@@ -228,15 +228,15 @@ class Following(Suite):
 
     async def test_9_a_waiting_follower_ends_when_its_handle_is_closed(self, store: Store, other: Store) -> None:
         await other.append_events(AGENT, RUN, user_message("one"))
-        events, others = store.follow(AGENT, RUN, after=1), other.follow(AGENT, RUN, after=1)
-        waiting, unconcerned = asyncio.create_task(anext(events)), asyncio.create_task(anext(others))
+        events, other_events = store.follow(AGENT, RUN, after=1), other.follow(AGENT, RUN, after=1)
+        waiting, unconcerned = asyncio.create_task(anext(events)), asyncio.create_task(anext(other_events))
         await settle()
         await store.aclose()
         with pytest.raises(StoreClosed):
             await waiting
         await other.append_events(AGENT, RUN, user_message("two"))
         assert (await unconcerned).seq == 2
-        await others.aclose()
+        await other_events.aclose()
 
     async def test_9_a_follower_between_two_events_ends_when_its_handle_is_closed(
         self, store: Store, other: Store
@@ -250,13 +250,16 @@ class Following(Suite):
                 await anext(events)
 
 
-def _named(seq: int) -> tuple[int, ...]:
-    """What the marker after ``seq`` names: a marker that is itself redacted passes on what it named."""
+def _marker_seqs(seq: int) -> tuple[int, ...]:
+    """Return the seqs that the marker after ``seq`` names.
+
+    Redacting a marker moves its seqs to the new marker.
+    """
     return (2,) if seq == 2 else (2, seq)
 
 
 async def _check_wakes(store: Store, writer: Store) -> None:
-    """A follower of ``store`` wakes for what ``writer`` appends."""
+    """Assert that a follower of ``store`` wakes for each append of ``writer``."""
     async with aclosing(store.follow(AGENT, RUN)) as events:
         for seq in range(1, 4):
             waiting = await waiting_next(events)

@@ -1,4 +1,4 @@
-"""Promise 14: a closed handle, one inherited by a fork, and one used from another event loop say so."""
+"""Promise 14: a handle raises ``StoreClosed`` if it is closed, inherited by a fork or used on another event loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from agent_memory_log.store import Store
 
 @contract
 class HandleLife(Suite):
-    """Tests of a handle's life."""
+    """Tests of opening, closing and misusing a handle."""
 
     async def test_14_a_closed_handle_raises_store_closed(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, user_message("one"))
@@ -55,7 +55,7 @@ class HandleLife(Suite):
                 pass
 
     async def test_14_a_call_on_another_event_loop_raises_store_closed(self, store: Store) -> None:
-        """A synchronous handle belongs to no loop: it goes on working."""
+        """A synchronous handle belongs to no event loop, so it continues to work."""
         original = user_message("one")
         await store.append_events(AGENT, RUN, original)
         for call in _calls(store):
@@ -72,7 +72,7 @@ class HandleLife(Suite):
             check_run(await store.load_run(AGENT, RUN), [original])
 
     async def test_14_closing_on_another_event_loop_raises_store_closed(self, store: Store, other: Store) -> None:
-        """A synchronous handle belongs to no loop: it is closed."""
+        """A synchronous handle belongs to no event loop, so the call closes it."""
         original = user_message("one")
         await store.append_events(AGENT, RUN, original)
         if isinstance(store, ThreadedStore):
@@ -95,7 +95,7 @@ class HandleLife(Suite):
 
 
 def _calls(store: Store) -> list[Callable[[], Awaitable[object]]]:
-    """A call of each method; the last two change the run."""
+    """Return a call of each method. The last two calls change the run."""
 
     def follow() -> Awaitable[Event]:
         return anext(store.follow(AGENT, RUN))
@@ -112,12 +112,12 @@ def _calls(store: Store) -> list[Callable[[], Awaitable[object]]]:
 
 
 async def _in_a_fork(store: Store) -> bytes:
-    """The code of the error that a child process gets from the handle it inherited."""
+    """Return the code of the error that a forked child gets from the inherited handle."""
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        # Python and drivers warn of forking beside threads; that a handle survives it unharmed is what is tested.
+        # Python and drivers warn about a fork in a process with threads. This test needs exactly that.
         warnings.simplefilter("ignore")
         child = os.fork()
     if child == 0:
@@ -136,7 +136,7 @@ async def _in_a_fork(store: Store) -> bytes:
         os.close(reading)
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)  # noqa: ASYNC222  # it was killed, and there is nothing to wait for
+        os.waitpid(child, 0)  # noqa: ASYNC222  # the child was killed, so this does not block
 
 
 def _answer_and_exit(store: Store, writing: int) -> None:
@@ -148,7 +148,7 @@ def _answer_and_exit(store: Store, writing: int) -> None:
             asyncio.run(_load(store))
     except StoreClosed as error:
         answer = error.code.encode()
-    except BaseException as error:  # noqa: BLE001  # the child must not go on into the parent's test run
+    except BaseException as error:  # noqa: BLE001  # the child must not continue with the parent's tests
         answer = repr(error).encode()[:1000]
     finally:
         os.write(writing, answer)

@@ -1,4 +1,4 @@
-"""Promise 4: an event id stands for one event in its run; again it stores nothing, and another body is refused."""
+"""Promise 4: a run stores an event id once. A repeated append stores nothing, and another body is a conflict."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Idempotency(Suite):
         check_run(await other.load_run(AGENT, RUN), originals)
 
     async def test_4_stored_events_in_another_order_store_nothing(self, store: Store) -> None:
-        one, two, three = user_message("one"), user_message("two"), user_message("three")
-        await store.append_events(AGENT, RUN, one, two, three)
-        again = await store.append_events(AGENT, RUN, three, one)
+        first, second, third = user_message("one"), user_message("two"), user_message("three")
+        await store.append_events(AGENT, RUN, first, second, third)
+        again = await store.append_events(AGENT, RUN, third, first)
         assert (again.version, again.inserted, seqs_of(again.events)) == (3, 0, [3, 1])
 
     async def test_4_a_retry_ignores_expected_version(self, store: Store) -> None:
@@ -53,29 +53,29 @@ class Idempotency(Suite):
             assert (again.version, again.inserted, seqs_of(again.events)) == (3, 0, [1, 2])
 
     async def test_4_new_events_in_a_partly_stored_batch_are_appended(self, store: Store) -> None:
-        known, tail = user_message("known"), user_message("tail")
-        await store.append_events(AGENT, RUN, known, tail)
+        stored, tail = user_message("known"), user_message("tail")
+        await store.append_events(AGENT, RUN, stored, tail)
         new = [user_message("new one"), user_message("new two")]
-        result = await store.append_events(AGENT, RUN, new[0], known, new[1], expected_version=2)
+        result = await store.append_events(AGENT, RUN, new[0], stored, new[1], expected_version=2)
         assert (result.version, result.inserted, seqs_of(result.events)) == (4, 2, [3, 1, 4])
-        check_stored(result.events[1], known, 1)
-        check_run(await store.load_run(AGENT, RUN), [known, tail, *new])
+        check_stored(result.events[1], stored, 1)
+        check_run(await store.load_run(AGENT, RUN), [stored, tail, *new])
 
     async def test_4_expected_version_applies_to_a_partly_stored_batch(self, store: Store) -> None:
-        known, tail = user_message("known"), user_message("tail")
-        await store.append_events(AGENT, RUN, known, tail)
+        stored, tail = user_message("known"), user_message("tail")
+        await store.append_events(AGENT, RUN, stored, tail)
         with pytest.raises(VersionConflict) as caught:
-            await store.append_events(AGENT, RUN, known, user_message("new"), expected_version=0)
+            await store.append_events(AGENT, RUN, stored, user_message("new"), expected_version=0)
         assert (caught.value.expected, caught.value.actual) == (0, 2)
-        check_run(await store.load_run(AGENT, RUN), [known, tail])
+        check_run(await store.load_run(AGENT, RUN), [stored, tail])
 
     async def test_4_an_event_twice_in_a_batch_is_stored_once(self, store: Store) -> None:
-        one, two = user_message("one", event_id="one"), user_message("two")
+        first, second = user_message("one", event_id="one"), user_message("two")
         result = await store.append_events(
-            AGENT, RUN, one, two, user_message("one", event_id="one"), expected_version=0
+            AGENT, RUN, first, second, user_message("one", event_id="one"), expected_version=0
         )
         assert (result.version, result.inserted, seqs_of(result.events)) == (2, 2, [1, 2, 1])
-        check_run(await store.load_run(AGENT, RUN), [one, two])
+        check_run(await store.load_run(AGENT, RUN), [first, second])
 
     async def test_4_one_id_with_two_bodies_in_a_batch_is_a_conflict(self, store: Store) -> None:
         with pytest.raises(EventConflict) as caught:
@@ -93,7 +93,7 @@ class Idempotency(Suite):
     async def test_4_another_body_for_a_stored_id_is_a_conflict(self, store: Store) -> None:
         originals = [user_message("one"), user_message("two", event_id="two", labels={"a": "1"}, structured={"a": 1})]
         await store.append_events(AGENT, RUN, *originals)
-        others: list[Event] = [
+        changed: list[Event] = [
             user_message("other", event_id="two", labels={"a": "1"}, structured={"a": 1}),
             user_message("two", event_id="two", labels={"a": "2"}, structured={"a": 1}),
             user_message("two", event_id="two", labels={"a": "1", "b": "1"}, structured={"a": 1}),
@@ -102,7 +102,7 @@ class Idempotency(Suite):
             user_message("two", event_id="two", labels={"a": "1"}),
             planner_note("two", event_id="two"),
         ]
-        for other in others:
+        for other in changed:
             for expected_version in (None, 2):
                 with pytest.raises(EventConflict) as caught:
                     await store.append_events(AGENT, RUN, other, expected_version=expected_version)
@@ -120,28 +120,28 @@ class Idempotency(Suite):
         assert (await store.append_events(AGENT, RUN, *twice)).inserted == 1
 
     async def test_4_events_with_another_key_order_have_the_same_body(self, store: Store) -> None:
-        one: JsonValue = {"a": 1, "b": [{"c": 1, "d": 2}]}
-        other: JsonValue = {"b": [{"d": 2, "c": 1}], "a": 1}
+        first: JsonValue = {"a": 1, "b": [{"c": 1, "d": 2}]}
+        reordered: JsonValue = {"b": [{"d": 2, "c": 1}], "a": 1}
         await store.append_events(
-            AGENT, RUN, user_message("", event_id="x", structured=one, labels={"a": "1", "b": "2"})
+            AGENT, RUN, user_message("", event_id="x", structured=first, labels={"a": "1", "b": "2"})
         )
         again = await store.append_events(
-            AGENT, RUN, user_message("", event_id="x", structured=other, labels={"b": "2", "a": "1"})
+            AGENT, RUN, user_message("", event_id="x", structured=reordered, labels={"b": "2", "a": "1"})
         )
         assert (again.version, again.inserted) == (1, 0)
 
     async def test_4_numbers_of_different_types_are_different_bodies(self, store: Store) -> None:
-        alike: list[list[JsonValue]] = [[1, 1.0, True, "1"], [0, 0.0, -0.0, False], [2**53, float(2**53)]]
-        values = [(group, one) for group in alike for one in group]
+        groups: list[list[JsonValue]] = [[1, 1.0, True, "1"], [0, 0.0, -0.0, False], [2**53, float(2**53)]]
+        values = [(group, number) for group in groups for number in group]
         await store.append_events(
             AGENT,
             RUN,
-            *(user_message("", event_id=str(index), structured=[one]) for index, (_, one) in enumerate(values)),
+            *(user_message("", event_id=str(index), structured=[number]) for index, (_, number) in enumerate(values)),
         )
-        for index, (group, one) in enumerate(values):
+        for index, (group, number) in enumerate(values):
             for other in group:
                 event = user_message("", event_id=str(index), structured=[other])
-                if other is one:
+                if other is number:
                     assert (await store.append_events(AGENT, RUN, event)).inserted == 0
                 else:
                     with pytest.raises(EventConflict):

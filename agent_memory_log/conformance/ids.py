@@ -1,4 +1,4 @@
-"""Promise 11, first half: ids are non-empty text up to 512 characters, compared exactly, and never read as a query."""
+"""Promise 11, first half: ids are text of 1 to 512 characters, compared exactly and never interpreted as a query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise 7: what callers passed in, and what they got back, can be changed by them without touching the store."""
+"""Promise 7: callers can change the arguments and results of a store without changing its data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent_memory_log.store import Store
 
 @contract
 class Isolation(Suite):
-    """Tests with careless callers."""
+    """Tests with callers that change arguments and results."""
 
     async def test_7_changing_appended_events_does_not_change_the_store(self, store: Store) -> None:
         originals = [rich_event(), unknown_event()]
@@ -19,7 +19,9 @@ class Isolation(Suite):
         scribble(originals)
         await _check(store)
         for stored, event in zip(result.events, (rich_event(), unknown_event()), strict=True):
-            assert exact(stored.data.to_map()) == exact(event.data.to_map()), "the result shares what was passed in"
+            assert exact(stored.data.to_map()) == exact(event.data.to_map()), (
+                "the result shares objects with the arguments"
+            )
 
     async def test_7_changing_appended_meta_does_not_change_the_store(self, store: Store) -> None:
         meta = _meta()
@@ -72,7 +74,7 @@ def _meta() -> dict[str, JsonValue]:
 
 
 async def _check(store: Store) -> None:
-    """The run is as it was appended, whichever way it is read."""
+    """Assert that every way of reading returns the run as it was appended."""
     originals = [rich_event(), unknown_event()]
     snapshot = await store.load_run(AGENT, RUN)
     check_run(snapshot, originals)

@@ -1,4 +1,4 @@
-"""Promise 15: the order and the pages of ``list_runs``, and the meta that a run keeps."""
+"""Promise 15: ``list_runs`` returns runs in order and in pages, and a run keeps its meta."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promise 6, first half: the two orders of a snapshot, and what ``after``, ``types`` and ``limit`` select."""
+"""Promises 6 (first half) and 8: the orders of a snapshot, ``after``, ``types`` and ``limit``, and fresh reads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from agent_memory_log.events.payloads import PlannerNote, Thinking, ToolCall, To
 from agent_memory_log.store import Store
 
 _KINDS = "unnuuunnnu"
-"""What the run of most tests holds: a user message for each u, a planner note for each n."""
+"""The events of the run in most tests: a user message for each u and a planner note for each n."""
 
 
 @contract
@@ -72,8 +72,8 @@ class Loading(Suite):
             ([], ""),
         ):
             snapshot = await store.load_run(AGENT, RUN, types=types)
-            wanted = [seq for seq, kind in enumerate(_KINDS, 1) if kind in kinds]
-            assert seqs_of(snapshot.log) == wanted
+            expected = [seq for seq, kind in enumerate(_KINDS, 1) if kind in kinds]
+            assert seqs_of(snapshot.log) == expected
             for event in snapshot.log:
                 check_stored(event, originals[event.seq - 1], event.seq)
             assert (snapshot.version, snapshot.last_seq) == (10, 10)
@@ -105,9 +105,9 @@ class Loading(Suite):
     async def test_6_pages_cover_the_run_exactly_once(self, store: Store) -> None:
         await _fill(store)
         for types in (None, ["user_message"], ["planner_note"], ["user_message", "planner_note"], ["none"], []):
-            whole = seqs_of((await store.load_run(AGENT, RUN, types=types)).log)
+            expected = seqs_of((await store.load_run(AGENT, RUN, types=types)).log)
             for limit in (1, 2, 3, 4, 10, 11):
-                assert await _paged(store, types, limit) == whole
+                assert await _paged(store, types, limit) == expected
 
     async def test_6_every_set_of_types_selects_exactly_those_events(self, store: Store) -> None:
         payloads = (
@@ -121,10 +121,10 @@ class Loading(Suite):
         await store.append_events(AGENT, RUN, *(new_event(payload) for payload in payloads * 2))
         for count in range(len(payloads) + 1):
             for types in itertools.combinations(kinds[: len(payloads)], count):
-                wanted = [seq for seq, kind in enumerate(kinds, 1) if kind in types]
+                expected = [seq for seq, kind in enumerate(kinds, 1) if kind in types]
                 for limit in (None, 1, 3):
                     snapshot = await store.load_run(AGENT, RUN, types=types, limit=limit)
-                    assert seqs_of(snapshot.log) == wanted[:limit], (types, limit)
+                    assert seqs_of(snapshot.log) == expected[:limit], (types, limit)
 
     async def test_6_a_selection_never_returns_events_of_other_runs(self, store: Store) -> None:
         await _fill(store)
@@ -169,7 +169,7 @@ async def _paged(store: Store, types: Iterable[str] | None, limit: int) -> list[
     while after < version:
         page = await store.load_run(AGENT, RUN, after=after, types=types, limit=limit)
         assert len(page.log) <= limit
-        assert page.last_seq > after, "the pages do not come to an end"
+        assert page.last_seq > after, "the pages do not end"
         seqs += seqs_of(page.log)
         after, version = page.last_seq, page.version
     return seqs

@@ -1,4 +1,4 @@
-"""Promise 17: ``peek_runs`` tells where runs stand, as ``load_run`` would at that moment."""
+"""Promise 17: ``peek_runs`` returns the heads of runs, as ``load_run`` would at that moment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.store import RunHead, Store
 
 _MANY = 2_100
-"""More runs than a store can be expected to look at in one query."""
+"""The number of runs in a large request: more than a store can read in one query."""
 
 
 @contract
@@ -31,7 +31,7 @@ class Peeking(Suite):
             seen.append(await self._check(last, handle))
             await handle.append_events(AGENT, RUN, user_message("two"), user_message("three"), meta={"a": 1})
             seen.append(await self._check(last, handle))
-            # What is redacted lies before the end, whose version alone says so.
+            # A redaction before the last event is visible only as a higher version.
             await handle.redact_events(AGENT, RUN, [(await handle.load_run(AGENT, RUN)).first_seq])
             seen.append(await self._check(last, handle))
             await handle.delete_run(AGENT, RUN)
@@ -42,7 +42,7 @@ class Peeking(Suite):
 
     async def test_17_a_run_created_again_has_another_head(self, store: Store, other: Store) -> None:
         for begin in range(1, 4):
-            await other.append_events(AGENT, RUN, user_message("an event at the same place"), meta={"memory": begin})
+            await other.append_events(AGENT, RUN, user_message("an event at the same seq"), meta={"memory": begin})
             assert await self._check(store) == RunHead(begin, begin)
             await other.delete_run(AGENT, RUN)
 
@@ -70,14 +70,14 @@ class Peeking(Suite):
             await other.append_events(
                 agent, run, *(user_message(str(number)) for number in range(count)), reserved=True
             )
-        asked = [*names, (AGENT, "unknown"), *reversed(names), names[1], ("unknown", RUN)]
+        requested = [*names, (AGENT, "unknown"), *reversed(names), names[1], ("unknown", RUN)]
         counts = [1, 2, 3, 4, 0, 4, 3, 2, 1, 2, 0]
         for handle in (store, other):
             peek = handle.peek_runs
-            for runs in (asked, tuple(asked), iter(asked)):
+            for runs in (requested, tuple(requested), iter(requested)):
                 assert await peek(runs) == tuple(RunHead(count, 1) for count in counts)
             assert await peek(()) == ()
-            assert type(await peek(asked)) is tuple
+            assert type(await peek(requested)) is tuple
         assert sorted((info.agent, info.run) for info in await all_runs(store, include_reserved=True)) == sorted(names)
 
     async def test_17_ids_are_compared_exactly(self, store: Store) -> None:
@@ -109,15 +109,15 @@ class Peeking(Suite):
         assert await store.peek_runs(near) == (RunHead(0, 1),) * len(near)
 
     async def test_17_peek_runs_accepts_any_number_of_runs(self, store: Store, other: Store) -> None:
-        held = dict.fromkeys((0, 1, 498, 499, 500, 998, 999, 1000, 1001, 2000, _MANY - 1), RunHead(1, 1))
-        for number in held:
+        heads = dict.fromkeys((0, 1, 498, 499, 500, 998, 999, 1000, 1001, 2000, _MANY - 1), RunHead(1, 1))
+        for number in heads:
             await store.append_events(AGENT, f"run-{number}", user_message("one"))
         runs = [(AGENT, f"run-{number}") for number in range(_MANY)]
-        found = await other.peek_runs(runs)
-        assert len(found) == _MANY
-        for number in held:
-            assert found[number] == RunHead(1, 1), f"run {number} of {_MANY}"
-        assert found.count(RunHead(0, 1)) == _MANY - len(held)
+        peeked = await other.peek_runs(runs)
+        assert len(peeked) == _MANY
+        for number in heads:
+            assert peeked[number] == RunHead(1, 1), f"run {number} of {_MANY}"
+        assert peeked.count(RunHead(0, 1)) == _MANY - len(heads)
 
     async def test_17_an_expired_run_has_no_head(self, store: Store, other: Store, open_handle: Handles) -> None:
         for run, end in enumerate(FAR_ENDS):
@@ -132,8 +132,8 @@ class Peeking(Suite):
         await until_expired(store)
         expired = await expired_run(store, other, run="longer")
         for handle in (other, store, await open_handle()):
-            found = await handle.peek_runs([(AGENT, "longer"), *far, (AGENT, RUN)])
-            assert found == (None, *(RunHead(1, 1) for _ in far), None)
+            peeked = await handle.peek_runs([(AGENT, "longer"), *far, (AGENT, RUN)])
+            assert peeked == (None, *(RunHead(1, 1) for _ in far), None)
         await store.delete_run(AGENT, "longer")
         assert await self._check(store, other, run="longer") == RunHead(expired.version, expired.version + 1)
         await other.append_events(AGENT, "longer", user_message("anew"))
@@ -141,30 +141,30 @@ class Peeking(Suite):
 
     async def test_17_peek_runs_refuses_invalid_arguments(self, store: Store) -> None:
         await store.append_events(AGENT, RUN, user_message("one"))
-        expired = (AGENT, RUN)
+        valid = (AGENT, RUN)
         wrong: list[Any] = [
             *(
                 None,
                 3,
                 AGENT,
                 "ab",
-                expired,
+                valid,
                 ["ab"],
-                [expired, None],
-                [expired, 3],
-                [expired, (AGENT,)],
+                [valid, None],
+                [valid, 3],
+                [valid, (AGENT,)],
                 [(AGENT, RUN, 1)],
             ),
-            *([expired, {AGENT, RUN}], [[AGENT, RUN]], {AGENT: RUN}),
+            *([valid, {AGENT, RUN}], [[AGENT, RUN]], {AGENT: RUN}),
         ]
         for runs in wrong:
             with pytest.raises(InvalidArgument):
                 await store.peek_runs(runs)
         wrong = ["", None, 3, b"x", ["x"], "\ud800", "x" * 513]
-        for one in wrong:
-            for field, pair in (("agent", (one, RUN)), ("run", (AGENT, one))):
+        for wrong_id in wrong:
+            for field, pair in (("agent", (wrong_id, RUN)), ("run", (AGENT, wrong_id))):
                 with pytest.raises(InvalidEvent) as caught:
-                    await store.peek_runs([expired, pair])
+                    await store.peek_runs([valid, pair])
                 assert caught.value.field == field
 
     async def test_17_peek_runs_on_a_closed_handle_raises_store_closed(self, store: Store) -> None:
@@ -174,13 +174,13 @@ class Peeking(Suite):
                 await store.peek_runs(runs)
 
     async def _check(self, *handles: Store, agent: str = AGENT, run: str = RUN) -> RunHead | None:
-        """Where a run stands: what all of the handles say, and what they load."""
-        found: set[tuple[int, int]] = set()
+        """Assert that all handles peek and load the same head of a run, and return it."""
+        positions: set[tuple[int, int]] = set()
         for handle in handles:
             (head,) = await handle.peek_runs([(agent, run)])
             assert head is not None
             snapshot = await handle.load_run(agent, run)
             assert (head.version, head.first_seq) == (snapshot.version, snapshot.first_seq)
-            found.add((head.version, head.first_seq))
-        assert len(found) == 1
-        return RunHead(*found.pop())
+            positions.add((head.version, head.first_seq))
+        assert len(positions) == 1
+        return RunHead(*positions.pop())

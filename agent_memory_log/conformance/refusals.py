@@ -1,4 +1,4 @@
-"""Promises 10, 11 and 18: what must not be stored is refused with the field named, and nothing is written."""
+"""Promises 10, 11 and 18: a store refuses invalid or reserved content, names the field and writes nothing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _OWN = "@memory/acme/user/42"
 
 @contract
 class Refusals(Suite):
-    """Tests of what must not be stored."""
+    """Tests of content that a store refuses."""
 
     async def test_10_append_refuses_lone_surrogates_in_payloads(self, open_handle: Handles) -> None:
         hint = RetryHint(message=_LONE)
@@ -139,7 +139,7 @@ class Refusals(Suite):
         message = UserMessage(message="x")
         await _refused(
             open_handle,
-            *(("labels", partial(Event, "user_message", NOON, message, one)) for one in wrong),
+            *(("labels", partial(Event, "user_message", NOON, message, labels)) for labels in wrong),
             ("labels.a", lambda: user_message("", labels={"a": _LONE})),
             ("labels", lambda: user_message("", labels={_LONE: "a"})),
             ("labels", lambda: user_message("", labels={str(number): "" for number in range(MAX_LABELS + 1)})),
@@ -179,7 +179,7 @@ class Refusals(Suite):
                     await store.append_events(agent, RUN, *events)
                 assert caught.value.field == "agent"
         assert await all_runs(other, include_reserved=True) == []
-        # Once it is there, an application still adds nothing to it.
+        # An application may not append to a reserved run that exists, either.
         await other.append_events(_OWN, RUN, user_message("one"), reserved=True)
         with pytest.raises(InvalidEvent):
             await other.append_events(_OWN, RUN, user_message("two"))
@@ -212,7 +212,7 @@ class Refusals(Suite):
 
 
 async def _refused(open_handle: Handles, *cases: tuple[str, Callable[[], Event]]) -> None:
-    """Each event is refused with the field named, in a new run and in one that holds events, and nothing changes."""
+    """Assert that a new and an existing run refuse each event, name the field and stay unchanged."""
     store = await open_handle()
     await store.append_events(AGENT, RUN, user_message("there"))
     for field, make in cases:

@@ -1,4 +1,4 @@
-"""Promises 3 and 5: seqs have no gaps, and a stale ``expected_version`` is refused with the actual one."""
+"""Promises 3 and 5: seqs have no gaps, and a conflict over a stale ``expected_version`` names the actual version."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ async def test_it_is_the_same_of_the_asynchronous_surface(path: Path, tmp_path: 
         assert isinstance(store, BacksUp)
         done = await store.backup(str(tmp_path / "backup.db"))
         assert (done.runs, done.events) == (3, 54)
-        with pytest.raises(InvalidArgument, match="is there already"):
+        with pytest.raises(InvalidArgument, match="overwrites no file"):
             await store.backup(str(tmp_path / "backup.db"))
 
 
@@ -87,7 +87,7 @@ def test_a_backup_beside_a_writer_holds_a_beginning_of_what_it_wrote(path: Path,
 
 
 @pytest.mark.parametrize("there", ["file", "folder", "link", "-wal", "-journal"])
-def test_nothing_that_is_there_is_overwritten(path: Path, tmp_path: Path, there: str) -> None:
+def test_backup_overwrites_no_existing_file(path: Path, tmp_path: Path, there: str) -> None:
     target = tmp_path / "backup.db"
     if there == "folder":
         target.mkdir()
@@ -96,7 +96,7 @@ def test_nothing_that_is_there_is_overwritten(path: Path, tmp_path: Path, there:
     else:
         (target if there == "file" else Path(f"{target}{there}")).write_text("precious")
     before = sorted(tmp_path.rglob("*"))
-    with _open(path) as store, pytest.raises(InvalidArgument, match="is there already"):
+    with _open(path) as store, pytest.raises(InvalidArgument, match="overwrites no file"):
         store.backup(target)
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -188,7 +188,7 @@ class TestTheCommand:
         assert out.startswith(f"✔ {target}: 3 runs, 54 events, ")
         assert out.endswith("verified\n")
         assert amlog.ok("verify", "--store", f"sqlite:///{target}", "--json").json["events"] == 54
-        assert "is there already" in amlog.error("backup", target)
+        assert "overwrites no file" in amlog.error("backup", target)
 
     def test_as_json(self, amlog: Amlog, tmp_path: Path) -> None:
         said = amlog.ok("backup", str(tmp_path / "backup.db"), "--json").json

@@ -236,7 +236,7 @@ def test_a_run_that_went_back_is_noticed(path: Path) -> None:
         connection.execute("DELETE FROM events WHERE id & 4294967295 > 3")
         connection.commit()
         connection.close()
-        with pytest.raises(StoreUnavailable, match="agent/run is at version 3, and was at 5"):
+        with pytest.raises(StoreUnavailable, match="agent/run is at version 3, but was at 5"):
             store.append_events("agent", "run", *_notes(2))
 
 

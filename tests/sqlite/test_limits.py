@@ -161,7 +161,7 @@ def test_what_a_handle_remembers_is_bounded(url: str, monkeypatch: pytest.Monkey
     with _open(url) as store:
         for number in range(10):
             store.append_events("agent", f"run-{number}", _note())
-            assert len(store._writer._known) <= 3
+            assert len(store._writer._remembered) <= 3
         assert [store.append_events("agent", f"run-{number}", _note()).version for number in range(10)] == [2] * 10
 
 

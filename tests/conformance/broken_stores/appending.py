@@ -32,7 +32,9 @@ class CutsLargeBatches(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_1_an_append_stores_its_events_in_order", "test_1_an_append_returns_the_version_the_count_and_the_events")
+@caught_by(
+    "test_1_an_append_stores_its_events_in_order", "test_1_an_append_returns_the_version_the_count_and_the_events"
+)
 class ReversesBatches(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.events = append.events[::-1]
@@ -275,7 +277,9 @@ class ReportsOtherEventsThanItStores(BrokenStore):
         return msgspec.structs.replace(result, events=result.events[::-1])
 
 
-@caught_by("test_15_meta_is_stored_with_the_run", "test_15_any_meta_comes_back_unchanged", "test_15_list_runs_describes_a_run")
+@caught_by(
+    "test_15_meta_is_stored_with_the_run", "test_15_any_meta_comes_back_unchanged", "test_15_list_runs_describes_a_run"
+)
 class LosesMeta(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.meta = None

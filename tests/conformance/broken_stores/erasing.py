@@ -53,13 +53,17 @@ class LeavesTheLabelsOnRedacting(_Masks):
         return msgspec.structs.replace(masked, labels=was.labels)
 
 
-@caught_by("test_12_a_redacted_event_keeps_its_seq_time_and_id", "test_12_a_redacted_event_is_selected_by_the_type_redacted")
+@caught_by(
+    "test_12_a_redacted_event_keeps_its_seq_time_and_id", "test_12_a_redacted_event_is_selected_by_the_type_redacted"
+)
 class RemovesTheEventOnRedacting(_Masks):
     def mask(self, masked: Event, was: Event) -> Event | None:
         return masked if was is masked else None
 
 
-@caught_by("test_12_a_redacted_event_keeps_its_seq_time_and_id", "test_12_a_redacted_event_keeps_its_position_in_time_order")
+@caught_by(
+    "test_12_a_redacted_event_keeps_its_seq_time_and_id", "test_12_a_redacted_event_keeps_its_position_in_time_order"
+)
 class GivesARedactedEventTheTimeOfTheRedaction(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
@@ -278,7 +282,9 @@ class DeletesAllRunsOfTheAgent(BrokenStore):
             await super().delete_run(agent, one)
 
 
-@caught_by("test_12_deleting_an_empty_run_changes_nothing", "test_11_erasing_a_run_leaves_runs_with_similar_ids_unchanged")
+@caught_by(
+    "test_12_deleting_an_empty_run_changes_nothing", "test_11_erasing_a_run_leaves_runs_with_similar_ids_unchanged"
+)
 class FailsToDeleteWhatHoldsNothing(BrokenStore):
     async def delete_run(self, agent: str, run: str) -> None:
         if not (await self.read(agent, run)).log or run == "%":
@@ -311,9 +317,7 @@ class KeepsRedactedRuns(BrokenStore):
             await super().delete_run(agent, run)
 
 
-@caught_by(
-    "test_9_a_slow_follower_receives_redacted_events_masked", "test_12_no_handle_returns_redacted_content"
-)
+@caught_by("test_9_a_slow_follower_receives_redacted_events_masked", "test_12_no_handle_returns_redacted_content")
 class FollowsWhatWasRedacted(_Masks):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         async for event in self.followed(agent, run, after):

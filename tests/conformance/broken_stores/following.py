@@ -149,7 +149,9 @@ class WaitsForVersionsToCome(BrokenStore):
                 yield event
 
 
-@caught_by("test_9_a_waiting_follower_receives_a_redaction_marker", "test_9_a_slow_follower_receives_redacted_events_masked")
+@caught_by(
+    "test_9_a_waiting_follower_receives_a_redaction_marker", "test_9_a_slow_follower_receives_redacted_events_masked"
+)
 class DoesNotDeliverMarkers(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         async for event in self.followed(agent, run, after):
@@ -254,7 +256,8 @@ class SkipsEventsWithoutAnEventLoop(SyncMemoryStore):
 
 
 @caught_by(
-    "test_9_a_waiting_follower_wakes_for_an_append_on_another_handle", "test_9_a_waiting_follower_ends_when_the_run_is_deleted"
+    "test_9_a_waiting_follower_wakes_for_an_append_on_another_handle",
+    "test_9_a_waiting_follower_ends_when_the_run_is_deleted",
 )
 class NeverWakesWithoutAnEventLoop(SyncMemoryStore):
     """The synchronous surface: a thread that never comes back does not keep the suite."""

@@ -89,7 +89,9 @@ class ListsAgentsByPattern(BrokenStore):
         return RunPage(tuple(info for info in page.runs if fnmatch.fnmatchcase(info.agent, wanted)), None)
 
 
-@caught_by("test_11_erasing_a_run_leaves_runs_with_similar_ids_unchanged", "test_12_a_deletion_leaves_other_runs_unchanged")
+@caught_by(
+    "test_11_erasing_a_run_leaves_runs_with_similar_ids_unchanged", "test_12_a_deletion_leaves_other_runs_unchanged"
+)
 class DeletesByPattern(BrokenStore):
     async def delete_run(self, agent: str, run: str) -> None:
         for info in (await self.list_runs(agent, limit=1000)).runs:

@@ -225,15 +225,15 @@ class LosesLabels(_Loses):
         return msgspec.structs.replace(event, labels={})
 
 
-@caught_by(
-    "test_10_any_redaction_reason_comes_back_unchanged", "test_12_a_redacted_event_keeps_its_seq_time_and_id"
-)
+@caught_by("test_10_any_redaction_reason_comes_back_unchanged", "test_12_a_redacted_event_keeps_its_seq_time_and_id")
 class LosesTheReasonOfARedaction(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         return await super().redact_events(agent, run, seqs, reason=reason and "-")
 
 
-@caught_by("test_13_an_unknown_type_comes_back_unchanged", "test_7_changing_a_loaded_snapshot_does_not_change_the_store")
+@caught_by(
+    "test_13_an_unknown_type_comes_back_unchanged", "test_7_changing_a_loaded_snapshot_does_not_change_the_store"
+)
 class SkipsUnknownTypesOnReading(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)

@@ -66,9 +66,7 @@ class SeesNoDeletion(_Peeks):
         return None if look.head is None else RunHead(look.head.version, 1)
 
 
-@caught_by(
-    "test_17_a_run_created_again_has_another_head", "test_17_calls_that_store_nothing_leave_the_head_unchanged"
-)
+@caught_by("test_17_a_run_created_again_has_another_head", "test_17_calls_that_store_nothing_leave_the_head_unchanged")
 class CountsEvents(_Peeks):
     """And looks, to the one who asks, like a run that never was deleted; or like none."""
 

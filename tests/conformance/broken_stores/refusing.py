@@ -51,7 +51,9 @@ class AcceptsLoneSurrogates(_AcceptsText):
     word = "surrogate"
 
 
-@caught_by("test_10_append_refuses_numbers_that_json_cannot_write", "test_1_a_batch_with_an_invalid_event_stores_nothing")
+@caught_by(
+    "test_10_append_refuses_numbers_that_json_cannot_write", "test_1_a_batch_with_an_invalid_event_stores_nothing"
+)
 class AcceptsNan(_AcceptsText):
     word = "nan"
 
@@ -138,7 +140,9 @@ class NamesNoField(BrokenStore):
             raise InvalidEvent(str(error), field="") from error
 
 
-@caught_by("test_10_append_refuses_lone_surrogates_in_payloads", "test_10_append_refuses_numbers_that_json_cannot_write")
+@caught_by(
+    "test_10_append_refuses_lone_surrogates_in_payloads", "test_10_append_refuses_numbers_that_json_cannot_write"
+)
 class CreatesTheRunBeforeItChecks(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         try:

@@ -1,4 +1,4 @@
-"""Defects of appends, seqs, versions and what runs under concurrency."""
+"""Defects of appends, seqs, versions and concurrency."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ class ChecksFirstSeqBeforeIds(BrokenStore):
     "test_9_a_follower_gets_the_events_of_many_writers_in_seq_order",
 )
 class LosesAppendsMadeAtOnce(BrokenStore):
-    """Reads, waits and writes: what was written meanwhile is overwritten, though both were acknowledged."""
+    """Reads, waits and writes, and so overwrites events that were acknowledged in between."""
 
     async def appending(self, append: Append) -> AppendResult:
         version = (await self.read(append.agent, append.run)).version

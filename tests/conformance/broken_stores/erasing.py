@@ -15,7 +15,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _Masks(BrokenStore):
-    """Changes what stands where an event was; it remembers the events as they were appended."""
+    """Changes events when they are read. It remembers the original events."""
 
     def mask(self, masked: Event, was: Event) -> Event | None:
         return masked if was is not masked else was
@@ -80,8 +80,8 @@ class ReportsRedactedContentToARepeatedAppend(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
         events = [
-            msgspec.structs.replace(stored, data=given.data)
-            for stored, given in zip(result.events, append.events, strict=True)
+            msgspec.structs.replace(stored, data=original.data)
+            for stored, original in zip(result.events, append.events, strict=True)
         ]
         return msgspec.structs.replace(result, events=tuple(events))
 
@@ -114,11 +114,11 @@ class AppendsAMarkerForEachEvent(BrokenStore):
 @caught_by("test_12_redacting_a_redacted_event_again_changes_nothing")
 class AppendsAMarkerEachTime(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        wanted = tuple(seqs)
-        result = await super().redact_events(agent, run, wanted, reason=reason)
+        requested = tuple(seqs)
+        result = await super().redact_events(agent, run, requested, reason=reason)
         if result.inserted:
             return result
-        return await self.append_events(agent, run, new_event(Redaction(seqs=wanted, reason=reason)))
+        return await self.append_events(agent, run, new_event(Redaction(seqs=requested, reason=reason)))
 
 
 @caught_by("test_12_one_missing_seq_prevents_the_whole_redaction", "test_12_every_handle_sees_a_deleted_run_as_empty")
@@ -131,10 +131,10 @@ class IgnoresSeqsTheRunDoesNotHold(BrokenStore):
 @caught_by("test_12_one_missing_seq_prevents_the_whole_redaction")
 class RedactsUpToTheSeqItDoesNotHold(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        wanted = list(seqs)
-        for seq in wanted[:-1]:
+        requested = list(seqs)
+        for seq in requested[:-1]:
             await super().redact_events(agent, run, [seq], reason=reason)
-        return await super().redact_events(agent, run, wanted, reason=reason)
+        return await super().redact_events(agent, run, requested, reason=reason)
 
 
 @caught_by("test_12_one_missing_seq_prevents_the_whole_redaction")
@@ -181,11 +181,11 @@ class SelectsByTheOriginalType(BrokenStore):
 @caught_by("test_12_a_redaction_leaves_other_runs_unchanged")
 class RedactsByEventIdInEveryRun(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        wanted = list(seqs)
-        result = await super().redact_events(agent, run, wanted, reason=reason)
+        requested = list(seqs)
+        result = await super().redact_events(agent, run, requested, reason=reason)
         for info in (await self.list_runs()).runs:
             if (info.agent, info.run) != (agent, run):
-                await super().redact_events(info.agent, info.run, wanted, reason=reason)
+                await super().redact_events(info.agent, info.run, requested, reason=reason)
         return result
 
 
@@ -202,7 +202,7 @@ class ClosesTheRunOnRedacting(BrokenStore):
 
 
 class _Deletes(BrokenStore):
-    """Remembers what is deleted; a subclass forgets too little."""
+    """Remembers deleted data. A subclass returns some of it."""
 
     async def delete_run(self, agent: str, run: str) -> None:
         self.notes.setdefault((agent, run), await self.read(agent, run))

@@ -20,7 +20,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _Ends(BrokenStore):
-    """A store that can look past the ends of runs."""
+    """A store that can read expired runs."""
 
     def end(self, agent: str, run: str) -> int | None:
         kept = self._data._runs.get((agent, run))
@@ -32,7 +32,7 @@ class _Ends(BrokenStore):
 
     @contextmanager
     def endless(self) -> Generator[None]:
-        """The runs that are there have no ends meanwhile; the calls made then never wait, so nobody else sees it."""
+        """Remove the ends of all runs for a moment. The calls inside never wait, so no other task notices."""
         runs = list(self._data._runs.values())
         ends = [kept.expires_at for kept in runs]
         for kept in runs:
@@ -112,7 +112,7 @@ class TakesTheEndOfLaterAppends(_Ends):
 
 
 class _Appends(_Ends):
-    """Appends to an expired run what ``lets_by`` says."""
+    """Appends to an expired run if ``lets_by`` allows it."""
 
     def lets_by(self, append: Append) -> bool:
         raise NotImplementedError
@@ -236,7 +236,7 @@ class WaitsPastTheEnd(_Ends):
 
 @caught_by("test_16_a_waiting_follower_wakes_when_its_run_expires")
 class WaitsPastTheEndWithoutAnEventLoop(SyncMemoryStore):
-    """The synchronous surface."""
+    """A synchronous store with a defect."""
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
         follower = Follower(after)

@@ -105,10 +105,10 @@ class FollowsOnlyRunsThatExist(BrokenStore):
 @caught_by("test_9_each_follower_of_a_run_gets_every_event")
 class DeliversToOneFollowerOnly(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        taken: set[tuple[str, str, int]] = self.notes.setdefault("taken", set())
+        received: set[tuple[str, str, int]] = self.notes.setdefault("taken", set())
         async for event in self.followed(agent, run, after):
-            if (agent, run, event.seq) not in taken:
-                taken.add((agent, run, event.seq))
+            if (agent, run, event.seq) not in received:
+                received.add((agent, run, event.seq))
                 yield event
 
 
@@ -247,7 +247,7 @@ class EndsQuietlyOnAClosedHandle(BrokenStore):
 
 @caught_by("test_9_follow_delivers_stored_events_then_new_ones", "test_9_a_slow_follower_misses_no_event")
 class SkipsEventsWithoutAnEventLoop(SyncMemoryStore):
-    """The synchronous surface: the suite can fail there as well."""
+    """A synchronous store with a defect, to show that the suite can fail for it too."""
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
         for event in super().follow(agent, run, after=after):
@@ -260,7 +260,7 @@ class SkipsEventsWithoutAnEventLoop(SyncMemoryStore):
     "test_9_a_waiting_follower_ends_when_the_run_is_deleted",
 )
 class NeverWakesWithoutAnEventLoop(SyncMemoryStore):
-    """The synchronous surface: a thread that never comes back does not keep the suite."""
+    """A synchronous store whose call never returns, which must not block the suite."""
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
         yield from super().load_run(agent, run, after=after).log

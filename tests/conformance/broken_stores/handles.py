@@ -1,4 +1,4 @@
-"""Defects of a handle's life."""
+"""Defects of handles."""
 
 from __future__ import annotations
 

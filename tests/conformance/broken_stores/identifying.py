@@ -1,4 +1,4 @@
-"""Defects of ids: stores that take two for one, or accept what is none."""
+"""Defects of ids: stores that confuse two ids, or accept an invalid id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _Maps(BrokenStore):
-    """Changes ids on their way in."""
+    """Changes ids before it stores them."""
 
     def key(self, name: str) -> str:
         return name
@@ -85,8 +85,8 @@ class JoinsAgentAndRun(_Maps):
 class ListsAgentsByPattern(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         page = await super().listing(Listing(None, limit=1000, include_reserved=True))
-        wanted = listing.agent or "*"
-        return RunPage(tuple(info for info in page.runs if fnmatch.fnmatchcase(info.agent, wanted)), None)
+        requested = listing.agent or "*"
+        return RunPage(tuple(info for info in page.runs if fnmatch.fnmatchcase(info.agent, requested)), None)
 
 
 @caught_by(

@@ -14,7 +14,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _Shares(BrokenStore):
-    """Keeps the events as they are, and copies them everywhere but where a subclass shares them."""
+    """Stores copies of events. A subclass shares some of them with its callers."""
 
     shares: ClassVar[str] = ""
 
@@ -26,9 +26,9 @@ class _Shares(BrokenStore):
 
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
-        for stored, given in zip(result.events, append.events, strict=True):
+        for stored, original in zip(result.events, append.events, strict=True):
             if result.inserted:
-                event = msgspec.structs.replace(stored, data=given.data, labels=given.labels)
+                event = msgspec.structs.replace(stored, data=original.data, labels=original.labels)
                 self.notes[stored.event_id] = self.own(event, "given")
         place = "result" if result.inserted else "repeated"
         return msgspec.structs.replace(result, events=tuple(self.kept(event, place) for event in result.events))
@@ -72,8 +72,8 @@ class ReturnsWhatIsPassedIn(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
         events = [
-            msgspec.structs.replace(stored, data=given.data)
-            for stored, given in zip(result.events, append.events, strict=True)
+            msgspec.structs.replace(stored, data=original.data)
+            for stored, original in zip(result.events, append.events, strict=True)
         ]
         return msgspec.structs.replace(result, events=tuple(events))
 

@@ -13,7 +13,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _Pages(BrokenStore):
-    """Lists its own choice of all runs in an order of its own; a page's cursor is an offset."""
+    """Lists a selection of all runs in another order, with offsets as cursors."""
 
     def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
         return runs
@@ -147,8 +147,8 @@ class TakesTheVersionForTheCount(_Pages):
 @caught_by("test_15_list_runs_describes_a_run")
 class SaysWhenInAnotherZone(_Pages):
     def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
-        here = timezone(timedelta(hours=1))
-        return [msgspec.structs.replace(info, created=info.created.astimezone(here)) for info in runs]
+        current = timezone(timedelta(hours=1))
+        return [msgspec.structs.replace(info, created=info.created.astimezone(current)) for info in runs]
 
 
 @caught_by("test_15_meta_is_stored_with_the_run", "test_15_any_meta_comes_back_unchanged")

@@ -1,4 +1,4 @@
-"""Defects of reads: order, selection, what a snapshot says, and freshness."""
+"""Defects of reads: order, selection, fields of a snapshot, and stale reads."""
 
 from __future__ import annotations
 
@@ -89,16 +89,16 @@ class TakesNoTypesForAll(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         types = None if load.types is None else list(load.types)
         known = {event.type for event in (await self.read(load.agent, load.run)).log}
-        wanted = types if types and known & set(types) else None
-        return remade(await super().loading(msgspec.structs.replace(load, types=wanted)), types=types)
+        requested = types if types and known & set(types) else None
+        return remade(await super().loading(msgspec.structs.replace(load, types=requested)), types=types)
 
 
 @caught_by("test_6_every_set_of_types_selects_exactly_those_events")
 class SelectsRareTypesOnlyByThemselves(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         types = None if load.types is None else frozenset(load.types)
-        asked = types - {"planner_note"} if types is not None and "tool_call" in types else types
-        return remade(await super().loading(msgspec.structs.replace(load, types=asked)), types=types)
+        requested = types - {"planner_note"} if types is not None and "tool_call" in types else types
+        return remade(await super().loading(msgspec.structs.replace(load, types=requested)), types=types)
 
 
 @caught_by("test_6_limit_stops_the_read", "test_6_limit_counts_only_returned_events")
@@ -150,13 +150,13 @@ class TakesLastSeqForTheVersion(BrokenStore):
 class ReadsOnIntoOtherRuns(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        others = [
+        other_events = [
             event
             for info in (await self.list_runs()).runs
             if info.run != load.run
             for event in (await self.read(info.agent, info.run)).log
         ]
-        return remade(snapshot, [*snapshot.log, *others])
+        return remade(snapshot, [*snapshot.log, *other_events])
 
 
 @caught_by("test_6_load_run_refuses_invalid_arguments")

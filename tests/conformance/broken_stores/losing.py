@@ -1,4 +1,4 @@
-"""Defects of content: stores that give back something else than they were given."""
+"""Defects of content: stores that change the content of events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Load, caug
 
 
 class _Loses(BrokenStore):
-    """Changes every event on its way in; a subclass changes a value of its data, or more."""
+    """Changes every event before it stores it. A subclass says how."""
 
     def change(self, value: JsonValue) -> JsonValue:
         return value
@@ -201,11 +201,11 @@ class KeepsTimesAsFloats(_Loses):
 class GivesTimesBackInAnotherZone(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        here = timezone(timedelta(minutes=1))
+        current = timezone(timedelta(minutes=1))
         return remade(
             snapshot,
             [
-                msgspec.structs.replace(event, timestamp=event.timestamp.astimezone(here))
+                msgspec.structs.replace(event, timestamp=event.timestamp.astimezone(current))
                 if 1 < event.timestamp.year < 9999
                 else event
                 for event in snapshot.log

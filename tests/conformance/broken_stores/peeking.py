@@ -20,7 +20,7 @@ Heads = tuple[RunHead | None, ...]
 
 
 class _Look(msgspec.Struct):
-    """A run that was asked for, the answer, and what the store holds of it."""
+    """A requested run, its head, and its stored data."""
 
     name: tuple[str, str]
     head: RunHead | None
@@ -28,13 +28,13 @@ class _Look(msgspec.Struct):
 
 
 class _Peeks(BrokenStore):
-    """A store that says of each run what ``head`` makes of it."""
+    """A store that returns the result of ``head`` for each run."""
 
     async def peek_runs(self, runs: Runs) -> Heads:
-        asked = list(runs) if isinstance(runs, Iterable) else runs
-        heads = await super().peek_runs(asked)
+        requested = list(runs) if isinstance(runs, Iterable) else runs
+        heads = await super().peek_runs(requested)
         kept = self._data._runs
-        looks = (_Look(one, head, kept.get(one, _Run())) for one, head in zip(asked, heads, strict=True))
+        looks = (_Look(one, head, kept.get(one, _Run())) for one, head in zip(requested, heads, strict=True))
         return tuple(map(self.head, looks))
 
     def head(self, look: _Look) -> RunHead | None:
@@ -43,7 +43,7 @@ class _Peeks(BrokenStore):
 
 @caught_by("test_17_every_handle_sees_every_change_of_a_run")
 class PeeksAtWhatThisHandleKnows(_Peeks):
-    """It learns of what others did when it peeks at a run for the first time."""
+    """Sees the changes of other handles only at its first peek at a run."""
 
     def head(self, look: _Look) -> RunHead | None:
         return cast("RunHead | None", self.notes.setdefault((id(self), look.name), look.head))
@@ -68,7 +68,7 @@ class SeesNoDeletion(_Peeks):
 
 @caught_by("test_17_a_run_created_again_has_another_head", "test_17_calls_that_store_nothing_leave_the_head_unchanged")
 class CountsEvents(_Peeks):
-    """And looks, to the one who asks, like a run that never was deleted; or like none."""
+    """Forgets a deletion, so that the run looks like one that was never deleted, or never existed."""
 
     def head(self, look: _Look) -> RunHead | None:
         count = sum(not isinstance(event.data, Redaction) for event in look.kept.events)
@@ -122,9 +122,9 @@ class AnswersWithAList(_Peeks):
 @caught_by("test_17_peek_runs_returns_heads_in_the_order_of_its_argument")
 class CreatesWhatItPeeksAt(_Peeks):
     async def peek_runs(self, runs: Runs) -> Heads:
-        asked = list(runs)
-        heads = await super().peek_runs(asked)
-        for (agent, run), head in zip(asked, heads, strict=True):
+        requested = list(runs)
+        heads = await super().peek_runs(requested)
+        for (agent, run), head in zip(requested, heads, strict=True):
             if head == RunHead(0, 1):
                 await self.append_events(agent, run, new_event(PlannerNote(note="n")))
                 self._data._runs[agent, run].base = -1  # so that it goes on saying that there is none
@@ -154,10 +154,10 @@ class LooksAtTheFirstThousand(_Peeks):
 @caught_by("test_17_peek_runs_accepts_any_number_of_runs")
 class RefusesTooManyRuns(_Peeks):
     async def peek_runs(self, runs: Runs) -> Heads:
-        asked = list(runs) if isinstance(runs, Iterable) else runs
-        if isinstance(asked, list) and len(asked) > 999:
+        requested = list(runs) if isinstance(runs, Iterable) else runs
+        if isinstance(requested, list) and len(requested) > 999:
             raise InvalidArgument("too many variables")
-        return await super().peek_runs(asked)
+        return await super().peek_runs(requested)
 
 
 @caught_by("test_17_an_expired_run_has_no_head")
@@ -168,7 +168,7 @@ class PeeksAtExpiredRuns(_Peeks):
 
 @caught_by("test_17_an_expired_run_has_no_head")
 class KnowsTheEndOfWhatItSawLiving(_Peeks):
-    """What it saw before its end it takes to live on."""
+    """Treats a run as alive if it peeked at the run before its end."""
 
     def head(self, look: _Look) -> RunHead | None:
         if look.head is not None:

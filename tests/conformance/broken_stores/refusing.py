@@ -1,4 +1,4 @@
-"""Defects of refusals: stores that accept what they cannot keep, or do not say what was wrong with it."""
+"""Defects of refusals: stores that accept invalid content, or do not name the wrong field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
 
 
 class _Accepts(BrokenStore):
-    """Repairs what is wrong with an event and stores it; a subclass repairs some defects only."""
+    """Repairs an invalid event and stores it. A subclass chooses the errors to repair."""
 
     def accepts(self, error: InvalidEvent) -> bool:
         return bool(error.field)
@@ -114,11 +114,11 @@ class AcceptsAnyReason(BrokenStore):
 @caught_by("test_10_redact_refuses_a_reason_that_is_not_text")
 class RedactsBeforeItChecksTheReason(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        wanted = list(seqs)
+        requested = list(seqs)
         try:
-            return await super().redact_events(agent, run, wanted, reason=reason)
+            return await super().redact_events(agent, run, requested, reason=reason)
         except InvalidEvent:
-            await super().redact_events(agent, run, wanted)
+            await super().redact_events(agent, run, requested)
             raise
 
 

@@ -18,10 +18,10 @@ def _renamed(event: Event) -> Event:
 
 
 class _Compares(BrokenStore):
-    """Compares bodies in its own way; what it takes for equal is stored under the id as it was first."""
+    """Compares bodies with ``equal``. Equal events keep their first body."""
 
-    def equal(self, stored: Event, given: Event) -> bool:
-        return same_body(stored, given)
+    def equal(self, stored: Event, original: Event) -> bool:
+        return same_body(stored, original)
 
     async def appending(self, append: Append) -> AppendResult:
         log = (await self.read(append.agent, append.run)).log
@@ -81,8 +81,8 @@ class ForgetsTheVersionWhereSomeAreThere(BrokenStore):
     "test_4_another_body_for_a_stored_id_is_a_conflict", "test_1_a_batch_with_a_conflicting_event_stores_nothing"
 )
 class TakesAnyBodyForTheSame(_Compares):
-    def equal(self, stored: Event, given: Event) -> bool:
-        return bool(stored) and bool(given)
+    def equal(self, stored: Event, original: Event) -> bool:
+        return bool(stored) and bool(original)
 
 
 @caught_by("test_4_one_id_with_two_bodies_in_a_batch_is_a_conflict")
@@ -106,8 +106,8 @@ class StoresTwiceWhatIsTwiceInABatch(BrokenStore):
 
 @caught_by("test_4_events_with_another_timestamp_have_the_same_body")
 class ComparesTimes(_Compares):
-    def equal(self, stored: Event, given: Event) -> bool:
-        return stored.timestamp == given.timestamp and same_body(stored, given)
+    def equal(self, stored: Event, original: Event) -> bool:
+        return stored.timestamp == original.timestamp and same_body(stored, original)
 
 
 @caught_by("test_4_events_with_another_timestamp_have_the_same_body")
@@ -115,16 +115,16 @@ class ReportsTheTimeOfTheRepetition(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
         events = [
-            msgspec.structs.replace(stored, timestamp=given.timestamp)
-            for stored, given in zip(result.events, append.events, strict=True)
+            msgspec.structs.replace(stored, timestamp=original.timestamp)
+            for stored, original in zip(result.events, append.events, strict=True)
         ]
         return msgspec.structs.replace(result, events=tuple(events))
 
 
 @caught_by("test_4_another_body_for_a_stored_id_is_a_conflict")
 class IgnoresLabelsInBodies(_Compares):
-    def equal(self, stored: Event, given: Event) -> bool:
-        return same_body(stored, msgspec.structs.replace(given, labels=stored.labels))
+    def equal(self, stored: Event, original: Event) -> bool:
+        return same_body(stored, msgspec.structs.replace(original, labels=stored.labels))
 
 
 @caught_by("test_4_another_body_for_a_stored_id_is_a_conflict")
@@ -138,14 +138,14 @@ class NamesNoSeqInAConflict(BrokenStore):
 
 @caught_by("test_4_events_with_another_key_order_have_the_same_body")
 class ComparesBodiesAsText(_Compares):
-    def equal(self, stored: Event, given: Event) -> bool:
-        return str(stored.data.to_map()) == str(given.data.to_map())
+    def equal(self, stored: Event, original: Event) -> bool:
+        return str(stored.data.to_map()) == str(original.data.to_map())
 
 
 @caught_by("test_4_numbers_of_different_types_are_different_bodies")
 class ComparesBodiesAsPythonDoes(_Compares):
-    def equal(self, stored: Event, given: Event) -> bool:
-        return (stored.data, stored.labels) == (given.data, given.labels)
+    def equal(self, stored: Event, original: Event) -> bool:
+        return (stored.data, stored.labels) == (original.data, original.labels)
 
 
 @caught_by("test_4_an_event_with_the_id_of_a_redacted_one_stores_nothing")

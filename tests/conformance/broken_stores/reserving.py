@@ -1,4 +1,4 @@
-"""Defects of what is reserved: stores that let an application write, or redact, what is memory's own."""
+"""Defects of reserved names: stores that let an application write or redact memory's own events."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class TakesReservedTypes(BrokenStore):
 
 @caught_by("test_18_redact_refuses_memory_tombstones")
 class RedactsWhatIsRefused(BrokenStore):
-    """It redacts nothing really, but does not say so."""
+    """Ignores a refused redaction without an error."""
 
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        wanted = tuple(seqs)
+        requested = tuple(seqs)
         try:
-            return await super().redact_events(agent, run, wanted, reason=reason)
+            return await super().redact_events(agent, run, requested, reason=reason)
         except InvalidEvent:
             marker = new_event(Redaction(seqs=(), reason=str(reason)))
             return await self.appending(Append(agent, run, (marker,), reserved=True))

@@ -167,7 +167,7 @@ def _refused(append: Callable[[], object], message: str) -> Callable[[], bool]:
         try:
             append()
         except StoreUnavailable as error:
-            assert message in str(error)  # noqa: PT017  # it may also be none
+            assert message in str(error)  # noqa: PT017  # a call without an error is allowed too
             return True
         return False
 

@@ -127,9 +127,7 @@ class CreatesWhatItPeeksAt(_Peeks):
         for (agent, run), head in zip(requested, heads, strict=True):
             if head == RunHead(0, 1):
                 await self.append_events(agent, run, new_event(PlannerNote(note="n")))
-                self._data._runs[
-                    agent, run
-                ].base = -1  # so that the next head is RunHead(0, 0), not the appended event's
+                self._data._runs[agent, run].base = -1  # so that the next head is RunHead(0, 0)
         return heads
 
 

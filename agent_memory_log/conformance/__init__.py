@@ -1,6 +1,6 @@
-"""The contract suite: the tests that every ``Store`` must pass, for the authors of backends.
+"""The conformance suite: tests for authors of backends, which every ``Store`` must pass.
 
-It needs pytest and nothing else, and a backend passes it by giving one fixture:
+The suite needs only pytest. Subclass ``StoreConformance`` and define one fixture:
 
     import pytest
     from agent_memory_log import open_store
@@ -11,33 +11,47 @@ It needs pytest and nothing else, and a backend passes it by giving one fixture:
         def open_handle(self, tmp_path):
             return lambda: open_store(f"mystore:///{tmp_path}/db")
 
-``open_handle`` gives a callable. Each call of it returns a new handle on the same data, which is empty when the test
-begins; the suite closes every handle it opened. A call may return
+``open_handle`` returns a callable. Each call of the callable returns a new handle on the same data. The data is empty
+when a test begins. The suite closes every handle that it opened. A call may return
 
-- what ``open_store(url)`` returns, or any other awaitable that gives a ``Store``;
+- an awaitable that gives a ``Store``, such as the result of ``open_store(url)``;
 - a ``Store``;
-- a ``SyncStore``, as ``open_sync_store(url)`` returns: the same tests prove it, each call running in a thread.
+- a ``SyncStore``, such as the result of ``open_sync_store(url)``. The suite runs each call on it in a thread.
 
-The callable is called on the event loop of the test, and by some tests on other threads with loops of their own. No
-plugin for asynchronous tests is needed, and one that is installed does not disturb.
+The suite calls the callable on the test's event loop. Some tests also call it on other threads, each with its own loop.
+The suite needs no plugin for asynchronous tests, and works if one is installed.
 
-A test's name begins with the number of the promise it proves:
+The number in a test's name is the number of the promise that it tests:
 
-1. atomic appends; 2. durable; 3. gapless seqs, and a version that never goes back; 4. idempotent by event id;
-5. ``expected_version``; 6. order, selection and ``Snapshot.extend``; 7. isolated from what callers change; 8. fresh
-reads; 9. ``follow``; 10. any content, and refusals that name the field; 11. ids and labels; 12. redaction and deletion;
-13. unknown and registered event types; 14. handles; 15. ``list_runs`` and a run's meta; 16. a run's end, and
-``expire_runs``; 17. ``peek_runs``; 18. what is the library's own; 19. ``check`` of a store that is whole.
+- 1: An append is atomic.
+- 2: Appended events are durable.
+- 3: Seqs have no gaps, and a version never decreases.
+- 4: Appends are idempotent by event id.
+- 5: ``expected_version`` refuses a stale version.
+- 6: Snapshots have the right order and selection, and ``Snapshot.extend`` works.
+- 7: Callers cannot change stored data through their own objects.
+- 8: A read sees every acknowledged append.
+- 9: ``follow`` delivers every event once.
+- 10: Any content is stored unchanged, and refusals name the field.
+- 11: Ids and labels are checked and compared exactly.
+- 12: Redaction and deletion remove content.
+- 13: Unknown and registered event types are stored.
+- 14: A closed handle, an inherited handle and a handle on another event loop raise ``StoreClosed``.
+- 15: ``list_runs`` pages through the runs, and a run keeps its meta.
+- 16: A run expires at its ``expires_at``, and ``expire_runs`` removes it.
+- 17: ``peek_runs`` returns the heads of runs.
+- 18: Reserved agents, types and tombstones are protected.
+- 19: ``check`` finds no flaws in an intact store.
 
-What cannot be proved through the ``Store`` protocol is for a backend's own tests: what survives a killed process or a
-full disk, several processes, size limits, newer schemas, and that erased text is gone from the disk.
+Some promises cannot be tested through the ``Store`` protocol. A backend needs its own tests for killed processes, full
+disks, several processes, size limits and newer schemas, and must show that erased text is gone from the disk.
 """
 
 import pkgutil
 
 import pytest
 
-# A failing assert shows its values only in modules that pytest was told of before they are imported.
+# pytest shows the values of a failing assert only in modules that were registered before their import.
 pytest.register_assert_rewrite(*(module.name for module in pkgutil.iter_modules(__path__, f"{__name__}.")))
 
 from agent_memory_log.conformance.harness import OpenHandle  # noqa: E402  # after the registration above

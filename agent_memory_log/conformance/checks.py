@@ -1,6 +1,6 @@
-"""What several modules of the suite compare and collect.
+"""Comparisons and other helpers that several modules of the suite share.
 
-Comparisons are exact: to Python 1, 1.0 and True are equal, to a reader of JSON they are not.
+Comparisons are exact. Python considers 1, 1.0 and True equal, but they are different JSON values.
 """
 
 from __future__ import annotations
@@ -18,73 +18,79 @@ from agent_memory_log.store import RunInfo, Store
 
 
 def exact(value: JsonValue) -> bytes:
-    """A JSON value as text that differs wherever the value does."""
+    """Encode a JSON value so that different values have different encodings."""
     return encode_canonical(value)
 
 
-def check_exact(found: JsonValue, expected: JsonValue, what: str) -> None:
-    """Two JSON values are the same. Says where they part: pytest would spend minutes on the difference of megabytes."""
-    one, other = exact(found), exact(expected)
-    if one == other:
+def check_exact(actual: JsonValue, expected: JsonValue, name: str) -> None:
+    """Assert that two JSON values are the same.
+
+    The error shows only the first difference, because pytest would take minutes to compare megabytes.
+    """
+    actual_text, expected_text = exact(actual), exact(expected)
+    if actual_text == expected_text:
         return
-    place = next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))
-    near = slice(max(0, place - 20), place + 60)
-    raise AssertionError(f"{what}: {one[near]!r} instead of {other[near]!r}, at byte {place}")
+    index = next(
+        (index for index, pair in enumerate(zip(actual_text, expected_text, strict=False)) if pair[0] != pair[1]),
+        len(actual_text),
+    )
+    near = slice(max(0, index - 20), index + 60)
+    raise AssertionError(f"{name}: {actual_text[near]!r} instead of {expected_text[near]!r}, at byte {index}")
 
 
-def check_stored(stored: Event, given: Event, seq: int) -> None:
-    """``stored`` is ``given``, unchanged, at ``seq``."""
+def check_stored(stored: Event, original: Event, seq: int) -> None:
+    """Assert that ``stored`` is the unchanged ``original`` and has this ``seq``."""
     assert stored.seq == seq
-    assert stored.event_id == given.event_id
-    assert stored.type == given.type
-    assert stored.timestamp == given.timestamp
+    assert stored.event_id == original.event_id
+    assert stored.type == original.type
+    assert stored.timestamp == original.timestamp
     assert stored.timestamp.utcoffset() == timedelta(0)
-    check_exact(dict(stored.labels), dict(given.labels), "labels")
-    assert type(stored.data) is type(given.data)
-    check_exact(stored.data.to_map(), given.data.to_map(), "data")
+    check_exact(dict(stored.labels), dict(original.labels), "labels")
+    assert type(stored.data) is type(original.data)
+    check_exact(stored.data.to_map(), original.data.to_map(), "data")
 
 
-def check_run(snapshot: Snapshot, given: Iterable[Event], *, first_seq: int = 1) -> None:
-    """The snapshot holds the events given, in that order and no others, from ``first_seq`` on."""
-    events = list(given)
+def check_run(snapshot: Snapshot, originals: Iterable[Event], *, first_seq: int = 1) -> None:
+    """Assert that the snapshot holds exactly ``originals``, in that order, and begins at ``first_seq``."""
+    events = list(originals)
     assert len(snapshot.log) == len(events)
     for seq, (stored, event) in enumerate(zip(snapshot.log, events, strict=True), first_seq):
         check_stored(stored, event, seq)
 
 
-def check_same(one: Snapshot, other: Snapshot) -> None:
-    """Two snapshots are equal, in both orders and to the last digit."""
-    assert one == other
-    check_exact([event.to_map() for event in one.log], [event.to_map() for event in other.log], "log")
-    check_exact([event.to_map() for event in one.events], [event.to_map() for event in other.events], "events")
-    check_exact(one.meta, other.meta, "meta")
+def check_same(actual: Snapshot, expected: Snapshot) -> None:
+    """Assert that two snapshots are equal, in both orders of their events and with exact JSON values."""
+    assert actual == expected
+    check_exact([event.to_map() for event in actual.log], [event.to_map() for event in expected.log], "log")
+    check_exact([event.to_map() for event in actual.events], [event.to_map() for event in expected.events], "events")
+    check_exact(actual.meta, expected.meta, "meta")
 
 
 def seqs_of(events: Iterable[Event]) -> list[int]:
-    """The seqs of events, in their order."""
+    """Return the seqs of events, in their order."""
     return [event.seq for event in events]
 
 
 async def take(events: AsyncGenerator[Event], count: int) -> list[Event]:
-    """The next ``count`` events of a follower."""
+    """Return the next ``count`` events of a follower."""
     return [await anext(events) for _ in range(count)]
 
 
 async def all_runs(
     store: Store, agent: str | None = None, *, limit: int = 50, include_reserved: bool = False
 ) -> list[RunInfo]:
-    """The runs of every page of ``list_runs``."""
+    """Return the runs of all pages of ``list_runs``."""
     page = await store.list_runs(agent, limit=limit, include_reserved=include_reserved)
     runs = [*page.runs]
     while page.cursor is not None:
         page = await store.list_runs(agent, limit=limit, cursor=page.cursor, include_reserved=include_reserved)
         runs += page.runs
-        assert len(runs) <= 1000, "the pages do not come to an end"
+        assert len(runs) <= 1000, "the pages do not end"
     return runs
 
 
 def scribble(value: object) -> None:
-    """Change everything in a value that can be changed, as careless callers do."""
+    """Change every mutable part of a value, as a careless caller might."""
     if isinstance(value, msgspec.Struct):
         for name in value.__struct_fields__:
             scribble(getattr(value, name))

@@ -1,4 +1,4 @@
-"""Promises 1, 3, 4 and 5 under concurrency: any number of tasks, handles and threads on one run."""
+"""Promises 1, 3, 4 and 5 when many tasks, handles and threads write to one run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from agent_memory_log.conformance.checks import seqs_of
 from agent_memory_log.conformance.harness import Handles, Suite, contract
-from agent_memory_log.conformance.samples import AGENT, RUN, said
+from agent_memory_log.conformance.samples import AGENT, RUN, user_message
 from agent_memory_log.errors import VersionConflict
 from agent_memory_log.events.event import Event
 from agent_memory_log.store import AppendResult, Store
@@ -36,20 +36,20 @@ class Concurrency(Suite):
         async def work(handle: Store, thread: int) -> list[list[AppendResult]]:
             return await asyncio.gather(*(_write(handle, thread * 2 + task) for task in range(2)))
 
-        results = [one for thread in await open_handle.on_threads(_HANDLES, work) for one in thread]
+        results = [appends for thread in await open_handle.on_threads(_HANDLES, work) for appends in thread]
         _check(await _log(store), results)
 
-    async def test_3_many_runs_at_once_keep_their_own_seqs(self, open_handle: Handles) -> None:
+    async def test_3_runs_written_at_once_keep_their_own_seqs(self, open_handle: Handles) -> None:
         handles = [await open_handle() for _ in range(_HANDLES)]
         runs = [f"run-{number}" for number in range(_TASKS)]
-        await asyncio.gather(*(_write(handles[place % _HANDLES], 0, run) for place, run in enumerate(runs * 2)))
+        await asyncio.gather(*(_write(handles[index % _HANDLES], 0, run) for index, run in enumerate(runs * 2)))
         for run in runs:
             assert seqs_of(await _log(handles[0], run)) == list(range(1, 4 * _APPENDS + 1))
 
     async def test_4_the_same_event_from_many_writers_is_stored_once(self, open_handle: Handles) -> None:
         handles = [await open_handle() for _ in range(_HANDLES)]
         for number in range(_APPENDS):
-            event, own = said(f"shared {number}"), [said(f"own {number}") for _ in range(_TASKS)]
+            event, own = user_message(f"shared {number}"), [user_message(f"own {number}") for _ in range(_TASKS)]
             results = await asyncio.gather(
                 *(handles[task % _HANDLES].append_events(AGENT, RUN, event, own[task]) for task in range(_TASKS))
             )
@@ -59,11 +59,11 @@ class Concurrency(Suite):
         assert seqs_of(log) == list(range(1, _APPENDS * (_TASKS + 1) + 1))
         assert len({event.event_id for event in log}) == len(log)
 
-    async def test_5_of_many_writers_at_one_version_exactly_one_wins(self, open_handle: Handles) -> None:
+    async def test_5_exactly_one_of_many_writers_at_one_version_succeeds(self, open_handle: Handles) -> None:
         handles = [await open_handle() for _ in range(_HANDLES)]
 
         async def attempt(number: int, version: int) -> tuple[int, int] | None:
-            events = said(f"{number} at {version}"), said("too")
+            events = user_message(f"{number} at {version}"), user_message("too")
             try:
                 await handles[number % _HANDLES].append_events(AGENT, RUN, *events, expected_version=version)
             except VersionConflict as conflict:
@@ -79,10 +79,10 @@ class Concurrency(Suite):
 
 
 async def _write(store: Store, writer: int, run: str = RUN) -> list[AppendResult]:
-    """Append batches of two, one after another, each waited for."""
+    """Append batches of two events, and await each append before the next."""
     results: list[AppendResult] = []
     for number in range(_APPENDS):
-        batch = [said(f"{writer}/{number}/{part}", labels={"writer": str(writer)}) for part in range(2)]
+        batch = [user_message(f"{writer}/{number}/{part}", labels={"writer": str(writer)}) for part in range(2)]
         results.append(await store.append_events(AGENT, run, *batch))
         await asyncio.sleep(0)
     return results
@@ -93,7 +93,10 @@ async def _log(store: Store, run: str = RUN) -> list[Event]:
 
 
 def _check(log: list[Event], writers: Iterable[list[AppendResult]]) -> None:
-    """Nothing lost, nothing twice, no gap; each writer's events in its order, where its results said they are."""
+    """Assert that the log has every event once, without gaps.
+
+    Each writer's events must be in its order, at the seqs that its results named.
+    """
     by_seq = {event.seq: event for event in log}
     assert list(by_seq) == list(range(1, len(log) + 1))
     reported = 0

@@ -1,7 +1,7 @@
-"""Runs with an end, for the tests of it.
+"""Helpers for tests of runs that expire.
 
-An end is waited for as a follower is told it. Where a store is so slow that the run ended before it was filled, it is
-filled again with a later end, until the test's ``patience`` is over.
+A follower of the run shows when the run expires. If a store is so slow that the run expires before it is filled, the
+helper fills it again with a later end, until the test's ``patience`` is over.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from agent_memory_log.conformance.checks import take
-from agent_memory_log.conformance.samples import AGENT, RUN, said
+from agent_memory_log.conformance.samples import AGENT, RUN, user_message
 from agent_memory_log.errors import RunExpired
 from agent_memory_log.events.event import Event, format_timestamp
 from agent_memory_log.events.jsonvalue import JsonValue
@@ -26,16 +26,16 @@ FAR_ENDS = (
     "9000-01-01t00:00:00.5z",
     "9000-01-01T00:00:00-23:59",
 )
-"""Ends that no test sees come, in all spellings."""
+"""Ends in the far future, in all spellings."""
 
 PAST_ENDS = ("0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "2021-03-04T14:00:00.123456789+02:00")
-"""Ends that have come."""
+"""Ends in the past."""
 
 _SHORTEST_SECONDS = 0.02
 
 
 class ExpiredRun(msgspec.Struct, frozen=True):
-    """What a run held when it ended, and when that was."""
+    """The events of an expired run, and its end."""
 
     events: list[Event]
     end: datetime
@@ -49,9 +49,10 @@ class ExpiredRun(msgspec.Struct, frozen=True):
 async def with_an_end(
     store: Store, fill: Callable[[dict[str, JsonValue]], Awaitable[None]], *, agent: str = AGENT, run: str = RUN
 ) -> datetime:
-    """Have ``fill(meta)`` create the run and do what must be done before it ends; the end, which comes soon after.
+    """Call ``fill(meta)`` with an end in the near future, and return that end.
 
-    Where ``fill`` raises ``RunExpired``, the run is deleted and ``fill`` called again.
+    ``fill`` creates the run and does everything that must happen before the end. If ``fill`` raises ``RunExpired``,
+    this function deletes the run and calls ``fill`` again with a later end.
     """
     seconds = _SHORTEST_SECONDS
     while True:
@@ -73,13 +74,15 @@ async def until_expired(store: Store, agent: str = AGENT, run: str = RUN) -> Non
 
 
 async def expired_run(*handles: Store, agent: str = AGENT, run: str = RUN) -> ExpiredRun:
-    """Make a run that has expired; each of the handles has appended an event to it, in turn."""
+    """Create a run with one event from each handle, in order, and wait until it has expired."""
     stored: list[Event] = []
 
     async def fill(meta: dict[str, JsonValue]) -> None:
         stored.clear()
         for handle in handles:
-            stored.extend((await handle.append_events(agent, run, said("one"), meta=meta, reserved=True)).events)
+            stored.extend(
+                (await handle.append_events(agent, run, user_message("one"), meta=meta, reserved=True)).events
+            )
 
     end = await with_an_end(handles[0], fill, agent=agent, run=run)
     await until_expired(handles[0], agent, run)

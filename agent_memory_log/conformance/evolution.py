@@ -1,6 +1,6 @@
-"""Promise 13, as far as events show it: types that only another program knows survive, registered ones come back typed.
+"""Promise 13: events of unknown types stay unchanged, and events of registered types come back typed.
 
-That data of a newer schema is refused is for the backend's own tests.
+A backend's own tests must show that it refuses data of a newer schema.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from agent_memory_log.conformance.checks import check_run, seqs_of
 from agent_memory_log.conformance.harness import Suite, contract
-from agent_memory_log.conformance.samples import AGENT, RUN, VALUES, later, said, unknown_event
+from agent_memory_log.conformance.samples import AGENT, RUN, VALUES, later, unknown_event, user_message
 from agent_memory_log.events.event import decode_event, new_event
 from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.events.payloads import EventData, UnknownPayload
@@ -19,7 +19,7 @@ from agent_memory_log.store import Store
 
 @register_payload
 class ConformanceHandoff(EventData, frozen=True):
-    """A payload such as an application registers, with fields no built-in one has."""
+    """A payload as an application might register it, with field types that no built-in payload has."""
 
     event_type = "conformance.handoff"
 
@@ -40,17 +40,17 @@ class Evolution(Suite):
             {"message": "like a known one", "payload": "{}", "type": "x", "data": None, "seq": 9},
             {name: value for name, value in VALUES.items() if name != "as deep as it may be"},
         ]
-        given = [
+        originals = [
             unknown_event(),
-            *(new_event(UnknownPayload(type="checkpoint", data=one), timestamp=later(1)) for one in maps),
+            *(new_event(UnknownPayload(type="checkpoint", data=data), timestamp=later(1)) for data in maps),
             new_event(UnknownPayload(type="Type\x00 of \U0001f9ff $later.%", data={"a": 1}), timestamp=later(2)),
         ]
-        await store.append_events(AGENT, RUN, *given)
-        check_run(await other.load_run(AGENT, RUN), given)
-        assert (await other.append_events(AGENT, RUN, *given)).inserted == 0
+        await store.append_events(AGENT, RUN, *originals)
+        check_run(await other.load_run(AGENT, RUN), originals)
+        assert (await other.append_events(AGENT, RUN, *originals)).inserted == 0
 
     async def test_13_an_unknown_type_can_be_selected_and_redacted(self, store: Store) -> None:
-        await store.append_events(AGENT, RUN, said("one"), unknown_event(), said("three"))
+        await store.append_events(AGENT, RUN, user_message("one"), unknown_event(), user_message("three"))
         assert seqs_of((await store.load_run(AGENT, RUN, types=["conformance.newer"])).log) == [2]
         await store.redact_events(AGENT, RUN, [2])
         masked = (await store.load_run(AGENT, RUN)).log[1]
@@ -64,8 +64,8 @@ class Evolution(Suite):
             tags=["a", ""],
             context={"": [1.0, 1, 2**70], "a.b": None},
         )
-        given = [new_event(payload), new_event(ConformanceHandoff(to_agent=""))]
-        await store.append_events(AGENT, RUN, *given)
+        originals = [new_event(payload), new_event(ConformanceHandoff(to_agent=""))]
+        await store.append_events(AGENT, RUN, *originals)
         snapshot = await other.load_run(AGENT, RUN, types=["conformance.handoff"])
-        check_run(snapshot, given)
+        check_run(snapshot, originals)
         assert decode_event(snapshot.log[0], ConformanceHandoff) == payload

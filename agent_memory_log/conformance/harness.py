@@ -1,6 +1,6 @@
-"""How a test of the suite runs: in an event loop of its own, on handles that are closed afterwards, never hanging.
+"""Runs the tests of the suite: each in its own event loop, with a time limit, and closes the test's handles.
 
-Nothing here says what a store promises.
+This module holds no promises of a store.
 """
 
 from __future__ import annotations
@@ -18,30 +18,34 @@ from agent_memory_log.events.event import Event
 from agent_memory_log.store import Store, SyncStore
 
 OpenHandle = Callable[[], Awaitable[Store] | Store | SyncStore]
-"""What the ``open_handle`` fixture gives: each call returns a new handle on the same data."""
+"""The type of the ``open_handle`` fixture's value: each call returns a new handle on the same data."""
 
 _Result = TypeVar("_Result")
 
 
 class Suite:
-    """The base of the suite's classes. ``patience``: seconds after which a test fails that waits for the store."""
+    """The base of the suite's classes.
+
+    Attributes:
+        patience: The seconds that a test may take before it fails. The default is 30.
+    """
 
     patience: ClassVar[float] = 30.0
 
 
 class Handles:
-    """Opens handles for one test, whatever their kind, and closes them when it is over."""
+    """The handles of one test, asynchronous or synchronous, which are closed when the test ends."""
 
     def __init__(self, open_handle: OpenHandle) -> None:
         self._open_handle = open_handle
         self._opened: list[Store] = []
 
     async def __call__(self) -> Store:
-        """A new handle on the test's data."""
+        """Open a new handle on the test's data."""
         opened = self._open_handle()
         if isinstance(opened, Awaitable):
             opened = await opened
-        # Both protocols have methods of the same names; only these two differ.
+        # The two protocols have the same method names, except `aclose` and `close`.
         store: Store = opened if hasattr(opened, "aclose") else threaded(opened)  # type: ignore[assignment]  # hasattr does not narrow a union of protocols
         self._opened.append(store)
         return store
@@ -54,7 +58,7 @@ class Handles:
     async def on_threads(
         self, count: int, work: Callable[[Store, int], Coroutine[None, None, _Result]]
     ) -> list[_Result]:
-        """Run ``work(store, number)`` on ``count`` threads, each with an event loop and a handle of its own."""
+        """Run ``work(store, number)`` on ``count`` threads, each with its own event loop and handle."""
 
         async def alone(number: int) -> _Result:
             handles = Handles(self._open_handle)
@@ -80,10 +84,10 @@ _Test = Callable[..., Coroutine[None, None, None]]
 
 
 def contract(suite: _AnySuite) -> _AnySuite:
-    """Make the asynchronous tests of a suite's class ones that plain pytest runs, with the fixture ``open_handle``.
+    """Decorate a suite's class so that plain pytest can run its asynchronous tests.
 
-    A test names the handles that it needs: its parameter ``open_handle`` is the test's ``Handles``, and each other one
-    is a new handle on the same data.
+    A test's parameters name the handles that it needs. The parameter ``open_handle`` is the test's ``Handles``. Each
+    other parameter is a new handle on the same data.
     """
     for name, test in list(vars(suite).items()):
         if name.startswith("test_"):
@@ -113,17 +117,17 @@ def _runnable(test: _Test) -> Callable[[Suite, OpenHandle], None]:
 
     own_signature = inspect.signature(run)
     functools.update_wrapper(run, test)
-    run.__signature__ = own_signature  # type: ignore[attr-defined]  # where pytest reads the names of the fixtures
+    run.__signature__ = own_signature  # type: ignore[attr-defined]  # pytest reads the fixture names from the signature
     return run
 
 
 async def settle() -> None:
-    """Let a task that was just started reach its wait; there is no event that says it has."""
+    """Wait briefly, so that a new task reaches its wait. No event signals that it has."""
     await asyncio.sleep(0.01)
 
 
 async def waiting_next(events: AsyncGenerator[Event]) -> asyncio.Task[Event]:
-    """The next event of a follower, as a task that has reached its wait."""
+    """Start a task that waits for a follower's next event, and let it reach its wait."""
     waiting = asyncio.create_task(anext(events))
     await settle()
     return waiting

@@ -1,4 +1,4 @@
-"""The events and values the tests store. Those that try the limits of content are here too, named."""
+"""Events and values that the tests store, including named values at the limits of what a store accepts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RUN = "run"
 NOON = datetime(2021, 3, 4, 12, 0, 0, 123456, tzinfo=UTC)
 
 
-def said(
+def user_message(
     text: str,
     *,
     event_id: str | None = None,
@@ -36,24 +36,24 @@ def said(
     labels: Mapping[str, str] | None = None,
     structured: JsonValue = None,
 ) -> Event:
-    """A user message."""
+    """Return a new user message."""
     return new_event(
         UserMessage(message=text, structured=structured), timestamp=timestamp, labels=labels, event_id=event_id
     )
 
 
-def noted(text: str, *, event_id: str | None = None, timestamp: datetime | None = None) -> Event:
-    """A planner note."""
+def planner_note(text: str, *, event_id: str | None = None, timestamp: datetime | None = None) -> Event:
+    """Return a new planner note."""
     return new_event(PlannerNote(note=text), timestamp=timestamp, event_id=event_id)
 
 
 def later(minutes: int) -> datetime:
-    """A time so many minutes after noon, or before it."""
+    """Return a time ``minutes`` after noon, or before noon if negative."""
     return NOON + timedelta(minutes=minutes)
 
 
 def rich_event() -> Event:
-    """An event with everything in it that a caller could change; equal each time."""
+    """Return an event with every kind of mutable value. Each call returns an equal event."""
     return new_event(
         ToolResult(
             tool_call_id="tc-1",
@@ -73,7 +73,7 @@ def rich_event() -> Event:
 
 
 def unknown_event() -> Event:
-    """An event of a type this release does not know; equal each time."""
+    """Return an event of a type that this release does not know. Each call returns an equal event."""
     return new_event(
         UnknownPayload(type="conformance.newer", data={"list": [{"x": None}], "": "empty", "Type": {"a": [1.0, 1]}}),
         timestamp=NOON,
@@ -83,7 +83,7 @@ def unknown_event() -> Event:
 
 
 def every_payload() -> list[Event]:
-    """An event of each built-in type with all fields set, and one with as few as it may have."""
+    """Return two events of each built-in type: one with all fields set and one with only the required fields."""
     hint = RetryHint(
         reason="rate_limited",
         tool="t",
@@ -133,7 +133,7 @@ def every_payload() -> list[Event]:
         Annotation(message="seen"),
         Annotation(),
     ]
-    return [new_event(payload, timestamp=later(place)) for place, payload in enumerate(payloads)]
+    return [new_event(payload, timestamp=later(index)) for index, payload in enumerate(payloads)]
 
 
 TEXTS: dict[str, str] = {
@@ -153,11 +153,11 @@ TEXTS: dict[str, str] = {
     "a number": "1e400",
     "null": "null",
 }
-"""Texts that have come back changed from some store."""
+"""Texts that some databases change or reject."""
 
 
 def nested(depth: int) -> JsonValue:
-    """Lists and maps in turn, so many levels deep."""
+    """Return alternating lists and maps, nested ``depth`` levels."""
     value: JsonValue = [] if depth % 2 else {}
     for level in range(depth - 1, 0, -1):
         value = [value] if level % 2 else {"a": value}
@@ -190,7 +190,7 @@ VALUES: dict[str, JsonValue] = {
     "many items": list(range(10_000)),
     "nulls": [None, {"a": None}],
 }
-"""JSON values that have come back changed from some store."""
+"""JSON values that some databases change or reject."""
 
 TIMES: dict[str, datetime] = {
     "the first": datetime(1, 1, 1, tzinfo=UTC),
@@ -204,7 +204,7 @@ TIMES: dict[str, datetime] = {
     "half an hour east": datetime(2026, 5, 1, 1, 2, 3, 4, tzinfo=timezone(timedelta(hours=5, minutes=30))),
     "an odd offset": datetime(1900, 5, 1, 1, 2, 3, 4, tzinfo=timezone(-timedelta(hours=2, minutes=3, seconds=4))),
 }
-"""Times that have come back changed from some store."""
+"""Times that some databases change or reject."""
 
 IDS = (
     "a",
@@ -250,4 +250,4 @@ IDS = (
     "a" * 512,
     "\U0001f9ff" * 512,
 )
-"""Ids that some store has taken for one another, or for something else than text."""
+"""Ids that some databases confuse with each other or do not treat as text."""

@@ -1,4 +1,4 @@
-"""The suite put together: one class of all the tests."""
+"""Combines all tests of the suite in one class."""
 
 from __future__ import annotations
 
@@ -45,12 +45,18 @@ class StoreConformance(
     Peeking,
     Checking,
 ):
-    """All the tests; subclass it and give the fixture ``open_handle``, as the package's docstring shows.
+    """All tests of the suite. Subclass it and define the fixture ``open_handle``, as the package's docstring shows.
 
-    ``patience`` is how many seconds a test waits for the store before it fails; set it in the subclass.
+    Attributes:
+        patience: The seconds that a test may take before it fails. The default is 30; a subclass may set another.
     """
 
     @pytest.fixture
     def open_handle(self) -> OpenHandle:
-        """Override this: a callable, each call of which opens a new handle on the same, at first empty, data."""
-        raise NotImplementedError("give the test class a fixture open_handle: see agent_memory_log.conformance")
+        """Return a callable that opens a new handle at each call. Override this fixture.
+
+        All handles of a test share the same data, which is empty when the test begins.
+        """
+        raise NotImplementedError(
+            "the test class has no fixture open_handle; define it as agent_memory_log.conformance shows"
+        )

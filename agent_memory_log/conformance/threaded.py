@@ -1,6 +1,6 @@
-"""A ``SyncStore`` behind the ``Store`` protocol: each call runs in a thread, and so does a follower's wait.
+"""Adapts a ``SyncStore`` to the ``Store`` protocol: each call and each follower runs in a thread.
 
-The suite has one form this way, and proves that a synchronous handle can be used from several threads.
+This way, the same tests check both protocols. They also show that several threads can share a synchronous handle.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _Result = TypeVar("_Result")
 
 
 def threaded(raw: SyncStore) -> Store:
-    """``raw`` as a ``Store``, with the same optional capabilities."""
+    """Adapt ``raw`` to a ``Store`` with the same optional capabilities."""
     return cast("Store", ThreadedStore(raw))
 
 
 class ThreadedStore:
-    """A ``Store`` whose calls are those of ``raw``, in threads."""
+    """A ``Store`` that calls the methods of ``raw`` in threads."""
 
     def __init__(self, raw: SyncStore) -> None:
         self.raw = raw
@@ -36,7 +36,7 @@ class ThreadedStore:
                 setattr(self, name, self._in_a_thread(getattr(raw, name)))
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        """See ``Store.follow``; one thread runs the generator for its whole life."""
+        """See ``Store.follow``. One thread runs the generator for its whole life."""
         return self._each(self.raw.follow(agent, run, after=after))
 
     def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncGenerator[Flaw]:
@@ -44,7 +44,7 @@ class ThreadedStore:
         return self._each(self.raw.check(agent_id, run_id))
 
     async def aclose(self) -> None:
-        """See ``Store.aclose``. Lets the threads go; those still in a call go when it returns."""
+        """See ``Store.aclose``. Idle threads end now; busy threads end after their call."""
         await self._call(self.raw.close)
         self._end()
 
@@ -64,7 +64,7 @@ class ThreadedStore:
             self._idle.pop().stop()
 
     def _in_a_thread(self, method: Callable[..., _Result]) -> Callable[..., Awaitable[_Result]]:
-        async def call(*arguments: Any, **options: Any) -> _Result:  # noqa: ANN401  # those of any method
+        async def call(*arguments: Any, **options: Any) -> _Result:  # noqa: ANN401  # the arguments of any method
             return await self._call(partial(method, *arguments, **options))
 
         return call
@@ -83,7 +83,7 @@ class ThreadedStore:
             while (item := await worker.call(lambda: next(iterator, end))) is not end:
                 yield cast("_Result", item)
         finally:
-            # When the wait was cancelled the thread is still in it, and the generator is closed once it comes back.
+            # After a cancelled wait, the thread is still inside the generator. It closes the generator when it returns.
             if isinstance(iterator, Generator):
                 worker.post(iterator.close)
             worker.post(lambda: self._release(worker))
@@ -102,9 +102,9 @@ class ThreadedStore:
 
 
 class Worker:
-    """A thread that makes calls in turn. A daemon, so that a call that never returns cannot keep the process alive.
+    """A daemon thread that makes calls in order. A call that never returns cannot keep the process alive.
 
-    ``asyncio.to_thread`` would not do: its pool is joined at exit, and blocked followers use up its few threads.
+    ``asyncio.to_thread`` does not work here: Python joins its pool at exit, and blocked followers use up its threads.
     """
 
     def __init__(self) -> None:
@@ -116,15 +116,15 @@ class Worker:
             call()
 
     def post(self, call: Callable[[], object]) -> None:
-        """Make a call after those before it; nobody waits for it."""
+        """Queue a call without waiting for it."""
         self._calls.put(call)
 
     def stop(self) -> None:
-        """End the thread after the calls before it."""
+        """End the thread after the queued calls."""
         self._calls.put(None)
 
     async def call(self, function: Callable[[], _Result]) -> _Result:
-        """Make a call and return what it returns."""
+        """Make a call on the thread and return its result."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[_Result] = loop.create_future()
 

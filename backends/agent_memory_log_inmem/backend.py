@@ -1,4 +1,4 @@
-"""Opening: URLs to data, by name."""
+"""The entry point of the backend: converts URLs to named data and opens stores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from agent_memory_log.backend_kit import DEFAULT_MAX_EVENT_BYTES, StoreUrl
 from agent_memory_log_inmem.data import MemoryData
 from agent_memory_log_inmem.store import MemoryStore, SyncMemoryStore
 
-_named: dict[str, MemoryData] = {}
+_data_by_name: dict[str, MemoryData] = {}
 
 
 class _MemoryBackend:
@@ -24,11 +24,11 @@ backend = _MemoryBackend()
 def _data_and_limit(url: StoreUrl) -> tuple[MemoryData, int]:
     limit = url.number("max_event_bytes", DEFAULT_MAX_EVENT_BYTES)
     url.finish()
-    data = _named.setdefault(url.location, MemoryData()) if url.location else MemoryData()
+    data = _data_by_name.setdefault(url.location, MemoryData()) if url.location else MemoryData()
     return data, limit
 
 
 def reset(name: str) -> None:
-    """Empty the store ``memory:NAME``, as if every run in it had never been; handles stay open. For tests."""
-    if name in _named:
-        _named[name].reset()
+    """Empty the store ``memory:NAME``, as if its runs had never existed. Open handles stay open. Meant for tests."""
+    if name in _data_by_name:
+        _data_by_name[name].reset()

@@ -1,6 +1,6 @@
-"""The data of an in-memory store, and every operation on it.
+"""The data of an in-memory store, and the operations on it.
 
-The operations run to the end under one lock and never wait, so the asynchronous store calls them as they are.
+Each operation runs under one lock and never waits, so the asynchronous store calls it directly.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from agent_memory_log.store import AppendResult, ExpireResult, Flaw, RunHead, Ru
 
 
 class _Run:
-    """A run's events; ``base`` is the version at its last deletion, so that ``events[0]`` has seq ``base + 1``."""
+    """The data of a run. ``base`` is the version at the last deletion, so ``events[0]`` has seq ``base + 1``."""
 
     __slots__ = ("base", "created", "deletions", "events", "expires_at", "meta", "order", "seqs")
 
@@ -72,20 +72,20 @@ class _Run:
         self.seqs = {}
 
     def find(self, seq: int) -> Event | None:
-        """The event at ``seq``, None when the run does not hold it."""
+        """Return the event at ``seq``, or None if the run does not have it."""
         return self.event(seq) if self.base < seq <= self.version else None
 
     def event(self, seq: int) -> Event:
-        """The event at ``seq``, sharing nothing mutable with what is kept."""
-        kept = self.events[seq - self.base - 1]
-        event = kept.placed(seq)
-        if kept.immutable:
+        """Return the event at ``seq``. It shares no mutable value with the stored event."""
+        prepared = self.events[seq - self.base - 1]
+        event = prepared.placed(seq)
+        if prepared.immutable:
             return event
-        return msgspec.structs.replace(event, data=decode_parts(kept.type, kept.text, kept.verbatim))
+        return msgspec.structs.replace(event, data=decode_parts(prepared.type, prepared.text, prepared.verbatim))
 
 
 class Follower:
-    """What a follower has seen of its run: the events up to ``after``, and at the last look its deletions and end."""
+    """The position of a follower: its last seq, and the run's deletions and end at its last read."""
 
     __slots__ = ("after", "deletions", "expires_at")
 
@@ -95,12 +95,12 @@ class Follower:
         self.expires_at: int | None = None
 
     def patience(self) -> float | None:
-        """How many seconds to wait for a change before the next look; None: for ever."""
+        """Return the longest time to wait for a change, in seconds, or None for no limit."""
         return seconds_left(self.expires_at)
 
 
 class MemoryData:
-    """All runs of a store. Every method may be called from any thread."""
+    """All runs of a store. Any thread may call any method."""
 
     def __init__(self) -> None:
         self.changed = ChangeSignal()
@@ -110,7 +110,7 @@ class MemoryData:
         self._resets = 0
 
     def reset(self) -> None:
-        """Forget everything, versions included."""
+        """Remove all runs, including their versions."""
         with self._lock:
             self._runs.clear()
             self._resets += 1
@@ -120,64 +120,70 @@ class MemoryData:
         """See ``Store.append_events``."""
         agent, run, batch = append.agent, append.run, append.batch
         with self._lock:
-            kept = self._runs.get((agent, run)) or _Run()
-            if kept.expires_at is not None and batch:
-                check_expiry(agent, run, kept.expires_at)
-            if len(batch) == 1 and append.expected_version is None and append.first_seq is None and kept.events:
+            run_data = self._runs.get((agent, run)) or _Run()
+            if run_data.expires_at is not None and batch:
+                check_expiry(agent, run, run_data.expires_at)
+            if len(batch) == 1 and append.expected_version is None and append.first_seq is None and run_data.events:
                 event = batch[0]
-                if event.event_id not in kept.seqs and type(event.data) is not Redaction:
-                    # The common case, which would cost twice as much by the general way below.
-                    kept.events.append(event)
-                    kept.seqs[event.event_id] = seq = kept.base + len(kept.events)
+                if event.event_id not in run_data.seqs and type(event.data) is not Redaction:
+                    # This common case would take twice as long in the general code below.
+                    run_data.events.append(event)
+                    run_data.seqs[event.event_id] = seq = run_data.base + len(run_data.events)
                     self.changed.notify()
                     return AppendResult(seq, 1, (event.placed(seq),))
             if not batch:
-                return AppendResult(kept.version, 0, ())
-            if not kept.events:
+                return AppendResult(run_data.version, 0, ())
+            if not run_data.events:
                 check_expiry(agent, run, expiry_of(append.meta))
-            stored = self._known(kept, batch)
+            stored = self._stored_events(run_data, batch)
             new = new_in_batch(batch, stored) if stored or len(batch) > 1 else batch
             if new:
                 first_seq = append.first_seq
-                check_version(f"{agent}/{run}", kept.version, len(kept.events), append.expected_version, first_seq)
-                start = kept.version if kept.events or first_seq is None else first_seq - 1
-                check_markers(new, start, kept.find)
-                if not kept.events:
-                    self._create(kept, append, start)
-                kept.append(new)
+                check_version(
+                    f"{agent}/{run}", run_data.version, len(run_data.events), append.expected_version, first_seq
+                )
+                start = run_data.version if run_data.events or first_seq is None else first_seq - 1
+                check_markers(new, start, run_data.find)
+                if not run_data.events:
+                    self._create(run_data, append, start)
+                run_data.append(new)
             else:
-                start = kept.version
+                start = run_data.version
             result = placed(start, batch, new, stored)
         if new:
             self.changed.notify()
         return result
 
-    def _known(self, kept: _Run, batch: Sequence[Prepared]) -> dict[str, Event]:
-        return {event.event_id: kept.event(kept.seqs[event.event_id]) for event in batch if event.event_id in kept.seqs}
+    def _stored_events(self, run_data: _Run, batch: Sequence[Prepared]) -> dict[str, Event]:
+        return {
+            event.event_id: run_data.event(run_data.seqs[event.event_id])
+            for event in batch
+            if event.event_id in run_data.seqs
+        }
 
-    def _create(self, kept: _Run, append: Append, base: int) -> None:
-        self._runs[append.agent, append.run] = kept
+    def _create(self, run_data: _Run, append: Append, base: int) -> None:
+        self._runs[append.agent, append.run] = run_data
         self._created += 1
-        kept.order = self._created
-        kept.created = datetime.now(UTC)
-        kept.meta = encode_json(append.meta or {})
-        kept.expires_at = expiry_of(append.meta)
-        kept.base = base
+        run_data.order = self._created
+        run_data.created = datetime.now(UTC)
+        run_data.meta = encode_json(append.meta or {})
+        run_data.expires_at = expiry_of(append.meta)
+        run_data.base = base
 
     def load(self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
         """See ``Store.load_run``."""
         with self._lock:
-            kept = self._unexpired(agent, run)
-            check_reached(agent, run, after, kept.version)
+            run_data = self._unexpired(agent, run)
+            check_reached(agent, run, after, run_data.version)
             log: list[Event] = []
             redactions: dict[int, str] = {}
-            last_seq = kept.version
-            for seq in range(max(after, kept.base) + 1, kept.version + 1):
-                stored = kept.events[seq - kept.base - 1]
+            last_seq = run_data.version
+            for seq in range(max(after, run_data.base) + 1, run_data.version + 1):
+                stored = run_data.events[seq - run_data.base - 1]
                 if isinstance(stored.data, Redaction):
                     redactions.update(dict.fromkeys(stored.data.seqs, stored.data.reason))
                 if types is None or stored.type in types:
-                    log.append(kept.event(seq))
+                    log.append(run_data.event(seq))
                     if len(log) == limit:
                         last_seq = seq
                         break
@@ -185,12 +191,12 @@ class MemoryData:
                 agent,
                 run,
                 log,
-                version=kept.version,
+                version=run_data.version,
                 last_seq=last_seq,
-                meta=_meta(kept),
+                meta=_meta(run_data),
                 after=after,
                 types=types,
-                first_seq=kept.base + 1,
+                first_seq=run_data.base + 1,
                 redactions=redactions,
             )
 
@@ -199,60 +205,62 @@ class MemoryData:
         now = now_microseconds()
         never = _Run()
         with self._lock:
-            found = [self._runs.get(one, never) for one in runs]
+            heads = [self._runs.get(name, never) for name in runs]
             return tuple(
-                RunHead(kept.version, kept.base + 1) if kept.expires_at is None or kept.expires_at > now else None
-                for kept in found
+                RunHead(run_data.version, run_data.base + 1)
+                if run_data.expires_at is None or run_data.expires_at > now
+                else None
+                for run_data in heads
             )
 
     def next_event(self, agent: str, run: str, follower: Follower) -> Event | None:
-        """The next event of a follower, which is moved past it; None: not yet.
+        """Return the next event of a follower and move the follower past it, or return None if there is no next event.
 
-        Raises ``RunExpired``; ``RunDeleted`` when the run was deleted since the last look; ``CursorOutOfRange`` at the
-        first.
+        Raises ``RunExpired``. Raises ``RunDeleted`` if the run was deleted since the previous call. Only the first call
+        raises ``CursorOutOfRange``.
         """
         with self._lock:
-            # First what it followed: that may have been deleted because it had expired.
+            # Check the earlier end first, because the run may have been deleted after it expired.
             check_expiry(agent, run, follower.expires_at)
-            kept = self._runs.get((agent, run)) or _Run()
-            deletions = kept.deletions + self._resets
+            run_data = self._runs.get((agent, run)) or _Run()
+            deletions = run_data.deletions + self._resets
             if follower.deletions is not None and deletions != follower.deletions:
                 raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {follower.after}")
-            check_expiry(agent, run, kept.expires_at)
+            check_expiry(agent, run, run_data.expires_at)
             if follower.deletions is None:
-                check_reached(agent, run, follower.after, kept.version)
-            follower.deletions, follower.expires_at = deletions, kept.expires_at
-            seq = max(follower.after, kept.base) + 1
-            if seq > kept.version:
+                check_reached(agent, run, follower.after, run_data.version)
+            follower.deletions, follower.expires_at = deletions, run_data.expires_at
+            seq = max(follower.after, run_data.base) + 1
+            if seq > run_data.version:
                 return None
             follower.after = seq
-            return kept.event(seq)
+            return run_data.event(seq)
 
     def list_runs(self, agent: str | None, limit: int, cursor: str | None, *, include_reserved: bool) -> RunPage:
         """See ``Store.list_runs``."""
         before = decode_cursor(cursor)[1] if cursor is not None else None
         now = now_microseconds()
         with self._lock:
-            found = sorted(
+            matches = sorted(
                 (
-                    (kept.order, name, kept)
-                    for name, kept in self._runs.items()
-                    if kept.events
-                    and (kept.expires_at is None or kept.expires_at > now)
+                    (run_data.order, name, run_data)
+                    for name, run_data in self._runs.items()
+                    if run_data.events
+                    and (run_data.expires_at is None or run_data.expires_at > now)
                     and (agent is None or name[0] == agent)
                     and (agent is not None or include_reserved or not is_reserved(name[0]))
-                    and (before is None or kept.order < before)
+                    and (before is None or run_data.order < before)
                 ),
                 key=lambda item: item[0],
                 reverse=True,
             )
-            page = found[:limit]
-            more = len(found) > limit
+            page = matches[:limit]
+            more = len(matches) > limit
             return RunPage(
                 tuple(
-                    RunInfo(name[0], name[1], kept.version, kept.created, len(kept.events), _meta(kept))
-                    for _, name, kept in page
-                    if kept.created is not None
+                    RunInfo(name[0], name[1], run_data.version, run_data.created, len(run_data.events), _meta(run_data))
+                    for _, name, run_data in page
+                    if run_data.created is not None
                 ),
                 encode_cursor(0, page[-1][0]) if more else None,
             )
@@ -260,65 +268,69 @@ class MemoryData:
     def redact(self, agent: str, run: str, seqs: tuple[int, ...], reason: str) -> AppendResult:
         """See ``Store.redact_events``."""
         with self._lock:
-            kept = self._unexpired(agent, run)
+            run_data = self._unexpired(agent, run)
             for seq in seqs:
-                if not kept.base < seq <= kept.version:
-                    raise CursorOutOfRange(f"{agent}/{run} holds no event {seq}, and so none was redacted")
-            redaction = redaction_of([kept.event(seq) for seq in seqs], reason, kept.find)
+                if not run_data.base < seq <= run_data.version:
+                    raise CursorOutOfRange(f"{agent}/{run} has no event {seq}, so no event was redacted")
+            redaction = redaction_of([run_data.event(seq) for seq in seqs], reason, run_data.find)
             if redaction is None:
-                return AppendResult(kept.version, 0, ())
+                return AppendResult(run_data.version, 0, ())
             masks, marker = redaction
             for mask in masks:
-                kept.events[kept.seqs[mask.event_id] - kept.base - 1] = mask
-            kept.append([marker])
-            result = AppendResult(kept.version, 1, (kept.event(kept.version),))
+                run_data.events[run_data.seqs[mask.event_id] - run_data.base - 1] = mask
+            run_data.append([marker])
+            result = AppendResult(run_data.version, 1, (run_data.event(run_data.version),))
         self.changed.notify()
         return result
 
     def delete(self, agent: str, run: str) -> None:
         """See ``Store.delete_run``."""
         with self._lock:
-            kept = self._runs.get((agent, run))
-            if kept is None or not kept.events:
+            run_data = self._runs.get((agent, run))
+            if run_data is None or not run_data.events:
                 return
-            kept.clear()
+            run_data.clear()
         self.changed.notify()
 
     def count_expired(self, before: int) -> ExpireResult:
-        """What ``expire_runs`` would remove; ``before`` in microseconds."""
+        """Count the runs and events that ``expire_runs`` would remove. ``before`` is in microseconds."""
         with self._lock:
             return _sum_of(self._expired(before))
 
     def expire_some(self, before: int) -> ExpireResult:
-        """See ``Writes.expire_some``; removes all of them at once."""
+        """See ``Writes.expire_some``. Removes all expired runs at once."""
         with self._lock:
             expired = self._expired(before)
             removed = _sum_of(expired)
-            for kept in expired:
-                kept.clear()
+            for run_data in expired:
+                run_data.clear()
         if expired:
             self.changed.notify()
         return removed
 
     def _expired(self, before: int) -> list[_Run]:
-        return [kept for kept in self._runs.values() if kept.expires_at is not None and kept.expires_at <= before]
+        return [
+            run_data
+            for run_data in self._runs.values()
+            if run_data.expires_at is not None and run_data.expires_at <= before
+        ]
 
     def flaws(self, agent: str | None, run: str | None) -> Iterator[Flaw | None]:
-        """See ``Store.check``. Memory has neither checksums nor indexes that could differ from what is stored."""
+        """See ``Store.check``. Memory has no checksums and no indexes that could differ from the data."""
         del agent, run
         return iter(())
 
     def _unexpired(self, agent: str, run: str) -> _Run:
-        """A run to read, empty when there is none. Raises ``RunExpired``."""
-        kept = self._runs.get((agent, run)) or _Run()
-        check_expiry(agent, run, kept.expires_at)
-        return kept
+        """Return the data of a run, or empty data if the run does not exist. Raises ``RunExpired``."""
+        run_data = self._runs.get((agent, run)) or _Run()
+        check_expiry(agent, run, run_data.expires_at)
+        return run_data
 
 
 def _sum_of(runs: list[_Run]) -> ExpireResult:
-    return ExpireResult(len(runs), sum(len(kept.events) for kept in runs))
+    return ExpireResult(len(runs), sum(len(run_data.events) for run_data in runs))
 
 
-def _meta(kept: _Run) -> dict[str, JsonValue]:
-    meta: dict[str, JsonValue] = decode_json(kept.meta)
+def _meta(run_data: _Run) -> dict[str, JsonValue]:
+    meta: dict[str, JsonValue] = decode_json(run_data.meta)
     return meta

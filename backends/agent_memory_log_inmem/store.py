@@ -1,4 +1,4 @@
-"""The two surfaces of an in-memory store: the same operations, with and without ``await``."""
+"""The asynchronous and the synchronous in-memory store, on the same data."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from agent_memory_log_inmem.data import Follower, MemoryData
 
 
 class SyncMemoryStore(SyncSurface[MemoryData, MemoryData]):
-    """A ``SyncStore`` on data in this process's memory."""
+    """A ``SyncStore`` in the memory of this process."""
 
     def __init__(self, data: MemoryData | None = None, max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES) -> None:
-        """A handle on ``data``, by default new and empty; an event may have ``max_event_bytes`` as encoded."""
+        """Open a handle on ``data``, by default on new data.
+
+        ``max_event_bytes`` is the size of the largest encoded event, in bytes.
+        """
         super().__init__()
         self._data = self._reader = self._writer = MemoryData() if data is None else data
         self._max_event_bytes = max_event_bytes
@@ -45,7 +48,7 @@ class SyncMemoryStore(SyncSurface[MemoryData, MemoryData]):
                 yield event
 
     def reset(self) -> None:
-        """Empty the data behind this handle, as if every run in it had never been; for tests."""
+        """Empty the data of this store, as if its runs had never existed. Meant for tests."""
         self._check_open()
         self._data.reset()
 
@@ -56,10 +59,13 @@ class SyncMemoryStore(SyncSurface[MemoryData, MemoryData]):
 
 
 class MemoryStore(AsyncSurface[MemoryData, MemoryData]):
-    """A ``Store`` on data in this process's memory."""
+    """A ``Store`` in the memory of this process."""
 
     def __init__(self, data: MemoryData | None = None, max_event_bytes: int = DEFAULT_MAX_EVENT_BYTES) -> None:
-        """A handle on ``data``, by default new and empty; an event may have ``max_event_bytes`` as encoded."""
+        """Open a handle on ``data``, by default on new data.
+
+        ``max_event_bytes`` is the size of the largest encoded event, in bytes.
+        """
         super().__init__()
         self._data = self._reader = self._writer = MemoryData() if data is None else data
         self._max_event_bytes = max_event_bytes
@@ -83,7 +89,7 @@ class MemoryStore(AsyncSurface[MemoryData, MemoryData]):
                 yield event
 
     async def reset(self) -> None:
-        """Empty the data behind this handle, as if every run in it had never been; for tests."""
+        """Empty the data of this store, as if its runs had never existed. Meant for tests."""
         self._check_open()
         self._data.reset()
 

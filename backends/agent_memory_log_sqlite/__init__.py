@@ -1,14 +1,16 @@
-"""The SQLite backend: one file, no server, every acknowledged append on disk.
+"""The SQLite backend: one file, no server, and every acknowledged append on disk.
 
-``open_store("sqlite:///runs.db")`` is relative to the working directory, ``sqlite:////var/runs.db`` absolute. Any
-number of threads and processes of one machine may share a file; network file systems cannot hold one. Options stand
-after ``?``:
+The path in ``open_store("sqlite:///runs.db")`` is relative to the working directory. The path in
+``sqlite:////var/runs.db`` is absolute. Any number of threads and processes on one machine can share a file. The file
+must be on a local disk, not on a network file system. Options follow the ``?`` of the URL:
 
-- ``durability``: ``full`` (the default: an append is acknowledged after an fsync) or ``os`` (after the operating system
-  has it: survives a killed process, not a power failure);
-- ``mode``: ``rw`` (the default: the file is created when missing) or ``ro``;
-- ``busy_timeout_ms``: how long to wait for other processes' writes, in milliseconds (default 30,000);
-- ``max_event_bytes``: the largest event, as encoded (default 64 MiB; a batch may have 16 times that).
+- ``durability``: ``full`` or ``os``, default ``full``. With ``full``, an append is acknowledged after an fsync. With
+  ``os``, it is acknowledged when the operating system has the data. The data then survives a killed process, but not a
+  power failure.
+- ``mode``: ``rw`` or ``ro``, default ``rw``. With ``rw``, the file is created if it does not exist.
+- ``verify``: ``on`` or ``off``, default ``off``. With ``on``, every read compares the events with their checksums.
+- ``busy_timeout_ms``: The longest wait for the writes of other processes, in milliseconds, default 30,000.
+- ``max_event_bytes``: The largest encoded event in bytes, default 64 MiB. A batch can have 16 times as many bytes.
 """
 
 from agent_memory_log_sqlite.backend import backend

@@ -1,4 +1,4 @@
-"""Opening: URLs to settings."""
+"""The entry point of the backend: converts URLs to settings and opens stores."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent_memory_log_sqlite.store import SqliteStore
 from agent_memory_log_sqlite.sync import SyncSqliteStore
 
 _LONGEST_TIMEOUT_MS = 2**31 - 1
-# SQLite takes a larger one for none at all.
+# SQLite ignores a larger timeout.
 
 
 class _SqliteBackend:
@@ -22,8 +22,8 @@ class _SqliteBackend:
         return SyncSqliteStore(_settings(url))
 
     def files(self, url: StoreUrl) -> tuple[Path, ...]:
-        """The database, the write-ahead log and its index, and the journal of an opening or a compaction."""
-        database = Path(_settings(url).path).resolve()  # SQLite puts the others beside what a symlink leads to
+        """Return the paths of the database, its write-ahead log, the log's index and the rollback journal."""
+        database = Path(_settings(url).path).resolve()  # SQLite creates the others beside the target of a symlink
         return database, *(database.with_name(database.name + end) for end in ("-wal", "-shm", "-journal"))
 
 
@@ -34,10 +34,12 @@ backend = _SqliteBackend()
 def _settings(url: StoreUrl) -> Settings:
     if not url.location or "\0" in url.location:
         raise InvalidArgument(
-            f"{url.shown!r} names no file: sqlite:///runs.db, or sqlite:////var/runs.db for /var/runs.db"
+            f"{url.shown!r} names no file; write sqlite:///runs.db, or sqlite:////var/runs.db for /var/runs.db"
         )
     if url.location == ":memory:":
-        raise InvalidArgument(f"{url.shown!r}: a store in memory is memory: (and ./:memory: a file of that name)")
+        raise InvalidArgument(
+            f"{url.shown!r} names no file; use memory: for a store in memory, or ./:memory: for a file"
+        )
     settings = Settings(
         path=str(Path(url.location).absolute()),  # the working directory may change
         durable=url.choice("durability", ("full", "os")) == "full",

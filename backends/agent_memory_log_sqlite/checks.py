@@ -1,4 +1,4 @@
-"""Checking a file: what SQLite says of it, its schema, and each row against its checksum and its neighbours."""
+"""Checks a file: SQLite's integrity check, the schema, and each row's checksum and position."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from agent_memory_log_sqlite.row_format import (
 from agent_memory_log_sqlite.schema import OneView, schema_of, schema_of_this_release
 
 _ROWS = 2_000
-# So many are looked at before others who wait for the connection get it.
+# The number of rows that are checked before other readers get the connection.
 
-_RUNS = f"SELECT agent, run, {RUN_COLUMNS} FROM runs NOT INDEXED WHERE id > ? ORDER BY id LIMIT {_ROWS}"  # noqa: S608  # of constants
+_RUNS = f"SELECT agent, run, {RUN_COLUMNS} FROM runs NOT INDEXED WHERE id > ? ORDER BY id LIMIT {_ROWS}"  # noqa: S608  # only constants
 _DELETIONS = "SELECT deletions FROM runs NOT INDEXED WHERE id = ?"
-_EVENTS = f"SELECT {COLUMNS}, sum, run FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT {_ROWS}"  # noqa: S608  # of constants
+_EVENTS = f"SELECT {COLUMNS}, sum, run FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT {_ROWS}"  # noqa: S608  # only constants
 _INDEXED = (
     "SELECT (SELECT count(*) FROM events INDEXED BY events_by_event_id WHERE run = ?), "
     "(SELECT count(*) FROM events NOT INDEXED WHERE id > ? AND id < ?)"
@@ -41,14 +41,14 @@ _RUN_IDS = "SELECT id FROM runs NOT INDEXED WHERE id > 0 AND id < 1 << 31 ORDER 
 _STRAY = "SELECT count(*) FROM events WHERE id >= ? AND id < ?"
 _UNINDEXED_RUN = "SELECT id FROM runs NOT INDEXED WHERE agent = ? AND run = ?"
 _RUN_NUMBERS = "SELECT count(*), coalesce(max(id), 0) FROM runs NOT INDEXED"
-_NEWEST_RUN_OF_EVENTS = f"SELECT coalesce(max(id), 0) >> {SEQ_BITS} FROM events"  # noqa: S608  # of constants
+_NEWEST_RUN_OF_EVENTS = f"SELECT coalesce(max(id), 0) >> {SEQ_BITS} FROM events"  # noqa: S608  # only constants
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 def flaws(connection: sqlite3.Connection, agent: str | None, run: str | None) -> Iterator[Flaw | None]:
-    """The flaws of a file, of an agent's runs or of one run; None wherever others may use the connection.
+    """Yield the flaws of a file, of an agent's runs or of one run, and None when others may use the connection.
 
-    Raises ``sqlite3.Error`` for what is no damage.
+    Raises ``sqlite3.Error`` for errors other than damage.
     """
     if agent is None:
         for look in (_integrity, _schema, _numbers):
@@ -58,7 +58,7 @@ def flaws(connection: sqlite3.Connection, agent: str | None, run: str | None) ->
 
 
 def _guarded(look: Iterator[Flaw | None], damage: Flaw) -> Iterator[Flaw | None]:
-    """What ``look`` yields, and ``damage`` where damage ends it."""
+    """Yield from ``look``, and yield ``damage`` if an error from damage ends it."""
     try:
         yield from look
     except FAILURES as error:
@@ -75,16 +75,16 @@ def _integrity(connection: sqlite3.Connection) -> Iterator[Flaw]:
 
 def _schema(connection: sqlite3.Connection) -> Iterator[Flaw]:
     with _any_text(connection):
-        there = schema_of(connection)
+        schema = schema_of(connection)
     for name, sql in schema_of_this_release().items():
-        if there.get(name) != sql:
-            yield Flaw(None, None, None, f"the schema of {name} is not this release's")
+        if schema.get(name) != sql:
+            yield Flaw(None, None, None, f"the schema of {name} differs from this release's schema")
 
 
 def _numbers(connection: sqlite3.Connection) -> Iterator[Flaw]:
-    with OneView(connection):  # or runs that others create meanwhile would look lost
-        found = list(_lost(connection))
-    yield from found
+    with OneView(connection):  # otherwise, a run created during the check could look lost
+        lost = list(_lost(connection))
+    yield from lost
 
 
 def _lost(connection: sqlite3.Connection) -> Iterator[Flaw]:
@@ -101,33 +101,36 @@ def _lost(connection: sqlite3.Connection) -> Iterator[Flaw]:
 
 
 def find_verified_run(connection: sqlite3.Connection, agent: str, run: str) -> RunRow:
-    """``find_run``, which also looks where no index leads when it finds none. Raises ``StoreCorrupt``."""
-    found = find_run(connection, agent, run)
-    if not found.id:
+    """Return a run's row as ``find_run`` does, but search the whole table if the index has no entry.
+
+    Raises ``StoreCorrupt`` if the index or the table has lost the run.
+    """
+    run_row = find_run(connection, agent, run)
+    if not run_row.id:
         if connection.execute(_UNINDEXED_RUN, (agent, run)).fetchone():
-            raise StoreCorrupt(f"{agent}/{run} is in the table of runs, but not in its index: {WHAT_TO_DO}")
+            raise StoreCorrupt(f"{agent}/{run} is in the table of runs, but not in its index; {WHAT_TO_DO}")
         check_runs_table(connection)
-    return found
+    return run_row
 
 
 def _lost_runs(connection: sqlite3.Connection) -> str | None:
-    """Whether runs are missing from their table: what is wrong, None when nothing is."""
+    """Return a description of the rows that are missing from the table of runs, or None."""
     count, newest = connection.execute(_RUN_NUMBERS).fetchone()
     (of_events,) = connection.execute(_NEWEST_RUN_OF_EVENTS).fetchone()
-    if count != newest:  # ids are given in order, and no row is ever removed
+    if count != newest:  # ids are consecutive, and no row is ever removed
         return f"the table of runs holds {count} of {newest} rows"
-    return f"events lie beyond the last of {newest} runs" if of_events > newest else None
+    return f"there are events of runs after the last of {newest} runs" if of_events > newest else None
 
 
 def check_runs_table(connection: sqlite3.Connection) -> None:
-    """Raise ``StoreCorrupt`` where the table of runs has lost rows."""
+    """Raise ``StoreCorrupt`` if the table of runs has lost rows."""
     flaw = _lost_runs(connection)
     if flaw is not None:
-        raise StoreCorrupt(f"{flaw}: {WHAT_TO_DO}")
+        raise StoreCorrupt(f"{flaw}; {WHAT_TO_DO}")
 
 
 class _Runs:
-    """Looks at the rows of runs and of their events."""
+    """A check of the rows of runs and of their events."""
 
     def __init__(self, connection: sqlite3.Connection, agent: str | None, run: str | None) -> None:
         self._connection = connection
@@ -143,43 +146,44 @@ class _Runs:
             rows = self._fetch(_RUNS, last)
             for agent, run, *columns in rows:
                 if self._agent in {None, agent} and self._run in {None, run}:
-                    yield from self._of_run(str(agent), str(run), RunRow(*columns))  # damage may make them numbers
+                    # In a damaged file, agent and run can be numbers.
+                    yield from self._of_run(str(agent), str(run), RunRow(*columns))
             newest = max((row[2] for row in rows), default=last)
             if newest <= last:
                 break
             last = newest
         if self._unsummed_runs:
-            what = f"{self._unsummed_events:,} events of {self._unsummed_runs:,} runs are from before checksums"
-            message = f"{what}: nothing tells whether they are as they were"
+            unchecked = f"{self._unsummed_events:,} events of {self._unsummed_runs:,} runs are older than checksums"
+            message = f"{unchecked} and cannot be checked for changes"
             yield Flaw(self._agent, self._run, None, message, is_damage=False)
 
-    def _of_run(self, agent: str, run: str, found: RunRow) -> Iterator[Flaw | None]:
+    def _of_run(self, agent: str, run: str, run_row: RunRow) -> Iterator[Flaw | None]:
         before = self._unsummed_events
         flaws: list[Flaw] = []
-        look = _guarded(self._of_events(agent, run, found), Flaw(agent, run, None, "not all events can be read"))
+        look = _guarded(self._of_events(agent, run, run_row), Flaw(agent, run, None, "not all events can be read"))
         for flaw in look:
             if flaw is None:
                 yield None
             else:
                 flaws.append(flaw)
-        if flaws and [(found.deletions,)] != self._fetch(_DELETIONS, found.id):
-            self._unsummed_events = before  # it was deleted meanwhile, and its events are gone
+        if flaws and [(run_row.deletions,)] != self._fetch(_DELETIONS, run_row.id):
+            self._unsummed_events = before  # the run was deleted during the check
             return
-        self._unsummed_runs += found.sum is None or self._unsummed_events > before
+        self._unsummed_runs += run_row.sum is None or self._unsummed_events > before
         yield from flaws
 
-    def _of_events(self, agent: str, run: str, found: RunRow) -> Iterator[Flaw | None]:
-        flaw = found.flaw(agent, run)
+    def _of_events(self, agent: str, run: str, run_row: RunRow) -> Iterator[Flaw | None]:
+        flaw = run_row.flaw(agent, run)
         if flaw is not None:
             yield Flaw(agent, run, None, flaw)
-        if type(found.base) is not int or type(found.version) is not int:
+        if type(run_row.base) is not int or type(run_row.version) is not int:
             return
-        last, end = found.row_id(0), found.row_id(found.version)
-        place = _Place(agent, run, found.id, found.row_id(found.base + 1), found.unsummed)
+        last, end = run_row.row_id(0), run_row.row_id(run_row.version)
+        rows_check = _RowsCheck(agent, run, run_row.id, run_row.row_id(run_row.base + 1), run_row.unsummed)
         while last < end:
             rows = self._fetch(_EVENTS, last, end)
             for *row, run_id in rows:
-                yield from place.flaws(cast("SummedRow", row), run_id)
+                yield from rows_check.flaws(cast("SummedRow", row), run_id)
             newest = max((row[0] for row in rows), default=last)
             if newest <= last:
                 break
@@ -188,20 +192,20 @@ class _Runs:
             if self._rows >= _ROWS:
                 self._rows = 0
                 yield None
-        self._unsummed_events += place.unsummed_events
-        if self._agent is not None:  # where all are looked at, SQLite's integrity check does this
-            # Up to the run's last possible seq: others may have appended since the run's row was read.
-            ((indexed, there),) = self._fetch(_INDEXED, found.id, found.row_id(0), found.id + 1 << SEQ_BITS)
-            if indexed != there:
-                yield Flaw(agent, run, None, f"an index holds {indexed:,} events of {there:,}")
+        self._unsummed_events += rows_check.unsummed_events
+        if self._agent is not None:  # for the whole file, SQLite's integrity check does this
+            # Count up to the run's last possible seq, because others may have appended since the read of the run's row.
+            ((indexed, in_table),) = self._fetch(_INDEXED, run_row.id, run_row.row_id(0), run_row.id + 1 << SEQ_BITS)
+            if indexed != in_table:
+                yield Flaw(agent, run, None, f"an index holds {indexed:,} of the run's {in_table:,} events")
 
     def _fetch(self, sql: str, *arguments: int) -> list[Any]:
         with _any_text(self._connection):
             return self._connection.execute(sql, arguments).fetchall()
 
 
-class _Place:
-    """Where the look at a run's events is: what the next row must be."""
+class _RowsCheck:
+    """A check of a run's event rows in their order."""
 
     def __init__(self, agent: str, run: str, run_id: int, expected: int, unsummed: int) -> None:
         self._agent = agent
@@ -213,7 +217,7 @@ class _Place:
         self.unsummed_events = 0
 
     def flaws(self, row: SummedRow, run_id: int) -> Iterator[Flaw]:
-        """What is wrong with the next row, whose ``run`` is ``run_id``."""
+        """Yield the flaws of the next row. ``run_id`` is the value of its column ``run``."""
         number, seq = row[0], row[0] & MAX_SEQ
         if number != self._expected:
             expected = self._expected & MAX_SEQ
@@ -224,13 +228,13 @@ class _Place:
         if flaw is not None:
             yield Flaw(self._agent, self._run, seq, flaw)
         if run_id != self._run_id:
-            yield Flaw(self._agent, self._run, seq, "its column run names another run")
+            yield Flaw(self._agent, self._run, seq, "its column run has the id of another run")
 
 
 def _out_of_place(expected: int, seq: int) -> str:
     if seq < expected:
-        return f"stands where seq {expected} should"
-    return "is missing" if seq == expected + 1 else f"is missing, as is all up to seq {seq - 1}"
+        return f"is stored where seq {expected} belongs"
+    return "is missing" if seq == expected + 1 else f"is missing, and so are the events up to seq {seq - 1}"
 
 
 def _text(content: bytes) -> str:
@@ -239,7 +243,7 @@ def _text(content: bytes) -> str:
 
 @contextmanager
 def _any_text(connection: sqlite3.Connection) -> Generator[None]:
-    """Read text that is not UTF-8 as other text, which no checksum fits."""
+    """Read text that is not UTF-8 with escapes. The escaped text does not match the checksum."""
     connection.text_factory = _text
     try:
         yield

@@ -1,4 +1,7 @@
-"""Backup, a verified copy made while others write; compaction, which gives space back and erases for good."""
+"""Backup and compaction.
+
+A backup is a verified copy, made while others write. Compaction frees disk space and erases removed data from the file.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,17 @@ _BESIDE = ("-wal", "-shm", "-journal")
 
 
 def back_up(file: OpenFile, target: str | os.PathLike[str]) -> BackupResult:
-    """See ``BacksUp.backup``; on a connection that is in no transaction."""
+    """See ``BacksUp.backup``. The connection must not be in a transaction."""
     path = Path(target).absolute()
     _check_target(file, path)
     temporary: Path | None = None
     try:
-        # A name that nobody has, in the folder of the target, where it can be renamed; VACUUM takes an empty file.
+        # An unused name in the target's folder, so that it can be renamed later. VACUUM accepts an empty file.
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", suffix=".part", dir=path.parent)
         os.close(handle)
         temporary = Path(name)
         before = _versions(file.connection)
-        # VACUUM, as it leaves out what was redacted or deleted, which pages that are copied may still hold.
+        # VACUUM leaves out redacted and deleted data. Copied pages could still hold it.
         file.connection.execute("VACUUM INTO ?", (f"file://{quote(os.fsencode(name))}",))
         after = _versions(file.connection)
         file.check()
@@ -43,9 +46,9 @@ def back_up(file: OpenFile, target: str | os.PathLike[str]) -> BackupResult:
         temporary.rename(path)
         _sync(path.parent)
     except sqlite3.Error as error:
-        raise translated(error, f"{file.path}, which was to be backed up to {path}") from error
+        raise translated(error, f"the backup of {file.path} to {path} failed") from error
     except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be written: {error.strerror}") from error
+        raise StoreUnavailable(f"{path} cannot be written ({error.strerror})") from error
     finally:
         if temporary is not None:
             for suffix in ("", *_BESIDE):
@@ -54,43 +57,43 @@ def back_up(file: OpenFile, target: str | os.PathLike[str]) -> BackupResult:
 
 
 def _check_target(file: OpenFile, path: Path) -> None:
-    """Raise ``InvalidArgument`` for a target that is the store, or is there."""
+    """Raise ``InvalidArgument`` if the target is a file of the store or exists."""
     store = os.path.realpath(file.path)
     if os.path.realpath(path) in {store, *(f"{store}{suffix}" for suffix in _BESIDE)}:
-        raise InvalidArgument(f"{path} belongs to the store that is to be backed up: name another file")
+        raise InvalidArgument(f"{path} belongs to the store itself; name another file")
     for suffix in ("", *_BESIDE):
         if os.path.lexists(f"{path}{suffix}"):
-            raise InvalidArgument(f"{path}{suffix} is there already, and is not overwritten: name another file")
+            raise InvalidArgument(f"{path}{suffix} exists, and a backup overwrites no file; name another file")
 
 
 def _verify(copy: Path, store: str, before: dict[int, int], after: dict[int, int]) -> tuple[int, int]:
-    """How many runs and events a copy holds.
+    """Verify a copy and return the numbers of its runs and events.
 
-    Raises ``StoreCorrupt`` unless it is whole, and each of its runs stands where it stood while the copy was made.
+    Raises ``StoreCorrupt`` if the copy is damaged or if the version of a run is outside ``before`` and ``after``.
     """
     with closing(connect(Settings(path=str(copy), read_only=True))) as connection:
         damage = next((flaw for flaw in flaws(connection, None, None) if flaw and flaw.is_damage), None)
         if damage is not None:
-            place = "" if damage.run_id is None else f"{damage.agent_id}/{damage.run_id}: "
+            run = "" if damage.run_id is None else f"{damage.agent_id}/{damage.run_id}: "
             event = "" if damage.seq is None else f"event {damage.seq} "
             raise StoreCorrupt(
-                f"{store}: its copy is damaged and was not kept (amlog verify says whether the store is too): "
-                f"{place}{event}{damage.message}"
+                f"{store}: the copy is damaged and was removed; check the store with amlog verify: "
+                f"{run}{event}{damage.message}"
             )
         copied = _versions(connection)
         if not before.keys() <= copied.keys() <= after.keys() or not all(
             before.get(run, 0) <= version <= after[run] for run, version in copied.items()
         ):
-            raise StoreCorrupt(f"{store}: the backup does not hold what the store does, and was not kept")
+            raise StoreCorrupt(f"{store}: the backup differs from the store and was removed; back it up again")
         (events,) = connection.execute("SELECT count(*) FROM events").fetchone()
         (runs,) = connection.execute("SELECT count(*) FROM runs WHERE created IS NOT NULL").fetchone()
     return int(runs), int(events)
 
 
 def _sync(path: Path) -> None:
-    """Have the disk keep a file, or a folder's names."""
+    """Write a file, or the names in a folder, to the disk with an fsync."""
     if os.name != "posix" and path.is_dir():
-        return  # only there can a folder be opened
+        return  # only POSIX systems can open a folder
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -99,20 +102,20 @@ def _sync(path: Path) -> None:
 
 
 def _versions(connection: sqlite3.Connection) -> dict[int, int]:
-    """The version of every run there ever was, by the run's number in the file."""
-    return dict(connection.execute(f"SELECT id, coalesce({VERSION}, base_seq) FROM runs"))  # noqa: S608  # of constants
+    """Return the version of every run, including deleted runs, by the run's number in the file."""
+    return dict(connection.execute(f"SELECT id, coalesce({VERSION}, base_seq) FROM runs"))  # noqa: S608  # only constants
 
 
 def compact(file: OpenFile) -> CompactResult:
-    """See ``Compacts.compact``; on a connection that is in no transaction."""
+    """See ``Compacts.compact``. The connection must not be in a transaction."""
     before = _size(file)
     with translating(file.path):
         file.connection.execute("VACUUM")
         (milliseconds,) = file.connection.execute("PRAGMA busy_timeout").fetchone()
-        # SQLite waits for readers by itself, but not for another connection's checkpoint, which is soon over.
+        # SQLite waits for readers, but not for another connection's checkpoint. A checkpoint ends soon.
         if not any(_checkpoint(file) for _ in attempts(milliseconds)):
             raise StoreUnavailable(
-                f"{file.path}: another connection was at work, so that not all could be removed: compact again later"
+                f"{file.path}: another connection was busy, so some data was not removed; compact again later"
             )
     return CompactResult(before, _size(file))
 

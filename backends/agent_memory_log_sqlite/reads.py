@@ -1,7 +1,7 @@
-"""Reading: the queries of a store, on a connection that only reads.
+"""Reads a store through a connection that never writes.
 
-Each method is one transaction, so that what it returns is the store at one instant. The caller sees to it that one
-thread at a time uses the connection.
+Each method uses one transaction, so its result is the state of the store at one instant. The caller ensures that only
+one thread at a time uses the connection.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from agent_memory_log_sqlite.row_format import (
     RunRow,
     SummedRow,
     check_gapless,
+    checked_run,
     decode_meta,
     decode_rows,
     find_run,
@@ -33,20 +34,19 @@ from agent_memory_log_sqlite.row_format import (
     out_of_place,
     row_flaw,
     unreadable,
-    whole_run,
 )
 from agent_memory_log_sqlite.schema import OneView
 from agent_memory_log_sqlite.watching import Heads
 
 _UNINDEXED = ("assistant_message", "thinking", "tool_call", "tool_result")
-# The condition of the index, word for word, or SQLite does not see that it may use it.
-_INDEXED_ONLY = " AND ".join(f"type <> '{one}'" for one in _UNINDEXED)
+# SQLite uses the index only if the query repeats the condition of the index literally.
+_INDEXED_ONLY = " AND ".join(f"type <> '{event_type}'" for event_type in _UNINDEXED)
 
-_EVENTS = f"SELECT {COLUMNS} FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"  # noqa: S608  # of constants
-_SUMMED = f"SELECT {COLUMNS}, sum FROM events WHERE id > ? AND id <= ? ORDER BY id"  # noqa: S608  # of constants
+_EVENTS = f"SELECT {COLUMNS} FROM events WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"  # noqa: S608  # only constants
+_SUMMED = f"SELECT {COLUMNS}, sum FROM events WHERE id > ? AND id <= ? ORDER BY id"  # noqa: S608  # only constants
 _COUNT_INDEXED = "SELECT count(*) FROM events INDEXED BY events_by_event_id WHERE run = ?"
-_ALL_RUNS = f"SELECT agent, run, {RUN_COLUMNS} FROM runs"  # noqa: S608  # of constants
-_COUNT_EXPIRED = f"SELECT count(*), coalesce(sum({VERSION} - base_seq), 0) FROM runs WHERE expires_at <= ?"  # noqa: S608  # of constants
+_ALL_RUNS = f"SELECT agent, run, {RUN_COLUMNS} FROM runs"  # noqa: S608  # only constants
+_COUNT_EXPIRED = f"SELECT count(*), coalesce(sum({VERSION} - base_seq), 0) FROM runs WHERE expires_at <= ?"  # noqa: S608  # only constants
 
 _NO_LIMIT = -1
 _FOLLOW_BATCH = 64
@@ -54,86 +54,86 @@ _FOLLOW_CHARACTERS = 1024 * 1024
 
 
 class Reader:
-    """The reading operations on an open file; with ``verify``, rows are compared with their checksums."""
+    """The read operations on an open file. With ``verify``, they compare rows with their checksums."""
 
     def __init__(self, file: OpenFile, *, verify: bool) -> None:
         self._connection = file.connection
         self._verify = verify
         self.heads = Heads(file, verify=verify)
-        """What ``peek_runs`` remembers."""
+        """The heads of runs, which answer ``peek_runs``."""
 
     def load(self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
-        """See ``Store.load_run``. Where ``types`` names one of the commonest, it walks the run from ``after`` on."""
+        """See ``Store.load_run``. If ``types`` has one of the four most common types, the query scans the run."""
         connection = self._connection
         with OneView(connection):
-            found = (find_verified_run if self._verify else find_run)(connection, agent, run)
-            check_expiry(agent, run, found.expires_at)
-            check_reached(agent, run, after, found.version)
-            bounds = (found.row_id(max(after, found.base)), found.row_id(found.version))
+            run_row = (find_verified_run if self._verify else find_run)(connection, agent, run)
+            check_expiry(agent, run, run_row.expires_at)
+            check_reached(agent, run, after, run_row.version)
+            bounds = (run_row.row_id(max(after, run_row.base)), run_row.row_id(run_row.version))
             count = _NO_LIMIT if limit is None else min(limit, MAX_SEQ)
             markers: list[Row] = []
             if self._verify and types != frozenset():
-                rows, markers = self._load_verified(found, bounds, types, count, agent, run)
+                rows, markers = self._load_verified(run_row, bounds, types, count, agent, run)
             elif types is None:
                 rows = connection.execute(_EVENTS, (*bounds, count)).fetchall()
             else:
-                rows = self._of_types(found.id, bounds, types, count)
-            last_seq = rows[-1][0] & MAX_SEQ if len(rows) == count else found.version
+                rows = self._of_types(run_row.id, bounds, types, count)
+            last_seq = rows[-1][0] & MAX_SEQ if len(rows) == count else run_row.version
             if types is None:
-                check_gapless(rows, bounds[0], found.row_id(last_seq), agent, run)
-            elif not self._verify and found.redactions and EventType.REDACTION not in types:
-                end = found.row_id(last_seq)
-                markers = self._of_types(found.id, (bounds[0], end), {EventType.REDACTION.value}, _NO_LIMIT)
+                check_gapless(rows, bounds[0], run_row.row_id(last_seq), agent, run)
+            elif not self._verify and run_row.redactions and EventType.REDACTION not in types:
+                end = run_row.row_id(last_seq)
+                markers = self._of_types(run_row.id, (bounds[0], end), {EventType.REDACTION.value}, _NO_LIMIT)
         log = decode_rows(rows, agent, run)
         return Snapshot(
             agent,
             run,
             log,
-            version=found.version,
+            version=run_row.version,
             last_seq=last_seq,
-            meta=decode_meta(found.meta, agent, run),
+            meta=decode_meta(run_row.meta, agent, run),
             after=after,
             types=types,
-            first_seq=found.base + 1,
+            first_seq=run_row.base + 1,
             redactions=redactions_in(decode_rows(markers, agent, run)) if types is not None and markers else None,
         )
 
     def _load_verified(
         self,
-        found: RunRow,
+        run_row: RunRow,
         bounds: tuple[int, int],
         types: frozenset[str] | None,
         count: int,
         agent: str,
         run: str,
     ) -> tuple[list[Row], list[Row]]:
-        """What ``load`` reads, from the table alone: the rows of ``types``, and the markers between them."""
+        """Read the rows of ``types`` and the redaction markers between them, from the table and without an index."""
         rows: list[Row] = []
         markers: list[Row] = []
-        for row in self._each_row(found, bounds, agent, run):
+        for row in self._each_row(run_row, bounds, agent, run):
             if types is None or row[2] in types:
                 rows.append(row)
                 if len(rows) == count:
                     return rows, markers
             elif row[2] == EventType.REDACTION:
                 markers.append(row)
-        # Damage that takes the newest events from the table leaves them in this index.
-        (indexed,) = self._connection.execute(_COUNT_INDEXED, (found.id,)).fetchone()
-        if indexed != found.event_count:
+        # If damage removes the newest events from the table, this index still has them.
+        (indexed,) = self._connection.execute(_COUNT_INDEXED, (run_row.id,)).fetchone()
+        if indexed != run_row.event_count:
             raise StoreCorrupt(
-                f"{agent}/{run} has {found.event_count} events, and {indexed} in an index of them: {WHAT_TO_DO}"
+                f"{agent}/{run} has {run_row.event_count} events, but an index has {indexed}; {WHAT_TO_DO}"
             )
         return rows, markers
 
-    def _each_row(self, found: RunRow, bounds: tuple[int, int], agent: str, run: str) -> Iterator[Row]:
-        """The rows behind the first of ``bounds``, up to the second. Raises ``EventsMissing``, ``DecodeError``."""
+    def _each_row(self, run_row: RunRow, bounds: tuple[int, int], agent: str, run: str) -> Iterator[Row]:
+        """Yield the rows from after the first bound to the second. Raises ``EventsMissing`` and ``DecodeError``."""
         name = name_sum(agent, run)
         expected = bounds[0] + 1
         row: SummedRow
         for row in self._connection.execute(_SUMMED, bounds):
             if row[0] != expected:
                 raise out_of_place(expected, row[0], agent, run)
-            flaw = row_flaw(row, name, found.unsummed) if self._verify else None
+            flaw = row_flaw(row, name, run_row.unsummed) if self._verify else None
             if flaw is not None:
                 raise unreadable(row[0] & MAX_SEQ, flaw, agent, run)
             expected += 1
@@ -142,65 +142,65 @@ class Reader:
             raise out_of_place(expected, bounds[1] + 1, agent, run)
 
     def _of_types(self, run_id: int, bounds: tuple[int, int], types: Iterable[str], count: int) -> list[Row]:
-        wanted = sorted(types)
-        marks = ", ".join("?" * len(wanted))
-        if any(one in _UNINDEXED for one in wanted):
-            where = "id > ? AND id <= ?"
+        sorted_types = sorted(types)
+        marks = ", ".join("?" * len(sorted_types))
+        if any(event_type in _UNINDEXED for event_type in sorted_types):
+            condition = "id > ? AND id <= ?"
             arguments: tuple[int, ...] = bounds
         else:
-            where = f"run = ? AND {_INDEXED_ONLY} AND id > ? AND id <= ?"
+            condition = f"run = ? AND {_INDEXED_ONLY} AND id > ? AND id <= ?"
             arguments = (run_id, *bounds)
-        sql = f"SELECT {COLUMNS} FROM events WHERE {where} AND type IN ({marks}) ORDER BY id LIMIT ?"  # noqa: S608  # of constants and question marks
-        rows: list[Row] = self._connection.execute(sql, (*arguments, *wanted, count)).fetchall()
+        sql = f"SELECT {COLUMNS} FROM events WHERE {condition} AND type IN ({marks}) ORDER BY id LIMIT ?"  # noqa: S608  # only constants and question marks
+        rows: list[Row] = self._connection.execute(sql, (*arguments, *sorted_types, count)).fetchall()
         return rows
 
     def follow_on(self, agent: str, run: str, after: int, last: RunRow | None) -> tuple[list[Event], RunRow]:
-        """The next events of a follower, and the run's row at the read; ``last`` is the row at its read before.
+        """Return the next events of a follower and the run's current row.
 
-        Raises ``RunExpired``; ``RunDeleted`` when the run was deleted since ``last``; ``CursorOutOfRange`` at a
-        follower's first call.
+        ``last`` is the row of the previous call, or None at the first call. Raises ``RunExpired``. Raises
+        ``RunDeleted`` if the run was deleted since ``last``. Only the first call raises ``CursorOutOfRange``.
         """
         with OneView(self._connection):
-            found = find_run(self._connection, agent, run)
+            run_row = find_run(self._connection, agent, run)
             if last is not None:
-                # First what it followed: that may have been deleted because it had expired.
+                # Check the earlier end first, because the run may have been deleted after it expired.
                 check_expiry(agent, run, last.expires_at)
-                if found.deletions != last.deletions:
+                if run_row.deletions != last.deletions:
                     raise RunDeleted(f"{agent}/{run} was deleted while it was followed, after seq {after}")
-            check_expiry(agent, run, found.expires_at)
+            check_expiry(agent, run, run_row.expires_at)
             if last is None:
-                check_reached(agent, run, after, found.version)
-            bounds = (found.row_id(max(after, found.base)), found.row_id(found.version))
+                check_reached(agent, run, after, run_row.version)
+            bounds = (run_row.row_id(max(after, run_row.base)), run_row.row_id(run_row.version))
             rows: list[Row] = []
             size = 0
-            for row in self._each_row(found, bounds, agent, run):
+            for row in self._each_row(run_row, bounds, agent, run):
                 rows.append(row)
                 size += len(row[5]) + len(row[6] or "")
                 if size > _FOLLOW_CHARACTERS or len(rows) == _FOLLOW_BATCH:
                     break
-        return decode_rows(rows, agent, run), found
+        return decode_rows(rows, agent, run), run_row
 
     def list_runs(self, agent: str | None, limit: int, cursor: str | None, *, include_reserved: bool) -> RunPage:
-        """See ``Store.list_runs``. Where rows are verified, the first page looks at every run there is."""
-        where = ["created IS NOT NULL", "(expires_at IS NULL OR expires_at > ?)"]
+        """See ``Store.list_runs``. With ``verify``, the first page checks the rows of all runs."""
+        conditions = ["created IS NOT NULL", "(expires_at IS NULL OR expires_at > ?)"]
         arguments: list[object] = [now_microseconds()]
         if agent is not None:
-            where.append("agent = ?")
+            conditions.append("agent = ?")
             arguments.append(agent)
         elif not include_reserved:
-            where.append("substr(agent, 1, 1) <> '@'")
+            conditions.append("substr(agent, 1, 1) <> '@'")
         if cursor is not None:
-            where.append("(created, id) < (?, ?)")
+            conditions.append("(created, id) < (?, ?)")
             arguments.extend(decode_cursor(cursor))
         runs_table = f"{_ALL_RUNS} NOT INDEXED" if self._verify else _ALL_RUNS
-        sql = f"{runs_table} WHERE {' AND '.join(where)} ORDER BY created DESC, id DESC LIMIT ?"
+        sql = f"{runs_table} WHERE {' AND '.join(conditions)} ORDER BY created DESC, id DESC LIMIT ?"
         with OneView(self._connection):
             if self._verify and cursor is None:
                 check_runs_table(self._connection)
                 for name, run, *row in self._connection.execute(runs_table):
-                    whole_run(row, name, run)
+                    checked_run(row, name, run)
             rows = self._connection.execute(sql, (*arguments, min(limit, MAX_SEQ) + 1)).fetchall()
-        page = [(name, run, whole_run(row, name, run)) for name, run, *row in rows[:limit]]
+        page = [(name, run, checked_run(row, name, run)) for name, run, *row in rows[:limit]]
         try:
             runs = tuple(
                 RunInfo(
@@ -214,7 +214,7 @@ class Reader:
                 for name, run, row in page
             )
         except (OverflowError, TypeError) as error:
-            raise DecodeError(f"a run's row cannot be read: {error}") from error
+            raise DecodeError(f"the row of a run cannot be read: {error}") from error
         last = page[-1][2] if len(rows) > limit else None
         return RunPage(runs, encode_cursor(last.created or 0, last.id) if last else None)
 
@@ -223,9 +223,9 @@ class Reader:
         return self.heads.peek(runs)
 
     def count_expired(self, before: int) -> ExpireResult:
-        """What ``expire_runs`` would remove; ``before`` in microseconds."""
+        """Count the runs and events that ``expire_runs`` would remove. ``before`` is in microseconds."""
         return ExpireResult(*self._connection.execute(_COUNT_EXPIRED, (before,)).fetchone())
 
     def flaws(self, agent: str | None, run: str | None) -> Iterator[Flaw | None]:
-        """See ``Store.check``. SQLite's integrity check is one step, and others wait while it runs."""
+        """See ``Store.check``. Other reads wait while SQLite's integrity check runs."""
         return flaws(self._connection, agent, run)

@@ -1,7 +1,7 @@
-"""How runs and events lie in the tables, what makes a row whole, and the way from a row to an event and back.
+"""The format of the rows of runs and events: checksums, checks of rows, and conversions from and to events.
 
-A row's ``sum`` is a CRC-32. It finds every damage of up to 32 bits in a row, and all but one of four billion others.
-It is no proof against somebody who changes a row on purpose and its checksum with it.
+A row's ``sum`` is a CRC-32. It detects every burst of up to 32 damaged bits, and all but one in four billion other
+changes. It does not protect against a person who changes a row and its checksum.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ MAX_SEQ = (1 << SEQ_BITS) - 1
 WHAT_TO_DO = "restore the file from a backup, or see amlog verify"
 
 COLUMNS = "id, event_id, type, timestamp, labels, data, verbatim"
-VERSION = f"coalesce((SELECT id & {MAX_SEQ} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1), base_seq)"  # noqa: E501, S608  # one statement, of constants
+VERSION = f"coalesce((SELECT id & {MAX_SEQ} FROM events WHERE id > runs.id << {SEQ_BITS} AND id < runs.id + 1 << {SEQ_BITS} ORDER BY id DESC LIMIT 1), base_seq)"  # noqa: E501, S608  # only constants
 RUN_COLUMNS = f"id, base_seq, deletions, redactions, created, expires_at, unsummed, meta, sum, {VERSION}"
-RUN = f"SELECT {RUN_COLUMNS} FROM runs WHERE agent = ? AND run = ?"  # noqa: S608  # of constants
+RUN = f"SELECT {RUN_COLUMNS} FROM runs WHERE agent = ? AND run = ?"  # noqa: S608  # only constants
 
 Row = tuple[int, str, str, int, str | None, str, str | None]
-"""A row of ``COLUMNS``, as a file that nobody damaged gives it."""
+"""A row of ``COLUMNS`` in an intact file."""
 
 SummedRow = tuple[int, str, str, int, str | None, str, str | None, int | None]
 """A row of ``COLUMNS`` and its ``sum``."""
 
 NewRow = tuple[int, int, str, str, int, str | None, str, str | None, int]
-"""A row to insert: a ``Row`` with the run's id behind the event's, and the ``sum`` at the end."""
+"""A row to insert: a ``Row`` with the run's id after the event's id, and with the ``sum`` at the end."""
 
 
 _PRIME = 4_294_967_291
-"""The largest below 2^32: any bit of a number that is taken modulo it counts."""
+"""The largest prime below 2^32. Every bit of a number affects the remainder."""
 
 
 def name_sum(agent: str, run: str) -> int:
-    """What the checksum of every event of a run begins with."""
+    """Return the start value for the checksums of a run's events."""
     return crc32(f"{agent}\0{run}\0".encode())
 
 
@@ -58,9 +58,9 @@ def event_sum(
     data: bytes,
     verbatim: str | None,
 ) -> int:
-    """The checksum of an event as it is stored; ``name`` is its run's ``name_sum``."""
-    # Adding text costs half of formatting it all, on every append. Labels are JSON: neither of the two characters is in
-    # them.
+    """Return the checksum of an event's row. ``name`` is the ``name_sum`` of its run."""
+    # Concatenation takes half the time of formatting, and runs on every append. Labels are JSON, which contains neither
+    # separator.
     head = f"{event_id}\0{event_type}"
     if labels is not None:
         head += "\0" + labels
@@ -70,14 +70,14 @@ def event_sum(
 
 
 def run_sum(agent: str, run: str, numbers: tuple[int | None, ...], meta: str | None) -> int:
-    """The checksum of a run's row, whose columns up to ``unsummed`` are ``numbers``."""
+    """Return the checksum of a run's row. ``numbers`` are its numeric columns, from ``id`` to ``unsummed``."""
     return crc32(f"{agent}\0{run}\0{numbers}\0{meta}".encode())
 
 
 class RunRow(msgspec.Struct, frozen=True, gc=False):
-    """A row of ``RUN_COLUMNS``: a run and its version at the read; all zeros and None for a run that never was.
+    """A row of ``RUN_COLUMNS``. The defaults describe a run that never existed.
 
-    Without events, ``base`` is the version, and there is neither ``created`` nor ``meta`` nor ``expires_at``.
+    If the run has no events, ``base`` equals ``version``, and ``created``, ``meta`` and ``expires_at`` are None.
     """
 
     id: int = 0
@@ -93,51 +93,51 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def event_count(self) -> int:
-        """How many events the run holds."""
+        """The number of events in the run."""
         return self.version - self.base
 
     def row_id(self, seq: int) -> int:
-        """The event id of ``seq`` in this run."""
+        """Return the row id of the event at ``seq`` in this run."""
         return self.id << SEQ_BITS | seq
 
     def summed(self, agent: str, run: str) -> int:
-        """The checksum that the row should have."""
+        """Return the expected checksum of the row."""
         numbers = (self.id, self.base, self.deletions, self.redactions, self.created, self.expires_at, self.unsummed)
         return run_sum(agent, run, numbers, self.meta)
 
     def flaw(self, agent: str, run: str) -> str | None:
-        """What is wrong with the row, None when it is whole."""
+        """Return a description of the row's damage, or None if the row is intact."""
         if self.sum is None:
             if type(self.unsummed) is not int or self.unsummed < 1:
                 return "the run's row has lost its checksum"
             if type(self.base) is not int or not isinstance(self.created, int | None):
-                return "the run's row holds what is no number where one must be"
+                return "the run's row has text in a column of numbers"
         elif self.sum != self.summed(agent, run):
             return "the run's row differs from its checksum"
         if (self.created is None) != (self.version == self.base) or self.version < self.base:
-            return f"the run's events end at seq {self.version}, which its row contradicts"
+            return f"the run's row does not fit its events, which end at seq {self.version}"
         return None
 
 
-def whole_run(row: Sequence[object], agent: str, run: str) -> RunRow:
-    """A row of ``RUN_COLUMNS``. Raises ``StoreCorrupt`` when it is not whole."""
-    found = RunRow(*row)  # type: ignore[arg-type]  # flaw() looks at what a damaged file may give instead
-    flaw = found.flaw(agent, run)
+def checked_run(row: Sequence[object], agent: str, run: str) -> RunRow:
+    """Return ``row``, a row of ``RUN_COLUMNS``, as a ``RunRow``. Raises ``StoreCorrupt`` if it is damaged."""
+    run_row = RunRow(*row)  # type: ignore[arg-type]  # flaw() checks the types, which can be wrong in a damaged file
+    flaw = run_row.flaw(agent, run)
     if flaw is not None:
-        raise StoreCorrupt(f"{agent}/{run}: {flaw}: {WHAT_TO_DO}")
-    return found
+        raise StoreCorrupt(f"{agent}/{run}: {flaw}; {WHAT_TO_DO}")
+    return run_row
 
 
 def find_run(connection: sqlite3.Connection, agent: str, run: str) -> RunRow:
-    """A run's row; one with id 0 when it never was. Raises ``StoreCorrupt`` when it is not whole."""
+    """Return a run's row, with id 0 if the run never existed. Raises ``StoreCorrupt`` if the row is damaged."""
     row = connection.execute(RUN, (agent, run)).fetchone()
-    return whole_run(row, agent, run) if row else RunRow()
+    return checked_run(row, agent, run) if row else RunRow()
 
 
 def check_gapless(rows: Sequence[Row], after: int, last: int, agent: str, run: str) -> None:
-    """Check that ``rows`` are all that lie behind the event id ``after``, up to ``last``.
+    """Check that ``rows`` are all rows with ids above ``after``, up to ``last``.
 
-    Raises ``EventsMissing`` for the first gap, ``StoreCorrupt`` for a row out of order.
+    Raises ``EventsMissing`` for the first gap, and ``StoreCorrupt`` for a row that is out of order.
     """
     if last - after == len(rows) and (not rows or (rows[0][0] == after + 1 and rows[-1][0] == last)):
         return
@@ -150,35 +150,35 @@ def check_gapless(rows: Sequence[Row], after: int, last: int, agent: str, run: s
 
 
 def out_of_place(expected: int, row_id: int, agent: str, run: str) -> StoreCorrupt:
-    """The error for a row that stands where that of the event id ``expected`` should."""
+    """Return the error for a row with the id ``row_id`` where the id ``expected`` belongs."""
     if row_id <= expected:
-        return StoreCorrupt(f"{agent}/{run} has events out of order, from seq {row_id & MAX_SEQ} on: {WHAT_TO_DO}")
-    return missing(expected & MAX_SEQ, row_id - 1 & MAX_SEQ, agent, run)
+        return StoreCorrupt(f"{agent}/{run} has events out of order, from seq {row_id & MAX_SEQ} on; {WHAT_TO_DO}")
+    return events_missing(expected & MAX_SEQ, row_id - 1 & MAX_SEQ, agent, run)
 
 
-def missing(first: int, last: int, agent: str, run: str) -> EventsMissing:
-    """The error for events that are not there."""
-    what = f"event {first}" if first == last else f"events {first} to {last}"
+def events_missing(first: int, last: int, agent: str, run: str) -> EventsMissing:
+    """Return the error for missing events."""
+    missing_seqs = f"event {first}" if first == last else f"events {first} to {last}"
     return EventsMissing(
-        f"{agent}/{run} has lost {what}, though it has later ones: {WHAT_TO_DO}", first_seq=first, last_seq=last
+        f"{agent}/{run} has lost {missing_seqs}, but has later events; {WHAT_TO_DO}", first_seq=first, last_seq=last
     )
 
 
 def row_flaw(row: SummedRow, name: int, unsummed: int) -> str | None:
-    """What is wrong with an event's row, None when nothing is; ``name`` is the run's ``name_sum``."""
+    """Return a description of the damage of an event's row, or None. ``name`` is the ``name_sum`` of its run."""
     row_id, event_id, event_type, microseconds, labels, data, verbatim, stored = row
     seq = row_id & MAX_SEQ
     if stored is None:
         return None if seq <= unsummed else "it has lost its checksum"
     try:
-        found = event_sum(name, seq, event_id, event_type, microseconds, labels, data.encode(), verbatim)
-    except (AttributeError, TypeError, UnicodeError):  # what must be text is none, or is no number where one must be
-        found = None
-    return None if found == stored else "it differs from its checksum"
+        computed = event_sum(name, seq, event_id, event_type, microseconds, labels, data.encode(), verbatim)
+    except (AttributeError, TypeError, UnicodeError):  # a value has the wrong type
+        computed = None
+    return None if computed == stored else "it differs from its checksum"
 
 
 def new_row(event: Prepared, run_id: int, seq: int, name: int) -> NewRow:
-    """An event as it is inserted."""
+    """Return the row to insert for an event."""
     microseconds = to_microseconds(event.timestamp)
     labels = encode_json(event.labels).decode() if event.labels else None
     return (
@@ -200,7 +200,7 @@ _decode_meta = msgspec.json.Decoder(dict[str, JsonValue]).decode
 
 
 def decode_rows(rows: Iterable[Row], agent: str, run: str) -> list[Event]:
-    """Rows of ``COLUMNS`` as events. Raises ``DecodeError`` naming run and seq."""
+    """Decode rows of ``COLUMNS`` to events. Raises ``DecodeError``, which names the run and the seq."""
     events: list[Event] = []
     append = events.append
     for row_id, event_id, event_type, microseconds, labels, data, verbatim in rows:
@@ -215,18 +215,18 @@ def decode_rows(rows: Iterable[Row], agent: str, run: str) -> list[Event]:
                     row_id & MAX_SEQ,
                 )
             )
-        except Exception as error:  # a registered payload may raise anything of its own
+        except Exception as error:  # the decoder of a registered payload may raise any error
             raise unreadable(row_id & MAX_SEQ, str(error), agent, run) from error
     return events
 
 
 def unreadable(seq: int, reason: str, agent: str, run: str) -> DecodeError:
-    """The error for an event that is there and cannot be read."""
+    """Return the error for a stored event that cannot be decoded."""
     return DecodeError(f"{agent}/{run}: event {seq} cannot be read: {reason}")
 
 
 def decode_meta(text: str | None, agent: str, run: str) -> dict[str, JsonValue]:
-    """A run's meta. Raises ``DecodeError`` naming the run."""
+    """Decode a run's meta. Raises ``DecodeError``, which names the run."""
     if text is None:
         return {}
     try:

@@ -1,7 +1,7 @@
-"""Connections: how a file is opened, created, recognised and brought to the current schema.
+"""Opens a file: creates it, recognises its schema and upgrades it to the current schema.
 
-A schema change is a new file in ``migrations/``, numbered one up; released ones never change. The number stands in the
-file's ``user_version``. ``tests/golden`` keeps a file of every released schema.
+Each schema change is a new file in ``migrations/`` with the next number. Released migrations never change. The database
+stores the number in ``user_version``. ``tests/golden`` has a database of every released schema.
 """
 
 from __future__ import annotations
@@ -22,24 +22,33 @@ from agent_memory_log.errors import SchemaTooNew, StoreCorrupt, StoreUnavailable
 from agent_memory_log_sqlite.failures import FAILURES, Failure, is_busy, translated
 
 APPLICATION_ID = 0x414D4C47
-"""``AMLG``, in the file's header: how this library, and ``file``, know its files."""
+"""``AMLG`` in the file's header. This library and the command ``file`` recognise the file by it."""
 
 DEFAULT_BUSY_TIMEOUT_MS = 30_000
 
 _PAUSE_SECONDS = 0.005
 
 _SMALLEST_FILE = 512
-# SQLite takes a file of a single byte for an empty one, and would write a new database over what is left of yours.
+# SQLite treats a file of one byte as empty and would overwrite the rest of a damaged store with a new database.
 
 _PAGE_SIZE = 4096
-# Measured: with 8 KiB pages single appends cost an eighth more, as each writes a whole page of the table and of the
-# index to the write-ahead log.
+# By measurement, 8 KiB pages make single appends an eighth slower: each append writes a whole page of the table and of
+# the index to the write-ahead log.
 _CHECKPOINT_PAGES = 512
-# 2 MiB: small enough to stay in the processor's cache, which made single appends 10 % faster than SQLite's default.
+# 2 MiB fit into the processor's cache, which made single appends 10 % faster than SQLite's default.
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How to open a file, whose ``path`` is absolute; the options of the URL."""
+    """The settings of a handle, from the options of its URL.
+
+    Attributes:
+        path: The absolute path of the file.
+        durable: Whether an append is acknowledged only after an fsync.
+        read_only: Whether the file is opened without writing to it.
+        verify: Whether reads compare events with their checksums.
+        busy_timeout_ms: The longest wait for the writes of other processes, in milliseconds.
+        max_event_bytes: The size of the largest encoded event, in bytes.
+    """
 
     path: str
     durable: bool = True
@@ -56,22 +65,24 @@ def _migrations() -> list[str]:
 
 
 SCHEMA_VERSION = len(_migrations())
-"""The schema this release writes."""
+"""The number of the schema that this release writes."""
 
 
 def connect(settings: Settings) -> sqlite3.Connection:
-    """Open a connection, creating or upgrading the file where needed.
+    """Open a connection, and create or upgrade the file if necessary.
 
-    Raises ``StoreUnavailable``, ``StoreCorrupt``, ``SchemaTooNew``; the file is then unchanged.
+    Raises ``StoreUnavailable``, ``StoreCorrupt`` or ``SchemaTooNew``, and then leaves the file unchanged.
     """
     if sqlite3.sqlite_version_info < (3, 35):
-        raise StoreUnavailable(f"SQLite 3.35 or newer is needed; this Python has {sqlite3.sqlite_version}")
+        raise StoreUnavailable(
+            f"this Python has SQLite {sqlite3.sqlite_version}; use a Python with SQLite 3.35 or newer"
+        )
     try:
         _look_at(settings.path)
     except OSError as error:
         raise StoreUnavailable(f"{settings.path}: {error.strerror}") from error
     failure: Failure | None = None
-    # Creating a file and switching it to write-ahead logging do not wait for each other's locks by themselves.
+    # SQLite does not wait for locks when it creates a file or switches it to write-ahead logging.
     for _ in attempts(settings.busy_timeout_ms):
         try:
             return _connect(settings)
@@ -79,14 +90,14 @@ def connect(settings: Settings) -> sqlite3.Connection:
             failure = error
             if not is_busy(error):
                 break
-    assert failure is not None  # noqa: S101  # there is always a first attempt
+    assert failure is not None  # noqa: S101  # at least one attempt was made
     raise translated(failure, settings.path) from failure
 
 
 def attempts(milliseconds: int) -> Iterator[None]:
-    """One attempt, and more, with pauses, until ``milliseconds`` have passed.
+    """Yield once, then again after each pause until ``milliseconds`` have passed.
 
-    They are a handle's ``busy_timeout_ms``: for so long SQLite itself waits where it waits for a lock.
+    Callers pass ``busy_timeout_ms``, which is also the time that SQLite waits for a lock.
     """
     deadline = time.monotonic() + milliseconds / 1000
     yield
@@ -102,7 +113,7 @@ def close_all(connections: Iterable[sqlite3.Connection]) -> None:
 
 
 class OneView:
-    """A read transaction: several queries see the file at one instant."""
+    """A read transaction, in which several queries see the file at one instant."""
 
     __slots__ = ("_connection",)
 
@@ -111,7 +122,7 @@ class OneView:
 
     def __enter__(self) -> None:
         if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")  # a signal's exception came before the last one could be ended
+            self._connection.execute("ROLLBACK")  # an exception from a signal interrupted the last transaction
         self._connection.execute("BEGIN")
 
     def __exit__(self, *_: object) -> None:
@@ -122,9 +133,11 @@ class OneView:
 def _look_at(name: str) -> None:
     path = Path(name)
     if path.is_dir():
-        raise StoreUnavailable(f"{name} is a folder: name a file in it")
+        raise StoreUnavailable(f"{name} is a folder; name a file in it")
     if path.is_file() and 0 < path.stat().st_size < _SMALLEST_FILE:
-        raise StoreCorrupt(f"{name} is too short for an SQLite file; it was left as it is")
+        raise StoreCorrupt(
+            f"{name} is too short for an SQLite file and was not changed; name another file or restore a backup"
+        )
 
 
 def _connect(settings: Settings) -> sqlite3.Connection:
@@ -145,7 +158,7 @@ def _connect(settings: Settings) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, settings: Settings) -> None:
-    connection.execute("BEGIN")  # one view of the file, which another process may be creating
+    connection.execute("BEGIN")  # one view of the file, because another process may be creating it
     version = _recognise(connection, settings.path)
     connection.execute("COMMIT")
     connection.execute(f"PRAGMA synchronous = {'FULL' if settings.durable else 'NORMAL'}")
@@ -155,7 +168,7 @@ def _prepare(connection: sqlite3.Connection, settings: Settings) -> None:
     if settings.read_only:
         if version < SCHEMA_VERSION:
             raise StoreUnavailable(
-                f"{settings.path} has schema {version or 'none'}, older than this release's {SCHEMA_VERSION}: "
+                f"{settings.path} has schema {version or 'none'}, older than this release's {SCHEMA_VERSION}; "
                 "open it once without ?mode=ro"
             )
         return
@@ -163,23 +176,21 @@ def _prepare(connection: sqlite3.Connection, settings: Settings) -> None:
         connection.execute(f"PRAGMA page_size = {_PAGE_SIZE}")
     (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if journal != "wal":
-        raise StoreUnavailable(
-            f"{settings.path} is where SQLite cannot use write-ahead logging: put it on a local disk"
-        )
+        raise StoreUnavailable(f"SQLite cannot use write-ahead logging for {settings.path}; move it to a local disk")
     if version < SCHEMA_VERSION:
         _migrate(connection, settings.path)
 
 
 def _recognise(connection: sqlite3.Connection, path: str) -> int:
-    """The file's schema version, 0 for an empty file."""
+    """Return the file's schema version, or 0 for an empty file."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     if application_id != APPLICATION_ID and (tables or version or application_id):
-        raise StoreCorrupt(f"{path} is an SQLite file of another program; it was left as it is")
+        raise StoreCorrupt(f"{path} is an SQLite file of another program and was not changed; name another file")
     if version > SCHEMA_VERSION:
         raise SchemaTooNew(
-            f"{path} has schema {version}, newer than this release's {SCHEMA_VERSION}: upgrade agent-memory-log",
+            f"{path} has schema {version}, newer than this release's {SCHEMA_VERSION}; upgrade agent-memory-log",
             actual=version,
             supported=SCHEMA_VERSION,
         )
@@ -187,9 +198,9 @@ def _recognise(connection: sqlite3.Connection, path: str) -> int:
 
 
 def _migrate(connection: sqlite3.Connection, path: str) -> None:
-    # Whatever goes wrong closes the connection, and that rolls back.
+    # After any error, the caller closes the connection, which rolls back.
     connection.execute("BEGIN IMMEDIATE")
-    version = _recognise(connection, path)  # again: another process may have been first
+    version = _recognise(connection, path)  # again, because another process may have migrated it
     for script in _migrations()[version:]:
         for statement in _statements(script):
             connection.execute(statement)
@@ -199,13 +210,13 @@ def _migrate(connection: sqlite3.Connection, path: str) -> None:
 
 
 def schema_of(connection: sqlite3.Connection) -> dict[str, str]:
-    """The text of each table, index, view and trigger, by name."""
+    """Return the SQL of each table, index, view and trigger, by name."""
     return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
 @lru_cache(1)
 def schema_of_this_release() -> dict[str, str]:
-    """``schema_of`` a file that this release made."""
+    """Return the ``schema_of`` a new file of this release."""
     connection = sqlite3.connect(":memory:")
     for script in _migrations():
         connection.executescript(script)
@@ -215,7 +226,7 @@ def schema_of_this_release() -> dict[str, str]:
 
 
 def _statements(script: str) -> list[str]:
-    """The statements of a script; ``executescript`` would commit before the first."""
+    """Split a script into statements, because ``executescript`` would commit before the first one."""
     statements: list[str] = []
     pending = ""
     for line in script.splitlines(keepends=True):
@@ -223,5 +234,5 @@ def _statements(script: str) -> list[str]:
         if sqlite3.complete_statement(pending):
             statements.append(pending)
             pending = ""
-    assert not pending.strip(), "a migration ends without a semicolon"  # noqa: S101  # a fault of ours, not of a caller
+    assert not pending.strip(), "a migration ends without a semicolon"  # noqa: S101  # a bug of this package
     return statements

@@ -1,4 +1,4 @@
-"""The asynchronous surface: a thread that writes, committing what waits together with one fsync, and one that reads."""
+"""The asynchronous store: one thread writes, with one fsync for all waiting appends, and one thread reads."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ _MOST_APPENDS_A_COMMIT = 256
 class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
     """A ``Store`` on an SQLite file. Use ``open_store("sqlite:///…")``, or ``SqliteStore.open(settings)``.
 
-    Appends that wait together, of any runs, share an fsync. A cancelled append may or may not have stored its events;
-    append them again to know. Reads take turns: a backup and an integrity check keep the others waiting.
+    Appends that wait at the same time share an fsync, even if they are for different runs. A cancelled
+    append may or may not have stored its events; append them again to be sure. Only one read runs at a time, so a
+    backup or an integrity check delays the other reads.
     """
 
     def __init__(self, settings: Settings, written: OpenFile, read: OpenFile, watched: OpenFile) -> None:
-        """Take over three connections, which ``open`` makes: one for each thread, and one for the event loop's."""
+        """Take over three connections from ``open``: for the writing thread, the reading thread and the event loop."""
         super().__init__()
         self._settings = settings
         self._max_event_bytes = settings.max_event_bytes
@@ -73,14 +74,14 @@ class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
 
     @classmethod
     async def open(cls, settings: Settings) -> Self:
-        """Open the file. Raises ``StoreUnavailable``, ``StoreCorrupt``, ``SchemaTooNew``."""
+        """Open the file. Raises ``StoreUnavailable``, ``StoreCorrupt`` or ``SchemaTooNew``."""
         opening = asyncio.ensure_future(asyncio.to_thread(open_all, settings, 3))
         try:
             written, read, watched = await asyncio.shield(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(_close_unwanted)
             raise
-        # It is used on the event loop's own thread, where nothing may wait.
+        # The event loop's thread uses this connection, so it must never wait.
         watched.connection.execute("PRAGMA busy_timeout = 0")
         return cls(settings, written, read, watched)
 
@@ -98,31 +99,31 @@ class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
         while True:
             seen = self._changed.count
             version = self._version()
-            events, found = await self._read(lambda: self._reader.follow_on(agent, run, after, last))  # noqa: B023  # called at once
-            last = found
+            events, run_row = await self._read(lambda: self._reader.follow_on(agent, run, after, last))  # noqa: B023  # the lambda runs before the loop continues
+            last = run_row
             for event in events:
                 now = self._version()
-                if now != version and not self._stands(agent, run, found):
-                    break  # what was read has been redacted or deleted: read it again
-                check_expiry(agent, run, found.expires_at)
+                if now != version and not self._is_current(agent, run, run_row):
+                    break  # a redaction or deletion changed these events: read them again
+                check_expiry(agent, run, run_row.expires_at)
                 version, after = now, event.seq
                 yield event
             if not events:
-                await self._wait(seen, version, found.expires_at)
+                await self._wait(seen, version, run_row.expires_at)
 
     def _version(self) -> int:
         self._check_open()
         with self._watching, translating(self._settings.path):
             return self._watch.version()
 
-    def _stands(self, agent: str, run: str, found: RunRow) -> bool:
+    def _is_current(self, agent: str, run: str, run_row: RunRow) -> bool:
         with self._watching, translating(self._settings.path):
-            return self._watch.stands(agent, run, found)
+            return self._watch.is_current(agent, run, run_row)
 
     async def _wait(self, seen: int, version: int, expires_at: int | None) -> None:
-        """Wait until there may be news, or the run's end.
+        """Wait until the file may have new events, or until the run's end.
 
-        At once for this handle's own writes, by polling for those of others.
+        A write of this handle ends the wait at once. Polling finds the writes of other handles.
         """
         key = object()
         self._waiting[key] = version
@@ -134,7 +135,7 @@ class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
             del self._waiting[key]
 
     async def _poll(self) -> None:
-        """One poll for all followers that wait."""
+        """Poll the file for all waiting followers."""
         try:
             while self._waiting:
                 await asyncio.sleep(POLL_SECONDS)
@@ -143,13 +144,13 @@ class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
                 if any(waited != version for waited in self._waiting.values()):
                     self._changed.notify()
         except AgentMemoryLogError:
-            return  # each follower that waits meets it itself
+            return  # each waiting follower raises the same error itself
         finally:
             self._poller = None
             self._changed.notify()
 
     async def backup(self, target: str | os.PathLike[str]) -> BackupResult:
-        """See ``BacksUp``. Other reads of this handle wait for it; a cancelled call makes it all the same."""
+        """See ``BacksUp``. Other reads of this handle wait. Cancelling the call does not stop the backup."""
         return await self._read(lambda: back_up(self._read_file, target))
 
     async def compact(self) -> CompactResult:
@@ -157,9 +158,9 @@ class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
         return await self._write(self._writer.compact)
 
     async def aclose(self) -> None:
-        """See ``Store.aclose``. Appends already waiting are carried out first; a cancelled wait does not stop it.
+        """See ``Store.aclose``. The store first carries out waiting appends. Cancelling the call does not stop it.
 
-        On another event loop, lets go of everything without waiting, and then raises ``StoreClosed``.
+        On another event loop, it releases its resources without waiting and then raises ``StoreClosed``.
         """
         if self._closing is None:
             if not self._mark_closed():
@@ -178,8 +179,8 @@ class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
         await asyncio.shield(self._closing)
 
     async def _release(self) -> None:
-        # One after the other: the last connection to close takes the write-ahead log back into the file, and two that
-        # close at the same time are neither of them the last.
+        # Close one after the other. The last connection moves the write-ahead log into the file. If two close together,
+        # neither of them is the last.
         for worker in (self._reads, self._writes):
             worker.end()
             await worker.ended()
@@ -206,7 +207,7 @@ class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
         return done
 
     def _carry_out(self, jobs: list[Append | Callable[[], object]]) -> list[object]:
-        """On the writing thread: consecutive appends with one commit, anything else by itself."""
+        """Carry out jobs on the writing thread: consecutive appends in one commit, other jobs alone."""
         outcomes: list[object] = []
         appends: list[Append] = []
         for job in jobs:
@@ -221,16 +222,16 @@ class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
 
 
 def _close_unwanted(opened: asyncio.Future[list[OpenFile]]) -> None:
-    """Close what was opened for a caller who no longer waits."""
+    """Close the connections if their caller was cancelled."""
     if not opened.cancelled() and opened.exception() is None:
         close_all([file.connection for file in opened.result()])
 
 
 class _Worker(Generic[_Job]):
-    """Runs jobs in order on one thread; those that wait together are handed over together, at most ``most`` at once.
+    """A thread that runs jobs in order, up to ``most`` waiting jobs together.
 
-    ``carry_out`` is called on the thread with a list of jobs and returns the outcome of each: a value, or an exception
-    for the one who waits; ``at_end`` is called on the thread when the last job is done.
+    The thread calls ``carry_out`` with a list of jobs. ``carry_out`` returns the outcome of each job: a value, or an
+    exception for its caller. The thread calls ``at_end`` after the last job.
     """
 
     def __init__(
@@ -242,25 +243,25 @@ class _Worker(Generic[_Job]):
         self._most = most
         self._at_end = at_end
         self.working = threading.Lock()
-        """Held while the thread carries out jobs."""
+        """The lock that the thread holds while it carries out jobs."""
         self._ended = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def do(self, job: _Job) -> asyncio.Future[Any]:
-        """Queue ``job``; a future of its outcome. Cancelling it does not undo the job."""
+        """Queue ``job`` and return a future of its outcome. Cancelling the future does not undo the job."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self._queue.put((future, job))
         return future
 
     def end(self) -> None:
-        """Let the thread end once the jobs queued so far are done."""
+        """End the thread after the queued jobs."""
         self._queue.put(None)
 
     async def ended(self) -> None:
-        """Wait until it has. Raises what ``at_end`` raised."""
+        """Wait until the thread has ended. Raises the error of ``at_end``, if any."""
         await asyncio.shield(self._ended)
-        self._thread.join()  # it said so in its last line
+        self._thread.join()  # the thread sets the future in its last statement
 
     def _run(self) -> None:
         ended = False
@@ -289,7 +290,7 @@ class _Worker(Generic[_Job]):
         try:
             with self.working:
                 outcomes = self._carry_out([job for _, job in waiting])
-        except BaseException as error:  # noqa: BLE001  # whatever it is, it belongs to those who wait
+        except BaseException as error:  # noqa: BLE001  # any error goes to the waiting callers
             outcomes = [error] * len(waiting)
         self._call(_settle, [(future, outcome) for (future, _), outcome in zip(waiting, outcomes, strict=True)])
 
@@ -297,7 +298,7 @@ class _Worker(Generic[_Job]):
         try:
             self._loop.call_soon_threadsafe(callback, outcomes)
         except RuntimeError:
-            return  # the loop is closed, and nobody waits any more
+            return  # the loop is closed, so no caller waits
 
 
 def _settle(outcomes: _Outcomes) -> None:
@@ -311,7 +312,7 @@ def _settle(outcomes: _Outcomes) -> None:
 
 
 def _call_each(jobs: list[Callable[[], _T]]) -> list[object]:
-    """Carry out callables one by one; for a ``_Worker`` whose jobs have nothing to share."""
+    """Carry out callables one by one, for a ``_Worker`` whose jobs are independent."""
     outcomes: list[object] = []
     for job in jobs:
         try:

@@ -1,4 +1,4 @@
-"""The synchronous surface: calls go straight to SQLite, with no event loop and no other thread between."""
+"""The synchronous store: it calls SQLite on the caller's thread, without an event loop."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _T = TypeVar("_T")
 
 
 class SyncSqliteStore(HoldsFile, SyncSurface[Reader, Writer]):
-    """A ``SyncStore`` on an SQLite file. Use ``open_sync_store("sqlite:///…")``, or give the settings here."""
+    """A ``SyncStore`` on an SQLite file. Use ``open_sync_store("sqlite:///…")``, or pass the settings."""
 
     def __init__(self, settings: Settings) -> None:
-        """Open the file. Raises ``StoreUnavailable``, ``StoreCorrupt``, ``SchemaTooNew``."""
+        """Open the file. Raises ``StoreUnavailable``, ``StoreCorrupt`` or ``SchemaTooNew``."""
         super().__init__()
         self._settings = settings
         self._max_event_bytes = settings.max_event_bytes
         self._changed = ChangeSignal()
-        # Reads have a connection of their own: they see only what is committed, and do not wait for an fsync.
+        # Reads have their own connection, so they see only committed events and do not wait for an fsync.
         self._writing = threading.Lock()
         self._reading = threading.Lock()
         written, self._read_file = open_all(settings, 2)
@@ -68,22 +68,22 @@ class SyncSqliteStore(HoldsFile, SyncSurface[Reader, Writer]):
         while True:
             seen = self._changed.count
             version = self._read(self._watch.version)
-            events, found = self._read(lambda: self._reader.follow_on(agent, run, after, last))  # noqa: B023  # called at once
-            last = found
+            events, run_row = self._read(lambda: self._reader.follow_on(agent, run, after, last))  # noqa: B023  # the lambda runs before the loop continues
+            last = run_row
             for event in events:
                 now = self._ask(self._watch.version)
-                if now != version and not self._read(lambda: self._watch.stands(agent, run, found)):  # noqa: B023  # as above
-                    break  # what was read has been redacted or deleted: read it again
-                check_expiry(agent, run, found.expires_at)
+                if now != version and not self._read(lambda: self._watch.is_current(agent, run, run_row)):  # noqa: B023  # as above
+                    break  # a redaction or deletion changed these events: read them again
+                check_expiry(agent, run, run_row.expires_at)
                 version, after = now, event.seq
                 yield event
             if not events:
-                self._wait(seen, version, found.expires_at)
+                self._wait(seen, version, run_row.expires_at)
 
     def _wait(self, seen: int, version: int, expires_at: int | None) -> None:
-        """Wait until there may be news, or the run's end.
+        """Wait until the file may have new events, or until the run's end.
 
-        At once for this handle's own writes, by polling for those of others.
+        A write of this handle ends the wait at once. Polling finds the writes of other handles.
         """
         left = seconds_left(expires_at)
         while left is None or left > 0:
@@ -94,12 +94,12 @@ class SyncSqliteStore(HoldsFile, SyncSurface[Reader, Writer]):
             left = seconds_left(expires_at)
 
     def backup(self, target: str | os.PathLike[str]) -> BackupResult:
-        """See ``BacksUp``. Other reads of this handle wait for it."""
+        """See ``BacksUp``. Other reads of this handle wait."""
         return self._read(lambda: back_up(self._read_file, target))
 
     def compact(self) -> CompactResult:
         """See ``Compacts``."""
-        self._read(lambda: None)  # which ends what was interrupted: an open view would prevent it
+        self._read(lambda: None)  # ends an interrupted read transaction, which would prevent a compaction
         return self._write(self._writer.compact)
 
     def close(self) -> None:
@@ -121,13 +121,15 @@ class SyncSqliteStore(HoldsFile, SyncSurface[Reader, Writer]):
         return self._ask(look_and_read)
 
     def _ask(self, work: Callable[[], _T]) -> _T:
-        """Read without a look at whether the file is still there."""
+        """Read without checking that the file is still at its path."""
         self._check_open()
         with self._reading:
             self._check_open()
             try:
                 if self._read_connection.in_transaction:
-                    self._read_connection.execute("ROLLBACK")  # a signal's exception came before the last view ended
+                    self._read_connection.execute(
+                        "ROLLBACK"
+                    )  # an exception from a signal interrupted the last transaction
                 return work()
             except FAILURES as error:
                 raise translated(error, self._settings.path) from error

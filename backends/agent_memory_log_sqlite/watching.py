@@ -1,7 +1,7 @@
-"""What tells a handle that reads of news: whether anything was written, and where many runs stand now.
+"""Detects writes to the file, and returns the heads of runs.
 
-Memory asks before each search where every linked run stands, and these are the same thousands each time: they are
-looked up once, and told from memory while nothing is written to the file.
+Before each search, memory peeks at every linked run, which can be the same thousands each time. The handle reads their
+heads once, and returns them again until something writes to the file.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ from agent_memory_log_sqlite.row_format import VERSION, RunRow
 from agent_memory_log_sqlite.schema import OneView
 
 POLL_SECONDS = 0.01
-"""How often a waiting follower asks SQLite whether another connection has written, which takes microseconds."""
+"""The pause of a waiting follower between two checks for writes of other connections. A check takes microseconds."""
 
-_KEPT = 8
-"""How many lists of runs are remembered."""
+_MOST_RECENT = 8
+"""The number of peeks whose results are remembered."""
 
-_HEADS = f"SELECT number, base_seq, expires_at, {VERSION} FROM wanted CROSS JOIN runs ON agent = of AND run = named"  # noqa: S608  # of constants
-_HEADS_AT_ONCE = 499
-"""Two variables each, and an SQLite before 3.32 takes 999 in a statement."""
+_HEADS = f"SELECT number, base_seq, expires_at, {VERSION} FROM wanted CROSS JOIN runs ON agent = of AND run = named"  # noqa: S608  # only constants
+_RUNS_A_QUERY = 499
+"""The runs in one query. Each has two variables, and an SQLite before 3.32 allows 999 variables in a statement."""
 
 _NEVER = RunHead(0, 1)
 
 
 class Watch:
-    """Whether anything was written to the file, by this process or another, since the last look.
+    """A check for writes to the file by other connections, in this process or in another one.
 
-    A look costs microseconds and never waits: a file that is locked at that moment counts as written to.
+    A check takes microseconds and never waits. A locked file counts as changed.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Watch through ``connection``, which must not be one that writes: it does not see its own writes."""
+        """Watch through ``connection``. It must not write, because it does not notice its own writes."""
         self._connection = connection
         self._times_busy = 0
 
     def version(self) -> int:
-        """A number that is another one after each write, and each time the file is locked."""
+        """Return a number that changes with each write, and each time the file is locked."""
         try:
             (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         except sqlite3.OperationalError as error:
@@ -55,8 +55,8 @@ class Watch:
             raise
         return int(version)
 
-    def stands(self, agent: str, run: str, found: RunRow) -> bool:
-        """Whether nothing of the run was redacted or deleted since ``found`` was read."""
+    def is_current(self, agent: str, run: str, run_row: RunRow) -> bool:
+        """Return whether the run had no redaction and no deletion since the read of ``run_row``."""
         try:
             row = self._connection.execute(
                 "SELECT deletions, redactions FROM runs WHERE agent = ? AND run = ?", (agent, run)
@@ -65,11 +65,11 @@ class Watch:
             if is_busy(error):
                 return False
             raise
-        return bool(row == (found.deletions, found.redactions))
+        return bool(row == (run_row.deletions, run_row.redactions))
 
 
-class _Look(msgspec.Struct, frozen=True):
-    """What a look found: where ``runs`` stood in the file's ``state``, and ``until`` the next run expires."""
+class _Peek(msgspec.Struct, frozen=True):
+    """The result of a peek at ``runs``: their heads in the file's ``state``, valid ``until`` the next run expires."""
 
     runs: Sequence[tuple[str, str]]
     heads: tuple[RunHead | None, ...]
@@ -78,36 +78,36 @@ class _Look(msgspec.Struct, frozen=True):
 
 
 class Heads:
-    """Answers ``peek_runs``, always as the file is now."""
+    """The heads of runs for ``peek_runs``, always as they are in the file now."""
 
     def __init__(self, file: OpenFile, *, verify: bool) -> None:
-        """Read ``file`` through its connection, which must not be one that writes."""
+        """Read ``file`` through its connection, which must not write."""
         self._file = file
         self._connection = file.connection
         self._verify = verify
         self._watch = Watch(file.connection)
-        self._looks: tuple[_Look, ...] = ()
+        self._recent: tuple[_Peek, ...] = ()
 
     def checked(self, runs: Iterable[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-        """The pairs that are asked for. Raises what ``check_runs`` raises."""
-        for look in self._looks:
-            if look.runs == runs:
-                return look.runs
+        """Return the checked pairs of ids. Raises the errors of ``check_runs``."""
+        for recent in self._recent:
+            if recent.runs == runs:
+                return recent.runs
         return tuple(check_runs(runs))
 
     def peek(self, runs: Sequence[tuple[str, str]]) -> tuple[RunHead | None, ...]:
-        """Where ``runs`` stand."""
-        # Read before the heads are: what is written in between gives the file another state the next time.
+        """Return the heads of ``runs``."""
+        # Read the state before the heads, so that a write in between changes the state at the next peek.
         state, now = (self._watch.version(), *self._file.state), now_microseconds()
-        self._looks = tuple(
-            look for look in self._looks if look.state == state and (look.until is None or now < look.until)
+        self._recent = tuple(
+            recent for recent in self._recent if recent.state == state and (recent.until is None or now < recent.until)
         )
-        for look in self._looks:
-            if look.runs == runs:
-                return look.heads
+        for recent in self._recent:
+            if recent.runs == runs:
+                return recent.heads
         (until,) = self._connection.execute("SELECT min(expires_at) FROM runs WHERE expires_at > ?", (now,)).fetchone()
         heads = _peek(self._connection, runs, verify=self._verify)
-        self._looks = (_Look(runs, heads, state, until), *self._looks)[:_KEPT]
+        self._recent = (_Peek(runs, heads, state, until), *self._recent)[:_MOST_RECENT]
         return heads
 
 
@@ -120,9 +120,9 @@ def _peek(
         if verify:
             each = [find_verified_run(connection, *pair) for pair in runs]
             return tuple(_head(row.base, row.expires_at, row.version, now) for row in each)
-        for begin in range(0, len(runs), _HEADS_AT_ONCE):
-            some = runs[begin : begin + _HEADS_AT_ONCE]
-            rows = connection.execute(_heads_of(len(some)), [one for pair in some for one in pair])
+        for begin in range(0, len(runs), _RUNS_A_QUERY):
+            some = runs[begin : begin + _RUNS_A_QUERY]
+            rows = connection.execute(_heads_of(len(some)), [name for pair in some for name in pair])
             for number, base, expires_at, version in rows:
                 heads[begin + number] = _head(base, expires_at, version, now)
     return tuple(heads)
@@ -134,6 +134,6 @@ def _head(base: int, expires_at: int | None, version: int, now: int) -> RunHead 
 
 @lru_cache(8)
 def _heads_of(count: int) -> str:
-    # A row value IN (VALUES ...) would say the same, and scan all runs.
+    # A row value IN (VALUES ...) is equivalent, but scans all runs.
     values = ", ".join(f"({number}, ?, ?)" for number in range(count))
     return f"WITH wanted (number, of, named) AS (VALUES {values}) {_HEADS}"

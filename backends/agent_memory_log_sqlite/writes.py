@@ -1,6 +1,6 @@
-"""Writing: appends, redaction, deletion, expiry and compaction, on the one connection of a handle that writes.
+"""Writes to a store: appends, redaction, deletion, expiry and compaction, on the handle's writing connection.
 
-The caller sees to it that one thread at a time uses the connection.
+The caller ensures that only one thread at a time uses the connection.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.store import AppendResult, ExpireResult
 from agent_memory_log_sqlite.failures import FAILURES, is_busy, translated
 from agent_memory_log_sqlite.maintenance import compact
-from agent_memory_log_sqlite.open_file import Known, KnownRuns, OpenFile
+from agent_memory_log_sqlite.open_file import OpenFile, RememberedRun, RememberedRuns
 from agent_memory_log_sqlite.row_format import (
     COLUMNS,
     MAX_SEQ,
     Row,
     RunRow,
     decode_rows,
+    events_missing,
     find_run,
-    missing,
     name_sum,
     new_row,
 )
@@ -53,13 +53,13 @@ from agent_memory_log_sqlite.row_format import (
 _T = TypeVar("_T")
 
 _INTO = "events (id, run, event_id, type, timestamp, labels, data, verbatim, sum)"
-_INSERT = f"INSERT INTO {_INTO} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  # made of constants, as are the next
+_INSERT = f"INSERT INTO {_INTO} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  # only constants
 _ROWS_A_STATEMENT = 50
-# Many rows in one statement cost 0.8 of one each, measured; 50 stay far below SQLite's limit on parameters.
-_INSERT_MANY = f"INSERT INTO {_INTO} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * _ROWS_A_STATEMENT)}"  # noqa: S608  # of constants
+# By measurement, inserting many rows in one statement takes 0.8 of the time. 50 rows are far below SQLite's limit.
+_INSERT_MANY = f"INSERT INTO {_INTO} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * _ROWS_A_STATEMENT)}"  # noqa: S608  # only constants
 
-_BY_ID = f"SELECT {COLUMNS} FROM events WHERE id = ?"  # noqa: S608  # of constants
-_BY_EVENT_ID = f"SELECT {COLUMNS} FROM events WHERE run = ? AND event_id = ?"  # noqa: S608  # of constants
+_BY_ID = f"SELECT {COLUMNS} FROM events WHERE id = ?"  # noqa: S608  # only constants
+_BY_EVENT_ID = f"SELECT {COLUMNS} FROM events WHERE run = ? AND event_id = ?"  # noqa: S608  # only constants
 
 _LATEST_CREATED = "SELECT max(created) FROM runs WHERE created IS NOT NULL AND substr(agent, 1, 1) <> '@'"
 
@@ -74,39 +74,39 @@ _DELETE = (
 _EXPIRED = "SELECT agent, run FROM runs WHERE expires_at <= ? ORDER BY expires_at LIMIT ?"
 _RUNS_A_TRANSACTION = 100
 _EVENTS_A_TRANSACTION = 10_000
-# What expire_runs removes at once, but for the run that reaches the number: for about so long others wait to write.
+# The limits of one transaction of expire_runs, because other writers wait for it. The last run may exceed them.
 
-# The run must not have been deleted since its version was remembered; the primary key refuses a version that is stale,
-# and the index on event ids one that is known.
-_INSERT_NEXT = f"INSERT INTO {_INTO} SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base_seq = ?"  # noqa: S608  # of constants
+# The condition on base_seq fails if the run was deleted after its version was remembered. The primary key refuses a
+# stale version, and the index on event ids refuses a stored event id.
+_INSERT_NEXT = f"INSERT INTO {_INTO} SELECT ?, ?, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND base_seq = ?"  # noqa: S608  # only constants
 
 
 class Writer:
-    """The writing operations on an open file."""
+    """The write operations on an open file."""
 
     def __init__(self, file: OpenFile) -> None:
         self._file = file
         self._connection = file.connection
         self._execute = file.connection.execute
         self._path = file.path
-        self._known = KnownRuns(file)
+        self._remembered = RememberedRuns(file)
 
     def append(self, append: Append) -> AppendResult:
         """Carry out one append in a transaction of its own. Raises the errors of ``Store.append_events``."""
         return self._in_transaction(lambda: self._append(append))
 
     def append_one(self, append: Append) -> AppendResult | None:
-        """Append one event in one statement and make it durable; None, and nothing done, when ``append`` must do it."""
+        """Append one event durably in one statement. Return None and do nothing if ``append`` must be used."""
         if self._connection.in_transaction or self._file.lost:
             self._make_ready()
         result = self._append_next(append)
-        if result is not None and not self._file.stands():
-            self._known.check_file()
+        if result is not None and not self._file.is_unchanged():
+            self._remembered.check_file()
         return result
 
     def append_group(self, appends: Sequence[Append]) -> list[AppendResult | Exception]:
-        """Carry out several appends with one commit; the outcome of each, in order."""
-        if len(appends) < 2:  # noqa: PLR2004  # nothing to share a commit with
+        """Carry out several appends with one commit, and return the outcome of each, in order."""
+        if len(appends) < 2:  # noqa: PLR2004  # no other append shares the commit
             return [self._outcome(append) for append in appends]
         outcomes: list[AppendResult | Exception] = []
 
@@ -121,10 +121,10 @@ class Writer:
 
         try:
             self._in_transaction(carry_out)
-        except Exception as error:  # noqa: BLE001  # each append meets it again, alone
+        except Exception as error:  # noqa: BLE001  # each append is tried again, alone
             if isinstance(error.__cause__, sqlite3.Error) and is_busy(error.__cause__):
                 return [_as_new(error) for _ in appends]
-            # One of them may be what the disk has no room for, or broken: the others need not fail with it.
+            # One append may be too large for the disk, or invalid. The others can still succeed.
             return [self._outcome(append) for append in appends]
         return outcomes
 
@@ -135,75 +135,81 @@ class Writer:
             return error
 
     def _append_next(self, append: Append) -> AppendResult | None:
-        """Append one event at the remembered version in one statement; None, and nothing done, when it cannot be."""
-        known = self._known.get((append.agent, append.run))
-        if known is None or len(append.batch) != 1 or append.first_seq is not None:
+        """Append one event at the remembered version in one statement. Return None if it cannot."""
+        remembered = self._remembered.get((append.agent, append.run))
+        if remembered is None or len(append.batch) != 1 or append.first_seq is not None:
             return None
-        version, event = known.version, append.batch[0]
+        version, event = remembered.version, append.batch[0]
         if (append.expected_version is not None and append.expected_version != version) or version == MAX_SEQ:
             return None
-        if type(event.data) is Redaction or (known.expires_at is not None and known.expires_at <= now_microseconds()):
+        if type(event.data) is Redaction or (
+            remembered.expires_at is not None and remembered.expires_at <= now_microseconds()
+        ):
             return None
-        run_id = known.run_id
+        run_id = remembered.run_id
         seq = version + 1
         try:
-            cursor = self._execute(_INSERT_NEXT, (*new_row(event, run_id, seq, known.name), run_id, known.base))
+            cursor = self._execute(
+                _INSERT_NEXT, (*new_row(event, run_id, seq, remembered.name), run_id, remembered.base)
+            )
         except sqlite3.IntegrityError:
             return None
         except FAILURES as error:
             raise translated(error, self._path) from error
         if cursor.rowcount != 1:
             return None
-        known.version = seq
+        remembered.version = seq
         return AppendResult(seq, 1, (event.placed(seq),))
 
     def _append(self, append: Append) -> AppendResult:
         """Carry out one append inside a write transaction."""
-        found = find_run(self._connection, append.agent, append.run)
-        self._known.check_version(append.agent, append.run, found)
+        run_row = find_run(self._connection, append.agent, append.run)
+        self._remembered.check_version(append.agent, append.run, run_row)
         batch = append.batch
         if not batch:
-            return AppendResult(found.version, 0, ())
-        if not found.event_count:
-            found = msgspec.structs.replace(found, expires_at=expiry_of(append.meta))
-        check_expiry(append.agent, append.run, found.expires_at)
+            return AppendResult(run_row.version, 0, ())
+        if not run_row.event_count:
+            run_row = msgspec.structs.replace(run_row, expires_at=expiry_of(append.meta))
+        check_expiry(append.agent, append.run, run_row.expires_at)
         first_seq = append.first_seq
         fits = (
-            append.expected_version in {None, found.version}
-            and (first_seq is None or (not found.event_count and first_seq > found.version))
+            append.expected_version in {None, run_row.version}
+            and (first_seq is None or (not run_row.event_count and first_seq > run_row.version))
             and Redaction.event_type not in [event.type for event in batch]
         )
         if fits:
             try:
-                start = self._insert(append, found, batch)
+                start = self._insert(append, run_row, batch)
             except sqlite3.IntegrityError:
-                pass  # an event id is known, or stands twice in the batch: look at each
+                pass  # an event id is already stored, or is twice in the batch: compare each event
             else:
                 return placed(start, batch, batch, {})
-        stored = self._stored(append, found)
+        stored = self._stored(append, run_row)
         new = new_in_batch(batch, stored)
         if not new:
-            return placed(found.version, batch, new, stored)
+            return placed(run_row.version, batch, new, stored)
         check_version(
-            f"{append.agent}/{append.run}", found.version, found.event_count, append.expected_version, first_seq
+            f"{append.agent}/{append.run}", run_row.version, run_row.event_count, append.expected_version, first_seq
         )
-        start = found.version if found.event_count or first_seq is None else first_seq - 1
-        check_markers(new, start, lambda seq: self._event(append.agent, append.run, found, seq))
-        return placed(self._insert(append, found, new), batch, new, stored)
+        start = run_row.version if run_row.event_count or first_seq is None else first_seq - 1
+        check_markers(new, start, lambda seq: self._event(append.agent, append.run, run_row, seq))
+        return placed(self._insert(append, run_row, new), batch, new, stored)
 
-    def _insert(self, append: Append, found: RunRow, batch: Sequence[Prepared]) -> int:
-        """Insert ``batch`` behind what the run holds; the version before it.
+    def _insert(self, append: Append, run_row: RunRow, batch: Sequence[Prepared]) -> int:
+        """Insert ``batch`` after the run's events, and return the version before it.
 
-        Raises ``sqlite3.IntegrityError``, with nothing inserted, when an event id is known.
+        Raises ``sqlite3.IntegrityError`` and inserts nothing if an event id is already stored.
         """
-        creates = not found.event_count
-        base = found.base if append.first_seq is None or not creates else append.first_seq - 1
-        start = base if creates else found.version
+        creates = not run_row.event_count
+        base = run_row.base if append.first_seq is None or not creates else append.first_seq - 1
+        start = base if creates else run_row.version
         if start + len(batch) > MAX_SEQ:
-            raise InvalidArgument(f"{append.agent}/{append.run}: a run holds at most {MAX_SEQ:,} events")
+            raise InvalidArgument(
+                f"{append.agent}/{append.run} is full: a run has at most {MAX_SEQ:,} events; append to another run"
+            )
         self._execute("SAVEPOINT batch")
         try:
-            run_id = self._create(append, found, base) if creates else found.id
+            run_id = self._create(append, run_row, base) if creates else run_row.id
             name = name_sum(append.agent, append.run)
             self._insert_rows(batch, name, run_id, start + 1)
         except sqlite3.IntegrityError:
@@ -211,41 +217,43 @@ class Writer:
             self._execute("RELEASE batch")
             raise
         self._execute("RELEASE batch")
-        self._known.remember(append.agent, append.run, Known(name, run_id, base, start + len(batch), found.expires_at))
+        self._remembered.remember(
+            append.agent, append.run, RememberedRun(name, run_id, base, start + len(batch), run_row.expires_at)
+        )
         return start
 
     def _insert_rows(self, batch: Sequence[Prepared], name: int, run_id: int, seq: int) -> None:
-        whole = len(batch) - len(batch) % _ROWS_A_STATEMENT
-        for begin in range(0, whole, _ROWS_A_STATEMENT):
+        in_full_statements = len(batch) - len(batch) % _ROWS_A_STATEMENT
+        for begin in range(0, in_full_statements, _ROWS_A_STATEMENT):
             values: list[object] = []
             for event in batch[begin : begin + _ROWS_A_STATEMENT]:
                 values += new_row(event, run_id, seq, name)
                 seq += 1
             self._execute(_INSERT_MANY, values)
-        for event in batch[whole:]:
+        for event in batch[in_full_statements:]:
             self._execute(_INSERT, new_row(event, run_id, seq, name))
             seq += 1
 
-    def _create(self, append: Append, found: RunRow, base: int) -> int:
-        """Write the row of a run that holds no events and will end at ``found.expires_at``; its id."""
-        # Later than any other run's, whatever the clock says, so that the newest-created run is the newest.
+    def _create(self, append: Append, run_row: RunRow, base: int) -> int:
+        """Write the row of a run without events, which ends at ``run_row.expires_at``. Return the run's id."""
+        # Later than the time of any other run, even if the clock was set back, so that the newest run is listed first.
         (latest,) = self._execute(_LATEST_CREATED).fetchone()
         created = max(to_microseconds(datetime.now(UTC)), (latest or 0) + 1)
         meta = encode_json(append.meta).decode() if append.meta else None
-        (run_id,) = (found.id,) if found.id else self._execute(_NEXT_RUN).fetchone()
-        row = msgspec.structs.replace(found, id=run_id, base=base, created=created, meta=meta)
+        (run_id,) = (run_row.id,) if run_row.id else self._execute(_NEXT_RUN).fetchone()
+        row = msgspec.structs.replace(run_row, id=run_id, base=base, created=created, meta=meta)
         values = (base, created, meta, row.expires_at, row.summed(append.agent, append.run), run_id)
-        if found.id:
+        if run_row.id:
             self._execute(_BEGIN_ANEW, values)
         else:
             self._execute(_CREATE, (*values, append.agent, append.run))
         return run_id
 
-    def _stored(self, append: Append, found: RunRow) -> dict[str, Event]:
-        """The stored events whose ids are in the batch, by id."""
+    def _stored(self, append: Append, run_row: RunRow) -> dict[str, Event]:
+        """Return the stored events that have an id of the batch, by id."""
         rows: list[Row] = []
         for event in append.batch:
-            rows.extend(self._execute(_BY_EVENT_ID, (found.id, event.event_id)))
+            rows.extend(self._execute(_BY_EVENT_ID, (run_row.id, event.event_id)))
         return {event.event_id: event for event in decode_rows(rows, append.agent, append.run)}
 
     def redact(self, agent: str, run: str, seqs: tuple[int, ...], reason: str) -> AppendResult:
@@ -253,39 +261,39 @@ class Writer:
         return self._in_transaction(lambda: self._redact(agent, run, seqs, reason))
 
     def _redact(self, agent: str, run: str, seqs: tuple[int, ...], reason: str) -> AppendResult:
-        found = find_run(self._connection, agent, run)
-        check_expiry(agent, run, found.expires_at)
+        run_row = find_run(self._connection, agent, run)
+        check_expiry(agent, run, run_row.expires_at)
         events: list[Event] = []
         for seq in seqs:
-            event = self._event(agent, run, found, seq)
+            event = self._event(agent, run, run_row, seq)
             if event is None:
-                raise CursorOutOfRange(f"{agent}/{run} holds no event {seq}, and so none was redacted")
+                raise CursorOutOfRange(f"{agent}/{run} has no event {seq}, so no event was redacted")
             events.append(event)
-        redaction = redaction_of(events, reason, lambda seq: self._event(agent, run, found, seq))
+        redaction = redaction_of(events, reason, lambda seq: self._event(agent, run, run_row, seq))
         if redaction is None:
-            return AppendResult(found.version, 0, ())
+            return AppendResult(run_row.version, 0, ())
         masks, marker = redaction
-        assert isinstance(marker.data, Redaction)  # noqa: S101  # redaction_of makes no other
+        assert isinstance(marker.data, Redaction)  # noqa: S101  # redaction_of returns only this type
         name = name_sum(agent, run)
         for seq, mask in zip(marker.data.seqs, masks, strict=True):
-            row = new_row(mask, found.id, seq, name)
+            row = new_row(mask, run_row.id, seq, name)
             self._execute(_MASK, (mask.type, row[6], row[8], row[0]))
-        seq = found.version + 1
-        self._execute(_INSERT, new_row(marker, found.id, seq, name))
-        counted = msgspec.structs.replace(found, redactions=found.redactions + 1)
-        # What has no checksum gets none: it would vouch for the rest of the row.
-        total = None if found.sum is None else counted.summed(agent, run)
-        self._execute("UPDATE runs SET redactions = ?, sum = ? WHERE id = ?", (counted.redactions, total, found.id))
-        self._known.remember(agent, run, Known(name, found.id, found.base, seq, found.expires_at))
+        seq = run_row.version + 1
+        self._execute(_INSERT, new_row(marker, run_row.id, seq, name))
+        counted = msgspec.structs.replace(run_row, redactions=run_row.redactions + 1)
+        # A row without a checksum gets none, because a new one would also cover columns that were never checked.
+        total = None if run_row.sum is None else counted.summed(agent, run)
+        self._execute("UPDATE runs SET redactions = ?, sum = ? WHERE id = ?", (counted.redactions, total, run_row.id))
+        self._remembered.remember(agent, run, RememberedRun(name, run_row.id, run_row.base, seq, run_row.expires_at))
         return AppendResult(seq, 1, (marker.placed(seq),))
 
-    def _event(self, agent: str, run: str, found: RunRow, seq: int) -> Event | None:
-        """The event at ``seq``, None when the run does not hold it."""
-        if not found.base < seq <= found.version:
+    def _event(self, agent: str, run: str, run_row: RunRow, seq: int) -> Event | None:
+        """Return the event at ``seq``, or None if the run does not have it."""
+        if not run_row.base < seq <= run_row.version:
             return None
-        rows: list[Row] = self._execute(_BY_ID, (found.row_id(seq),)).fetchall()
+        rows: list[Row] = self._execute(_BY_ID, (run_row.row_id(seq),)).fetchall()
         if not rows:
-            raise missing(seq, seq, agent, run)
+            raise events_missing(seq, seq, agent, run)
         return decode_rows(rows, agent, run)[0]
 
     def delete(self, agent: str, run: str) -> None:
@@ -293,20 +301,22 @@ class Writer:
         self._in_transaction(lambda: self._delete(agent, run))
 
     def _delete(self, agent: str, run: str) -> int:
-        """Delete a run inside a write transaction; how many events it held."""
-        found = find_run(self._connection, agent, run)
-        if not found.event_count and found.expires_at is None:
+        """Delete a run inside a write transaction, and return the number of its events."""
+        run_row = find_run(self._connection, agent, run)
+        if not run_row.event_count and run_row.expires_at is None:
             return 0
-        self._execute("DELETE FROM events WHERE id > ? AND id <= ?", (found.row_id(0), found.row_id(found.version)))
-        row = RunRow(found.id, found.version, found.deletions + 1, found.redactions, unsummed=found.unsummed)
+        self._execute(
+            "DELETE FROM events WHERE id > ? AND id <= ?", (run_row.row_id(0), run_row.row_id(run_row.version))
+        )
+        row = RunRow(run_row.id, run_row.version, run_row.deletions + 1, run_row.redactions, unsummed=run_row.unsummed)
         self._execute(_DELETE, (row.base, row.deletions, row.summed(agent, run), row.id))
-        self._known.pop((agent, run), None)
-        return found.event_count
+        self._remembered.pop((agent, run), None)
+        return run_row.event_count
 
     def expire_some(self, before: int) -> ExpireResult:
-        """Remove, in one transaction, as many of the runs that ended by ``before`` as others can wait for; their sum.
+        """Remove some of the runs that ended by ``before``, in one transaction, and count them.
 
-        None were removed when there are none left.
+        A transaction is short, because other writers wait for it. The count is zero when all runs are removed.
         """
         return self._in_transaction(lambda: self._expire_some(before))
 
@@ -322,13 +332,13 @@ class Writer:
     def compact(self) -> CompactResult:
         """See ``Compacts.compact``."""
         self._make_ready()
-        self._known.check_file()
+        self._remembered.check_file()
         result = compact(self._file)
-        self._known.check_file()
+        self._remembered.check_file()
         return result
 
     def _in_transaction(self, work: Callable[[], _T]) -> _T:
-        """Do ``work`` in a write transaction; when it raises, nothing of it was written."""
+        """Do ``work`` in a write transaction. If it raises, its writes are rolled back."""
         self._make_ready()
         try:
             try:
@@ -340,25 +350,25 @@ class Writer:
                 raise
         except FAILURES as error:
             raise translated(error, self._path) from error
-        self._known.check_file()
+        self._remembered.check_file()
         return done
 
     def _make_ready(self) -> None:
-        """Roll back what a signal's exception left open between two lines; write nothing to a file that is lost."""
+        """Roll back a transaction that an exception from a signal left open, and check a lost file again."""
         if self._connection.in_transaction:
             self._roll_back()
         if self._file.lost:
-            self._known.check_file()
+            self._remembered.check_file()
 
     def _roll_back(self) -> None:
-        # What was remembered inside the transaction has not happened.
-        self._known.clear()
+        # The remembered versions may come from the transaction that is rolled back.
+        self._remembered.clear()
         if self._connection.in_transaction:
             self._execute("ROLLBACK")
 
 
 def _as_new(error: Exception) -> Exception:
-    """The same error as an object of its own, for one of several who wait."""
+    """Copy an error, so that each waiting caller raises its own object."""
     copied = type(error)(*error.args)
     copied.__cause__ = error.__cause__
     return copied

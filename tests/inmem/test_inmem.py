@@ -1,4 +1,4 @@
-"""The in-memory store where it has more than the contract: forgetting everything."""
+"""Tests of ``reset``, which only the in-memory store has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
 _THREE = [new_event(PlannerNote(note=str(number))) for number in range(3)]
 
 
-async def test_a_follower_is_told_when_everything_is_forgotten() -> None:
+async def test_reset_ends_an_asynchronous_follower() -> None:
     async with open_store("memory:") as store:
         assert isinstance(store, MemoryStore)
         await store.append_events("agent", "run", *_THREE[:2])
@@ -24,7 +24,7 @@ async def test_a_follower_is_told_when_everything_is_forgotten() -> None:
         assert (await anext(store.follow("agent", "run"))).seq == 1
 
 
-def test_a_synchronous_follower_is_told_when_everything_is_forgotten() -> None:
+def test_reset_ends_a_synchronous_follower() -> None:
     with open_sync_store("memory:") as store:
         assert isinstance(store, SyncMemoryStore)
         store.append_events("agent", "run", *_THREE[:2])

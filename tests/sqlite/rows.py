@@ -1,4 +1,4 @@
-"""Rows of an SQLite store changed behind its back, with the checksums that then belong to them."""
+"""Changes rows of an SQLite file directly and updates their checksums."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from agent_memory_log_sqlite.row_format import RUN_COLUMNS, RunRow
 
 
 def set_in_run(path: Path, column: str, value: object, run: str) -> None:
-    """Give ``column`` of the one run of this name another value, as if the store had written it."""
+    """Change ``column`` of the run with this name, as if the store had written the value."""
     connection = sqlite3.connect(path)
     assert connection.execute(f"UPDATE runs SET {column} = ? WHERE run = ?", (value, run)).rowcount == 1
     agent, *row = connection.execute(f"SELECT agent, {RUN_COLUMNS} FROM runs WHERE run = ?", (run,)).fetchone()

@@ -1,4 +1,4 @@
-"""Backups: whole, verified, made beside writers, and never over anything that is there."""
+"""Tests of backups: complete, verified, made during writes, and never over an existing file."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _open(path: Path, options: str = "") -> SyncSqliteStore:
 
 
 @pytest.mark.parametrize("options", ["", "?mode=ro"])
-def test_a_backup_is_the_store_without_what_was_erased(path: Path, tmp_path: Path, options: str) -> None:
+def test_a_backup_holds_the_store_without_erased_content(path: Path, tmp_path: Path, options: str) -> None:
     target = tmp_path / "backup.db"
     path.chmod(0o640)
     with _open(path, options) as store:
@@ -62,16 +62,16 @@ def test_a_backup_is_the_store_without_what_was_erased(path: Path, tmp_path: Pat
         assert copy.append_events("agent", "gone", _note()).version == 2, "its numbers go on"
 
 
-async def test_it_is_the_same_of_the_asynchronous_surface(path: Path, tmp_path: Path) -> None:
+async def test_an_asynchronous_store_makes_the_same_backup(path: Path, tmp_path: Path) -> None:
     async with open_store(f"sqlite:///{path}") as store:
         assert isinstance(store, BacksUp)
         done = await store.backup(str(tmp_path / "backup.db"))
         assert (done.runs, done.events) == (3, 54)
-        with pytest.raises(InvalidArgument, match="is there already"):
+        with pytest.raises(InvalidArgument, match="overwrites no file"):
             await store.backup(str(tmp_path / "backup.db"))
 
 
-def test_a_backup_beside_a_writer_holds_a_beginning_of_what_it_wrote(path: Path, tmp_path: Path) -> None:
+def test_a_backup_during_writes_holds_the_first_appends(path: Path, tmp_path: Path) -> None:
     writer = processes.start("append_counted", f"sqlite:///{path}", "100")
     sizes: list[int] = []
     with _open(path) as store:
@@ -87,7 +87,7 @@ def test_a_backup_beside_a_writer_holds_a_beginning_of_what_it_wrote(path: Path,
 
 
 @pytest.mark.parametrize("there", ["file", "folder", "link", "-wal", "-journal"])
-def test_nothing_that_is_there_is_overwritten(path: Path, tmp_path: Path, there: str) -> None:
+def test_backup_overwrites_no_existing_file(path: Path, tmp_path: Path, there: str) -> None:
     target = tmp_path / "backup.db"
     if there == "folder":
         target.mkdir()
@@ -96,7 +96,7 @@ def test_nothing_that_is_there_is_overwritten(path: Path, tmp_path: Path, there:
     else:
         (target if there == "file" else Path(f"{target}{there}")).write_text("precious")
     before = sorted(tmp_path.rglob("*"))
-    with _open(path) as store, pytest.raises(InvalidArgument, match="is there already"):
+    with _open(path) as store, pytest.raises(InvalidArgument, match="overwrites no file"):
         store.backup(target)
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -112,12 +112,12 @@ def test_the_store_is_not_its_own_backup(path: Path, name: str) -> None:
         assert store.load_run("agent", "run").version == 50
 
 
-def test_where_it_cannot_be_written(path: Path, tmp_path: Path) -> None:
+def test_backup_refuses_a_target_it_cannot_write(path: Path, tmp_path: Path) -> None:
     with _open(path) as store, pytest.raises(StoreUnavailable, match="No such file"):
         store.backup(tmp_path / "no" / "such" / "backup.db")
 
 
-def test_odd_names(path: Path, tmp_path: Path) -> None:
+def test_a_backup_can_have_an_unusual_name(path: Path, tmp_path: Path) -> None:
     names = ["with space.db", "per%cent.db", "que?stion.db", "ha#sh.db", "quo'te\".db", os.fsdecode(b"odd-\xff.db")]
     with _open(path) as store:
         for name in names:
@@ -136,7 +136,7 @@ def test_a_store_that_lacks_an_event_has_no_backup(path: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["damaged", "another"])
-def test_a_copy_that_is_not_the_store_is_not_kept(
+def test_a_copy_that_differs_from_the_store_is_removed(
     path: Path, tmp_path: Path, old: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "store" / "other.db"
@@ -160,7 +160,7 @@ def test_a_copy_that_is_not_the_store_is_not_kept(
     assert list(tmp_path.iterdir()) == [path.parent]
 
 
-def test_a_full_disk_leaves_nothing(path: Path, tmp_path: Path) -> None:
+def test_a_full_disk_leaves_no_partial_backup(path: Path, tmp_path: Path) -> None:
     folder = tmp_path / "small"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)]
@@ -182,18 +182,18 @@ class TestTheCommand:
         monkeypatch.delenv("AMLOG_DEBUG", raising=False)
         return command
 
-    def test_it_backs_up(self, amlog: Amlog, tmp_path: Path) -> None:
+    def test_the_command_makes_a_backup(self, amlog: Amlog, tmp_path: Path) -> None:
         target = str(tmp_path / "backup.db")
         out = amlog.ok("backup", target).out
         assert out.startswith(f"✔ {target}: 3 runs, 54 events, ")
         assert out.endswith("verified\n")
         assert amlog.ok("verify", "--store", f"sqlite:///{target}", "--json").json["events"] == 54
-        assert "is there already" in amlog.error("backup", target)
+        assert "overwrites no file" in amlog.error("backup", target)
 
-    def test_as_json(self, amlog: Amlog, tmp_path: Path) -> None:
-        said = amlog.ok("backup", str(tmp_path / "backup.db"), "--json").json
-        assert said == {"runs": 3, "events": 54, "size": (tmp_path / "backup.db").stat().st_size}
+    def test_the_command_prints_json(self, amlog: Amlog, tmp_path: Path) -> None:
+        output = amlog.ok("backup", str(tmp_path / "backup.db"), "--json").json
+        assert output == {"runs": 3, "events": 54, "size": (tmp_path / "backup.db").stat().st_size}
 
-    def test_not_every_store_can(self, amlog: Amlog, tmp_path: Path) -> None:
+    def test_the_command_refuses_a_store_without_backups(self, amlog: Amlog, tmp_path: Path) -> None:
         message = amlog.error("backup", "--store", "memory:", str(tmp_path / "backup.db"))
         assert message == "memory: stores cannot be backed up to a file; use amlog copy"

@@ -1,4 +1,4 @@
-"""Many processes, threads and tasks on one file: gapless, nothing lost, each writer's order kept, no lock errors."""
+"""Tests of many processes, threads and tasks that write to one file."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_processes_threads_and_tasks_append_together(tmp_path: Path, runs: int) 
     assert all(numbers == set(range(COUNT)) for numbers in written.values())
 
 
-def test_many_processes_create_one_file(tmp_path: Path) -> None:
+def test_many_processes_can_create_the_same_file(tmp_path: Path) -> None:
     for attempt in range(4):
         url = f"sqlite:///{tmp_path / f'runs{attempt}.db'}"
         started = [processes.start("open_at_once", url, f"p{number}") for number in range(8)]

@@ -1,4 +1,4 @@
-"""A process killed at any moment: what it was told is stored is there, whole, and nothing is there in part."""
+"""Tests of killed writers: acknowledged batches are stored completely, and no batch is stored in part."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ KILLS = 15
 
 @pytest.mark.parametrize("program", ["append_until_killed", "append_until_killed_async"])
 @pytest.mark.parametrize("durability", ["full", "os"])
-def test_acknowledged_batches_survive_whole(tmp_path: Path, program: str, durability: str) -> None:
+def test_acknowledged_batches_survive_a_killed_process(tmp_path: Path, program: str, durability: str) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}?durability={durability}"
     kill_writers(program, url, KILLS, random.Random(program + durability))
 
 
 def kill_writers(program: str, url: str, kills: int, chance: random.Random) -> None:
-    """Start a writer and kill it, again and again: after each kill, everything it acknowledged is stored whole."""
+    """Start and kill a writer repeatedly, and check after each kill that all acknowledged batches are complete."""
     acknowledged: set[int] = set()
     for _ in range(kills):
         process = processes.start(program, url, str(max(acknowledged, default=-1) + 1))
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        # Kill after a random number of acknowledgements, and so at a random moment of the append after them.
+        # A random number of acknowledgements gives a random moment in the next append.
         for _ in range(chance.randrange(1, 60)):
             acknowledged.add(int(process.stdout.readline()))
         process.kill()
@@ -39,7 +39,7 @@ def kill_writers(program: str, url: str, kills: int, chance: random.Random) -> N
 
 
 def _stored_batches(url: str) -> set[int]:
-    """The numbers of the batches in the run, each checked to be whole and in one piece."""
+    """Return the numbers of the batches in the run, and check that each batch is complete and contiguous."""
     with open_sync_store(url) as store:
         snapshot = store.load_run("agent", "run")
     assert [event.seq for event in snapshot.log] == list(range(1, snapshot.version + 1))
@@ -47,12 +47,12 @@ def _stored_batches(url: str) -> set[int]:
     for event in snapshot.log:
         _, number, part, size, *_ = decode_event(event, PlannerNote).note.split(" ")
         batches.append((int(number), int(part), int(size)))
-    found: set[int] = set()
+    numbers: set[int] = set()
     place = 0
     while place < len(batches):
         batch, _, length = batches[place]
         assert batches[place : place + length] == [(batch, part, length) for part in range(length)]
-        assert batch not in found
-        found.add(batch)
+        assert batch not in numbers
+        numbers.add(batch)
         place += length
-    return found
+    return numbers

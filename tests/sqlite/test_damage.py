@@ -1,4 +1,4 @@
-"""Damage to an SQLite file is not read as truth: what a plain read notices, what ``verify=on`` does, and ``check``."""
+"""Tests of damaged SQLite files with plain reads, with ``verify=on`` and with ``check``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.processes import ROOT
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file with a run of nine events, and one of one event."""
+    """Create a file with a run of nine events and a run of one event."""
     path = tmp_path / "runs.db"
     with open_sync_store(f"sqlite:///{path}") as store:
         for place in range(1, 10):
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def change(path: Path, statement: str) -> None:
-    """Change rows behind the store's back."""
+    """Change rows directly in the file."""
     connection = sqlite3.connect(path)
     assert connection.execute(statement).rowcount > 0
     connection.commit()
@@ -44,18 +44,18 @@ def flaws(path: Path, *scope: str) -> list[tuple[str | None, int | None, str]]:
         return [(flaw.run_id, flaw.seq, flaw.message) for flaw in store.check(*scope)]
 
 
-def test_forty_damages_of_a_file(tmp_path: Path) -> None:
+def test_forty_damaged_files_are_never_read_as_correct(tmp_path: Path) -> None:
     outcomes = campaign(tmp_path, 7, 40)
     assert not [one for one in outcomes if one.read == "wrong" or (one.matters and not one.found)], counts(outcomes)
 
 
 class TestPlainReads:
-    """What every read notices, whatever the settings."""
+    """Tests of damage that every read notices with any settings."""
 
     @pytest.mark.parametrize(
         ("gone", "first", "last"), [("1", 1, 1), ("4", 4, 4), ("4, 5, 6", 4, 6), ("2, 7", 2, 2)], ids=str
     )
-    def test_events_that_are_gone(self, path: Path, gone: str, first: int, last: int) -> None:
+    def test_every_read_notices_missing_events(self, path: Path, gone: str, first: int, last: int) -> None:
         change(path, f"DELETE FROM events WHERE run = 1 AND id & 4294967295 IN ({gone})")
         with open_sync_store(f"sqlite:///{path}") as store:
             reads: list[Callable[[], object]] = [
@@ -81,7 +81,7 @@ class TestPlainReads:
             "DELETE FROM events WHERE run = 1",
         ],
     )
-    def test_a_runs_row_that_is_not_whole(self, path: Path, statement: str) -> None:
+    def test_every_read_notices_a_damaged_run_row(self, path: Path, statement: str) -> None:
         change(path, statement)
         with open_sync_store(f"sqlite:///{path}") as store:
             reads: list[Callable[[], object]] = [
@@ -93,7 +93,7 @@ class TestPlainReads:
                 with pytest.raises(StoreCorrupt, match="a/r: the run's"):
                     read()
 
-    def test_a_schema_that_is_no_text(self, path: Path) -> None:
+    def test_every_read_notices_a_schema_that_is_not_text(self, path: Path) -> None:
         content = path.read_bytes()
         for old, new in (
             (b"CREATE TABLE events", b"CREATE TABLE \xff\xfeents"),
@@ -118,7 +118,7 @@ CONTENTS = [
 
 
 @pytest.mark.parametrize("column", CONTENTS)
-def test_contents_are_compared_where_that_is_wanted(path: Path, column: str) -> None:
+def test_verify_on_compares_the_content_of_events(path: Path, column: str) -> None:
     change(path, f"UPDATE events SET {column} WHERE run = 1 AND id & 4294967295 = 4")
     ((run, seq, message),) = flaws(path)
     assert (run, seq) == ("r", 4)
@@ -134,13 +134,13 @@ def test_contents_are_compared_where_that_is_wanted(path: Path, column: str) -> 
         assert len(store.load_run("a", "r", after=4, limit=2).log) == 2
 
 
-def test_a_run_that_an_index_lost_is_not_an_empty_one(path: Path) -> None:
+def test_a_run_missing_from_an_index_is_not_read_as_empty(path: Path) -> None:
     content = path.read_bytes()
     connection = sqlite3.connect(path)
     (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_runs_1'").fetchone()
     connection.close()
     start = (root - 1) * 4096
-    path.write_bytes(content[: start + 3] + b"\0\0" + content[start + 5 :])  # it holds no entries now
+    path.write_bytes(content[: start + 3] + b"\0\0" + content[start + 5 :])  # the index has no entries now
     with open_sync_store(f"sqlite:///{path}?verify=on") as store:
         with pytest.raises(StoreCorrupt, match="not in its index"):
             store.load_run("a", "r")
@@ -148,7 +148,7 @@ def test_a_run_that_an_index_lost_is_not_an_empty_one(path: Path) -> None:
     assert any("integrity check" in message for _, _, message in flaws(path))
 
 
-def test_a_lost_run_is_missed(path: Path) -> None:
+def test_check_notices_a_lost_run(path: Path) -> None:
     change(path, "DELETE FROM runs WHERE run = 'r'")
     with open_sync_store(f"sqlite:///{path}?verify=on") as store:
         reads: list[Callable[[], object]] = [lambda: store.load_run("a", "r"), store.list_runs]
@@ -162,7 +162,7 @@ def test_a_lost_run_is_missed(path: Path) -> None:
 
 
 @pytest.mark.parametrize("reason", ["", "asked for"])
-def test_a_redaction_leaves_no_digest_of_what_it_erased(path: Path, reason: str) -> None:
+def test_a_redaction_leaves_no_digest_of_the_erased_content(path: Path, reason: str) -> None:
     def sums() -> list[int]:
         connection = sqlite3.connect(path)
         rows = connection.execute("SELECT sum FROM events WHERE run = 1 ORDER BY id").fetchall()
@@ -178,7 +178,7 @@ def test_a_redaction_leaves_no_digest_of_what_it_erased(path: Path, reason: str)
     assert flaws(path) == []
 
 
-async def test_verify_says_each_flaw_once(path: Path) -> None:
+async def test_verify_reports_each_flaw_once(path: Path) -> None:
     change(path, "UPDATE events SET data = '{' WHERE run = 1 AND id & 4294967295 = 3")
     change(path, "UPDATE events SET data = replace(data, 'said', 'sold') WHERE run = 1 AND id & 4294967295 = 5")
     change(path, "DELETE FROM events WHERE run = 1 AND id & 4294967295 IN (7, 8)")
@@ -195,7 +195,7 @@ async def test_verify_says_each_flaw_once(path: Path) -> None:
         assert (await verify(store, "a", "other")).ok
 
 
-async def test_verify_says_what_prevents_it(path: Path) -> None:
+async def test_verify_reports_the_error_that_prevents_it(path: Path) -> None:
     change(path, "UPDATE runs SET meta = 'x' WHERE run = 'r'")
     async with open_store(f"sqlite:///{path}") as store:
         verdict = await verify(store)
@@ -203,7 +203,7 @@ async def test_verify_says_what_prevents_it(path: Path) -> None:
     assert [(one.check, one.run) for one in verdict.findings] == [(Check.DAMAGE, None), (Check.DAMAGE, "r")]
 
 
-def test_what_has_no_checksum_is_counted(tmp_path: Path) -> None:
+def test_check_counts_rows_without_a_checksum(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     path.write_bytes((Path(__file__).parents[1] / "golden" / "schema-2.db").read_bytes())
     with open_sync_store(f"sqlite:///{path}") as store:
@@ -216,7 +216,7 @@ def test_what_has_no_checksum_is_counted(tmp_path: Path) -> None:
     assert lost == "it has lost its checksum"
 
 
-def test_a_store_may_be_written_to_while_it_is_checked(path: Path) -> None:
+def test_a_store_accepts_appends_during_a_check(path: Path) -> None:
     change(path, "UPDATE events SET timestamp = 1 WHERE run = 1")
     with open_sync_store(f"sqlite:///{path}") as store:
         seqs: list[int | None] = []
@@ -229,7 +229,7 @@ def test_a_store_may_be_written_to_while_it_is_checked(path: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", [(), ("a",), ("a", "other")])
-def test_nothing_looks_lost_that_others_write_meanwhile(path: Path, scope: tuple[str, ...]) -> None:
+def test_check_reports_no_flaw_for_concurrent_writes(path: Path, scope: tuple[str, ...]) -> None:
     with open_sync_store(f"sqlite:///{path}") as store, open_sync_store(f"sqlite:///{path}") as writer:
         assert isinstance(store, SyncSqliteStore)
 
@@ -245,7 +245,7 @@ def test_nothing_looks_lost_that_others_write_meanwhile(path: Path, scope: tuple
         store._read_connection.set_trace_callback(None)
 
 
-def test_the_pages_program_runs(path: Path) -> None:
+def test_the_program_of_the_document_runs(path: Path) -> None:
     (program,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/damage.md").read_text(), re.MULTILINE | re.DOTALL)
     done = subprocess.run([sys.executable, "-c", program], cwd=path.parent, check=True, capture_output=True, text=True)
     assert done.stdout == "True []\n"

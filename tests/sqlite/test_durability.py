@@ -1,4 +1,4 @@
-"""An acknowledgement follows an fsync: counted from outside, as a killed process loses nothing even without one."""
+"""Tests that an acknowledgement follows an fsync. strace counts them, because a killed process needs no fsync."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT = 40
 
 
 def _calls(tmp_path: Path, program: str, durability: str) -> list[str]:
-    """The fsyncs (``sync``) and acknowledgements (``stored``) of a program, in the order the kernel saw them."""
+    """Return a program's fsyncs (``sync``) and acknowledgements (``stored``), in the kernel's order."""
     assert STRACE is not None
     report = tmp_path / "calls"
     url = f"sqlite:///{tmp_path / 'runs.db'}?durability={durability}"
@@ -31,18 +31,18 @@ def _calls(tmp_path: Path, program: str, durability: str) -> list[str]:
         stdout=subprocess.DEVNULL,
         timeout=processes.PATIENCE,
     )
-    found: list[str] = []
+    calls: list[str] = []
     for line in report.read_text(errors="replace").splitlines():
         if re.search(r"\bf(data)?sync\(", line):
-            found.append("sync")
+            calls.append("sync")
         elif 'write(1, "stored' in line:
-            found.append("stored")
-    assert found.count("stored") == COUNT
-    return found
+            calls.append("stored")
+    assert calls.count("stored") == COUNT
+    return calls
 
 
 @needs_strace
-def test_each_acknowledgement_follows_an_fsync_of_its_own(tmp_path: Path) -> None:
+def test_each_acknowledgement_follows_its_own_fsync(tmp_path: Path) -> None:
     previous = ""
     for call in _calls(tmp_path, "append_counted", "full"):
         assert call == "sync" or previous == "sync", "acknowledged without an fsync since the last acknowledgement"
@@ -50,7 +50,7 @@ def test_each_acknowledgement_follows_an_fsync_of_its_own(tmp_path: Path) -> Non
 
 
 @needs_strace
-def test_tasks_that_wait_together_share_an_fsync(tmp_path: Path) -> None:
+def test_waiting_tasks_share_an_fsync(tmp_path: Path) -> None:
     calls = _calls(tmp_path, "append_counted_async", "full")
     assert "sync" in calls[: calls.index("stored")], "the first acknowledgement came before any fsync"
     first, last = calls.index("stored"), len(calls) - calls[::-1].index("stored")
@@ -58,7 +58,7 @@ def test_tasks_that_wait_together_share_an_fsync(tmp_path: Path) -> None:
 
 
 @needs_strace
-def test_durability_os_leaves_it_to_the_operating_system(tmp_path: Path) -> None:
+def test_durability_os_makes_no_fsync(tmp_path: Path) -> None:
     calls = _calls(tmp_path, "append_counted", "os")
     first, last = calls.index("stored"), len(calls) - calls[::-1].index("stored")
     assert "sync" not in calls[first:last]

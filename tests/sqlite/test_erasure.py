@@ -1,4 +1,4 @@
-"""What was redacted or deleted is gone from the file when ``compact`` returns: looked for by another process."""
+"""Tests that ``compact`` removes redacted and deleted content from the file, as another process sees it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ TRIALS = 12
 
 
 def _found_in_files(folder: Path) -> bool:
-    """Whether any file of the folder holds the secret, in the eyes of another process."""
+    """Return whether another process finds the secret in a file of the folder."""
     searched = subprocess.run(["grep", "-rqa", SECRET, str(folder)], check=False)
     assert searched.returncode in {0, 1}
     return searched.returncode == 0
 
 
 @pytest.mark.parametrize("how", ["redact", "delete"])
-async def test_nothing_is_left_after_compact(tmp_path: Path, how: str) -> None:
-    # Page splits leave copies behind in a few trials of a hundred, so one run would pass by luck.
+async def test_compact_leaves_no_erased_content(tmp_path: Path, how: str) -> None:
+    # Page splits leave copies in only a few of a hundred trials, so one trial could pass by luck.
     for trial in range(TRIALS):
         chance = random.Random(trial)
         folder = tmp_path / f"{how}{trial}"
@@ -62,7 +62,7 @@ async def test_nothing_is_left_after_compact(tmp_path: Path, how: str) -> None:
         assert not _found_in_files(folder)
 
 
-def test_an_open_reader_prevents_it_and_is_reported(tmp_path: Path) -> None:
+def test_compact_reports_an_open_reader(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     url = f"sqlite:///{path}?busy_timeout_ms=50"
     with open_sync_store(url) as store:
@@ -85,13 +85,13 @@ def test_an_open_reader_prevents_it_and_is_reported(tmp_path: Path) -> None:
 _HOLDING_CHECKPOINTS = """
 import fcntl, sys
 file = open(sys.argv[1], "r+b")
-fcntl.lockf(file, fcntl.LOCK_EX, 1, 121)  # where SQLite locks the file's checkpoints
+fcntl.lockf(file, fcntl.LOCK_EX, 1, 121)  # the byte that SQLite locks for checkpoints
 print("held", flush=True)
 sys.stdin.read()
 """
 
 
-def test_it_waits_for_a_checkpoint_of_another_process(tmp_path: Path) -> None:
+def test_compact_waits_for_a_checkpoint_of_another_process(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     with open_sync_store(f"sqlite:///{path}") as store:
         assert isinstance(store, SyncSqliteStore)

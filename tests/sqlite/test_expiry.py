@@ -1,4 +1,4 @@
-"""Runs with an end in an SQLite file: what they cost, how their followers are woken, how much is removed at once."""
+"""Tests of expiring runs in an SQLite file: their cost, their followers and their removal in parts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def store(path: Path) -> Iterator[SyncSqliteStore]:
 
 @contextmanager
 def _written(store: SyncSqliteStore) -> Generator[list[str]]:
-    """The statements of the connection that writes, by their first words."""
+    """Record the first words of each statement on the writing connection."""
     statements: list[str] = []
     store._write_connection.set_trace_callback(lambda sql: statements.append(sql.split()[0]))
     yield statements
@@ -46,13 +46,13 @@ def _written(store: SyncSqliteStore) -> Generator[list[str]]:
 
 
 def _end_by_force(path: Path, *runs: str) -> None:
-    """Have runs end in the past, without waiting for it."""
+    """Move the ends of runs into the past."""
     for run in runs:
         set_in_run(path, "expires_at", 1, run)
 
 
 @pytest.mark.parametrize("surface", ["async", "sync"])
-async def test_a_waiting_follower_is_woken_at_the_end_without_a_poll(
+async def test_a_waiting_follower_wakes_at_the_end_without_a_poll(
     path: Path, surface: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_memory_log_sqlite.store.POLL_SECONDS", 10_000)
@@ -75,7 +75,7 @@ def test_an_append_to_a_run_with_an_end_is_one_statement(store: SyncSqliteStore)
     assert statements == ["INSERT"]
 
 
-def test_what_has_expired_is_removed_a_bounded_number_of_runs_at_once(
+def test_expire_runs_removes_a_bounded_number_of_runs_at_once(
     path: Path, store: SyncSqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_memory_log_sqlite.writes._RUNS_A_TRANSACTION", 2)
@@ -88,7 +88,7 @@ def test_what_has_expired_is_removed_a_bounded_number_of_runs_at_once(
     assert statements.count("COMMIT") == 4, "two, two, one, and a look that finds none"
 
 
-def test_what_has_expired_is_removed_a_bounded_number_of_events_at_once(
+def test_expire_runs_removes_a_bounded_number_of_events_at_once(
     path: Path, store: SyncSqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("agent_memory_log_sqlite.writes._EVENTS_A_TRANSACTION", 3)
@@ -111,7 +111,7 @@ def test_a_damaged_run_with_an_end_and_no_events_is_removed_once(path: Path, sto
     assert store.append_events("agent", "run", _note()).version == 2
 
 
-def test_a_read_only_handle_counts_what_has_expired(path: Path, store: SyncSqliteStore) -> None:
+def test_a_read_only_handle_counts_expired_runs(path: Path, store: SyncSqliteStore) -> None:
     store.append_events("agent", "run", _note(), _note(), meta=FAR)
     _end_by_force(path, "run")
     with open_sync_store(f"sqlite:///{path}?mode=ro") as reader:

@@ -1,4 +1,4 @@
-"""A full disk, a read-only or damaged file, a folder in its place: a clear typed error, and earlier data intact."""
+"""Tests of full disks, read-only and damaged files, and other faults: typed errors and intact data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _store_some(path: Path, count: int = 20) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Generator[Path]:
-    """A folder on a file system of 2 MB of its own."""
+    """Create a folder on its own file system of 2 MB."""
     folder = tmp_path / "small"
     folder.mkdir()
     mounted = subprocess.run(
@@ -52,7 +52,7 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_a_full_disk_refuses_and_keeps_what_was_acknowledged(small_disk: Path) -> None:
+def test_a_full_disk_refuses_appends_and_keeps_acknowledged_events(small_disk: Path) -> None:
     url = f"sqlite:///{small_disk / 'runs.db'}"
     name, stored, cause = processes.run("fill_disk", url).split(" ", 2)
     assert name == "StoreUnavailable"
@@ -80,7 +80,7 @@ async def test_a_full_database_fails_only_the_appends_it_has_no_room_for(tmp_pat
         assert (await store.append_events("agent", "run", new_event(_large(2)))).version == 22
 
 
-def test_a_read_only_file_is_read_and_not_written(tmp_path: Path) -> None:
+def test_a_read_only_file_can_be_read_but_not_written(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     _store_some(path)
     with open_sync_store(f"sqlite:///{path}?mode=ro") as store:
@@ -95,7 +95,7 @@ def test_a_read_only_file_is_read_and_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="only root can take another user's rights")
-def test_a_file_this_user_may_not_write_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_write_permission_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     _store_some(path)
     for folder in (tmp_path, *tmp_path.parents):
@@ -111,7 +111,7 @@ def test_a_file_this_user_may_not_write_is_refused(tmp_path: Path) -> None:
     [b"this is not a database\n" * 200, b"\0" * 5000, b"SQLite format 3\0" + b"\xff" * 5000],
     ids=["text", "zeros", "header only"],
 )
-def test_garbage_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) -> None:
+def test_garbage_is_refused_and_left_unchanged(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "runs.db"
     path.write_bytes(content)
     with pytest.raises(StoreUnavailable, match=re.escape(str(path))):
@@ -119,7 +119,7 @@ def test_garbage_is_refused_and_left_as_it_is(tmp_path: Path, content: bytes) ->
     assert path.read_bytes() == content
 
 
-async def test_a_truncated_file_is_a_typed_error_wherever_it_is_cut(tmp_path: Path) -> None:
+async def test_a_truncated_file_raises_a_typed_error(tmp_path: Path) -> None:
     whole = tmp_path / "whole.db"
     _store_some(whole, 2000)
     data = whole.read_bytes()
@@ -133,7 +133,7 @@ async def test_a_truncated_file_is_a_typed_error_wherever_it_is_cut(tmp_path: Pa
             leftover.unlink()
 
 
-def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+def test_another_programs_database_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     connection = sqlite3.connect(path)
     connection.execute("CREATE TABLE precious (value TEXT)")
@@ -145,14 +145,14 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_folder_and_a_missing_folder(tmp_path: Path) -> None:
+def test_a_folder_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="is a folder"):
         open_sync_store(f"sqlite:///{tmp_path}")
     with pytest.raises(StoreUnavailable, match="folder exists"):
         open_sync_store(f"sqlite:///{tmp_path / 'no' / 'such' / 'runs.db'}")
 
 
-def test_a_lock_held_too_long_is_a_typed_error(tmp_path: Path) -> None:
+def test_a_lock_held_too_long_raises_a_typed_error(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     _store_some(path)
     holder = sqlite3.connect(path, isolation_level=None)
@@ -166,7 +166,7 @@ def test_a_lock_held_too_long_is_a_typed_error(tmp_path: Path) -> None:
         assert store.append_events("agent", "run", new_event(_note())).version == 21
 
 
-async def test_a_stored_row_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+async def test_an_unreadable_row_is_named_in_the_error(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     _store_some(path)
     connection = sqlite3.connect(path)
@@ -180,7 +180,7 @@ async def test_a_stored_row_that_cannot_be_read_is_named(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("column", ["labels", "meta"])
-def test_damaged_labels_and_meta_are_named(tmp_path: Path, column: str) -> None:
+def test_damaged_labels_and_meta_are_named_in_the_error(tmp_path: Path, column: str) -> None:
     path = tmp_path / "runs.db"
     _store_some(path)
     connection = sqlite3.connect(path)
@@ -197,7 +197,7 @@ def test_damaged_labels_and_meta_are_named(tmp_path: Path, column: str) -> None:
                 store.list_runs()
 
 
-def test_odd_paths(tmp_path: Path) -> None:
+def test_unusual_paths_are_accepted(tmp_path: Path) -> None:
     for name in ("with space.db", "per%cent.db", "que?stion.db", "ha#sh.db", "ünïcode-日本.db", "quo'te\".db"):
         path = tmp_path / name
         escaped = str(path).replace("%", "%25").replace("?", "%3F").replace("#", "%23")
@@ -214,7 +214,7 @@ def _damage(path: Path, statement: str) -> None:
 
 
 @pytest.mark.parametrize("pragma", ["user_version = 3", "application_id = 77"])
-def test_another_programs_database_without_tables_is_left_alone(tmp_path: Path, pragma: str) -> None:
+def test_another_programs_database_without_tables_is_refused(tmp_path: Path, pragma: str) -> None:
     path = tmp_path / "other.db"
     _damage(path, f"PRAGMA {pragma}")
     before = path.read_bytes()
@@ -223,7 +223,7 @@ def test_another_programs_database_without_tables_is_left_alone(tmp_path: Path, 
     assert path.read_bytes() == before
 
 
-def test_an_empty_file_cannot_be_opened_to_be_read_only(tmp_path: Path) -> None:
+def test_an_empty_file_cannot_be_opened_read_only(tmp_path: Path) -> None:
     path = tmp_path / "empty.db"
     path.touch()
     with pytest.raises(StoreUnavailable, match="open it once without"):
@@ -288,7 +288,7 @@ def test_a_name_that_is_not_utf_8_is_opened(tmp_path: Path) -> None:
     assert (tmp_path / name).stat().st_size > 0
 
 
-def test_slashes_more_than_needed_do_no_harm(tmp_path: Path) -> None:
+def test_extra_slashes_in_a_path_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     with open_sync_store(f"sqlite:////{path}") as store:
         store.append_events("agent", "run", new_event(_note()))
@@ -296,14 +296,14 @@ def test_slashes_more_than_needed_do_no_harm(tmp_path: Path) -> None:
         assert store.load_run("agent", "run").version == 1
 
 
-def test_sqlites_own_name_for_memory_is_refused_with_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sqlite_name_for_memory_is_refused_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidArgument, match="memory:"):
         open_sync_store("sqlite:///:memory:")
     assert not list(tmp_path.iterdir())
 
 
-def test_a_relative_path_stays_where_it_was_when_the_working_directory_changes(
+def test_a_relative_path_survives_a_change_of_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -318,7 +318,7 @@ def test_a_relative_path_stays_where_it_was_when_the_working_directory_changes(
 
 
 @pytest.mark.parametrize("milliseconds", [3_000_000_000, 10**18 - 1])
-def test_a_patience_longer_than_sqlite_knows_is_the_longest_it_knows(tmp_path: Path, milliseconds: int) -> None:
+def test_a_timeout_above_the_limit_of_sqlite_becomes_that_limit(tmp_path: Path, milliseconds: int) -> None:
     with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}?busy_timeout_ms={milliseconds}") as store:
         assert isinstance(store, SyncSqliteStore)
         assert store._write_connection.execute("PRAGMA busy_timeout").fetchone() == (2**31 - 1,)

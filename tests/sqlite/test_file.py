@@ -1,4 +1,4 @@
-"""A file that is removed, moved, replaced, copied over or linked while a handle has it open is not written to."""
+"""Tests that a handle does not write to a file that was removed, moved, replaced, overwritten or linked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def _shell(command: str, path: Path) -> None:
-    """Run a command in another process, in the folder of the file."""
+    """Run a command in another process in the folder of the file."""
     subprocess.run(["sh", "-ec", command], cwd=path.parent, check=True, timeout=PATIENCE)
 
 
@@ -51,7 +51,7 @@ LOST = {
 
 @pytest.mark.parametrize("settled", [False, True], ids=["new folder", "old folder"])
 @pytest.mark.parametrize("how", LOST)
-def test_an_append_to_a_file_that_is_gone_is_not_acknowledged(path: Path, how: str, settled: bool) -> None:
+def test_an_append_to_a_missing_file_is_not_acknowledged(path: Path, how: str, settled: bool) -> None:
     command, message = LOST[how]
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
@@ -68,7 +68,7 @@ def test_an_append_to_a_file_that_is_gone_is_not_acknowledged(path: Path, how: s
 
 
 @pytest.mark.parametrize("how", ["rm", "mv wal"])
-async def test_nor_is_one_of_the_asynchronous_surface(path: Path, how: str) -> None:
+async def test_an_asynchronous_append_to_a_missing_file_is_not_acknowledged(path: Path, how: str) -> None:
     command, message = LOST[how]
     async with open_store(f"sqlite:///{path}") as store:
         await store.append_events("agent", "run", *_notes(5))
@@ -104,7 +104,7 @@ _CHANGES: dict[str, Callable[[SyncStore], object]] = {
 
 
 @pytest.mark.parametrize("change", _CHANGES)
-def test_nor_is_any_other_call(path: Path, change: str) -> None:
+def test_no_other_change_of_a_missing_file_is_acknowledged(path: Path, change: str) -> None:
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
         path.unlink()
@@ -113,7 +113,7 @@ def test_nor_is_any_other_call(path: Path, change: str) -> None:
 
 
 @pytest.mark.parametrize("moved", ["runs.db", "runs.db-wal"])
-def test_what_is_put_back_goes_on(path: Path, moved: str) -> None:
+def test_a_handle_works_again_after_its_file_is_put_back(path: Path, moved: str) -> None:
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
         _shell(f"mv {moved} elsewhere", path)
@@ -126,7 +126,7 @@ def test_what_is_put_back_goes_on(path: Path, moved: str) -> None:
         assert [event.seq for event in store.load_run("agent", "run").log] == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_file_that_is_gone_is_written_to_no_more(path: Path) -> None:
+def test_a_handle_never_writes_to_a_missing_file(path: Path) -> None:
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
         _shell("mkdir old; mv runs.db* old", path)
@@ -137,7 +137,7 @@ def test_a_file_that_is_gone_is_written_to_no_more(path: Path) -> None:
         assert old.load_run("agent", "run").version <= 6, "the first was written, and found to be lost"
 
 
-def test_a_link_that_leads_elsewhere_now(path: Path) -> None:
+def test_a_changed_symlink_is_noticed(path: Path) -> None:
     link = path.parent / "link.db"
     link.symlink_to(path)
     with open_sync_store(f"sqlite:///{link}") as store:
@@ -150,7 +150,7 @@ def test_a_link_that_leads_elsewhere_now(path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost", ["runs.db", "runs.db-wal"])
-def test_a_file_that_a_link_in_another_folder_leads_to(path: Path, lost: str) -> None:
+def test_the_loss_of_a_symlinked_file_is_noticed(path: Path, lost: str) -> None:
     link = path.parent.parent / "link.db"
     link.symlink_to(path)
     with open_sync_store(f"sqlite:///{link}") as store:
@@ -167,7 +167,7 @@ def _refused(append: Callable[[], object], message: str) -> Callable[[], bool]:
         try:
             append()
         except StoreUnavailable as error:
-            assert message in str(error)  # noqa: PT017  # it may also be none
+            assert message in str(error)  # noqa: PT017  # a call without an error is allowed too
             return True
         return False
 
@@ -175,14 +175,14 @@ def _refused(append: Callable[[], object], message: str) -> Callable[[], bool]:
 
 
 def _checkpoint(path: Path) -> None:
-    """Move all that was written from the write-ahead log into the file."""
+    """Move the whole write-ahead log into the file."""
     connection = sqlite3.connect(path)
     (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     assert not busy
     connection.close()
 
 
-def test_a_backup_copied_over_it_is_noticed(path: Path) -> None:
+def test_a_backup_copied_over_the_file_is_noticed(path: Path) -> None:
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(500))
         _checkpoint(path)
@@ -202,20 +202,20 @@ def test_a_backup_copied_over_it_is_noticed(path: Path) -> None:
             store.load_run("agent", "run")
 
 
-def test_a_copy_over_it_that_is_as_large_is_noticed(path: Path) -> None:
+def test_a_copy_of_the_same_size_over_the_file_is_noticed(path: Path) -> None:
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
         _checkpoint(path)
         _shell("cp runs.db backup.db; truncate -s 8M backup.db", path)
         store.append_events("agent", "run", *_notes(500))
-        # This connection's own, after which it still remembers the pages.
+        # A checkpoint of this connection, which then still caches the pages.
         assert isinstance(store, SyncSqliteStore)
         store._write_connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         _shell("cp backup.db runs.db", path)
         until_blocking(_refused(lambda: store.append_events("agent", "other", *_notes()), str(path)))
 
 
-def test_a_reader_says_it_too(path: Path) -> None:
+def test_a_reader_notices_an_overwritten_file(path: Path) -> None:
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
         _checkpoint(path)
@@ -228,20 +228,20 @@ def test_a_reader_says_it_too(path: Path) -> None:
             until_blocking(_refused(reader.list_runs, "was overwritten while it was open"))
 
 
-def test_a_run_that_went_back_is_noticed(path: Path) -> None:
-    """As where the copy is as large as the file: what the handle remembers is not there."""
+def test_a_decreased_version_of_a_run_is_noticed(path: Path) -> None:
+    """The same happens after a copy of the same size that lacks the remembered events."""
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
         connection = sqlite3.connect(path)
         connection.execute("DELETE FROM events WHERE id & 4294967295 > 3")
         connection.commit()
         connection.close()
-        with pytest.raises(StoreUnavailable, match="agent/run is at version 3, and was at 5"):
+        with pytest.raises(StoreUnavailable, match="agent/run is at version 3, but was at 5"):
             store.append_events("agent", "run", *_notes(2))
 
 
 @pytest.mark.parametrize("lost", ["= 2", "> 3", "> 0"])
-def test_events_that_are_not_there_any_more_are_noticed_when_the_file_was_written(path: Path, lost: str) -> None:
+def test_lost_events_are_noticed_after_a_write_to_the_file(path: Path, lost: str) -> None:
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
         connection = sqlite3.connect(path)
@@ -253,7 +253,7 @@ def test_events_that_are_not_there_any_more_are_noticed_when_the_file_was_writte
         until_blocking(_refused(lambda: store.append_events("agent", "other", *_notes()), message))
 
 
-def test_a_copy_that_lacks_only_what_the_write_ahead_log_has_does_no_harm(path: Path) -> None:
+def test_a_copy_with_the_same_events_raises_no_error(path: Path) -> None:
     url = f"sqlite:///{path}"
     with open_sync_store(url) as store:
         store.append_events("agent", "run", *_notes(500))
@@ -267,7 +267,7 @@ def test_a_copy_that_lacks_only_what_the_write_ahead_log_has_does_no_harm(path: 
         assert len(store.load_run("agent", "run").log) == 819
 
 
-def test_a_second_name_is_refused(path: Path) -> None:
+def test_a_file_with_two_hard_links_is_refused(path: Path) -> None:
     url = f"sqlite:///{path}"
     with open_sync_store(url) as store:
         store.append_events("agent", "run", *_notes(5))
@@ -282,7 +282,7 @@ def test_a_second_name_is_refused(path: Path) -> None:
         assert store.append_events("agent", "run", *_notes()).version == version + 1
 
 
-def test_checkpoints_and_compaction_elsewhere_are_no_alarm(path: Path) -> None:
+def test_checkpoints_and_compaction_of_others_raise_no_error(path: Path) -> None:
     url = f"sqlite:///{path}"
     with open_sync_store(url) as store, open_sync_store(url) as other:
         assert isinstance(other, SyncSqliteStore)
@@ -303,7 +303,7 @@ def test_checkpoints_and_compaction_elsewhere_are_no_alarm(path: Path) -> None:
             assert store.load_run("agent", "run", limit=1).version == 22 * (round_number + 1)
 
 
-def test_a_touched_file_is_no_alarm(path: Path) -> None:
+def test_a_touched_file_raises_no_error(path: Path) -> None:
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
         _shell("touch runs.db; chmod 600 runs.db; touch neighbour", path)

@@ -1,4 +1,4 @@
-"""The SQLite handles themselves: forks, cancelled waits, group commit, threads, closing."""
+"""Tests of SQLite handles: forks, cancelled waits, group commits, threads and closing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_event_ids_made_after_a_fork_are_new() -> None:
     assert parent[:12] not in {one[:12] for one in made}
 
 
-def test_a_child_forked_from_an_async_program_may_open_its_own(url: str) -> None:
+def test_a_child_of_an_async_program_can_open_its_own_handle(url: str) -> None:
     assert processes.run("open_own_in_a_child", url).split() == ["nothing", "2"]
 
 
@@ -73,7 +73,7 @@ def _writer_held(url: str) -> _Held:
 
 
 class _Held:
-    """A connection that holds the write lock, so that appends pile up behind it."""
+    """Hold the write lock on another connection, so that appends wait."""
 
     def __init__(self, path: str) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
@@ -100,7 +100,7 @@ async def test_a_cancelled_append_can_be_made_again(url: str) -> None:
         assert (await store.load_run("agent", "run")).version == 1
 
 
-async def test_closing_carries_out_what_waits(url: str) -> None:
+async def test_closing_carries_out_waiting_appends(url: str) -> None:
     store: Store = await open_store(url)
     with _writer_held(url) as held:
         waiting = [
@@ -143,7 +143,7 @@ def _from_threads(store: SyncStore) -> None:
         thread.join()
 
 
-def test_a_handle_left_behind_by_a_deletion_elsewhere_makes_no_orphan(url: str) -> None:
+def test_an_append_after_a_deletion_elsewhere_makes_no_orphan(url: str) -> None:
     with open_sync_store(url) as store, open_sync_store(url) as other:
         store.append_events("agent", "run", new_event(_note("a")), meta={"n": 1})
         other.delete_run("agent", "run")

@@ -1,4 +1,4 @@
-"""Where runs stand is told from memory while nothing is written to the file, and never longer."""
+"""Tests of the remembered heads of runs, which are valid only until the next write to the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _selects(store: SyncSqliteStore, call: Callable[[], object]) -> list[str]:
     return [statement for statement in statements if "runs" in statement]
 
 
-def test_while_nothing_is_written_no_run_is_looked_up(tmp_path: Path) -> None:
+def test_peek_runs_reads_no_run_until_a_write(tmp_path: Path) -> None:
     with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}") as store:
         assert isinstance(store, SyncSqliteStore)
         _say(store, "run 1")
@@ -53,7 +53,9 @@ _WRITES: dict[str, Callable[[SyncStore], object]] = {
 
 @pytest.mark.parametrize("write", _WRITES.values(), ids=_WRITES)
 @pytest.mark.parametrize("is_other_handle", [False, True])
-def test_every_write_is_seen(tmp_path: Path, write: Callable[[SyncStore], object], is_other_handle: bool) -> None:
+def test_peek_runs_sees_every_write(
+    tmp_path: Path, write: Callable[[SyncStore], object], is_other_handle: bool
+) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     with open_sync_store(url) as store, open_sync_store(url) as other, open_sync_store(url) as fresh:
         assert isinstance(store, SyncSqliteStore)
@@ -76,7 +78,7 @@ async def test_an_asynchronous_handle_sees_every_write_too(tmp_path: Path) -> No
                 assert heads[1] == RunHead(version, 1)
 
 
-def test_a_run_that_expires_is_seen_though_nothing_is_written(tmp_path: Path) -> None:
+def test_peek_runs_sees_an_expired_run_without_a_write(tmp_path: Path) -> None:
     with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}") as store:
         assert isinstance(store, SyncSqliteStore)
         end = datetime.now(UTC) + timedelta(seconds=1.5)
@@ -89,7 +91,7 @@ def test_a_run_that_expires_is_seen_though_nothing_is_written(tmp_path: Path) ->
         assert _selects(store, lambda: store.peek_runs(RUNS)) == []
 
 
-def test_a_file_that_was_copied_over_is_looked_up_anew(tmp_path: Path) -> None:
+def test_peek_runs_reads_an_overwritten_file_again(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     with open_sync_store(f"sqlite:///{path}") as store:
         assert isinstance(store, SyncSqliteStore)

@@ -1,4 +1,4 @@
-"""A signal's exception at any line of a call: the next call, whatever it is, finds nothing open and does its work."""
+"""Tests of exceptions from signals at any line of a call: the next call works normally."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _BACKEND = str(Path(sys.modules[SyncSqliteStore.__module__].__file__ or "").pare
 
 
 _STRIDE = 4
-"""Every line takes minutes; so not every one is taken."""
+"""The step between tested lines, because testing every line takes minutes."""
 
 
 class _Interrupted(BaseException):
-    """What Ctrl-C raises, but not taken for one by pytest."""
+    """An exception like ``KeyboardInterrupt``, which pytest does not treat as Ctrl-C."""
 
 
 def _note() -> Event:
@@ -31,7 +31,7 @@ def _note() -> Event:
 
 
 def _lines(work: Callable[[], object], interrupted: int = 0) -> int:
-    """Do ``work`` and raise at the backend's line of this number, 0 for none; how many lines there were."""
+    """Do ``work``, raise at the backend's line with this number (0 for no line), and return the number of lines."""
     count = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -39,7 +39,7 @@ def _lines(work: Callable[[], object], interrupted: int = 0) -> int:
         name = frame.f_code.co_filename
         if not name.startswith(_BACKEND):
             return None
-        # Python lets no signal in between a block's end and the release of its lock; a trace function gets in there.
+        # Python handles no signal between a block's end and the release of its lock, but calls a trace function there.
         if event == "line" and not getline(name, frame.f_lineno).lstrip().startswith("with "):
             count += 1
             if count == interrupted:
@@ -69,7 +69,7 @@ _CALLS: dict[str, Callable[[SyncSqliteStore], object]] = {
 
 
 @pytest.mark.parametrize("call", _CALLS)
-def test_an_interrupt_at_any_line(tmp_path: Path, call: str) -> None:
+def test_an_interrupt_at_any_line_leaves_the_handle_usable(tmp_path: Path, call: str) -> None:
     work, calls = _CALLS[call], list(_CALLS.values())
     url = f"sqlite:///{tmp_path / 'runs.db'}?durability=os&busy_timeout_ms=0"
     with open_sync_store(url) as store, open_sync_store(url) as other:
@@ -91,7 +91,7 @@ def test_an_interrupt_at_any_line(tmp_path: Path, call: str) -> None:
 
 
 @pytest.mark.parametrize("call", _CALLS)
-def test_a_transaction_and_a_view_that_were_left_open(tmp_path: Path, call: str) -> None:
+def test_the_next_call_ends_open_transactions(tmp_path: Path, call: str) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}?busy_timeout_ms=0"
     with open_sync_store(url) as store, open_sync_store(url) as other:
         assert isinstance(store, SyncSqliteStore)

@@ -1,7 +1,7 @@
-"""The life of the SQLite handles beside others: wake-ups, closing, forks, signals, and commits that several share."""
+"""Tests of SQLite handles that share a file: wake-ups, closing, forks, signals and group commits."""
 
 # pyright: reportPrivateUsage=false
-# What waits, and on which lock, can only be seen inside.
+# Only private attributes show the waiting calls and their locks.
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests import processes
 from tests.waiting import PATIENCE, store_threads, until, until_blocking
 
 _NEVER = 10_000
-"""Seconds between polls that leave the wake-ups inside a process as the only ones."""
+"""A pause between polls, in seconds, that is too long for a poll to wake a follower in these tests."""
 
 
 def _note(text: str = "n") -> Event:
@@ -77,7 +77,7 @@ async def _waiting_follower(store: SqliteStore, after: int = 0) -> asyncio.Task[
 
 
 class _FollowingThread:
-    """A thread that waits for the next event of a run."""
+    """Start a thread that waits for the next event of a run."""
 
     def __init__(self, store: SyncSqliteStore, after: int = 0) -> None:
         self._store = store
@@ -157,7 +157,7 @@ async def test_the_event_loop_never_waits_for_a_lock(url: str) -> None:
 
 
 class _Locked:
-    """A connection to a file that is locked whole."""
+    """Hold a lock on the whole file."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -184,7 +184,7 @@ async def test_a_follower_outlives_a_lock_on_the_whole_file(url: str) -> None:
 
 
 class _CountingLock:
-    """A lock that tells how often it was asked for."""
+    """A lock that counts its acquisitions."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -198,7 +198,7 @@ class _CountingLock:
         self._lock.release()
 
 
-def test_a_call_that_waits_while_its_handle_is_closed_is_told_so(url: str) -> None:
+def test_a_call_that_waits_while_its_handle_closes_raises_store_closed(url: str) -> None:
     store = _open_sync(url)
     store.append_events("agent", "run", _note())
     writing, reading = _CountingLock(), _CountingLock()
@@ -231,7 +231,7 @@ def test_a_call_that_waits_while_its_handle_is_closed_is_told_so(url: str) -> No
         assert again.load_run("agent", "run").version == 1
 
 
-async def test_closing_goes_on_when_the_wait_for_it_is_cancelled(path: Path, url: str) -> None:
+async def test_closing_continues_after_its_wait_is_cancelled(path: Path, url: str) -> None:
     store = await _open(url)
     await store.append_events("agent", "run", _note())
     with store._reads.working:
@@ -250,7 +250,7 @@ async def test_closing_goes_on_when_the_wait_for_it_is_cancelled(path: Path, url
         await store.load_run("agent", "run")
 
 
-async def test_all_who_close_wait_until_it_is_closed(path: Path, url: str) -> None:
+async def test_all_callers_of_aclose_wait_until_the_handle_is_closed(path: Path, url: str) -> None:
     store = await _open(url)
     await store.append_events("agent", "run", _note())
     left: list[list[str]] = []
@@ -269,7 +269,7 @@ async def test_all_who_close_wait_until_it_is_closed(path: Path, url: str) -> No
     _check_nothing_is_left(path)
 
 
-async def test_closing_on_another_loop_is_refused_and_lets_go_of_everything(path: Path, url: str) -> None:
+async def test_closing_on_another_loop_raises_and_releases_everything(path: Path, url: str) -> None:
     store = await _open(url)
     await store.append_events("agent", "run", _note())
     with pytest.raises(StoreClosed):
@@ -281,7 +281,7 @@ async def test_closing_on_another_loop_is_refused_and_lets_go_of_everything(path
     await store.aclose()
 
 
-def test_closing_when_the_handles_loop_is_gone_lets_go_of_everything(path: Path, url: str) -> None:
+def test_closing_after_the_end_of_the_loop_releases_everything(path: Path, url: str) -> None:
     async def leave_open() -> SqliteStore:
         store = await _open(url)
         await store.append_events("agent", "run", _note())
@@ -299,13 +299,13 @@ def _check_nothing_is_left(path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_a_loop_that_ends_before_its_handle_is_closed_leaves_no_noise(url: str) -> None:
+def test_a_loop_that_ends_before_its_handle_prints_nothing(url: str) -> None:
     process = processes.start("end_the_loop_first", url)
     out, err = process.communicate(timeout=processes.PATIENCE)
     assert (process.returncode, out, err) == (0, "ended\n", "")
 
 
-async def test_a_group_that_the_disk_has_no_room_for_is_carried_out_one_by_one(url: str) -> None:
+async def test_a_group_too_large_for_the_disk_is_carried_out_one_by_one(url: str) -> None:
     large = ToolResult("c", "t", result_json='"' + "x" * 200_000 + '"')
     async with await _open(url) as store:
         for _ in range(3):
@@ -318,7 +318,7 @@ async def test_a_group_that_the_disk_has_no_room_for_is_carried_out_one_by_one(u
 
 
 async def _as_a_group(store: SqliteStore, *events: Event, run: str = "run") -> list[Any]:
-    """Append each event by itself, all of them waiting for the writer together; what each append came to."""
+    """Append each event in its own append, all at the same time, and return the outcomes."""
     release = threading.Event()
     carry_out = store._writes._carry_out
 
@@ -369,7 +369,7 @@ _changed_their_mind = False
 
 
 class _Fickle(EventData, frozen=True):
-    """A payload of an application whose newer release no longer takes what an older one stored."""
+    """A payload whose newer release refuses values that an older release stored."""
 
     event_type = "life.fickle"
     number: int = 0
@@ -381,7 +381,7 @@ class _Fickle(EventData, frozen=True):
 
 @pytest.fixture
 def fickle(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """Registers the payload, and gives what makes it raise."""
+    """Register the payload and return a switch that makes it raise."""
     by_type, by_class = dict(registry._by_type), dict(registry._by_class)
     register_payload(_Fickle)
     yield lambda: monkeypatch.setitem(globals(), "_changed_their_mind", True)
@@ -407,7 +407,7 @@ async def test_a_stored_payload_that_raises_fails_only_the_append_that_meets_it(
 
 
 @pytest.mark.parametrize("program", ["outlive_the_parent", "outlive_the_parent_async"])
-def test_a_child_whose_handle_outlives_the_parents_loses_nothing(url: str, program: str) -> None:
+def test_a_child_whose_handle_outlives_its_parent_loses_no_event(url: str, program: str) -> None:
     assert processes.run(program, url).split() == ["nothing"]
     with open_sync_store(url) as store:
         ids = [event.event_id for event in store.load_run("agent", "run").log]
@@ -415,7 +415,7 @@ def test_a_child_whose_handle_outlives_the_parents_loses_nothing(url: str, progr
 
 
 @pytest.mark.parametrize("size", ["1", "2"])
-def test_a_signal_that_raises_while_a_call_waits_for_the_lock_leaves_the_handle_whole(url: str, size: str) -> None:
+def test_a_signal_during_a_wait_for_the_lock_leaves_the_handle_usable(url: str, size: str) -> None:
     interrupted, ours, others = processes.run("be_interrupted", url, size).split()
     assert interrupted == "Interrupted"
     with open_sync_store(url) as store:
@@ -426,7 +426,7 @@ def test_a_signal_that_raises_while_a_call_waits_for_the_lock_leaves_the_handle_
 
 
 @pytest.mark.parametrize("size", [1, 2])
-def test_what_an_interrupt_left_open_is_undone_by_the_next_call(url: str, size: int) -> None:
+def test_the_next_call_rolls_back_an_interrupted_transaction(url: str, size: int) -> None:
     with _open_sync(url) as store, open_sync_store(f"{url}?busy_timeout_ms=100") as other:
         store.append_events("agent", "run", _note("kept"))
         store._write_connection.execute("BEGIN IMMEDIATE")

@@ -1,7 +1,7 @@
-"""What the SQLite backend selects, in which order, and up to which limit; and that what it remembers is bounded."""
+"""Tests of order, selection and limits of the SQLite backend, and of the number of remembered runs."""
 
 # pyright: reportPrivateUsage=false
-# Which statements run, and what a handle remembers, can only be seen inside.
+# Only private attributes show the statements and the remembered runs.
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_runs_created_at_one_instant_are_paged_without_loss(path: Path, url: str
 
 
 @pytest.mark.parametrize("years", [0, -1], ids=["the clock stands", "the clock is set back"])
-def test_the_newest_run_comes_first_whatever_the_clock_says(
+def test_the_newest_run_comes_first_even_if_the_clock_goes_back(
     url: str, monkeypatch: pytest.MonkeyPatch, years: int
 ) -> None:
     class Clock(dt.datetime):
@@ -97,7 +97,7 @@ def test_rare_types_seek_their_index(url: str) -> None:
     assert any("USING INDEX events_by_type" in step for step in plans), plans
 
 
-def test_a_load_is_the_run_at_one_instant(url: str) -> None:
+def test_a_load_reads_the_run_at_one_instant(url: str) -> None:
     with _open(url) as store, _open(url) as other:
         store.append_events("agent", "run", *(_note(str(number)) for number in range(5)))
         deleted: list[str] = []
@@ -117,12 +117,12 @@ def test_a_load_is_the_run_at_one_instant(url: str) -> None:
 
 @pytest.fixture
 def any_first_seq(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets a test begin a run at its last seqs, where an application cannot."""
+    """Allow a test to begin a run near the last seq, which an application cannot do."""
     monkeypatch.setattr("agent_memory_log.backend_kit.checks.MAX_FIRST_SEQ", _MAX_SEQ)
 
 
 @pytest.mark.usefixtures("any_first_seq")
-def test_the_last_seq_of_a_run_does_not_run_into_the_next(url: str) -> None:
+def test_the_last_seq_of_a_run_does_not_overflow_into_the_next_run(url: str) -> None:
     with _open(url) as store:
         store.append_events("agent", "run", _note(), first_seq=_MAX_SEQ)
         for _ in range(2):
@@ -148,7 +148,7 @@ def test_a_full_run_is_refused_by_a_new_handle_and_by_a_batch(url: str) -> None:
         assert [run.event_count for run in store.list_runs().runs] == [2]
 
 
-def test_a_marker_for_an_event_that_stands_is_refused_by_a_handle_that_knows_the_run(url: str) -> None:
+def test_a_marker_for_an_event_that_is_not_redacted_is_refused(url: str) -> None:
     with _open(url) as store:
         store.append_events("agent", "run", _note())
         with pytest.raises(InvalidEvent, match="not a redacted one"):
@@ -156,16 +156,16 @@ def test_a_marker_for_an_event_that_stands_is_refused_by_a_handle_that_knows_the
         assert store.load_run("agent", "run").version == 1
 
 
-def test_what_a_handle_remembers_is_bounded(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handle_remembers_a_bounded_number_of_runs(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("agent_memory_log_sqlite.open_file._MOST_RUNS", 3)
     with _open(url) as store:
         for number in range(10):
             store.append_events("agent", f"run-{number}", _note())
-            assert len(store._writer._known) <= 3
+            assert len(store._writer._remembered) <= 3
         assert [store.append_events("agent", f"run-{number}", _note()).version for number in range(10)] == [2] * 10
 
 
-def test_a_batch_has_the_bytes_of_sixteen_events(url: str) -> None:
+def test_a_batch_can_be_sixteen_times_the_largest_event(url: str) -> None:
     with _open(f"{url}?max_event_bytes=1000") as store:
         store.append_events("agent", "run", *(_note("x" * 900) for _ in range(16)))
         with pytest.raises(EventTooLarge, match="batch") as caught:
@@ -183,7 +183,7 @@ def test_compacting_counts_the_write_ahead_log(path: Path, url: str) -> None:
         assert result.after == path.stat().st_size
 
 
-def test_numbers_larger_than_sqlite_holds_are_limits_all_the_same(url: str) -> None:
+def test_limits_larger_than_sqlite_integers_are_accepted(url: str) -> None:
     with _open(url) as store:
         store.append_events("agent", "run", _note(), _note())
         assert len(store.load_run("agent", "run", limit=10**30).log) == 2

@@ -1,4 +1,4 @@
-"""Every query of the SQLite backend seeks an index: what a call costs does not grow with the store."""
+"""Tests that every query uses an index, so the cost of a call does not grow with the store."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def test_no_query_scans_a_table(tmp_path: Path, call: str) -> None:
     assert plans
     for sql, plan in plans.items():
         for step in plan:
-            may_scan = ("CONSTANT ROW", "USING INDEX runs_by_creation", "wanted")  # the last is what was asked for
+            may_scan = ("CONSTANT ROW", "USING INDEX runs_by_creation", "wanted")  # wanted holds the requested runs
             assert not step.startswith("SCAN") or any(one in step for one in may_scan), (sql, plan)
             assert "TEMP B-TREE" not in step or "types" in call, (sql, plan)
 
 
-def test_a_look_at_many_runs_fits_an_old_sqlite(tmp_path: Path) -> None:
+def test_peek_runs_stays_within_the_limits_of_an_old_sqlite(tmp_path: Path) -> None:
     with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}") as store:
         assert isinstance(store, SyncSqliteStore)
         store.append_events("agent", "1499", new_event(PlannerNote(note="a")))

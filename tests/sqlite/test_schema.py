@@ -1,4 +1,4 @@
-"""The file: its schema, the golden file of every release, upgrades, and files that are newer than the code."""
+"""Tests of the schema, of golden files and upgrades, and of files with a newer schema."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def _schema(path: Path) -> list[tuple[str, str]]:
         connection.close()
 
 
-def test_there_is_a_golden_file_of_every_schema() -> None:
+def test_every_schema_has_a_golden_file() -> None:
     assert {file.stem for file in GOLDEN.glob("schema-*.db")} == {f"schema-{n}" for n in range(1, SCHEMA_VERSION + 1)}
 
 
 @pytest.mark.parametrize("version", range(1, SCHEMA_VERSION + 1))
-async def test_a_file_of_every_release_opens_and_goes_on(tmp_path: Path, version: int) -> None:
+async def test_a_file_of_every_release_opens_and_accepts_events(tmp_path: Path, version: int) -> None:
     path = tmp_path / "runs.db"
     shutil.copy(GOLDEN / f"schema-{version}.db", path)
     expected = json.loads((GOLDEN / f"schema-{version}.json").read_text())
@@ -47,7 +47,7 @@ async def test_a_file_of_every_release_opens_and_goes_on(tmp_path: Path, version
     assert _schema(path) == _schema(_new_file(tmp_path)), "migrations and a new file come to one schema"
 
 
-def test_an_upgrade_ends_no_run_whatever_its_meta_says(tmp_path: Path) -> None:
+def test_an_upgrade_never_expires_a_run(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     shutil.copy(GOLDEN / "schema-1.db", path)
     meta = {"expires_at": "2001-01-01T00:00:00Z"}
@@ -63,13 +63,13 @@ def test_an_upgrade_ends_no_run_whatever_its_meta_says(tmp_path: Path) -> None:
             assert store.append_events(info.agent, info.run, *log).inserted == 0
 
 
-def test_a_process_of_an_older_release_that_has_the_file_open_is_refused(tmp_path: Path) -> None:
+def test_an_older_release_with_the_file_open_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     shutil.copy(GOLDEN / "schema-2.db", path)
     older = sqlite3.connect(path, isolation_level=None)
     older.execute("SELECT base FROM runs WHERE agent = 'support' AND run = 'run-1'").fetchone()
     with open_sync_store(f"sqlite:///{path}") as store:
-        # What every operation of it but these does is to read a run's base first.
+        # Every other operation of the older release first reads the run's base.
         for statement in (
             "INSERT INTO events (id, run, event_id, type, timestamp, data) SELECT 1, 1, 1, 1, 1, base FROM runs",
             "SELECT id, base, deletions, redactions, meta, expires_at FROM runs WHERE agent = 'support'",
@@ -82,7 +82,7 @@ def test_a_process_of_an_older_release_that_has_the_file_open_is_refused(tmp_pat
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_what_was_there_before_has_no_checksum_and_what_comes_later_has(tmp_path: Path, version: int) -> None:
+def test_only_rows_after_the_upgrade_have_checksums(tmp_path: Path, version: int) -> None:
     path = tmp_path / "runs.db"
     shutil.copy(GOLDEN / f"schema-{version}.db", path)
     with open_sync_store(f"sqlite:///{path}?verify=on") as store:
@@ -112,7 +112,7 @@ def _new_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_of_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_of_a_newer_schema_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = _new_file(tmp_path)
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
@@ -124,7 +124,7 @@ def test_a_file_of_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -
     assert path.read_bytes() == before
 
 
-def test_the_file_reads_with_plain_sql(tmp_path: Path) -> None:
+def test_plain_sql_can_read_the_file(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     shutil.copy(GOLDEN / f"schema-{SCHEMA_VERSION}.db", path)
     connection = sqlite3.connect(path)
@@ -135,7 +135,7 @@ def test_the_file_reads_with_plain_sql(tmp_path: Path) -> None:
     assert rows[0] == (1, "2026-01-01T09:00:00", "Where is my order?")
 
 
-def test_a_new_file_is_synchronous_and_write_ahead(tmp_path: Path) -> None:
+def test_a_new_file_uses_full_sync_and_write_ahead_logging(tmp_path: Path) -> None:
     for durable, synchronous in ((True, 2), (False, 1)):
         connection = connect(Settings(path=str(tmp_path / "runs.db"), durable=durable))
         assert connection.execute("PRAGMA synchronous").fetchone() == (synchronous,)

@@ -1,4 +1,4 @@
-"""Signals at random moments of ``amlog``, from its first import to its exit: nothing is left behind or half written."""
+"""Sends signals to ``amlog`` at random moments and checks that no partial file remains."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.amlog import PATIENCE, append, run, start
 ROUNDS = 100
 EVENTS = 2000
 STATUSES = {
-    signal.SIGINT: {0, 130, -signal.SIGINT, 1},  # the last two are Python's own, before it comes to our first line
+    signal.SIGINT: {0, 130, -signal.SIGINT, 1},  # Python itself exits with the last two before the first line of amlog
     signal.SIGTERM: {0, 143, -signal.SIGTERM},
 }
 COMMANDS = (
@@ -26,7 +26,7 @@ COMMANDS = (
 )
 
 
-def test_at_random_moments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signals_at_random_moments_leave_no_partial_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     url = "sqlite:///v.db"
     append(url, "a", "r", *(PlannerNote(note="n") for _ in range(EVENTS)))

@@ -1,4 +1,4 @@
-"""Growth at full size: what a run of 200,000 events costs, and that it is four times what a quarter of it does."""
+"""Measures growth: a run of 200,000 events must take four times as long as a quarter of it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tests.growth import CALLS, MOST, growth, run, slow_calls, slow_transcripts
 
 
 @pytest.mark.parametrize("provider", provider_names())
-def test_transcripts(provider: str) -> None:
+def test_conversion_of_transcripts_grows_linearly(provider: str) -> None:
     assert slow_transcripts(provider, 2_000, MOST) == {}
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_on_runs(name: str) -> None:
+def test_calls_on_runs_grow_linearly(name: str) -> None:
     assert slow_calls(name, 1_500, MOST) == {}
 
 
 @pytest.mark.parametrize("provider", provider_names())
-def test_window(provider: str) -> None:
+def test_window_grows_linearly(provider: str) -> None:
     short, long = (build(run("turns", events), provider) for events in (50_000, 200_000))
     of_short = partial(window, short, provider, max_events=50_000)
     of_long = partial(window, long, provider, max_events=200_000)

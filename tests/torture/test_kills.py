@@ -1,4 +1,4 @@
-"""About a thousand killed writers: everything they acknowledged is stored, whole and once."""
+"""Kills about a thousand writers and checks that each acknowledged event is stored exactly once."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.sqlite.test_crash import kill_writers
 
 KILLS = 40
 FILES = 6
-"""Files for each kind of writer. The check after each kill reads the whole file, so more files beat longer ones."""
+"""The number of files for each kind of writer. Each check reads a whole file, so many short files are faster."""
 
 
 @pytest.mark.parametrize("file", range(FILES))
 @pytest.mark.parametrize("durability", ["full", "os"])
 @pytest.mark.parametrize("program", ["append_until_killed", "append_until_killed_async"])
-def test_killed_writers_lose_nothing(tmp_path: Path, program: str, durability: str, file: int) -> None:
+def test_killed_writers_lose_no_acknowledged_event(tmp_path: Path, program: str, durability: str, file: int) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}?durability={durability}"
     kill_writers(program, url, KILLS, random.Random(f"{program} {durability} {file}"))

@@ -1,7 +1,7 @@
 """Stores that each break one promise: the proof that the contract suite can fail.
 
 Each class is an in-memory store with one defect, and names the tests that must catch it. A module holds the defects of
-one part of the contract; ``base.py`` has what they are made from.
+one part of the contract. ``base.py`` holds their common base.
 """
 
 from tests.conformance.broken_stores import (  # the modules register their defects

@@ -1,4 +1,4 @@
-"""Defects of appends, seqs, versions and what runs under concurrency."""
+"""Defects of appends, seqs, versions and concurrency."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Load, caug
 
 @caught_by(
     "test_1_an_append_stores_its_events_in_order",
-    "test_1_an_append_reports_version_inserted_and_the_events",
+    "test_1_an_append_returns_the_version_the_count_and_the_events",
     "test_3_seqs_start_at_1_and_have_no_gaps",
-    "test_9_follow_delivers_what_is_there_then_what_comes",
+    "test_9_follow_delivers_stored_events_then_new_ones",
 )
 class DropsAnEvent(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
@@ -32,14 +32,16 @@ class CutsLargeBatches(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_1_an_append_stores_its_events_in_order", "test_1_an_append_reports_version_inserted_and_the_events")
+@caught_by(
+    "test_1_an_append_stores_its_events_in_order", "test_1_an_append_returns_the_version_the_count_and_the_events"
+)
 class ReversesBatches(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.events = append.events[::-1]
         return await super().appending(append)
 
 
-@caught_by("test_1_an_append_stores_its_events_in_order", "test_6_log_is_append_order_and_events_by_time_then_seq")
+@caught_by("test_1_an_append_stores_its_events_in_order", "test_6_log_is_in_append_order_and_events_by_time_then_seq")
 class SortsBatchesByTime(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.events = tuple(sorted(append.events, key=lambda event: event.timestamp))
@@ -49,8 +51,8 @@ class SortsBatchesByTime(BrokenStore):
 @caught_by(
     "test_1_a_batch_with_an_invalid_event_stores_nothing",
     "test_1_a_batch_with_a_conflicting_event_stores_nothing",
-    "test_11_wrong_event_ids_are_refused",
-    "test_4_twice_in_a_batch_with_other_bodies_is_a_conflict",
+    "test_11_append_refuses_wrong_event_ids",
+    "test_4_one_id_with_two_bodies_in_a_batch_is_a_conflict",
 )
 class LeavesHalfABatchAfterARefusal(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
@@ -70,7 +72,7 @@ class ChecksTheVersionAfterWriting(BrokenStore):
         return result
 
 
-@caught_by("test_1_no_reader_sees_a_part_of_a_batch")
+@caught_by("test_1_no_reader_sees_part_of_a_batch")
 class ShowsABatchInParts(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         for event in append.events:
@@ -79,7 +81,7 @@ class ShowsABatchInParts(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_1_an_empty_append_does_nothing", "test_1_an_empty_append_leaves_a_run_as_it_is")
+@caught_by("test_1_an_empty_append_creates_no_run", "test_1_an_empty_append_changes_nothing_in_a_run")
 class ChecksTheVersionOfAnEmptyAppend(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         version = (await self.read(append.agent, append.run)).version
@@ -88,7 +90,7 @@ class ChecksTheVersionOfAnEmptyAppend(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_1_an_append_reports_version_inserted_and_the_events")
+@caught_by("test_1_an_append_returns_the_version_the_count_and_the_events")
 class ReportsOnlyTheLastEvent(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
@@ -96,8 +98,8 @@ class ReportsOnlyTheLastEvent(BrokenStore):
 
 
 @caught_by(
-    "test_2_what_was_appended_is_there_after_all_handles_closed",
-    "test_2_what_was_redacted_or_deleted_stays_so_after_all_handles_closed",
+    "test_2_appended_events_survive_closing_all_handles",
+    "test_2_redactions_and_deletions_survive_closing_all_handles",
     "test_2_idempotency_survives_closing_all_handles",
     "test_14_closing_a_handle_leaves_the_others_open",
 )
@@ -107,14 +109,14 @@ class ForgetsEverythingOnClosing(BrokenStore):
         await super().aclose()
 
 
-@caught_by("test_3_seqs_start_at_1_and_have_no_gaps", "test_6_after_leaves_out_what_is_up_to_it")
+@caught_by("test_3_seqs_start_at_1_and_have_no_gaps", "test_6_after_leaves_out_events_up_to_that_seq")
 class CountsFromZero(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
         return remade(snapshot, [msgspec.structs.replace(event, seq=event.seq - 1) for event in snapshot.log])
 
 
-@caught_by("test_3_every_run_counts_for_itself", "test_3_many_runs_at_once_keep_their_own_seqs")
+@caught_by("test_3_each_run_has_its_own_seqs", "test_3_runs_written_at_once_keep_their_own_seqs")
 class TakesAllRunsOfAnAgentForOne(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.run = "one"
@@ -124,7 +126,7 @@ class TakesAllRunsOfAnAgentForOne(BrokenStore):
         return await super().loading(msgspec.structs.replace(load, run="one"))
 
 
-@caught_by("test_3_a_refused_append_leaves_no_gap", "test_5_a_wrong_version_is_refused_with_the_actual_one")
+@caught_by("test_3_a_refused_append_leaves_no_gap", "test_5_a_version_conflict_names_the_actual_version")
 class UsesUpASeqOnRefusal(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         try:
@@ -134,7 +136,7 @@ class UsesUpASeqOnRefusal(BrokenStore):
             raise
 
 
-@caught_by("test_3_a_seq_the_caller_gives_is_not_looked_at")
+@caught_by("test_3_append_ignores_the_seq_of_an_event")
 class TrustsTheCallersSeqs(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.events = tuple(sorted(append.events, key=lambda event: event.seq))
@@ -142,11 +144,11 @@ class TrustsTheCallersSeqs(BrokenStore):
 
 
 @caught_by(
-    "test_3_first_seq_places_the_events_of_an_empty_run",
-    "test_3_first_seq_is_refused_where_the_run_holds_events",
-    "test_3_first_seq_is_refused_at_or_below_the_version_of_a_deleted_run",
-    "test_3_first_seq_is_an_integer_from_1",
-    "test_15_the_count_and_version_of_a_run_that_does_not_begin_at_1",
+    "test_3_first_seq_sets_the_first_seq_of_an_empty_run",
+    "test_3_append_refuses_first_seq_for_a_run_with_events",
+    "test_3_append_refuses_first_seq_up_to_the_version_of_a_deleted_run",
+    "test_3_append_refuses_a_first_seq_that_is_not_a_positive_integer",
+    "test_15_list_runs_describes_a_run_that_does_not_begin_at_1",
 )
 class IgnoresFirstSeq(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
@@ -154,7 +156,7 @@ class IgnoresFirstSeq(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_3_first_seq_1_is_how_a_run_begins_anyway", "test_3_first_seq_places_the_events_of_an_empty_run")
+@caught_by("test_3_first_seq_1_is_the_same_as_the_default", "test_3_first_seq_sets_the_first_seq_of_an_empty_run")
 class PlacesTheFirstEventAfterFirstSeq(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         if append.first_seq is not None:
@@ -162,7 +164,7 @@ class PlacesTheFirstEventAfterFirstSeq(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_3_first_seq_does_not_disturb_a_repeated_import")
+@caught_by("test_3_a_repeated_import_with_first_seq_stores_nothing")
 class ChecksFirstSeqBeforeIds(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         version = (await self.read(append.agent, append.run)).version
@@ -175,11 +177,11 @@ class ChecksFirstSeqBeforeIds(BrokenStore):
     "test_3_many_tasks_on_one_handle_leave_no_gap",
     "test_3_many_tasks_on_many_handles_leave_no_gap",
     "test_3_many_threads_leave_no_gap",
-    "test_3_many_runs_at_once_keep_their_own_seqs",
-    "test_9_a_follower_keeps_the_order_of_many_writers",
+    "test_3_runs_written_at_once_keep_their_own_seqs",
+    "test_9_a_follower_gets_the_events_of_many_writers_in_seq_order",
 )
 class LosesAppendsMadeAtOnce(BrokenStore):
-    """Reads, waits and writes: what was written meanwhile is overwritten, though both were acknowledged."""
+    """Reads, waits and writes, and so overwrites events that were acknowledged in between."""
 
     async def appending(self, append: Append) -> AppendResult:
         version = (await self.read(append.agent, append.run)).version
@@ -199,7 +201,7 @@ class LooksUpIdsBeforeItWaits(BrokenStore):
         return await super().appending(msgspec.structs.replace(append, events=new))
 
 
-@caught_by("test_5_of_many_writers_at_one_version_exactly_one_wins")
+@caught_by("test_5_exactly_one_of_many_writers_at_one_version_succeeds")
 class ChecksTheVersionBeforeItWaits(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         version = (await self.read(append.agent, append.run)).version
@@ -210,10 +212,10 @@ class ChecksTheVersionBeforeItWaits(BrokenStore):
 
 
 @caught_by(
-    "test_5_a_wrong_version_is_refused_with_the_actual_one",
-    "test_5_a_version_made_stale_through_another_handle_is_refused",
-    "test_5_redaction_and_deletion_count_in_the_version",
-    "test_5_of_many_writers_at_one_version_exactly_one_wins",
+    "test_5_a_version_conflict_names_the_actual_version",
+    "test_5_an_append_on_another_handle_makes_a_version_stale",
+    "test_5_versions_from_before_a_redaction_or_deletion_are_stale",
+    "test_5_exactly_one_of_many_writers_at_one_version_succeeds",
     "test_1_a_batch_at_a_stale_version_stores_nothing",
 )
 class AcceptsAStaleVersion(BrokenStore):
@@ -222,7 +224,7 @@ class AcceptsAStaleVersion(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_5_the_right_version_is_accepted")
+@caught_by("test_5_append_accepts_the_current_version")
 class ExpectsTheVersionAfterTheAppend(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         if append.expected_version is not None:
@@ -230,7 +232,7 @@ class ExpectsTheVersionAfterTheAppend(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_5_a_wrong_version_is_refused_with_the_actual_one")
+@caught_by("test_5_a_version_conflict_names_the_actual_version")
 class ReportsTheExpectedVersionAsTheActual(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         try:
@@ -240,8 +242,8 @@ class ReportsTheExpectedVersionAsTheActual(BrokenStore):
 
 
 @caught_by(
-    "test_5_a_version_made_stale_through_another_handle_is_refused",
-    "test_5_redaction_and_deletion_count_in_the_version",
+    "test_5_an_append_on_another_handle_makes_a_version_stale",
+    "test_5_versions_from_before_a_redaction_or_deletion_are_stale",
 )
 class RemembersTheVersionPerHandle(BrokenStore):
     _known: dict[tuple[str, str], int]
@@ -255,7 +257,7 @@ class RemembersTheVersionPerHandle(BrokenStore):
         return result
 
 
-@caught_by("test_5_a_version_is_an_integer_from_0")
+@caught_by("test_5_append_refuses_a_version_that_is_not_a_natural_number")
 class AcceptsAnythingAsAVersion(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         try:
@@ -266,7 +268,7 @@ class AcceptsAnythingAsAVersion(BrokenStore):
 
 @caught_by(
     "test_3_many_tasks_on_one_handle_leave_no_gap",
-    "test_1_an_append_reports_version_inserted_and_the_events",
+    "test_1_an_append_returns_the_version_the_count_and_the_events",
     "test_10_any_text_comes_back_unchanged",
 )
 class ReportsOtherEventsThanItStores(BrokenStore):
@@ -275,14 +277,16 @@ class ReportsOtherEventsThanItStores(BrokenStore):
         return msgspec.structs.replace(result, events=result.events[::-1])
 
 
-@caught_by("test_15_meta_is_kept_with_the_run", "test_15_any_meta_comes_back_unchanged", "test_15_a_run_is_described")
+@caught_by(
+    "test_15_meta_is_stored_with_the_run", "test_15_any_meta_comes_back_unchanged", "test_15_list_runs_describes_a_run"
+)
 class LosesMeta(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.meta = None
         return await super().appending(append)
 
 
-@caught_by("test_15_meta_of_later_appends_changes_nothing", "test_1_an_empty_append_leaves_a_run_as_it_is")
+@caught_by("test_15_meta_of_later_appends_is_ignored", "test_1_an_empty_append_changes_nothing_in_a_run")
 class OverwritesMeta(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         if append.meta is not None:
@@ -294,7 +298,7 @@ class OverwritesMeta(BrokenStore):
         return remade(snapshot, meta=self.notes.get((load.agent, load.run), snapshot.meta))
 
 
-@caught_by("test_7_meta_passed_in_can_be_changed")
+@caught_by("test_7_changing_appended_meta_does_not_change_the_store")
 class SharesMeta(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         if append.meta is not None:

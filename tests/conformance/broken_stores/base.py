@@ -1,4 +1,4 @@
-"""What a broken store is made from: the in-memory store with a hook before and after each operation."""
+"""The base of the broken stores: an in-memory store with a hook around each operation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Defect(msgspec.Struct, frozen=True):
     caught_by: tuple[str, ...]
 
     def open_handle(self) -> OpenHandle:
-        """What the fixture of the same name gives, on new data."""
+        """Return the value of the fixture of this name, on new data."""
         data = SharedData()
         return lambda: self.store(data)
 
@@ -42,7 +42,7 @@ def caught_by(*tests: str) -> Callable[[_Store], _Store]:
 
 
 class SharedData(MemoryData):
-    """Data with notes beside it, for defects that span handles."""
+    """Data with additional notes, for defects that affect several handles."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class Listing(msgspec.Struct):
 
 
 class BrokenStore(MemoryStore):
-    """A store that is sound until a subclass overrides ``appending``, ``loading`` or ``listing``, or a method."""
+    """A store without defects, until a subclass overrides ``appending``, ``loading`` or ``listing``, or a method."""
 
     async def append_events(
         self,
@@ -144,23 +144,23 @@ class BrokenStore(MemoryStore):
 
     @property
     def notes(self) -> dict[object, Any]:
-        """What all handles on the data share."""
+        """The notes that all handles on the data share."""
         assert isinstance(self._data, SharedData)
         return self._data.notes
 
     async def read(self, agent: str, run: str) -> Snapshot:
-        """The run as it is."""
+        """Load the run without the defect."""
         return await MemoryStore.load_run(self, agent, run)
 
     def followed(self, agent: str, run: str, after: int = 0) -> AsyncGenerator[Event]:
-        """The run's events as they should be delivered."""
+        """Follow the run without the defect."""
         return MemoryStore.follow(self, agent, run, after=after)
 
 
 def remade(
     snapshot: Snapshot, log: Iterable[Event] | None = None, *, kind: type[Snapshot] = Snapshot, **changes: Any
 ) -> Snapshot:
-    """A snapshot with some of it changed."""
+    """Copy a snapshot with changes."""
     fields: dict[str, Any] = {
         name: getattr(snapshot, name)
         for name in ("version", "last_seq", "meta", "after", "types", "first_seq", "redactions")
@@ -170,7 +170,7 @@ def remade(
 
 
 def with_data(event: Event, change: Callable[[Any], Any]) -> Event:
-    """An event with every value of its data passed through ``change``, the innermost first."""
+    """Copy an event and apply ``change`` to every value of its data, innermost values first."""
     built = event.to_map()
     return Event.from_map({**built, "data": _changed(built["data"], change)})
 

@@ -8,7 +8,7 @@ from agent_memory_log.store import Flaw
 from tests.conformance.broken_stores.base import BrokenStore, caught_by
 
 
-@caught_by("test_19_a_store_that_is_whole_has_no_flaws")
+@caught_by("test_19_check_finds_no_flaws_in_an_intact_store")
 class TakesWhatHasExpiredForDamage(BrokenStore):
     async def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncIterator[Flaw]:
         async for flaw in super().check(agent_id, run_id):
@@ -18,7 +18,7 @@ class TakesWhatHasExpiredForDamage(BrokenStore):
                 yield Flaw(agent, run, None, "it cannot be read")
 
 
-@caught_by("test_19_a_run_without_its_agent_is_refused", "test_19_check_of_a_closed_handle_says_so")
+@caught_by("test_19_check_refuses_a_run_without_an_agent", "test_19_check_on_a_closed_handle_raises_store_closed")
 class ChecksWhateverIsNamed(BrokenStore):
     async def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncIterator[Flaw]:
         for run in self._data._runs:

@@ -15,7 +15,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _Masks(BrokenStore):
-    """Changes what stands where an event was; it remembers the events as they were appended."""
+    """Changes events when they are read. It remembers the original events."""
 
     def mask(self, masked: Event, was: Event) -> Event | None:
         return masked if was is not masked else was
@@ -38,28 +38,32 @@ class _Masks(BrokenStore):
 
 
 @caught_by(
-    "test_12_redacted_content_is_gone_through_every_handle",
-    "test_12_position_time_and_id_of_a_redacted_event_stay",
-    "test_2_what_was_redacted_or_deleted_stays_so_after_all_handles_closed",
+    "test_12_no_handle_returns_redacted_content",
+    "test_12_a_redacted_event_keeps_its_seq_time_and_id",
+    "test_2_redactions_and_deletions_survive_closing_all_handles",
 )
 class LeavesTheContentOnRedacting(_Masks):
     def mask(self, masked: Event, was: Event) -> Event | None:
         return was if masked.seq == was.seq else masked
 
 
-@caught_by("test_12_position_time_and_id_of_a_redacted_event_stay")
+@caught_by("test_12_a_redacted_event_keeps_its_seq_time_and_id")
 class LeavesTheLabelsOnRedacting(_Masks):
     def mask(self, masked: Event, was: Event) -> Event | None:
         return msgspec.structs.replace(masked, labels=was.labels)
 
 
-@caught_by("test_12_position_time_and_id_of_a_redacted_event_stay", "test_12_types_select_a_redacted_event_as_redacted")
+@caught_by(
+    "test_12_a_redacted_event_keeps_its_seq_time_and_id", "test_12_a_redacted_event_is_selected_by_the_type_redacted"
+)
 class RemovesTheEventOnRedacting(_Masks):
     def mask(self, masked: Event, was: Event) -> Event | None:
         return masked if was is masked else None
 
 
-@caught_by("test_12_position_time_and_id_of_a_redacted_event_stay", "test_12_a_redacted_event_keeps_its_place_in_time")
+@caught_by(
+    "test_12_a_redacted_event_keeps_its_seq_time_and_id", "test_12_a_redacted_event_keeps_its_position_in_time_order"
+)
 class GivesARedactedEventTheTimeOfTheRedaction(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
@@ -71,21 +75,21 @@ class GivesARedactedEventTheTimeOfTheRedaction(BrokenStore):
         )
 
 
-@caught_by("test_12_redacted_content_is_gone_through_every_handle")
+@caught_by("test_12_no_handle_returns_redacted_content")
 class ReportsRedactedContentToARepeatedAppend(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
         events = [
-            msgspec.structs.replace(stored, data=given.data)
-            for stored, given in zip(result.events, append.events, strict=True)
+            msgspec.structs.replace(stored, data=original.data)
+            for stored, original in zip(result.events, append.events, strict=True)
         ]
         return msgspec.structs.replace(result, events=tuple(events))
 
 
 @caught_by(
-    "test_12_a_redaction_appends_one_marker_that_names_the_seqs",
-    "test_9_a_waiting_follower_learns_of_a_redaction",
-    "test_6_extended_after_a_redaction_masks_what_is_named",
+    "test_12_a_redaction_appends_one_marker_with_the_seqs",
+    "test_9_a_waiting_follower_receives_a_redaction_marker",
+    "test_6_extending_past_a_redaction_masks_the_redacted_events",
 )
 class ForgetsTheMarker(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
@@ -98,7 +102,7 @@ class ForgetsTheMarker(BrokenStore):
         return AppendResult(result.version - 1, 0, ())
 
 
-@caught_by("test_12_a_redaction_appends_one_marker_that_names_the_seqs")
+@caught_by("test_12_a_redaction_appends_one_marker_with_the_seqs")
 class AppendsAMarkerForEachEvent(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         result = AppendResult(0, 0, ())
@@ -107,33 +111,33 @@ class AppendsAMarkerForEachEvent(BrokenStore):
         return result
 
 
-@caught_by("test_12_redacting_again_does_nothing")
+@caught_by("test_12_redacting_a_redacted_event_again_changes_nothing")
 class AppendsAMarkerEachTime(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        wanted = tuple(seqs)
-        result = await super().redact_events(agent, run, wanted, reason=reason)
+        requested = tuple(seqs)
+        result = await super().redact_events(agent, run, requested, reason=reason)
         if result.inserted:
             return result
-        return await self.append_events(agent, run, new_event(Redaction(seqs=wanted, reason=reason)))
+        return await self.append_events(agent, run, new_event(Redaction(seqs=requested, reason=reason)))
 
 
-@caught_by("test_12_a_seq_the_run_does_not_hold_redacts_none", "test_12_a_deleted_run_is_empty_through_every_handle")
+@caught_by("test_12_one_missing_seq_prevents_the_whole_redaction", "test_12_every_handle_sees_a_deleted_run_as_empty")
 class IgnoresSeqsTheRunDoesNotHold(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         held = {event.seq for event in (await self.read(agent, run)).log}
         return await super().redact_events(agent, run, [seq for seq in seqs if seq in held], reason=reason)
 
 
-@caught_by("test_12_a_seq_the_run_does_not_hold_redacts_none")
+@caught_by("test_12_one_missing_seq_prevents_the_whole_redaction")
 class RedactsUpToTheSeqItDoesNotHold(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        wanted = list(seqs)
-        for seq in wanted[:-1]:
+        requested = list(seqs)
+        for seq in requested[:-1]:
             await super().redact_events(agent, run, [seq], reason=reason)
-        return await super().redact_events(agent, run, wanted, reason=reason)
+        return await super().redact_events(agent, run, requested, reason=reason)
 
 
-@caught_by("test_12_a_seq_the_run_does_not_hold_redacts_none")
+@caught_by("test_12_one_missing_seq_prevents_the_whole_redaction")
 class AcceptsAnythingAsASeq(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[Any], *, reason: str = "") -> AppendResult:
         try:
@@ -142,7 +146,7 @@ class AcceptsAnythingAsASeq(BrokenStore):
             return AppendResult(0, 0, ())
 
 
-@caught_by("test_12_a_marker_made_by_hand_may_not_name_what_is_not_redacted")
+@caught_by("test_12_append_refuses_a_marker_for_events_that_are_not_redacted")
 class TakesForgedMarkers(BrokenStore):
     async def append_events(self, agent: str, run: str, *events: Event, **options: Any) -> AppendResult:
         try:
@@ -152,14 +156,14 @@ class TakesForgedMarkers(BrokenStore):
             return await super().append_events(agent, run, *forged, **options)
 
 
-@caught_by("test_12_a_marker_can_be_redacted_and_passes_on_what_it_named")
+@caught_by("test_12_redacting_a_marker_moves_its_seqs_to_the_new_marker")
 class DoesNotRedactMarkers(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         markers = {event.seq for event in (await self.read(agent, run)).log if event.type == "redaction"}
         return await super().redact_events(agent, run, [seq for seq in seqs if seq not in markers], reason=reason)
 
 
-@caught_by("test_12_types_select_a_redacted_event_as_redacted")
+@caught_by("test_12_a_redacted_event_is_selected_by_the_type_redacted")
 class SelectsByTheOriginalType(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         if load.types is None:
@@ -174,18 +178,18 @@ class SelectsByTheOriginalType(BrokenStore):
         return remade(snapshot, kept, types=types)
 
 
-@caught_by("test_12_other_runs_are_not_redacted")
+@caught_by("test_12_a_redaction_leaves_other_runs_unchanged")
 class RedactsByEventIdInEveryRun(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        wanted = list(seqs)
-        result = await super().redact_events(agent, run, wanted, reason=reason)
+        requested = list(seqs)
+        result = await super().redact_events(agent, run, requested, reason=reason)
         for info in (await self.list_runs()).runs:
             if (info.agent, info.run) != (agent, run):
-                await super().redact_events(info.agent, info.run, wanted, reason=reason)
+                await super().redact_events(info.agent, info.run, requested, reason=reason)
         return result
 
 
-@caught_by("test_12_the_run_goes_on_after_a_redaction", "test_10_any_reason_of_a_redaction_comes_back_unchanged")
+@caught_by("test_12_a_run_accepts_events_after_a_redaction", "test_10_any_redaction_reason_comes_back_unchanged")
 class ClosesTheRunOnRedacting(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         log = (await self.read(append.agent, append.run)).log
@@ -198,7 +202,7 @@ class ClosesTheRunOnRedacting(BrokenStore):
 
 
 class _Deletes(BrokenStore):
-    """Remembers what is deleted; a subclass forgets too little."""
+    """Remembers deleted data. A subclass returns some of it."""
 
     async def delete_run(self, agent: str, run: str) -> None:
         self.notes.setdefault((agent, run), await self.read(agent, run))
@@ -206,8 +210,8 @@ class _Deletes(BrokenStore):
 
 
 @caught_by(
-    "test_12_a_deleted_run_is_empty_through_every_handle",
-    "test_2_what_was_redacted_or_deleted_stays_so_after_all_handles_closed",
+    "test_12_every_handle_sees_a_deleted_run_as_empty",
+    "test_2_redactions_and_deletions_survive_closing_all_handles",
     "test_12_a_redacted_run_can_be_deleted",
 )
 class DeletesNothing(BrokenStore):
@@ -216,13 +220,13 @@ class DeletesNothing(BrokenStore):
 
 
 @caught_by(
-    "test_3_the_version_of_a_deleted_run_stays",
-    "test_3_the_next_seq_of_a_deleted_run_goes_on",
-    "test_3_old_cursors_of_a_deleted_run_stay_meaningful",
-    "test_12_deleting_what_holds_nothing_does_nothing",
-    "test_3_first_seq_is_refused_at_or_below_the_version_of_a_deleted_run",
-    "test_9_a_run_created_anew_can_be_followed_from_any_seq_it_had",
-    "test_15_the_count_and_version_of_a_run_that_does_not_begin_at_1",
+    "test_3_a_deleted_run_keeps_its_version",
+    "test_3_a_deleted_run_continues_its_seqs",
+    "test_3_old_cursors_of_a_deleted_run_stay_valid",
+    "test_12_deleting_an_empty_run_changes_nothing",
+    "test_3_append_refuses_first_seq_up_to_the_version_of_a_deleted_run",
+    "test_9_a_run_created_again_can_be_followed_from_its_old_seqs",
+    "test_15_list_runs_describes_a_run_that_does_not_begin_at_1",
 )
 class StartsAgainAt1AfterADeletion(BrokenStore):
     async def delete_run(self, agent: str, run: str) -> None:
@@ -230,7 +234,7 @@ class StartsAgainAt1AfterADeletion(BrokenStore):
         self._data._runs.pop((agent, run), None)
 
 
-@caught_by("test_3_the_event_ids_of_a_deleted_run_are_forgotten")
+@caught_by("test_3_a_deleted_run_forgets_its_event_ids")
 class RemembersIdsOfADeletedRun(_Deletes):
     async def appending(self, append: Append) -> AppendResult:
         deleted = self.notes.get((append.agent, append.run))
@@ -239,7 +243,7 @@ class RemembersIdsOfADeletedRun(_Deletes):
         return await super().appending(append)
 
 
-@caught_by("test_12_a_run_that_another_handle_deleted_can_be_imported_anew")
+@caught_by("test_12_a_run_deleted_by_another_handle_can_be_imported_again")
 class RemembersWhatItAppendedToADeletedRun(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         appended: set[tuple[str, str]] = self.__dict__.setdefault("_appended", set())
@@ -249,7 +253,7 @@ class RemembersWhatItAppendedToADeletedRun(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_12_the_meta_of_a_deleted_run_is_forgotten")
+@caught_by("test_12_a_deleted_run_forgets_its_meta")
 class RemembersTheMetaOfADeletedRun(_Deletes):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
@@ -257,7 +261,7 @@ class RemembersTheMetaOfADeletedRun(_Deletes):
         return remade(snapshot, meta=deleted.meta) if deleted is not None else snapshot
 
 
-@caught_by("test_12_a_deleted_run_is_empty_through_every_handle", "test_12_other_runs_are_not_deleted")
+@caught_by("test_12_every_handle_sees_a_deleted_run_as_empty", "test_12_a_deletion_leaves_other_runs_unchanged")
 class ListsDeletedRuns(BrokenStore):
     async def delete_run(self, agent: str, run: str) -> None:
         for info in (await self.list_runs()).runs:
@@ -271,14 +275,16 @@ class ListsDeletedRuns(BrokenStore):
         return RunPage((*page.runs, *deleted), page.cursor)
 
 
-@caught_by("test_12_other_runs_are_not_deleted", "test_11_agent_and_run_do_not_run_together")
+@caught_by("test_12_a_deletion_leaves_other_runs_unchanged", "test_11_agent_and_run_ids_are_kept_apart")
 class DeletesAllRunsOfTheAgent(BrokenStore):
     async def delete_run(self, agent: str, run: str) -> None:
         for one in [run, *(info.run for info in (await self.list_runs(agent)).runs)]:
             await super().delete_run(agent, one)
 
 
-@caught_by("test_12_deleting_what_holds_nothing_does_nothing", "test_11_erasing_one_run_touches_no_other_id")
+@caught_by(
+    "test_12_deleting_an_empty_run_changes_nothing", "test_11_erasing_a_run_leaves_runs_with_similar_ids_unchanged"
+)
 class FailsToDeleteWhatHoldsNothing(BrokenStore):
     async def delete_run(self, agent: str, run: str) -> None:
         if not (await self.read(agent, run)).log or run == "%":
@@ -286,7 +292,7 @@ class FailsToDeleteWhatHoldsNothing(BrokenStore):
         await super().delete_run(agent, run)
 
 
-@caught_by("test_12_deleting_what_holds_nothing_does_nothing")
+@caught_by("test_12_deleting_an_empty_run_changes_nothing")
 class CountsADeletionInTheVersion(BrokenStore):
     async def delete_run(self, agent: str, run: str) -> None:
         await super().delete_run(agent, run)
@@ -295,7 +301,7 @@ class CountsADeletionInTheVersion(BrokenStore):
             kept.base += 1
 
 
-@caught_by("test_3_old_cursors_of_a_deleted_run_stay_meaningful")
+@caught_by("test_3_old_cursors_of_a_deleted_run_stay_valid")
 class RefusesCursorsFromBeforeADeletion(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
@@ -311,9 +317,7 @@ class KeepsRedactedRuns(BrokenStore):
             await super().delete_run(agent, run)
 
 
-@caught_by(
-    "test_9_a_follower_behind_a_redaction_sees_the_mask", "test_12_redacted_content_is_gone_through_every_handle"
-)
+@caught_by("test_9_a_slow_follower_receives_redacted_events_masked", "test_12_no_handle_returns_redacted_content")
 class FollowsWhatWasRedacted(_Masks):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         async for event in self.followed(agent, run, after):

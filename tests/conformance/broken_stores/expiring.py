@@ -20,7 +20,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _Ends(BrokenStore):
-    """A store that can look past the ends of runs."""
+    """A store that can read expired runs."""
 
     def end(self, agent: str, run: str) -> int | None:
         kept = self._data._runs.get((agent, run))
@@ -32,7 +32,7 @@ class _Ends(BrokenStore):
 
     @contextmanager
     def endless(self) -> Generator[None]:
-        """The runs that are there have no ends meanwhile; the calls made then never wait, so nobody else sees it."""
+        """Remove the ends of all runs for a moment. The calls inside never wait, so no other task notices."""
         runs = list(self._data._runs.values())
         ends = [kept.expires_at for kept in runs]
         for kept in runs:
@@ -45,10 +45,10 @@ class _Ends(BrokenStore):
 
 
 @caught_by(
-    "test_16_nothing_is_appended_to_an_expired_run",
-    "test_16_an_expired_run_is_not_read",
-    "test_16_a_waiting_follower_is_woken_at_the_end",
-    "test_16_expire_runs_removes_what_has_expired",
+    "test_16_append_refuses_an_expired_run",
+    "test_16_load_and_follow_refuse_an_expired_run",
+    "test_16_a_waiting_follower_wakes_when_its_run_expires",
+    "test_16_expire_runs_removes_expired_runs",
 )
 class KnowsNoEnds(_Ends):
     async def appending(self, append: Append) -> AppendResult:
@@ -58,7 +58,7 @@ class KnowsNoEnds(_Ends):
         return result
 
 
-@caught_by("test_16_before_its_end_a_run_is_like_any_other", "test_16_meta_of_later_appends_gives_no_end")
+@caught_by("test_16_a_run_works_normally_before_its_end", "test_16_meta_of_later_appends_sets_no_end")
 class RefusesWhateverHasAnEnd(_Ends):
     async def loading(self, load: Load) -> Snapshot:
         if self.end(load.agent, load.run) is not None:
@@ -66,7 +66,7 @@ class RefusesWhateverHasAnEnd(_Ends):
         return await super().loading(load)
 
 
-@caught_by("test_16_before_its_end_a_run_is_like_any_other")
+@caught_by("test_16_a_run_works_normally_before_its_end")
 class RewritesTheEndInUtc(_Ends):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
@@ -76,7 +76,7 @@ class RewritesTheEndInUtc(_Ends):
         return remade(snapshot, meta={**snapshot.meta, "expires_at": format_timestamp(from_microseconds(end))})
 
 
-@caught_by("test_16_before_its_end_a_run_is_like_any_other")
+@caught_by("test_16_a_run_works_normally_before_its_end")
 class CannotWaitForAFarEnd(_Ends):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         async for event in self.followed(agent, run, after):
@@ -85,7 +85,7 @@ class CannotWaitForAFarEnd(_Ends):
                 raise OverflowError("timestamp too large")
 
 
-@caught_by("test_16_an_end_that_is_no_time_is_refused")
+@caught_by("test_16_append_refuses_an_expires_at_that_is_not_a_time")
 class TakesAnythingAsAnEnd(_Ends):
     async def appending(self, append: Append) -> AppendResult:
         try:
@@ -94,7 +94,7 @@ class TakesAnythingAsAnEnd(_Ends):
             return await super().appending(msgspec.structs.replace(append, meta=None))
 
 
-@caught_by("test_16_an_end_that_is_no_time_is_refused")
+@caught_by("test_16_append_refuses_an_expires_at_that_is_not_a_time")
 class NamesNoFieldOfABadEnd(_Ends):
     async def appending(self, append: Append) -> AppendResult:
         try:
@@ -103,7 +103,7 @@ class NamesNoFieldOfABadEnd(_Ends):
             raise InvalidEvent(str(error), field="meta") from error
 
 
-@caught_by("test_16_meta_of_later_appends_gives_no_end")
+@caught_by("test_16_meta_of_later_appends_sets_no_end")
 class TakesTheEndOfLaterAppends(_Ends):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
@@ -112,7 +112,7 @@ class TakesTheEndOfLaterAppends(_Ends):
 
 
 class _Appends(_Ends):
-    """Appends to an expired run what ``lets_by`` says."""
+    """Appends to an expired run if ``lets_by`` allows it."""
 
     def lets_by(self, append: Append) -> bool:
         raise NotImplementedError
@@ -124,39 +124,39 @@ class _Appends(_Ends):
             return await super().appending(append)
 
 
-@caught_by("test_16_nothing_is_appended_to_an_expired_run")
+@caught_by("test_16_append_refuses_an_expired_run")
 class AppendsToExpiredRuns(_Appends):
     def lets_by(self, append: Append) -> bool:
         return len(append.events) == 1
 
 
-@caught_by("test_16_nothing_is_appended_to_an_expired_run")
+@caught_by("test_16_append_refuses_an_expired_run")
 class AppendsBatchesToExpiredRuns(_Appends):
     def lets_by(self, append: Append) -> bool:
         return len(append.events) > 1
 
 
-@caught_by("test_16_nothing_is_appended_to_an_expired_run")
+@caught_by("test_16_append_refuses_an_expired_run")
 class AcknowledgesWhatAnExpiredRunHolds(_Appends):
     def lets_by(self, append: Append) -> bool:
         kept = self._data._runs.get((append.agent, append.run))
         return kept is not None and {event.event_id for event in append.events} <= set(kept.seqs)
 
 
-@caught_by("test_16_nothing_is_appended_to_an_expired_run")
+@caught_by("test_16_append_refuses_an_expired_run")
 class ProlongsExpiredRuns(_Appends):
     def lets_by(self, append: Append) -> bool:
         return (expiry_of(append.meta) or 0) > now_microseconds()
 
 
-@caught_by("test_16_nothing_is_appended_to_a_redacted_run_that_has_expired")
+@caught_by("test_16_append_refuses_an_expired_run_with_redacted_events")
 class AppendsToExpiredRunsThatWereRedacted(_Appends):
     def lets_by(self, append: Append) -> bool:
         kept = self._data._runs.get((append.agent, append.run))
         return kept is not None and any(event.type == "redaction" for event in kept.events)
 
 
-@caught_by("test_16_an_empty_append_to_an_expired_run_does_nothing")
+@caught_by("test_16_an_empty_append_to_an_expired_run_changes_nothing")
 class RefusesEmptyAppends(_Ends):
     async def appending(self, append: Append) -> AppendResult:
         if self.has_expired(append.agent, append.run):
@@ -164,7 +164,7 @@ class RefusesEmptyAppends(_Ends):
         return await super().appending(append)
 
 
-@caught_by("test_16_a_run_past_its_end_is_not_created")
+@caught_by("test_16_append_does_not_create_a_run_that_is_past_its_end")
 class CreatesRunsPastTheirEnd(_Ends):
     async def appending(self, append: Append) -> AppendResult:
         end = expiry_of(append.meta) if self.end(append.agent, append.run) is None else None
@@ -175,14 +175,14 @@ class CreatesRunsPastTheirEnd(_Ends):
         raise RunExpired(f"{append.agent}/{append.run}")
 
 
-@caught_by("test_16_an_expired_run_is_not_read")
+@caught_by("test_16_load_and_follow_refuse_an_expired_run")
 class ReadsExpiredRuns(_Ends):
     async def loading(self, load: Load) -> Snapshot:
         with self.endless():
             return await super().loading(load)
 
 
-@caught_by("test_16_an_expired_run_is_not_read")
+@caught_by("test_16_load_and_follow_refuse_an_expired_run")
 class LooksAtTheCursorOfAnExpiredRunFirst(_Ends):
     async def loading(self, load: Load) -> Snapshot:
         with self.endless():
@@ -190,7 +190,7 @@ class LooksAtTheCursorOfAnExpiredRunFirst(_Ends):
         return await super().loading(load)
 
 
-@caught_by("test_16_an_expired_run_is_not_read")
+@caught_by("test_16_load_and_follow_refuse_an_expired_run")
 class NamesNoRun(_Ends):
     async def loading(self, load: Load) -> Snapshot:
         try:
@@ -199,21 +199,21 @@ class NamesNoRun(_Ends):
             raise RunExpired("expired") from error
 
 
-@caught_by("test_16_an_expired_run_is_not_redacted")
+@caught_by("test_16_redact_refuses_an_expired_run")
 class RedactsExpiredRuns(_Ends):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         with self.endless():
             return await super().redact_events(agent, run, seqs, reason=reason)
 
 
-@caught_by("test_16_expired_runs_are_not_listed")
+@caught_by("test_16_list_runs_leaves_out_expired_runs")
 class ListsExpiredRuns(_Ends):
     async def listing(self, listing: Listing) -> RunPage:
         with self.endless():
             return await super().listing(listing)
 
 
-@caught_by("test_16_expired_runs_are_not_listed")
+@caught_by("test_16_list_runs_leaves_out_expired_runs")
 class LeavesGapsInPages(_Ends):
     async def listing(self, listing: Listing) -> RunPage:
         with self.endless():
@@ -221,7 +221,7 @@ class LeavesGapsInPages(_Ends):
         return RunPage(tuple(info for info in page.runs if not self.has_expired(info.agent, info.run)), page.cursor)
 
 
-@caught_by("test_16_a_waiting_follower_is_woken_at_the_end")
+@caught_by("test_16_a_waiting_follower_wakes_when_its_run_expires")
 class WaitsPastTheEnd(_Ends):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         follower = Follower(after)
@@ -234,9 +234,9 @@ class WaitsPastTheEnd(_Ends):
                 yield event
 
 
-@caught_by("test_16_a_waiting_follower_is_woken_at_the_end")
+@caught_by("test_16_a_waiting_follower_wakes_when_its_run_expires")
 class WaitsPastTheEndWithoutAnEventLoop(SyncMemoryStore):
-    """The synchronous surface."""
+    """A synchronous store with a defect."""
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
         follower = Follower(after)
@@ -250,7 +250,7 @@ class WaitsPastTheEndWithoutAnEventLoop(SyncMemoryStore):
                 yield event
 
 
-@caught_by("test_16_a_waiting_follower_is_woken_at_the_end")
+@caught_by("test_16_a_waiting_follower_wakes_when_its_run_expires")
 class EndsQuietlyAtTheEnd(_Ends):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         seen = 0
@@ -263,7 +263,7 @@ class EndsQuietlyAtTheEnd(_Ends):
                 raise
 
 
-@caught_by("test_16_a_follower_behind_the_end_gets_nothing_more")
+@caught_by("test_16_a_slow_follower_gets_no_event_of_an_expired_run")
 class ReadsAheadPastTheEnd(_Ends):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         ahead = await self.read(agent, run)
@@ -273,7 +273,7 @@ class ReadsAheadPastTheEnd(_Ends):
             yield event
 
 
-@caught_by("test_16_an_expired_run_can_be_deleted_and_begun_anew")
+@caught_by("test_16_an_expired_run_can_be_deleted_and_created_again")
 class DeletesNoExpiredRuns(_Ends):
     async def delete_run(self, agent: str, run: str) -> None:
         if self.has_expired(agent, run):
@@ -281,7 +281,7 @@ class DeletesNoExpiredRuns(_Ends):
         await super().delete_run(agent, run)
 
 
-@caught_by("test_16_an_expired_run_can_be_deleted_and_begun_anew")
+@caught_by("test_16_an_expired_run_can_be_deleted_and_created_again")
 class StartsAnExpiredRunAgainAt1(_Ends):
     async def delete_run(self, agent: str, run: str) -> None:
         if self.has_expired(agent, run):
@@ -289,7 +289,7 @@ class StartsAnExpiredRunAgainAt1(_Ends):
         await super().delete_run(agent, run)
 
 
-@caught_by("test_16_an_expired_run_can_be_deleted_and_begun_anew", "test_16_a_run_begun_anew_has_an_end_of_its_own")
+@caught_by("test_16_an_expired_run_can_be_deleted_and_created_again", "test_16_a_run_created_again_has_its_own_end")
 class KeepsTheEndOfADeletedRun(_Ends):
     async def delete_run(self, agent: str, run: str) -> None:
         self.notes[agent, run] = self.end(agent, run)
@@ -302,7 +302,7 @@ class KeepsTheEndOfADeletedRun(_Ends):
         return result
 
 
-@caught_by("test_16_the_end_of_a_run_is_not_that_of_others")
+@caught_by("test_16_an_expired_run_does_not_affect_other_runs")
 class EndsAllRunsOfTheAgent(_Ends):
     async def loading(self, load: Load) -> Snapshot:
         for agent, run in self._data._runs:
@@ -311,7 +311,7 @@ class EndsAllRunsOfTheAgent(_Ends):
         return await super().loading(load)
 
 
-@caught_by("test_16_the_end_of_a_run_is_not_that_of_others")
+@caught_by("test_16_an_expired_run_does_not_affect_other_runs")
 class RefusesWhatIsAppendedBesideAnExpiredRun(_Ends):
     async def appending(self, append: Append) -> AppendResult:
         self.notes["waiting"] = self.notes.get("waiting", 0) + 1
@@ -325,7 +325,7 @@ class RefusesWhatIsAppendedBesideAnExpiredRun(_Ends):
             self.notes["waiting"] -= 1
 
 
-@caught_by("test_16_expire_runs_removes_what_has_expired", "test_16_a_follower_of_a_run_that_is_removed_ends")
+@caught_by("test_16_expire_runs_removes_expired_runs", "test_16_a_follower_ends_when_expire_runs_removes_its_run")
 class RemovesNothing(_Ends):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         counted = await super().expire_runs(before=before, dry_run=True)
@@ -334,7 +334,7 @@ class RemovesNothing(_Ends):
         return counted
 
 
-@caught_by("test_16_expire_runs_removes_what_has_expired")
+@caught_by("test_16_expire_runs_removes_expired_runs")
 class ForgetsTheVersionOfWhatItRemoves(_Ends):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         expired = [name for name in self._data._runs if self.has_expired(*name)]
@@ -344,7 +344,7 @@ class ForgetsTheVersionOfWhatItRemoves(_Ends):
         return result
 
 
-@caught_by("test_16_expire_runs_removes_what_has_expired")
+@caught_by("test_16_expire_runs_removes_expired_runs")
 class LeavesTheLibrarysOwnRuns(_Ends):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         own = {name: kept for name, kept in self._data._runs.items() if is_reserved(name[0])}
@@ -355,7 +355,7 @@ class LeavesTheLibrarysOwnRuns(_Ends):
         return result
 
 
-@caught_by("test_16_expire_runs_keeps_what_has_not_expired", "test_16_expire_runs_needs_an_instant_that_has_passed")
+@caught_by("test_16_expire_runs_keeps_other_runs", "test_16_expire_runs_refuses_a_before_that_is_not_in_the_past")
 class RemovesWhateverHasAnEnd(_Ends):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         if before is not None and not isinstance(before, datetime):
@@ -365,7 +365,7 @@ class RemovesWhateverHasAnEnd(_Ends):
 
 @caught_by(
     "test_16_a_dry_run_of_expire_runs_counts_and_changes_nothing",
-    "test_16_expire_runs_removes_what_ended_up_to_before",
+    "test_16_expire_runs_removes_runs_that_ended_by_before",
 )
 class RemovesInADryRun(_Ends):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
@@ -381,7 +381,7 @@ class CountsNoEventsInADryRun(_Ends):
         return ExpireResult(result.runs, 0 if dry_run else result.events)
 
 
-@caught_by("test_16_expire_runs_removes_what_ended_up_to_before")
+@caught_by("test_16_expire_runs_removes_runs_that_ended_by_before")
 class LeavesWhatEndedAtBeforeItself(_Ends):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         until = (
@@ -392,14 +392,14 @@ class LeavesWhatEndedAtBeforeItself(_Ends):
         return await super().expire_runs(before=until, dry_run=dry_run)
 
 
-@caught_by("test_16_expire_runs_removes_what_ended_up_to_before")
+@caught_by("test_16_expire_runs_removes_runs_that_ended_by_before")
 class IgnoresBefore(_Ends):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         await super().expire_runs(before=before, dry_run=True)
         return await super().expire_runs(dry_run=dry_run)
 
 
-@caught_by("test_16_expire_runs_needs_an_instant_that_has_passed")
+@caught_by("test_16_expire_runs_refuses_a_before_that_is_not_in_the_past")
 class TakesAnythingAsBefore(_Ends):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         try:
@@ -408,7 +408,7 @@ class TakesAnythingAsBefore(_Ends):
             return ExpireResult(0, 0)
 
 
-@caught_by("test_16_a_follower_of_a_run_that_is_removed_ends")
+@caught_by("test_16_a_follower_ends_when_expire_runs_removes_its_run")
 class FollowsOnIntoTheRunBegunAnew(_Ends):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         while True:
@@ -421,7 +421,7 @@ class FollowsOnIntoTheRunBegunAnew(_Ends):
                     raise
 
 
-@caught_by("test_16_expire_runs_of_a_closed_handle_says_so")
+@caught_by("test_16_expire_runs_on_a_closed_handle_raises_store_closed")
 class RemovesAfterClosing(_Ends):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         return await MemoryStore(self._data).expire_runs(before=before, dry_run=dry_run)

@@ -12,10 +12,10 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
 
 
 @caught_by(
-    "test_9_follow_delivers_what_is_there_then_what_comes",
-    "test_9_follow_begins_after_the_seq_given",
-    "test_9_a_restarted_follower_goes_on_from_its_last_seq",
-    "test_9_followers_of_a_run_each_get_every_event",
+    "test_9_follow_delivers_stored_events_then_new_ones",
+    "test_9_follow_begins_after_the_seq_after",
+    "test_9_a_restarted_follower_continues_after_its_last_seq",
+    "test_9_each_follower_of_a_run_gets_every_event",
 )
 class SkipsEvents(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
@@ -25,9 +25,9 @@ class SkipsEvents(BrokenStore):
 
 
 @caught_by(
-    "test_9_follow_delivers_what_is_there_then_what_comes",
-    "test_9_a_follower_keeps_the_order_of_many_writers",
-    "test_9_a_repeated_append_wakes_nobody_twice",
+    "test_9_follow_delivers_stored_events_then_new_ones",
+    "test_9_a_follower_gets_the_events_of_many_writers_in_seq_order",
+    "test_9_a_repeated_append_delivers_no_event_twice",
 )
 class RepeatsEvents(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
@@ -37,7 +37,7 @@ class RepeatsEvents(BrokenStore):
                 yield event
 
 
-@caught_by("test_9_a_follower_keeps_the_order_of_many_writers", "test_9_a_slow_follower_misses_nothing")
+@caught_by("test_9_a_follower_gets_the_events_of_many_writers_in_seq_order", "test_9_a_slow_follower_misses_no_event")
 class SwapsEvents(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         held: Event | None = None
@@ -52,11 +52,11 @@ class SwapsEvents(BrokenStore):
 
 
 @caught_by(
-    "test_9_a_waiting_follower_wakes_for_its_own_handle",
-    "test_9_a_waiting_follower_wakes_for_another_handle",
-    "test_9_a_run_need_not_exist_to_be_followed",
-    "test_9_a_waiting_follower_learns_of_a_redaction",
-    "test_9_a_cancelled_follower_goes_and_disturbs_nobody",
+    "test_9_a_waiting_follower_wakes_for_an_append_on_its_handle",
+    "test_9_a_waiting_follower_wakes_for_an_append_on_another_handle",
+    "test_9_a_run_can_be_followed_before_it_exists",
+    "test_9_a_waiting_follower_receives_a_redaction_marker",
+    "test_9_a_cancelled_follower_does_not_disturb_other_followers",
 )
 class EndsWhenItHasCaughtUp(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
@@ -64,7 +64,7 @@ class EndsWhenItHasCaughtUp(BrokenStore):
             yield event
 
 
-@caught_by("test_9_a_waiting_follower_wakes_for_another_handle")
+@caught_by("test_9_a_waiting_follower_wakes_for_an_append_on_another_handle")
 class WakesForItsOwnHandleOnly(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
@@ -78,7 +78,7 @@ class WakesForItsOwnHandleOnly(BrokenStore):
             yield event
 
 
-@caught_by("test_9_follow_delivers_what_is_there_then_what_comes")
+@caught_by("test_9_follow_delivers_stored_events_then_new_ones")
 class DeliversOnlyWhatComes(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         version = (await self.read(agent, run)).version
@@ -86,14 +86,14 @@ class DeliversOnlyWhatComes(BrokenStore):
             yield event
 
 
-@caught_by("test_9_follow_begins_after_the_seq_given", "test_9_a_restarted_follower_goes_on_from_its_last_seq")
+@caught_by("test_9_follow_begins_after_the_seq_after", "test_9_a_restarted_follower_continues_after_its_last_seq")
 class FollowsFromTheStart(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         async for event in self.followed(agent, run, 0 * after):
             yield event
 
 
-@caught_by("test_9_a_run_need_not_exist_to_be_followed")
+@caught_by("test_9_a_run_can_be_followed_before_it_exists")
 class FollowsOnlyRunsThatExist(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         if not (await self.read(agent, run)).version:
@@ -102,17 +102,17 @@ class FollowsOnlyRunsThatExist(BrokenStore):
             yield event
 
 
-@caught_by("test_9_followers_of_a_run_each_get_every_event")
+@caught_by("test_9_each_follower_of_a_run_gets_every_event")
 class DeliversToOneFollowerOnly(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        taken: set[tuple[str, str, int]] = self.notes.setdefault("taken", set())
+        received: set[tuple[str, str, int]] = self.notes.setdefault("taken", set())
         async for event in self.followed(agent, run, after):
-            if (agent, run, event.seq) not in taken:
-                taken.add((agent, run, event.seq))
+            if (agent, run, event.seq) not in received:
+                received.add((agent, run, event.seq))
                 yield event
 
 
-@caught_by("test_9_a_slow_follower_misses_nothing")
+@caught_by("test_9_a_slow_follower_misses_no_event")
 class DropsWhatASlowFollowerHasNotTaken(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         async for event in self.followed(agent, run, after):
@@ -120,7 +120,7 @@ class DropsWhatASlowFollowerHasNotTaken(BrokenStore):
                 yield event
 
 
-@caught_by("test_9_a_cancelled_follower_goes_and_disturbs_nobody")
+@caught_by("test_9_a_cancelled_follower_does_not_disturb_other_followers")
 class ClosesTheHandleWhenAFollowerIsCancelled(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         try:
@@ -131,7 +131,7 @@ class ClosesTheHandleWhenAFollowerIsCancelled(BrokenStore):
             raise
 
 
-@caught_by("test_9_following_beyond_the_version_is_an_error", "test_9_following_needs_ids_and_a_seq")
+@caught_by("test_9_follow_refuses_an_after_beyond_the_version", "test_9_follow_refuses_invalid_ids_and_seqs")
 class EndsQuietlyWhereItCannotFollow(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         try:
@@ -141,7 +141,7 @@ class EndsQuietlyWhereItCannotFollow(BrokenStore):
             return
 
 
-@caught_by("test_9_following_beyond_the_version_is_an_error")
+@caught_by("test_9_follow_refuses_an_after_beyond_the_version")
 class WaitsForVersionsToCome(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         async for event in self.followed(agent, run):
@@ -149,7 +149,9 @@ class WaitsForVersionsToCome(BrokenStore):
                 yield event
 
 
-@caught_by("test_9_a_waiting_follower_learns_of_a_redaction", "test_9_a_follower_behind_a_redaction_sees_the_mask")
+@caught_by(
+    "test_9_a_waiting_follower_receives_a_redaction_marker", "test_9_a_slow_follower_receives_redacted_events_masked"
+)
 class DoesNotDeliverMarkers(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         async for event in self.followed(agent, run, after):
@@ -158,8 +160,8 @@ class DoesNotDeliverMarkers(BrokenStore):
 
 
 @caught_by(
-    "test_9_a_follower_behind_a_redaction_sees_the_mask",
-    "test_9_a_follower_behind_a_deletion_gets_nothing_more",
+    "test_9_a_slow_follower_receives_redacted_events_masked",
+    "test_9_a_slow_follower_gets_no_event_of_a_deleted_run",
 )
 class ReadsAhead(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
@@ -172,8 +174,8 @@ class ReadsAhead(BrokenStore):
 
 @caught_by(
     "test_9_a_waiting_follower_ends_when_the_run_is_deleted",
-    "test_9_a_follower_behind_a_deletion_gets_nothing_more",
-    "test_9_a_follower_does_not_go_on_into_the_run_created_anew",
+    "test_9_a_slow_follower_gets_no_event_of_a_deleted_run",
+    "test_9_a_follower_ends_even_if_its_deleted_run_is_created_again",
 )
 class WaitsForeverWhenTheRunIsDeleted(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
@@ -186,7 +188,7 @@ class WaitsForeverWhenTheRunIsDeleted(BrokenStore):
                 continue
 
 
-@caught_by("test_9_a_follower_does_not_go_on_into_the_run_created_anew")
+@caught_by("test_9_a_follower_ends_even_if_its_deleted_run_is_created_again")
 class NoticesADeletionOnlyWhileTheRunIsEmpty(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         while True:
@@ -199,7 +201,7 @@ class NoticesADeletionOnlyWhileTheRunIsEmpty(BrokenStore):
                     raise
 
 
-@caught_by("test_9_a_run_created_anew_can_be_followed_from_any_seq_it_had")
+@caught_by("test_9_a_run_created_again_can_be_followed_from_its_old_seqs")
 class DoesNotFollowARunThatWasEverDeleted(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         if (await self.read(agent, run)).first_seq > 1:
@@ -208,7 +210,7 @@ class DoesNotFollowARunThatWasEverDeleted(BrokenStore):
             yield event
 
 
-@caught_by("test_9_deleting_what_holds_nothing_ends_no_follower", "test_9_a_run_need_not_exist_to_be_followed")
+@caught_by("test_9_deleting_an_empty_run_ends_no_follower", "test_9_a_run_can_be_followed_before_it_exists")
 class EndsFollowersOfEveryRunOnAnyDeletion(BrokenStore):
     async def delete_run(self, agent: str, run: str) -> None:
         await super().delete_run(agent, run)
@@ -243,9 +245,9 @@ class EndsQuietlyOnAClosedHandle(BrokenStore):
             return
 
 
-@caught_by("test_9_follow_delivers_what_is_there_then_what_comes", "test_9_a_slow_follower_misses_nothing")
+@caught_by("test_9_follow_delivers_stored_events_then_new_ones", "test_9_a_slow_follower_misses_no_event")
 class SkipsEventsWithoutAnEventLoop(SyncMemoryStore):
-    """The synchronous surface: the suite can fail there as well."""
+    """A synchronous store with a defect, to show that the suite can fail for it too."""
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
         for event in super().follow(agent, run, after=after):
@@ -254,10 +256,11 @@ class SkipsEventsWithoutAnEventLoop(SyncMemoryStore):
 
 
 @caught_by(
-    "test_9_a_waiting_follower_wakes_for_another_handle", "test_9_a_waiting_follower_ends_when_the_run_is_deleted"
+    "test_9_a_waiting_follower_wakes_for_an_append_on_another_handle",
+    "test_9_a_waiting_follower_ends_when_the_run_is_deleted",
 )
 class NeverWakesWithoutAnEventLoop(SyncMemoryStore):
-    """The synchronous surface: a thread that never comes back does not keep the suite."""
+    """A synchronous store whose call never returns, which must not block the suite."""
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
         yield from super().load_run(agent, run, after=after).log

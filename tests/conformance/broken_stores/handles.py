@@ -1,4 +1,4 @@
-"""Defects of a handle's life."""
+"""Defects of handles."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.conformance.broken_stores.base import BrokenStore, Load, caught_by
 
 
 @caught_by(
-    "test_14_a_closed_handle_says_so",
-    "test_14_leaving_the_async_with_block_closes_the_handle",
+    "test_14_a_closed_handle_raises_store_closed",
+    "test_14_leaving_async_with_closes_the_handle",
     "test_9_a_waiting_follower_ends_when_its_handle_is_closed",
 )
 class IsUsableAfterClosing(BrokenStore):
@@ -21,13 +21,13 @@ class IsUsableAfterClosing(BrokenStore):
         """Does nothing."""
 
 
-@caught_by("test_14_a_closed_handle_says_so")
+@caught_by("test_14_a_closed_handle_raises_store_closed")
 class ReadsAfterClosing(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         return await MemoryStore(self._data).load_run(load.agent, load.run, after=load.after)
 
 
-@caught_by("test_14_closing_again_does_nothing", "test_14_a_closed_handle_says_so")
+@caught_by("test_14_closing_a_closed_handle_does_nothing", "test_14_a_closed_handle_raises_store_closed")
 class FailsToCloseAgain(BrokenStore):
     async def aclose(self) -> None:
         self._check_open()
@@ -46,7 +46,7 @@ class ClosesAllHandles(BrokenStore):
         return await super().loading(load)
 
 
-@caught_by("test_14_leaving_the_async_with_block_closes_the_handle")
+@caught_by("test_14_leaving_async_with_closes_the_handle")
 class StaysOpenAfterTheBlock(BrokenStore):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
@@ -54,21 +54,21 @@ class StaysOpenAfterTheBlock(BrokenStore):
         """Does nothing."""
 
 
-@caught_by("test_14_another_event_loop_is_told")
+@caught_by("test_14_a_call_on_another_event_loop_raises_store_closed")
 class WorksOnAnyEventLoop(BrokenStore):
     def _check_open(self) -> None:
         self._loop = asyncio.get_running_loop()
         super()._check_open()
 
 
-@caught_by("test_14_closing_on_another_event_loop_is_told")
+@caught_by("test_14_closing_on_another_event_loop_raises_store_closed")
 class ClosesOnAnyEventLoop(BrokenStore):
     def _check_loop(self) -> None:
         if self._unusable is None:
             super()._check_loop()
 
 
-@caught_by("test_14_a_handle_inherited_by_a_fork_is_told")
+@caught_by("test_14_a_handle_inherited_by_a_fork_raises_store_closed")
 class WorksAfterAFork(BrokenStore):
     def _check_open(self) -> None:
         if self._unusable is not None and "fork" in self._unusable:

@@ -1,4 +1,4 @@
-"""Defects of ids: stores that take two for one, or accept what is none."""
+"""Defects of ids: stores that confuse two ids, or accept an invalid id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _Maps(BrokenStore):
-    """Changes ids on their way in."""
+    """Changes ids before it stores them."""
 
     def key(self, name: str) -> str:
         return name
@@ -45,7 +45,7 @@ _ALL_IDS = (
 )
 
 
-@caught_by(*_ALL_IDS, "test_11_erasing_one_run_touches_no_other_id")
+@caught_by(*_ALL_IDS, "test_11_erasing_a_run_leaves_runs_with_similar_ids_unchanged")
 class IgnoresCaseInIds(_Maps):
     def key(self, name: str) -> str:
         return name.lower()
@@ -75,7 +75,7 @@ class CutsIdsAt255(_Maps):
         return name[:255]
 
 
-@caught_by("test_11_agent_and_run_do_not_run_together")
+@caught_by("test_11_agent_and_run_ids_are_kept_apart")
 class JoinsAgentAndRun(_Maps):
     def keys(self, agent: str, run: str) -> tuple[str, str]:
         return "all", f"{agent}/{run}"
@@ -85,11 +85,13 @@ class JoinsAgentAndRun(_Maps):
 class ListsAgentsByPattern(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         page = await super().listing(Listing(None, limit=1000, include_reserved=True))
-        wanted = listing.agent or "*"
-        return RunPage(tuple(info for info in page.runs if fnmatch.fnmatchcase(info.agent, wanted)), None)
+        requested = listing.agent or "*"
+        return RunPage(tuple(info for info in page.runs if fnmatch.fnmatchcase(info.agent, requested)), None)
 
 
-@caught_by("test_11_erasing_one_run_touches_no_other_id", "test_12_other_runs_are_not_deleted")
+@caught_by(
+    "test_11_erasing_a_run_leaves_runs_with_similar_ids_unchanged", "test_12_a_deletion_leaves_other_runs_unchanged"
+)
 class DeletesByPattern(BrokenStore):
     async def delete_run(self, agent: str, run: str) -> None:
         for info in (await self.list_runs(agent, limit=1000)).runs:
@@ -102,20 +104,20 @@ class _AcceptsAnyId(BrokenStore):
         return str(name).encode(errors="replace").decode()[:512] or "none"
 
 
-@caught_by("test_11_wrong_run_and_agent_ids_are_refused_everywhere")
+@caught_by("test_11_every_method_refuses_wrong_run_and_agent_ids")
 class AcceptsAnyRunId(_AcceptsAnyId):
     async def loading(self, load: Load) -> Snapshot:
         load.run = self.key(load.run)
         return await super().loading(load)
 
 
-@caught_by("test_11_wrong_run_and_agent_ids_are_refused_everywhere")
+@caught_by("test_11_every_method_refuses_wrong_run_and_agent_ids")
 class DeletesAnyRunId(_AcceptsAnyId):
     async def delete_run(self, agent: str, run: str) -> None:
         await super().delete_run(self.key(agent), self.key(run))
 
 
-@caught_by("test_11_wrong_event_ids_are_refused")
+@caught_by("test_11_append_refuses_wrong_event_ids")
 class AcceptsAnyEventId(_AcceptsAnyId):
     async def appending(self, append: Append) -> AppendResult:
         append.events = tuple(
@@ -124,7 +126,7 @@ class AcceptsAnyEventId(_AcceptsAnyId):
         return await super().appending(append)
 
 
-@caught_by("test_11_wrong_agent_ids_are_refused_by_list_runs")
+@caught_by("test_11_list_runs_refuses_wrong_agent_ids")
 class ListsNothingForAWrongAgentId(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         try:

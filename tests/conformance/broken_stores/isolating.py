@@ -14,7 +14,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _Shares(BrokenStore):
-    """Keeps the events as they are, and copies them everywhere but where a subclass shares them."""
+    """Stores copies of events. A subclass shares some of them with its callers."""
 
     shares: ClassVar[str] = ""
 
@@ -26,9 +26,9 @@ class _Shares(BrokenStore):
 
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
-        for stored, given in zip(result.events, append.events, strict=True):
+        for stored, original in zip(result.events, append.events, strict=True):
             if result.inserted:
-                event = msgspec.structs.replace(stored, data=given.data, labels=given.labels)
+                event = msgspec.structs.replace(stored, data=original.data, labels=original.labels)
                 self.notes[stored.event_id] = self.own(event, "given")
         place = "result" if result.inserted else "repeated"
         return msgspec.structs.replace(result, events=tuple(self.kept(event, place) for event in result.events))
@@ -42,43 +42,43 @@ class _Shares(BrokenStore):
             yield self.kept(event, "followed")
 
 
-@caught_by("test_7_events_passed_in_can_be_changed")
+@caught_by("test_7_changing_appended_events_does_not_change_the_store")
 class SharesWhatIsPassedIn(_Shares):
     shares = "given"
 
 
-@caught_by("test_7_what_append_returned_can_be_changed")
+@caught_by("test_7_changing_the_result_of_append_does_not_change_the_store")
 class SharesWhatAppendReturns(_Shares):
     shares = "result"
 
 
-@caught_by("test_7_what_a_repeated_append_returned_can_be_changed")
+@caught_by("test_7_changing_the_result_of_a_repeated_append_does_not_change_the_store")
 class SharesWhatARepeatedAppendReturns(_Shares):
     shares = "repeated"
 
 
-@caught_by("test_7_what_load_returned_can_be_changed")
+@caught_by("test_7_changing_a_loaded_snapshot_does_not_change_the_store")
 class SharesWhatLoadReturns(_Shares):
     shares = "loaded"
 
 
-@caught_by("test_7_what_follow_delivered_can_be_changed")
+@caught_by("test_7_changing_followed_events_does_not_change_the_store")
 class SharesWhatFollowDelivers(_Shares):
     shares = "followed"
 
 
-@caught_by("test_7_events_passed_in_can_be_changed")
+@caught_by("test_7_changing_appended_events_does_not_change_the_store")
 class ReturnsWhatIsPassedIn(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
         events = [
-            msgspec.structs.replace(stored, data=given.data)
-            for stored, given in zip(result.events, append.events, strict=True)
+            msgspec.structs.replace(stored, data=original.data)
+            for stored, original in zip(result.events, append.events, strict=True)
         ]
         return msgspec.structs.replace(result, events=tuple(events))
 
 
-@caught_by("test_7_what_list_runs_returned_can_be_changed")
+@caught_by("test_7_changing_listed_meta_does_not_change_the_store")
 class SharesTheMetaItLists(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         page = await super().listing(listing)
@@ -89,7 +89,7 @@ class SharesTheMetaItLists(BrokenStore):
         return RunPage(tuple(runs), page.cursor)
 
 
-@caught_by("test_7_what_load_returned_can_be_changed")
+@caught_by("test_7_changing_a_loaded_snapshot_does_not_change_the_store")
 class SharesTheMetaItLoads(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)

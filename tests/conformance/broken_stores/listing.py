@@ -13,7 +13,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _Pages(BrokenStore):
-    """Lists its own choice of all runs in an order of its own; a page's cursor is an offset."""
+    """Lists a selection of all runs in another order, with offsets as cursors."""
 
     def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
         return runs
@@ -29,12 +29,12 @@ class _Pages(BrokenStore):
         return RunPage(tuple(runs[offset:end]), str(end) if end < len(runs) else None)
 
 
-@caught_by("test_15_pages_are_not_disturbed_by_what_happens_between")
+@caught_by("test_15_pages_stay_correct_when_runs_change_between_them")
 class CountsRunsInItsCursor(_Pages):
     pass
 
 
-@caught_by("test_15_pages_lose_and_repeat_nothing", "test_15_the_runs_of_one_agent")
+@caught_by("test_15_pages_lose_and_repeat_no_run", "test_15_list_runs_selects_the_runs_of_one_agent")
 class RepeatsTheLastOfAPage(_Pages):
     def begin(self, offset: int) -> int:
         return max(offset - 1, 0)
@@ -43,25 +43,25 @@ class RepeatsTheLastOfAPage(_Pages):
         return await super().listing(msgspec.structs.replace(listing, limit=max(listing.limit, 2)))
 
 
-@caught_by("test_15_pages_lose_and_repeat_nothing")
+@caught_by("test_15_pages_lose_and_repeat_no_run")
 class SkipsTheFirstOfAPage(_Pages):
     def begin(self, offset: int) -> int:
         return offset + 1
 
 
-@caught_by("test_15_runs_are_listed_newest_created_first", "test_15_pages_lose_and_repeat_nothing")
+@caught_by("test_15_list_runs_orders_runs_by_creation_newest_first", "test_15_pages_lose_and_repeat_no_run")
 class ListsTheOldestFirst(_Pages):
     def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
         return runs[::-1]
 
 
-@caught_by("test_15_runs_are_listed_newest_created_first", "test_11_run_ids_are_compared_exactly")
+@caught_by("test_15_list_runs_orders_runs_by_creation_newest_first", "test_11_run_ids_are_compared_exactly")
 class ListsInTheOrderOfNames(_Pages):
     def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
         return sorted(runs, key=lambda info: info.run)
 
 
-@caught_by("test_15_runs_are_listed_newest_created_first")
+@caught_by("test_15_list_runs_orders_runs_by_creation_newest_first")
 class ListsTheLastChangedFirst(_Pages):
     async def appending(self, append: Append) -> AppendResult:
         self.notes[append.agent, append.run] = self.notes["count"] = self.notes.get("count", 0) + 1
@@ -71,7 +71,7 @@ class ListsTheLastChangedFirst(_Pages):
         return sorted(runs, key=lambda info: int(self.notes[info.agent, info.run]), reverse=True)
 
 
-@caught_by("test_15_a_run_deleted_and_created_anew_is_the_newest")
+@caught_by("test_15_a_run_created_again_is_listed_as_the_newest")
 class KeepsThePlaceOfADeletedRun(_Pages):
     async def appending(self, append: Append) -> AppendResult:
         self.notes.setdefault((append.agent, append.run), len(self.notes))
@@ -81,20 +81,20 @@ class KeepsThePlaceOfADeletedRun(_Pages):
         return sorted(runs, key=lambda info: int(self.notes[info.agent, info.run]), reverse=True)
 
 
-@caught_by("test_15_pages_lose_and_repeat_nothing")
+@caught_by("test_15_pages_lose_and_repeat_no_run")
 class GivesACursorAfterTheLastPage(_Pages):
     async def listing(self, listing: Listing) -> RunPage:
         page = await super().listing(listing)
         return RunPage(page.runs, page.cursor or ("1000" if page.runs else None))
 
 
-@caught_by("test_15_the_librarys_own_runs_are_left_out_unless_asked_for")
+@caught_by("test_15_list_runs_leaves_out_reserved_runs_by_default")
 class ShowsTheLibrarysOwnRuns(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         return await super().listing(msgspec.structs.replace(listing, include_reserved=True))
 
 
-@caught_by("test_15_the_librarys_own_runs_are_left_out_unless_asked_for")
+@caught_by("test_15_list_runs_leaves_out_reserved_runs_by_default")
 class HidesTheLibrarysOwnRunsEvenWhenNamed(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         if (listing.agent or "").startswith("@"):
@@ -102,13 +102,13 @@ class HidesTheLibrarysOwnRunsEvenWhenNamed(BrokenStore):
         return await super().listing(listing)
 
 
-@caught_by("test_15_the_runs_of_one_agent", "test_11_agent_ids_are_compared_exactly")
+@caught_by("test_15_list_runs_selects_the_runs_of_one_agent", "test_11_agent_ids_are_compared_exactly")
 class ListsEveryAgentsRuns(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         return await super().listing(msgspec.structs.replace(listing, agent=None))
 
 
-@caught_by("test_15_a_cursor_that_is_none_is_refused")
+@caught_by("test_15_list_runs_refuses_a_malformed_cursor")
 class StartsOverAtACursorThatIsNone(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         try:
@@ -117,7 +117,7 @@ class StartsOverAtACursorThatIsNone(BrokenStore):
             return await super().listing(msgspec.structs.replace(listing, cursor=None))
 
 
-@caught_by("test_15_a_limit_below_1_is_refused")
+@caught_by("test_15_list_runs_refuses_a_limit_below_1")
 class AcceptsAnyLimit(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         try:
@@ -126,7 +126,7 @@ class AcceptsAnyLimit(BrokenStore):
             return RunPage((), None)
 
 
-@caught_by("test_15_an_empty_store_lists_nothing")
+@caught_by("test_15_an_empty_store_lists_no_runs")
 class ListsRunsThatWereOnlyRead(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
@@ -138,26 +138,26 @@ class ListsRunsThatWereOnlyRead(BrokenStore):
         return RunPage(page.runs or tuple(self.notes.values()), page.cursor)
 
 
-@caught_by("test_15_the_count_and_version_of_a_run_that_does_not_begin_at_1")
+@caught_by("test_15_list_runs_describes_a_run_that_does_not_begin_at_1")
 class TakesTheVersionForTheCount(_Pages):
     def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
         return [msgspec.structs.replace(info, event_count=info.version) for info in runs]
 
 
-@caught_by("test_15_a_run_is_described")
+@caught_by("test_15_list_runs_describes_a_run")
 class SaysWhenInAnotherZone(_Pages):
     def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
-        here = timezone(timedelta(hours=1))
-        return [msgspec.structs.replace(info, created=info.created.astimezone(here)) for info in runs]
+        current = timezone(timedelta(hours=1))
+        return [msgspec.structs.replace(info, created=info.created.astimezone(current)) for info in runs]
 
 
-@caught_by("test_15_meta_is_kept_with_the_run", "test_15_any_meta_comes_back_unchanged")
+@caught_by("test_15_meta_is_stored_with_the_run", "test_15_any_meta_comes_back_unchanged")
 class ListsNoMeta(_Pages):
     def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
         return [msgspec.structs.replace(info, meta={}) for info in runs]
 
 
-@caught_by("test_15_pages_lose_and_repeat_nothing", "test_15_the_runs_of_one_agent")
+@caught_by("test_15_pages_lose_and_repeat_no_run", "test_15_list_runs_selects_the_runs_of_one_agent")
 class LosesRunsAfterTheFirstPage(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         page = await super().listing(listing)

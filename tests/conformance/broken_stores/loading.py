@@ -1,4 +1,4 @@
-"""Defects of reads: order, selection, what a snapshot says, and freshness."""
+"""Defects of reads: order, selection, fields of a snapshot, and stale reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent_memory_log.snapshot import EventList
 from tests.conformance.broken_stores.base import BrokenStore, Load, caught_by, remade
 
 
-@caught_by("test_6_an_unknown_run_is_an_empty_snapshot")
+@caught_by("test_6_an_unknown_run_loads_as_an_empty_snapshot")
 class TakesAnUnknownRunForAnError(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
@@ -28,16 +28,16 @@ class _Unsorted(Snapshot):
 
 
 @caught_by(
-    "test_6_log_is_append_order_and_events_by_time_then_seq",
-    "test_6_limit_counts_in_append_order_whatever_the_times",
-    "test_12_a_redacted_event_keeps_its_place_in_time",
+    "test_6_log_is_in_append_order_and_events_by_time_then_seq",
+    "test_6_limit_counts_in_append_order_not_in_time_order",
+    "test_12_a_redacted_event_keeps_its_position_in_time_order",
 )
 class DoesNotSortEvents(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         return remade(await super().loading(load), kind=_Unsorted)
 
 
-@caught_by("test_6_log_is_append_order_and_events_by_time_then_seq", "test_1_an_append_stores_its_events_in_order")
+@caught_by("test_6_log_is_in_append_order_and_events_by_time_then_seq", "test_1_an_append_stores_its_events_in_order")
 class SortsTheLogByTime(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
@@ -45,16 +45,16 @@ class SortsTheLogByTime(BrokenStore):
 
 
 @caught_by(
-    "test_6_a_snapshot_says_what_was_read",
+    "test_6_a_snapshot_holds_the_arguments_of_its_read",
     "test_6_extend_refuses_a_gap_another_filter_and_another_run",
-    "test_6_extended_by_what_is_new_equals_a_new_read",
+    "test_6_a_snapshot_extended_by_new_events_equals_a_new_read",
 )
 class DoesNotSayWhatWasRead(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         return remade(await super().loading(load), after=0, types=None)
 
 
-@caught_by("test_6_after_leaves_out_what_is_up_to_it", "test_6_pages_cover_the_run_exactly_once")
+@caught_by("test_6_after_leaves_out_events_up_to_that_seq", "test_6_pages_cover_the_run_exactly_once")
 class IncludesAfter(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         return remade(
@@ -62,7 +62,7 @@ class IncludesAfter(BrokenStore):
         )
 
 
-@caught_by("test_6_after_beyond_the_version_is_an_error", "test_3_the_version_of_a_deleted_run_stays")
+@caught_by("test_6_load_run_refuses_an_after_beyond_the_version", "test_3_a_deleted_run_keeps_its_version")
 class AcceptsAfterBeyondTheVersion(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         try:
@@ -73,9 +73,9 @@ class AcceptsAfterBeyondTheVersion(BrokenStore):
 
 
 @caught_by(
-    "test_6_types_leave_out_the_others",
-    "test_6_a_selection_has_the_run_as_its_only_bounds",
-    "test_12_types_select_a_redacted_event_as_redacted",
+    "test_6_types_leave_out_events_of_other_types",
+    "test_6_a_selection_never_returns_events_of_other_runs",
+    "test_12_a_redacted_event_is_selected_by_the_type_redacted",
     "test_13_an_unknown_type_can_be_selected_and_redacted",
 )
 class IgnoresTypes(BrokenStore):
@@ -84,30 +84,30 @@ class IgnoresTypes(BrokenStore):
         return remade(await super().loading(msgspec.structs.replace(load, types=None)), types=types)
 
 
-@caught_by("test_6_types_leave_out_the_others", "test_6_pages_put_together_equal_one_read")
+@caught_by("test_6_types_leave_out_events_of_other_types", "test_6_extending_page_by_page_equals_one_read")
 class TakesNoTypesForAll(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         types = None if load.types is None else list(load.types)
         known = {event.type for event in (await self.read(load.agent, load.run)).log}
-        wanted = types if types and known & set(types) else None
-        return remade(await super().loading(msgspec.structs.replace(load, types=wanted)), types=types)
+        requested = types if types and known & set(types) else None
+        return remade(await super().loading(msgspec.structs.replace(load, types=requested)), types=types)
 
 
-@caught_by("test_6_every_set_of_types_selects_what_a_filter_would")
+@caught_by("test_6_every_set_of_types_selects_exactly_those_events")
 class SelectsRareTypesOnlyByThemselves(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         types = None if load.types is None else frozenset(load.types)
-        asked = types - {"planner_note"} if types is not None and "tool_call" in types else types
-        return remade(await super().loading(msgspec.structs.replace(load, types=asked)), types=types)
+        requested = types - {"planner_note"} if types is not None and "tool_call" in types else types
+        return remade(await super().loading(msgspec.structs.replace(load, types=requested)), types=types)
 
 
-@caught_by("test_6_limit_stops_the_read", "test_6_limit_counts_what_is_returned")
+@caught_by("test_6_limit_stops_the_read", "test_6_limit_counts_only_returned_events")
 class IgnoresLimit(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         return await super().loading(msgspec.structs.replace(load, limit=None))
 
 
-@caught_by("test_6_limit_counts_what_is_returned")
+@caught_by("test_6_limit_counts_only_returned_events")
 class CountsWhatTypesLeaveOutInLimit(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         page = await super().loading(msgspec.structs.replace(load, types=None))
@@ -117,7 +117,7 @@ class CountsWhatTypesLeaveOutInLimit(BrokenStore):
         return remade(page, [event for event in page.log if event.type in types], types=types)
 
 
-@caught_by("test_6_limit_counts_in_append_order_whatever_the_times")
+@caught_by("test_6_limit_counts_in_append_order_not_in_time_order")
 class LimitsInTheOrderOfTime(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(msgspec.structs.replace(load, limit=None))
@@ -132,34 +132,34 @@ class TakesTheVersionForLastSeq(BrokenStore):
         return remade(snapshot, last_seq=snapshot.version)
 
 
-@caught_by("test_6_types_leave_out_the_others", "test_6_extended_by_what_is_new_equals_a_new_read")
+@caught_by("test_6_types_leave_out_events_of_other_types", "test_6_a_snapshot_extended_by_new_events_equals_a_new_read")
 class TakesTheLastReturnedForLastSeq(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
         return remade(snapshot, last_seq=snapshot.log[-1].seq if snapshot.log else load.after)
 
 
-@caught_by("test_6_a_snapshot_says_what_was_read", "test_6_limit_stops_the_read")
+@caught_by("test_6_a_snapshot_holds_the_arguments_of_its_read", "test_6_limit_stops_the_read")
 class TakesLastSeqForTheVersion(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
         return remade(snapshot, version=snapshot.last_seq)
 
 
-@caught_by("test_6_a_selection_has_the_run_as_its_only_bounds", "test_3_every_run_counts_for_itself")
+@caught_by("test_6_a_selection_never_returns_events_of_other_runs", "test_3_each_run_has_its_own_seqs")
 class ReadsOnIntoOtherRuns(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        others = [
+        other_events = [
             event
             for info in (await self.list_runs()).runs
             if info.run != load.run
             for event in (await self.read(info.agent, info.run)).log
         ]
-        return remade(snapshot, [*snapshot.log, *others])
+        return remade(snapshot, [*snapshot.log, *other_events])
 
 
-@caught_by("test_6_arguments_that_mean_nothing_are_refused")
+@caught_by("test_6_load_run_refuses_invalid_arguments")
 class AcceptsArgumentsThatMeanNothing(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         try:
@@ -170,8 +170,8 @@ class AcceptsArgumentsThatMeanNothing(BrokenStore):
 
 @caught_by(
     "test_8_a_read_sees_every_append_acknowledged_before_it",
-    "test_12_redacted_content_is_gone_through_every_handle",
-    "test_12_a_deleted_run_is_empty_through_every_handle",
+    "test_12_no_handle_returns_redacted_content",
+    "test_12_every_handle_sees_a_deleted_run_as_empty",
 )
 class ReadsFromACache(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
@@ -185,29 +185,29 @@ class ReadsFromACache(BrokenStore):
 
 
 @caught_by(
-    "test_6_extended_after_a_redaction_masks_what_is_named",
-    "test_6_extended_over_a_redacted_redaction_masks_what_it_named",
-    "test_6_a_redaction_between_two_pages_masks_the_first",
+    "test_6_extending_past_a_redaction_masks_the_redacted_events",
+    "test_6_extending_past_a_redacted_marker_masks_its_events",
+    "test_6_a_redaction_between_two_pages_masks_events_of_the_first",
 )
 class KeepsQuietAboutRedactions(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         return remade(await super().loading(load), redactions={})
 
 
-@caught_by("test_6_extended_after_a_deletion_forgets_what_was_before", "test_3_the_version_of_a_deleted_run_stays")
+@caught_by("test_6_extending_past_a_deletion_drops_the_earlier_events", "test_3_a_deleted_run_keeps_its_version")
 class KeepsQuietAboutDeletions(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         return remade(await super().loading(load), first_seq=1)
 
 
-@caught_by("test_6_extended_by_what_is_new_equals_a_new_read", "test_15_meta_is_kept_with_the_run")
+@caught_by("test_6_a_snapshot_extended_by_new_events_equals_a_new_read", "test_15_meta_is_stored_with_the_run")
 class ReadsMetaOnlyFromTheStart(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
         return remade(snapshot, meta={}) if load.after else snapshot
 
 
-@caught_by("test_6_pages_put_together_equal_one_read", "test_6_after_leaves_out_what_is_up_to_it")
+@caught_by("test_6_extending_page_by_page_equals_one_read", "test_6_after_leaves_out_events_up_to_that_seq")
 class DropsTheLastOfAPage(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
@@ -221,7 +221,7 @@ class _GrowsItself(Snapshot):
         return grown
 
 
-@caught_by("test_6_extending_leaves_the_snapshot_itself_alone")
+@caught_by("test_6_extending_does_not_change_the_original_snapshot")
 class SharesASnapshotWithItsExtension(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         return remade(await super().loading(load), kind=_GrowsItself)

@@ -20,7 +20,7 @@ Heads = tuple[RunHead | None, ...]
 
 
 class _Look(msgspec.Struct):
-    """A run that was asked for, the answer, and what the store holds of it."""
+    """A requested run, its head, and its stored data."""
 
     name: tuple[str, str]
     head: RunHead | None
@@ -28,28 +28,28 @@ class _Look(msgspec.Struct):
 
 
 class _Peeks(BrokenStore):
-    """A store that says of each run what ``head`` makes of it."""
+    """A store that returns the result of ``head`` for each run."""
 
     async def peek_runs(self, runs: Runs) -> Heads:
-        asked = list(runs) if isinstance(runs, Iterable) else runs
-        heads = await super().peek_runs(asked)
+        requested = list(runs) if isinstance(runs, Iterable) else runs
+        heads = await super().peek_runs(requested)
         kept = self._data._runs
-        looks = (_Look(one, head, kept.get(one, _Run())) for one, head in zip(asked, heads, strict=True))
+        looks = (_Look(one, head, kept.get(one, _Run())) for one, head in zip(requested, heads, strict=True))
         return tuple(map(self.head, looks))
 
     def head(self, look: _Look) -> RunHead | None:
         return look.head
 
 
-@caught_by("test_17_whatever_changes_a_run_is_seen_through_every_handle")
+@caught_by("test_17_every_handle_sees_every_change_of_a_run")
 class PeeksAtWhatThisHandleKnows(_Peeks):
-    """It learns of what others did when it peeks at a run for the first time."""
+    """Sees the changes of other handles only at its first peek at a run."""
 
     def head(self, look: _Look) -> RunHead | None:
         return cast("RunHead | None", self.notes.setdefault((id(self), look.name), look.head))
 
 
-@caught_by("test_17_whatever_changes_a_run_is_seen_through_every_handle")
+@caught_by("test_17_every_handle_sees_every_change_of_a_run")
 class SeesNoRedaction(_Peeks):
     def head(self, look: _Look) -> RunHead | None:
         markers = sum(isinstance(event.data, Redaction) for event in look.kept.events)
@@ -57,27 +57,25 @@ class SeesNoRedaction(_Peeks):
 
 
 @caught_by(
-    "test_17_whatever_changes_a_run_is_seen_through_every_handle",
-    "test_17_a_run_deleted_and_begun_anew_between_is_another",
-    "test_17_a_run_that_does_not_begin_at_1",
+    "test_17_every_handle_sees_every_change_of_a_run",
+    "test_17_a_run_created_again_has_another_head",
+    "test_17_peek_runs_returns_the_first_seq_of_a_run",
 )
 class SeesNoDeletion(_Peeks):
     def head(self, look: _Look) -> RunHead | None:
         return None if look.head is None else RunHead(look.head.version, 1)
 
 
-@caught_by(
-    "test_17_a_run_deleted_and_begun_anew_between_is_another", "test_17_what_changes_nothing_leaves_the_head_as_it_was"
-)
+@caught_by("test_17_a_run_created_again_has_another_head", "test_17_calls_that_store_nothing_leave_the_head_unchanged")
 class CountsEvents(_Peeks):
-    """And looks, to the one who asks, like a run that never was deleted; or like none."""
+    """Forgets a deletion, so that the run looks like one that was never deleted, or never existed."""
 
     def head(self, look: _Look) -> RunHead | None:
         count = sum(not isinstance(event.data, Redaction) for event in look.kept.events)
         return None if look.head is None else RunHead(count, 1)
 
 
-@caught_by("test_17_what_changes_nothing_leaves_the_head_as_it_was")
+@caught_by("test_17_calls_that_store_nothing_leave_the_head_unchanged")
 class CountsWhatTheStoreHolds(_Peeks):
     def head(self, look: _Look) -> RunHead | None:
         if look.head is None or not look.kept.events:
@@ -85,51 +83,51 @@ class CountsWhatTheStoreHolds(_Peeks):
         return RunHead(look.head.version + len(self._data._runs) - 1, look.head.first_seq)
 
 
-@caught_by("test_17_whatever_changes_a_run_is_seen_through_every_handle", "test_17_an_expired_run_stands_nowhere")
+@caught_by("test_17_every_handle_sees_every_change_of_a_run", "test_17_an_expired_run_has_no_head")
 class TakesADeletedRunForOneThatNeverWas(_Peeks):
     def head(self, look: _Look) -> RunHead | None:
         return look.head if look.kept.events else RunHead(0, 1)
 
 
-@caught_by("test_17_each_pair_is_answered_in_its_place")
+@caught_by("test_17_peek_runs_returns_heads_in_the_order_of_its_argument")
 class SaysNothingOfUnknownRuns(_Peeks):
     def head(self, look: _Look) -> RunHead | None:
         return look.head if look.kept.version else None
 
 
-@caught_by("test_17_each_pair_is_answered_in_its_place")
+@caught_by("test_17_peek_runs_returns_heads_in_the_order_of_its_argument")
 class LeavesOutUnknownRuns(_Peeks):
     async def peek_runs(self, runs: Runs) -> Heads:
         return tuple(head for head in await super().peek_runs(runs) if head != RunHead(0, 1))
 
 
-@caught_by("test_17_each_pair_is_answered_in_its_place")
+@caught_by("test_17_peek_runs_returns_heads_in_the_order_of_its_argument")
 class AnswersEachRunOnce(_Peeks):
     async def peek_runs(self, runs: Runs) -> Heads:
         return await super().peek_runs(dict.fromkeys(runs))
 
 
-@caught_by("test_17_each_pair_is_answered_in_its_place")
+@caught_by("test_17_peek_runs_returns_heads_in_the_order_of_its_argument")
 class AnswersInTheOrderOfNames(_Peeks):
     async def peek_runs(self, runs: Runs) -> Heads:
         return await super().peek_runs(sorted(runs))
 
 
-@caught_by("test_17_each_pair_is_answered_in_its_place")
+@caught_by("test_17_peek_runs_returns_heads_in_the_order_of_its_argument")
 class AnswersWithAList(_Peeks):
     async def peek_runs(self, runs: Runs) -> Heads:
         return cast("Heads", list(await super().peek_runs(runs)))
 
 
-@caught_by("test_17_each_pair_is_answered_in_its_place")
+@caught_by("test_17_peek_runs_returns_heads_in_the_order_of_its_argument")
 class CreatesWhatItPeeksAt(_Peeks):
     async def peek_runs(self, runs: Runs) -> Heads:
-        asked = list(runs)
-        heads = await super().peek_runs(asked)
-        for (agent, run), head in zip(asked, heads, strict=True):
+        requested = list(runs)
+        heads = await super().peek_runs(requested)
+        for (agent, run), head in zip(requested, heads, strict=True):
             if head == RunHead(0, 1):
                 await self.append_events(agent, run, new_event(PlannerNote(note="n")))
-                self._data._runs[agent, run].base = -1  # so that it goes on saying that there is none
+                self._data._runs[agent, run].base = -1  # so that the next head is RunHead(0, 0)
         return heads
 
 
@@ -146,31 +144,31 @@ class ComparesIdsUpToANul(_Peeks):
         return await super().peek_runs([(agent, run.partition("\0")[0]) for agent, run in runs])
 
 
-@caught_by("test_17_any_number_of_runs_may_be_asked_for")
+@caught_by("test_17_peek_runs_accepts_any_number_of_runs")
 class LooksAtTheFirstThousand(_Peeks):
     async def peek_runs(self, runs: Runs) -> Heads:
         heads = await super().peek_runs(runs)
         return (*heads[:1000], *(RunHead(0, 1) for _ in heads[1000:]))
 
 
-@caught_by("test_17_any_number_of_runs_may_be_asked_for")
+@caught_by("test_17_peek_runs_accepts_any_number_of_runs")
 class RefusesTooManyRuns(_Peeks):
     async def peek_runs(self, runs: Runs) -> Heads:
-        asked = list(runs) if isinstance(runs, Iterable) else runs
-        if isinstance(asked, list) and len(asked) > 999:
+        requested = list(runs) if isinstance(runs, Iterable) else runs
+        if isinstance(requested, list) and len(requested) > 999:
             raise InvalidArgument("too many variables")
-        return await super().peek_runs(asked)
+        return await super().peek_runs(requested)
 
 
-@caught_by("test_17_an_expired_run_stands_nowhere")
+@caught_by("test_17_an_expired_run_has_no_head")
 class PeeksAtExpiredRuns(_Peeks):
     def head(self, look: _Look) -> RunHead | None:
         return RunHead(look.kept.version, look.kept.base + 1)
 
 
-@caught_by("test_17_an_expired_run_stands_nowhere")
+@caught_by("test_17_an_expired_run_has_no_head")
 class KnowsTheEndOfWhatItSawLiving(_Peeks):
-    """What it saw before its end it takes to live on."""
+    """Treats a run as alive if it peeked at the run before its end."""
 
     def head(self, look: _Look) -> RunHead | None:
         if look.head is not None:
@@ -178,7 +176,7 @@ class KnowsTheEndOfWhatItSawLiving(_Peeks):
         return look.head or cast("RunHead | None", self.notes.get(look.name))
 
 
-@caught_by("test_17_an_expired_run_stands_nowhere")
+@caught_by("test_17_an_expired_run_has_no_head")
 class RaisesWhereARunHasExpired(_Peeks):
     async def peek_runs(self, runs: Runs) -> Heads:
         heads = await super().peek_runs(runs)
@@ -187,13 +185,13 @@ class RaisesWhereARunHasExpired(_Peeks):
         return heads
 
 
-@caught_by("test_17_an_expired_run_stands_nowhere")
+@caught_by("test_17_an_expired_run_has_no_head")
 class TakesAnyEndForOneThatHasCome(_Peeks):
     def head(self, look: _Look) -> RunHead | None:
         return look.head if look.kept.expires_at is None else None
 
 
-@caught_by("test_17_what_names_no_runs_is_refused")
+@caught_by("test_17_peek_runs_refuses_invalid_arguments")
 class TakesAnythingForRuns(BrokenStore):
     async def peek_runs(self, runs: Runs) -> Heads:
         try:
@@ -202,7 +200,7 @@ class TakesAnythingForRuns(BrokenStore):
             return ()
 
 
-@caught_by("test_17_what_names_no_runs_is_refused")
+@caught_by("test_17_peek_runs_refuses_invalid_arguments")
 class TakesTextOfTwoForAPair(BrokenStore):
     async def peek_runs(self, runs: Runs) -> Heads:
         if isinstance(runs, Iterable):
@@ -211,7 +209,7 @@ class TakesTextOfTwoForAPair(BrokenStore):
         return await super().peek_runs(runs)
 
 
-@caught_by("test_17_what_names_no_runs_is_refused")
+@caught_by("test_17_peek_runs_refuses_invalid_arguments")
 class TakesAnyIds(BrokenStore):
     async def peek_runs(self, runs: Runs) -> Heads:
         try:
@@ -220,7 +218,7 @@ class TakesAnyIds(BrokenStore):
             return ()
 
 
-@caught_by("test_17_what_names_no_runs_is_refused")
+@caught_by("test_17_peek_runs_refuses_invalid_arguments")
 class NamesNoFieldOfAWrongId(BrokenStore):
     async def peek_runs(self, runs: Runs) -> Heads:
         try:
@@ -229,13 +227,13 @@ class NamesNoFieldOfAWrongId(BrokenStore):
             raise InvalidEvent(str(error), field="") from error
 
 
-@caught_by("test_17_peek_runs_of_a_closed_handle_says_so")
+@caught_by("test_17_peek_runs_on_a_closed_handle_raises_store_closed")
 class PeeksAfterClosing(BrokenStore):
     async def peek_runs(self, runs: Runs) -> Heads:
         return await MemoryStore(self._data).peek_runs(runs)
 
 
-@caught_by("test_17_peek_runs_of_a_closed_handle_says_so")
+@caught_by("test_17_peek_runs_on_a_closed_handle_raises_store_closed")
 class AnswersNothingForNothingWhenClosed(BrokenStore):
     async def peek_runs(self, runs: Runs) -> Heads:
         return await super().peek_runs(runs) if runs else ()

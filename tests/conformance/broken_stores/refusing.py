@@ -1,4 +1,4 @@
-"""Defects of refusals: stores that accept what they cannot keep, or do not say what was wrong with it."""
+"""Defects of refusals: stores that accept invalid content, or do not name the wrong field."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
 
 
 class _Accepts(BrokenStore):
-    """Repairs what is wrong with an event and stores it; a subclass repairs some defects only."""
+    """Repairs an invalid event and stores it. A subclass chooses the errors to repair."""
 
     def accepts(self, error: InvalidEvent) -> bool:
         return bool(error.field)
@@ -46,35 +46,37 @@ class _AcceptsText(_Accepts):
         return msgspec.structs.replace(event, type="annotation", data=_anything())
 
 
-@caught_by("test_10_lone_surrogates_in_payloads_are_refused", "test_1_a_batch_with_an_invalid_event_stores_nothing")
+@caught_by("test_10_append_refuses_lone_surrogates_in_payloads", "test_1_a_batch_with_an_invalid_event_stores_nothing")
 class AcceptsLoneSurrogates(_AcceptsText):
     word = "surrogate"
 
 
-@caught_by("test_10_numbers_json_cannot_write_are_refused", "test_1_a_batch_with_an_invalid_event_stores_nothing")
+@caught_by(
+    "test_10_append_refuses_numbers_that_json_cannot_write", "test_1_a_batch_with_an_invalid_event_stores_nothing"
+)
 class AcceptsNan(_AcceptsText):
     word = "nan"
 
 
-@caught_by("test_10_nesting_deeper_than_stated_is_refused")
+@caught_by("test_10_append_refuses_json_nested_too_deeply")
 class AcceptsAnyDepth(_AcceptsText):
     word = "deep"
 
 
-@caught_by("test_10_wrong_types_in_payload_fields_are_refused")
+@caught_by("test_10_append_refuses_wrong_types_in_payload_fields")
 class AcceptsWrongTypes(_AcceptsText):
     def accepts(self, error: InvalidEvent) -> bool:
         return error.field == "data.message"
 
 
-@caught_by("test_10_what_is_no_event_is_refused")
+@caught_by("test_10_append_refuses_values_that_are_not_events")
 class AcceptsWhatIsNoEvent(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.events = tuple(event for event in append.events if isinstance(event, Event))
         return await super().appending(append)
 
 
-@caught_by("test_10_times_without_a_place_in_utc_are_refused")
+@caught_by("test_10_append_refuses_times_that_utc_cannot_hold")
 class TakesNaiveTimesForUtc(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.events = tuple(
@@ -83,7 +85,7 @@ class TakesNaiveTimesForUtc(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_11_labels_are_text_to_text_within_limits")
+@caught_by("test_11_append_refuses_labels_that_are_not_text_or_too_large")
 class AcceptsAnyLabels(_Accepts):
     def accepts(self, error: InvalidEvent) -> bool:
         return error.field.startswith("labels")
@@ -92,7 +94,7 @@ class AcceptsAnyLabels(_Accepts):
         return msgspec.structs.replace(event, labels={})
 
 
-@caught_by("test_10_a_meta_that_is_not_json_is_refused")
+@caught_by("test_10_append_refuses_meta_that_is_not_json")
 class AcceptsAnyMeta(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         try:
@@ -102,33 +104,33 @@ class AcceptsAnyMeta(BrokenStore):
             return await super().appending(append)
 
 
-@caught_by("test_10_a_reason_that_is_no_text_is_refused")
+@caught_by("test_10_redact_refuses_a_reason_that_is_not_text")
 class AcceptsAnyReason(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: Any = "") -> AppendResult:
         text = str(reason).encode(errors="replace").decode()
         return await super().redact_events(agent, run, seqs, reason=text)
 
 
-@caught_by("test_10_a_reason_that_is_no_text_is_refused")
+@caught_by("test_10_redact_refuses_a_reason_that_is_not_text")
 class RedactsBeforeItChecksTheReason(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        wanted = list(seqs)
+        requested = list(seqs)
         try:
-            return await super().redact_events(agent, run, wanted, reason=reason)
+            return await super().redact_events(agent, run, requested, reason=reason)
         except InvalidEvent:
-            await super().redact_events(agent, run, wanted)
+            await super().redact_events(agent, run, requested)
             raise
 
 
 @caught_by(
-    "test_10_lone_surrogates_in_payloads_are_refused",
-    "test_10_numbers_json_cannot_write_are_refused",
-    "test_10_nesting_deeper_than_stated_is_refused",
-    "test_10_wrong_types_in_payload_fields_are_refused",
-    "test_10_times_without_a_place_in_utc_are_refused",
-    "test_11_labels_are_text_to_text_within_limits",
-    "test_11_wrong_event_ids_are_refused",
-    "test_11_wrong_run_and_agent_ids_are_refused_everywhere",
+    "test_10_append_refuses_lone_surrogates_in_payloads",
+    "test_10_append_refuses_numbers_that_json_cannot_write",
+    "test_10_append_refuses_json_nested_too_deeply",
+    "test_10_append_refuses_wrong_types_in_payload_fields",
+    "test_10_append_refuses_times_that_utc_cannot_hold",
+    "test_11_append_refuses_labels_that_are_not_text_or_too_large",
+    "test_11_append_refuses_wrong_event_ids",
+    "test_11_every_method_refuses_wrong_run_and_agent_ids",
 )
 class NamesNoField(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
@@ -138,7 +140,9 @@ class NamesNoField(BrokenStore):
             raise InvalidEvent(str(error), field="") from error
 
 
-@caught_by("test_10_lone_surrogates_in_payloads_are_refused", "test_10_numbers_json_cannot_write_are_refused")
+@caught_by(
+    "test_10_append_refuses_lone_surrogates_in_payloads", "test_10_append_refuses_numbers_that_json_cannot_write"
+)
 class CreatesTheRunBeforeItChecks(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         try:

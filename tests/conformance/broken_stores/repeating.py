@@ -18,10 +18,10 @@ def _renamed(event: Event) -> Event:
 
 
 class _Compares(BrokenStore):
-    """Compares bodies in its own way; what it takes for equal is stored under the id as it was first."""
+    """Compares bodies with ``equal``. Equal events keep their first body."""
 
-    def equal(self, stored: Event, given: Event) -> bool:
-        return same_body(stored, given)
+    def equal(self, stored: Event, original: Event) -> bool:
+        return same_body(stored, original)
 
     async def appending(self, append: Append) -> AppendResult:
         log = (await self.read(append.agent, append.run)).log
@@ -37,13 +37,13 @@ class _Compares(BrokenStore):
 
 
 @caught_by(
-    "test_4_appending_again_stores_nothing_and_reports_the_first_seqs",
-    "test_4_a_part_or_another_order_of_what_is_there_stores_nothing",
-    "test_4_twice_in_a_batch_is_stored_once",
-    "test_4_a_redacted_event_is_there_and_never_compared",
+    "test_4_appending_again_stores_nothing_and_returns_the_stored_seqs",
+    "test_4_stored_events_in_another_order_store_nothing",
+    "test_4_an_event_twice_in_a_batch_is_stored_once",
+    "test_4_an_event_with_the_id_of_a_redacted_one_stores_nothing",
     "test_2_idempotency_survives_closing_all_handles",
-    "test_9_a_repeated_append_wakes_nobody_twice",
-    "test_12_the_run_goes_on_after_a_redaction",
+    "test_9_a_repeated_append_delivers_no_event_twice",
+    "test_12_a_run_accepts_events_after_a_redaction",
 )
 class IgnoresEventIds(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
@@ -51,7 +51,7 @@ class IgnoresEventIds(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_4_a_retry_is_decided_before_expected_version", "test_2_idempotency_survives_closing_all_handles")
+@caught_by("test_4_a_retry_ignores_expected_version", "test_2_idempotency_survives_closing_all_handles")
 class ChecksTheVersionBeforeTheIds(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         version = (await self.read(append.agent, append.run)).version
@@ -60,7 +60,7 @@ class ChecksTheVersionBeforeTheIds(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_4_where_some_are_there_the_new_ones_go_to_the_tail")
+@caught_by("test_4_new_events_in_a_partly_stored_batch_are_appended")
 class TakesSomeForAll(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         known = {event.event_id for event in (await self.read(append.agent, append.run)).log}
@@ -68,7 +68,7 @@ class TakesSomeForAll(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_4_where_some_are_there_expected_version_applies")
+@caught_by("test_4_expected_version_applies_to_a_partly_stored_batch")
 class ForgetsTheVersionWhereSomeAreThere(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         known = {event.event_id for event in (await self.read(append.agent, append.run)).log}
@@ -78,21 +78,21 @@ class ForgetsTheVersionWhereSomeAreThere(BrokenStore):
 
 
 @caught_by(
-    "test_4_another_body_is_a_conflict_that_names_id_and_seq", "test_1_a_batch_with_a_conflicting_event_stores_nothing"
+    "test_4_another_body_for_a_stored_id_is_a_conflict", "test_1_a_batch_with_a_conflicting_event_stores_nothing"
 )
 class TakesAnyBodyForTheSame(_Compares):
-    def equal(self, stored: Event, given: Event) -> bool:
-        return bool(stored) and bool(given)
+    def equal(self, stored: Event, original: Event) -> bool:
+        return bool(stored) and bool(original)
 
 
-@caught_by("test_4_twice_in_a_batch_with_other_bodies_is_a_conflict")
+@caught_by("test_4_one_id_with_two_bodies_in_a_batch_is_a_conflict")
 class TakesAnyBodyInABatchForTheSame(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.events = tuple({event.event_id: event for event in append.events}.values())
         return await super().appending(append)
 
 
-@caught_by("test_4_twice_in_a_batch_is_stored_once")
+@caught_by("test_4_an_event_twice_in_a_batch_is_stored_once")
 class StoresTwiceWhatIsTwiceInABatch(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         seen: set[str] = set()
@@ -104,30 +104,30 @@ class StoresTwiceWhatIsTwiceInABatch(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_4_the_time_is_no_part_of_the_body")
+@caught_by("test_4_events_with_another_timestamp_have_the_same_body")
 class ComparesTimes(_Compares):
-    def equal(self, stored: Event, given: Event) -> bool:
-        return stored.timestamp == given.timestamp and same_body(stored, given)
+    def equal(self, stored: Event, original: Event) -> bool:
+        return stored.timestamp == original.timestamp and same_body(stored, original)
 
 
-@caught_by("test_4_the_time_is_no_part_of_the_body")
+@caught_by("test_4_events_with_another_timestamp_have_the_same_body")
 class ReportsTheTimeOfTheRepetition(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
         events = [
-            msgspec.structs.replace(stored, timestamp=given.timestamp)
-            for stored, given in zip(result.events, append.events, strict=True)
+            msgspec.structs.replace(stored, timestamp=original.timestamp)
+            for stored, original in zip(result.events, append.events, strict=True)
         ]
         return msgspec.structs.replace(result, events=tuple(events))
 
 
-@caught_by("test_4_another_body_is_a_conflict_that_names_id_and_seq")
+@caught_by("test_4_another_body_for_a_stored_id_is_a_conflict")
 class IgnoresLabelsInBodies(_Compares):
-    def equal(self, stored: Event, given: Event) -> bool:
-        return same_body(stored, msgspec.structs.replace(given, labels=stored.labels))
+    def equal(self, stored: Event, original: Event) -> bool:
+        return same_body(stored, msgspec.structs.replace(original, labels=stored.labels))
 
 
-@caught_by("test_4_another_body_is_a_conflict_that_names_id_and_seq")
+@caught_by("test_4_another_body_for_a_stored_id_is_a_conflict")
 class NamesNoSeqInAConflict(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         try:
@@ -136,19 +136,19 @@ class NamesNoSeqInAConflict(BrokenStore):
             raise EventConflict(str(conflict), event_id=conflict.event_id, seq=0) from conflict
 
 
-@caught_by("test_4_the_order_of_keys_does_not_make_another_body")
+@caught_by("test_4_events_with_another_key_order_have_the_same_body")
 class ComparesBodiesAsText(_Compares):
-    def equal(self, stored: Event, given: Event) -> bool:
-        return str(stored.data.to_map()) == str(given.data.to_map())
+    def equal(self, stored: Event, original: Event) -> bool:
+        return str(stored.data.to_map()) == str(original.data.to_map())
 
 
-@caught_by("test_4_numbers_python_takes_for_equal_are_other_bodies")
+@caught_by("test_4_numbers_of_different_types_are_different_bodies")
 class ComparesBodiesAsPythonDoes(_Compares):
-    def equal(self, stored: Event, given: Event) -> bool:
-        return (stored.data, stored.labels) == (given.data, given.labels)
+    def equal(self, stored: Event, original: Event) -> bool:
+        return (stored.data, stored.labels) == (original.data, original.labels)
 
 
-@caught_by("test_4_a_redacted_event_is_there_and_never_compared")
+@caught_by("test_4_an_event_with_the_id_of_a_redacted_one_stores_nothing")
 class KeepsADigestOfWhatWasRedacted(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         digests = self.notes.setdefault("digests", {})
@@ -159,7 +159,7 @@ class KeepsADigestOfWhatWasRedacted(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_4_ids_count_within_their_run_only")
+@caught_by("test_4_event_ids_are_unique_only_within_their_run")
 class CountsIdsAcrossRuns(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         owners = self.notes.setdefault("owners", {})
@@ -169,7 +169,7 @@ class CountsIdsAcrossRuns(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_4_events_without_an_id_get_unique_ones")
+@caught_by("test_4_events_without_an_id_get_unique_ids")
 class GivesEqualEventsEqualIds(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.events = tuple(
@@ -179,7 +179,7 @@ class GivesEqualEventsEqualIds(BrokenStore):
         return await super().appending(append)
 
 
-@caught_by("test_4_new_event_twice_is_two_events", "test_3_many_tasks_on_one_handle_leave_no_gap")
+@caught_by("test_4_two_calls_of_new_event_make_two_events", "test_3_many_tasks_on_one_handle_leave_no_gap")
 class TakesEqualBodiesForOneEvent(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         seen: dict[str, str] = self.notes.setdefault("seen", {})

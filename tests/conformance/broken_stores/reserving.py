@@ -1,4 +1,4 @@
-"""Defects of what is reserved: stores that let an application write, or redact, what is memory's own."""
+"""Defects of reserved names: stores that let an application write or redact memory's own events."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from agent_memory_log.events.payloads import Redaction
 from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
 
 
-@caught_by("test_18_reserved_agents_are_refused_unless_said")
+@caught_by("test_18_append_refuses_reserved_agents_by_default")
 class TakesReservedAgents(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.reserved = append.reserved or is_reserved(append.agent)
         return await super().appending(append)
 
 
-@caught_by("test_18_reserved_types_are_refused_unless_said")
+@caught_by("test_18_append_refuses_reserved_types_by_default")
 class TakesReservedTypes(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.reserved = append.reserved or not is_reserved(append.agent)
         return await super().appending(append)
 
 
-@caught_by("test_18_what_says_that_memory_forgot_is_never_redacted")
+@caught_by("test_18_redact_refuses_memory_tombstones")
 class RedactsWhatIsRefused(BrokenStore):
-    """It redacts nothing really, but does not say so."""
+    """Ignores a refused redaction without an error."""
 
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        wanted = tuple(seqs)
+        requested = tuple(seqs)
         try:
-            return await super().redact_events(agent, run, wanted, reason=reason)
+            return await super().redact_events(agent, run, requested, reason=reason)
         except InvalidEvent:
             marker = new_event(Redaction(seqs=(), reason=str(reason)))
             return await self.appending(Append(agent, run, (marker,), reserved=True))
 
 
-@caught_by("test_3_first_seq_leaves_room_for_more")
+@caught_by("test_3_append_refuses_a_first_seq_above_the_limit")
 class TakesAnyFirstSeq(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         if type(append.first_seq) is int:

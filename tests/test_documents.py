@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from agent_memory_log import Event, Reader, Snapshot, Store, ToolCall, ToolResult
+from agent_memory_log.capabilities import BacksUp, Compacts
 from agent_memory_log.memory import Memory
 from agent_memory_log.recording import RunRecorder
-from agent_memory_log.store import BacksUp, Compacts
 from tests.processes import PATIENCE, ROOT
 
 README = (ROOT / "README.md").read_text()

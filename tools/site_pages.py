@@ -23,7 +23,7 @@ COPIED = {
 
 ROOMS = {
     "agent_memory_log": ["front"],
-    "Stores": ["store", "opening"],
+    "Stores": ["store", "capabilities", "opening"],
     "Snapshots and readers": ["snapshot", "reader", "pairing"],
     "Events": ["events.event", "events.payloads", "events.registry", "events.jsonvalue"],
     "Errors": ["errors"],

@@ -82,12 +82,9 @@ def in_python(source: str, *, is_test: bool) -> Iterator[Prose]:
     tree = ast.parse(source)
     docstrings: set[int] = set()
     for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        for statement in body if isinstance(body, list) else ():
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                docstrings.add(id(statement.value))
-                if isinstance(text := statement.value.value, str):
-                    yield Prose(statement.lineno, EXAMPLE.sub(blank, text), docstring=True)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            docstrings.add(id(node.value))
+            yield Prose(node.lineno, EXAMPLE.sub(blank, node.value.value), docstring=True)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
             yield Prose(node.lineno, node.name.removeprefix("test_").replace("_", " "))
     if not is_test:

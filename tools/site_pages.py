@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import cast
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -56,8 +57,9 @@ def reference_page(title: str) -> str:
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Fill the API reference in the navigation."""
-    for section in config.nav or []:
-        if isinstance(section, dict) and "API reference" in section:
+    navigation = cast("list[dict[str, object]]", config.nav)
+    for section in navigation:
+        if "API reference" in section:
             section["API reference"] = [{title: reference_page(title)} for title in ROOMS]
     return config
 

@@ -56,7 +56,7 @@ def _restore(cls: type[AgentMemoryLogError], args: tuple[object, ...], state: di
 
 
 class InvalidArgument(AgentMemoryLogError):
-    """An argument that is invalid in every store."""
+    """An argument that is invalid in every store. Correct the call: the message names the argument and the value."""
 
     code = "invalid_argument"
 
@@ -68,7 +68,7 @@ class BackendNotFound(InvalidArgument):
 
 
 class InvalidEvent(AgentMemoryLogError):
-    """A value that cannot be stored and read back unchanged. Nothing was written.
+    """A value that cannot be stored and read back unchanged. Nothing was written. Correct the field that it names.
 
     Attributes:
         field: The path of the value, for example ``labels.role`` or ``data.structured.items[3]``.
@@ -82,7 +82,10 @@ class InvalidEvent(AgentMemoryLogError):
 
 
 class DecodeError(AgentMemoryLogError):
-    """A map, a line or a stored row that cannot be decoded. The message names the event type and the field."""
+    """A map, a line or a stored row that cannot be decoded. The message names the event type and the field.
+
+    Correct the input. If the row came from a store, run ``amlog verify``.
+    """
 
     code = "decode_error"
 
@@ -108,6 +111,8 @@ class VersionConflict(AgentMemoryLogError):
 class EventConflict(AgentMemoryLogError):
     """The run has an event with this ``event_id`` and a different body. Nothing was stored.
 
+    Use a new ``event_id`` for a new event. A retry must append the same body.
+
     Attributes:
         event_id: The id that both events have.
         seq: The seq of the stored event, or 0 if both events are in the same batch.
@@ -122,7 +127,7 @@ class EventConflict(AgentMemoryLogError):
 
 
 class EventTooLarge(AgentMemoryLogError):
-    """An event or a batch exceeds the backend's size limit. Nothing was stored.
+    """An event or a batch exceeds the backend's size limit. Nothing was stored. Split the batch, or store less.
 
     Attributes:
         size: The encoded size in bytes.
@@ -138,19 +143,19 @@ class EventTooLarge(AgentMemoryLogError):
 
 
 class CursorOutOfRange(AgentMemoryLogError):
-    """A seq, an ``after`` or a page cursor that is outside the run or the list."""
+    """A seq, an ``after`` or a page cursor that is outside the run or the list. Read again from the start."""
 
     code = "cursor_out_of_range"
 
 
 class RunDeleted(AgentMemoryLogError):
-    """The run was deleted while it was being read, followed or copied."""
+    """The run was deleted while it was being read, followed or copied. Stop: its events are gone."""
 
     code = "run_deleted"
 
 
 class RunExpired(AgentMemoryLogError):
-    """The run is past its ``expires_at``."""
+    """The run is past its ``expires_at``. Every call refuses it. Begin a new run."""
 
     code = "run_expired"
 
@@ -166,7 +171,7 @@ class StoreUnavailable(AgentMemoryLogError):
 
 
 class StoreCorrupt(StoreUnavailable):
-    """The stored data is damaged, or was not written by this library."""
+    """The stored data is damaged, or was not written by this library. Run ``amlog verify``, and restore a backup."""
 
     code = "store_corrupt"
 
@@ -211,31 +216,34 @@ class ModelFailed(AgentMemoryLogError):
 
 
 class ModelTimeout(ModelFailed):
-    """The model did not answer in time, or its server could not be reached."""
+    """The model did not answer in time, or its server could not be reached. Derive again later: no event is lost."""
 
     code = "llm_timeout"
 
 
 class ModelUnavailable(ModelFailed):
-    """The model's server refused the call, or kept failing. The message includes the server's message."""
+    """The model's server refused the call, or kept failing. The message includes the server's message.
+
+    Check the key, the model's name and the limits of your account. Derive again later.
+    """
 
     code = "llm_unavailable"
 
 
 class ModelInvalidJson(ModelFailed):
-    """The model's answer is not JSON."""
+    """The model's answer is not JSON. Try again, or use a model that supports JSON output."""
 
     code = "llm_invalid_json"
 
 
 class ModelInvalidSchema(ModelFailed):
-    """The model's answer is JSON, but does not have the requested shape. The message names the path."""
+    """The model's answer is JSON without the requested shape. The message names the path. Try another model."""
 
     code = "llm_invalid_schema"
 
 
 class ModelEmpty(ModelFailed):
-    """The model's answer holds no text."""
+    """The model's answer holds no text. Try again, or raise its limit of output tokens."""
 
     code = "llm_empty"
 

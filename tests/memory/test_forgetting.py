@@ -1,4 +1,4 @@
-"""Forgetting with evidence redacts repetitions of the value in its exchange. A sweep redacts them in all linked runs."""
+"""Forgetting with evidence redacts repetitions of the value in its exchange; a sweep also redacts other linked runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of snapshots: a new client reads few events, parts fit the backend's limits, and results never depend on them."""
+"""Tests of snapshots: a new client reads few events, parts fit the backend, and results never depend on snapshots."""
 
 from __future__ import annotations
 

@@ -85,12 +85,12 @@ def open_memory_store(store_url: str) -> Generator[OpenStore]:
     """Yield a function that opens handles on one store. An in-memory store has only one handle."""
     opened: list[SyncStore] = []
 
-    def open_one() -> SyncStore:
+    def open_handle() -> SyncStore:
         if store_url == "memory:" and opened:
             return opened[0]
         opened.append(open_sync_store(store_url))
         return opened[-1]
 
-    yield open_one
+    yield open_handle
     for store in opened:
         store.close()

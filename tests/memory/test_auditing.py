@@ -17,7 +17,7 @@ NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 KEYS = st.sampled_from(["language", "Language ", "tone", "tier", "", "\u1e9e"])
 
 
-def remembered(key: str, value: str = "english", scope: str = "user") -> Record:
+def make_record(key: str, value: str = "english", scope: str = "user") -> Record:
     return Record(
         id=f"{scope}/{key}",
         kind="preference",
@@ -49,7 +49,7 @@ VERIFIERS: Mapping[str, Verifier] = {"language": names_value, "Update_Channel": 
 
 
 def test_audit_without_verifiers_accepts_any_retrieved_key() -> None:
-    records = [remembered("language"), remembered("tone")]
+    records = [make_record("language"), make_record("tone")]
     audit = audit_answer("Zwischenfall.", ["language"], records)
     assert (audit.stop_reason, audit.used_keys, audit.unknown_keys) == ("", ("language",), ())
     assert audit.applied == (records[0],)
@@ -57,7 +57,7 @@ def test_audit_without_verifiers_accepts_any_retrieved_key() -> None:
 
 
 def test_answer_may_declare_no_keys() -> None:
-    audit = audit_answer("Done.", [], [remembered("language")])
+    audit = audit_answer("Done.", [], [make_record("language")])
     assert (audit.stop_reason, audit.used_keys, audit.applied) == ("", (), ())
     assert audit_answer("Done.", [], []).stop_reason == ""
 
@@ -79,10 +79,10 @@ def test_answer_may_declare_no_keys() -> None:
 )
 def test_audit_stops_with_a_stable_reason(answer: str, declared: list[str], reason: str) -> None:
     records = [
-        remembered("language"),
-        remembered("update_channel", "email"),
-        remembered("mood", "calm"),
-        remembered("tone", "calm"),
+        make_record("language"),
+        make_record("update_channel", "email"),
+        make_record("mood", "calm"),
+        make_record("tone", "calm"),
     ]
     audit = audit_answer(answer, declared, records, verifiers=VERIFIERS)
     assert audit.stop_reason == reason
@@ -96,7 +96,7 @@ def test_answer_length_limit_is_configurable() -> None:
 
 
 def test_verified_omits_keys_without_a_verdict() -> None:
-    records = [remembered("language", "calm"), remembered("mood", "calm"), remembered("Update_Channel ", "email")]
+    records = [make_record("language", "calm"), make_record("mood", "calm"), make_record("Update_Channel ", "email")]
     audit = audit_answer("By email.", ["language", "mood", "update_channel"], records, verifiers=VERIFIERS)
     assert audit.verified == {"Update_Channel ": True}
     assert audit.used_keys == ("language", "mood", "Update_Channel ")
@@ -104,7 +104,7 @@ def test_verified_omits_keys_without_a_verdict() -> None:
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_answer_may_apply_the_value_of_any_scope(order: int) -> None:
-    records = [remembered("update_channel", "fax"), remembered("update_channel", "email", "workspace")][::order]
+    records = [make_record("update_channel", "fax"), make_record("update_channel", "email", "workspace")][::order]
     declared = ["update_channel"]
     assert audit_answer("By email.", declared, records, verifiers=VERIFIERS).verified == {"update_channel": True}
     assert audit_answer("By post.", declared, records, verifiers=VERIFIERS).verified == {"update_channel": False}
@@ -112,7 +112,7 @@ def test_answer_may_apply_the_value_of_any_scope(order: int) -> None:
 
 @given(st.lists(KEYS, max_size=4), st.lists(KEYS, max_size=4), st.text(max_size=12))
 def test_used_keys_were_always_retrieved(declared: list[str], keys: list[str], answer: str) -> None:
-    records = [remembered(key) for key in keys]
+    records = [make_record(key) for key in keys]
     audit = audit_answer(answer, declared, records, verifiers=VERIFIERS, max_chars=10)
     assert set(audit.used_keys) <= {record.key for record in records}
     assert {fold_key(record.key) for record in audit.applied} <= {fold_key(key) for key in declared}

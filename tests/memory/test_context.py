@@ -87,12 +87,12 @@ def test_context_omits_denied_scopes(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     unrestricted = SyncMemoryClient(open_memory_store(), clock=clock).of(somebody())
     fill(unrestricted, open_memory_store(), clock)
-    narrow = SyncMemoryClient(
+    restricted = SyncMemoryClient(
         open_memory_store(), clock=clock, execution=MemoryExecution(denied_retrieval_scopes=frozenset({"workspace"}))
     )
-    assert "sea" not in narrow.of(unrestricted.principal).context("sea", max_tokens=10_000).text
+    assert "sea" not in restricted.of(unrestricted.principal).context("sea", max_tokens=10_000).text
     with pytest.raises(MemoryStopped, match="workspace"):
-        narrow.of(unrestricted.principal).context("sea", scopes=["workspace"])
+        restricted.of(unrestricted.principal).context("sea", scopes=["workspace"])
     unrestricted.forget_all()
     assert unrestricted.context("sea backup", max_tokens=10_000) == MemoryContext()
 

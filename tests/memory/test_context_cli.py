@@ -18,7 +18,7 @@ from tests.memory.stores import OpenStore, open_memory_store, somebody, store_ur
 __all__ = ["open_memory_store", "store_url"]
 
 
-def _filled(open_memory_store: OpenStore) -> Principal:
+def _fill_store(open_memory_store: OpenStore) -> Principal:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody(user="42"))
     agent = f"agent {me.principal.tenant}"
@@ -32,7 +32,7 @@ def _filled(open_memory_store: OpenStore) -> Principal:
 def test_context_prints_the_block(open_memory_store: OpenStore, store_url: str) -> None:
     if store_url == "memory:":
         pytest.skip("a command cannot read an in-memory store")
-    principal = _filled(open_memory_store)
+    principal = _fill_store(open_memory_store)
     subject = ("--tenant", principal.tenant, "--user", "42", "--store", store_url)
     result = run("memory", "context", "which", "language", *subject)
     assert (result.status, result.err) == (0, "")
@@ -50,7 +50,7 @@ def test_context_prints_the_block(open_memory_store: OpenStore, store_url: str) 
 def test_search_explains_scores(open_memory_store: OpenStore, store_url: str) -> None:
     if store_url == "memory:":
         pytest.skip("a command cannot read an in-memory store")
-    principal = _filled(open_memory_store)
+    principal = _fill_store(open_memory_store)
     subject = ("--tenant", principal.tenant, "--user", "42", "--store", store_url)
     result = run("memory", "search", "zebra", "language", *subject, "--explain")
     assert (result.status, result.err) == (0, "")
@@ -141,9 +141,9 @@ def test_link_changes_nothing_if_one_run_cannot_be_linked(amlog: Amlog) -> None:
         me = SyncMemoryClient(store).of(Principal("acme", {"user": "42"}))
         me.remember(key="tone", value="dry")
         store.append_events("a", "r", new_event(UserMessage("A zebra.")))
-        own = run_name(stream_of(me.principal.subject("user")), STREAM_RUN)
-    error = amlog.error("memory", "link", "a/r", own, *SUBJECT)
-    assert error == f"{own} belongs to the library's own agent and cannot be linked"
+        library_run = run_name(stream_of(me.principal.subject("user")), STREAM_RUN)
+    error = amlog.error("memory", "link", "a/r", library_run, *SUBJECT)
+    assert error == f"{library_run} belongs to the library's own agent and cannot be linked"
     assert amlog("memory", "search", "zebra", *SUBJECT).err == "no matches\n"
     assert amlog.ok("memory", "link", "a/r", "r", "a/r", *SUBJECT).out.count("linked a/r\n") == 1
     assert amlog.ok("memory", "link", "a/r", "r", *SUBJECT, "--json").json == [{"agent": "a", "run": "r"}]

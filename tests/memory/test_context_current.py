@@ -57,8 +57,8 @@ def test_context_omits_records_and_messages_removed_by_another_client(open_memor
     me.remember(key="channel", value="email", ttl_days=1)
 
     def check_absent(*texts: str) -> None:
-        context = me.context("zebra lion", max_tokens=ENOUGH)
         """Check that no text appears in the context, and that a new client has the same context."""
+        context = me.context("zebra lion", max_tokens=ENOUGH)
         for text in texts:
             assert f'{text}"' not in context.text
         fresh = SyncMemoryClient(store, clock=clock).of(me.principal).context("zebra lion", max_tokens=ENOUGH)

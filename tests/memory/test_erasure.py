@@ -92,11 +92,11 @@ def test_tombstone_hides_the_value_and_the_next_writer_erases_it(
     me.remember(key="codeword", value=f"{SECRET} too")
     assert old is not None
 
-    def dying(*_: object, **__: object) -> None:
-        raise StoreUnavailable("the process dies here")
+    def crash(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the process crashes here")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "redact_events", dying)
+        patched.setattr(store, "redact_events", crash)
         with pytest.raises(StoreUnavailable):
             me.forget(key="codeword")
     agent = stream_of(me.principal.subject("user"))
@@ -140,11 +140,11 @@ def test_every_writing_call_finishes_an_erasure(
     me.remember(key="codeword", value=SECRET)
     assert other.get(key="codeword") is not None
 
-    def dying(*_: object, **__: object) -> None:
-        raise StoreUnavailable("the process dies here")
+    def crash(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the process crashes here")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "redact_events", dying)
+        patched.setattr(store, "redact_events", crash)
         with pytest.raises(StoreUnavailable):
             me.forget(key="codeword")
     agent = stream_of(me.principal.subject("user"))

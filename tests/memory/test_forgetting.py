@@ -174,13 +174,13 @@ def test_next_writer_finishes_an_erasure_after_a_crash(
     assert other.search("Kim")
     raw: Any = store.redact_events
 
-    def dying(agent: str, *arguments: Any, **options: Any) -> Any:
+    def crash(agent: str, *arguments: Any, **options: Any) -> Any:
         if not agent.startswith("@"):
-            raise StoreUnavailable("the process dies here")
+            raise StoreUnavailable("the process crashes here")
         return raw(agent, *arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "redact_events", dying)
+        patched.setattr(store, "redact_events", crash)
         with pytest.raises(StoreUnavailable):
             me.forget(key="name", evidence=True, sweep=sweep)
     assert _redacted(store, run) == [], "the erasure must be unfinished"
@@ -209,11 +209,11 @@ def test_repeated_forget_finishes_after_a_crash(open_memory_store: OpenStore, mo
     store = open_memory_store()
     me, run = _learned_name(store)
 
-    def dying(*_: object, **__: object) -> None:
-        raise StoreUnavailable("the process dies here")
+    def crash(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the process crashes here")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "redact_events", dying)
+        patched.setattr(store, "redact_events", crash)
         with pytest.raises(StoreUnavailable):
             me.forget(key="name", evidence=True)
     assert me.forget(key="name", evidence=True).evidence == 4
@@ -227,11 +227,11 @@ def test_sweep_redacts_a_run_that_was_deleted_and_recreated_after_a_crash(
     me, run = _learned_name(store)
     me.remember(key="nickname", value="Kim")
 
-    def dying(*_: object, **__: object) -> None:
-        raise StoreUnavailable("the process dies here")
+    def crash(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the process crashes here")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "redact_events", dying)
+        patched.setattr(store, "redact_events", crash)
         with pytest.raises(StoreUnavailable):
             me.forget(key="name", evidence=True)
     store.delete_run("agent", run)

@@ -40,19 +40,19 @@ VALUES = ("~engl~", "~germ~", "~dry~", "~Ünï~", "~\0nul~")
 _tenants = itertools.count()
 
 
-class Dying:
+class CrashingStore:
     """A store that fails before or after a chosen write, or calls a function before a write."""
 
     def __init__(self, raw: SyncStore) -> None:
         self.raw = raw
         self.left: int | None = None
         self.after = False
-        self.meanwhile: Callable[[], None] | None = None
+        self.before_write: Callable[[], None] | None = None
 
     def _writing(self, call: Callable[[], Any]) -> Any:
-        if self.meanwhile is not None:
-            meanwhile, self.meanwhile = self.meanwhile, None
-            meanwhile()
+        if self.before_write is not None:
+            before_write, self.before_write = self.before_write, None
+            before_write()
         if self.left is None:
             return call()
         self.left -= 1
@@ -60,7 +60,7 @@ class Dying:
             return call()
         if self.after:
             call()
-        raise StoreUnavailable("the process dies here")
+        raise StoreUnavailable("the process crashes here")
 
     def append_events(self, agent: str, run: str, *events: Event, **options: Any) -> AppendResult:
         result: AppendResult = self._writing(lambda: self.raw.append_events(agent, run, *events, **options))
@@ -94,7 +94,7 @@ class ExpectedRecord(msgspec.Struct):
 class MemoryIsADict(RuleBasedStateMachine):
     def __init__(self, stores: list[SyncStore]) -> None:
         super().__init__()
-        self.dying = [Dying(store) for store in stores]
+        self.crashing = [CrashingStore(store) for store in stores]
         self.clock = SetClock()
         self.principal = Principal(f"machine {next(_tenants)}", dict.fromkeys(SCOPES, "x"))
         self.clients: list[SyncMemory] = []
@@ -103,7 +103,7 @@ class MemoryIsADict(RuleBasedStateMachine):
         self.records: dict[str, ExpectedRecord] = {}
 
     def new_client(self, number: int) -> SyncMemory:
-        store: Any = self.dying[number]
+        store: Any = self.crashing[number]
         return SyncMemoryClient(store, max_keyed=MAX_KEYED, clock=self.clock).of(self.principal)
 
     def tick(self) -> datetime:
@@ -256,14 +256,14 @@ class MemoryIsADict(RuleBasedStateMachine):
         calls=st.integers(0, 3),
         after=st.booleans(),
     )
-    def remember_and_die(self, client: int, key: str, value: str, calls: int, after: bool) -> None:
+    def remember_and_crash(self, client: int, key: str, value: str, calls: int, after: bool) -> None:
         """After a crash, the new process reads either the complete new record or no change."""
         self.tick()
-        dying = self.dying[client]
-        dying.left, dying.after = calls, after
+        crashing = self.crashing[client]
+        crashing.left, crashing.after = calls, after
         with suppress(StoreUnavailable):
             self.clients[client].remember(key=key, value=value, scope="user")
-        dying.left = None
+        crashing.left = None
         self.clients[client] = self.new_client(client)
         record = self.clients[client].get(key=key, kind="preference", scope="user")
         if record is not None and record.updated == self.clock.time:
@@ -271,14 +271,14 @@ class MemoryIsADict(RuleBasedStateMachine):
             self.write_to_dict("user", "preference", key, value, None, record.id)
 
     @rule(client=st.integers(0, 1), key=st.sampled_from(KEYS), calls=st.integers(0, 3), after=st.booleans())
-    def forget_and_die(self, client: int, key: str, calls: int, after: bool) -> None:
+    def forget_and_crash(self, client: int, key: str, calls: int, after: bool) -> None:
         """After a crash, a forget by either client finishes the erasure."""
         self.tick()
-        dying = self.dying[client]
-        dying.left, dying.after = calls, after
+        crashing = self.crashing[client]
+        crashing.left, crashing.after = calls, after
         with suppress(StoreUnavailable):
             self.clients[client].forget(key=key, scope="user")
-        dying.left = None
+        crashing.left = None
         self.clients[client] = self.new_client(client)
         self.clients[1 - client].forget(key=key, scope="user")
         self.erase_from_dict(self.ids_of_key("user", key))
@@ -289,7 +289,7 @@ class MemoryIsADict(RuleBasedStateMachine):
         other_key=st.sampled_from(KEYS),
         other_value=st.none() | st.sampled_from(VALUES),
     )
-    def two_at_once(self, key: str, value: str | None, other_key: str, other_value: str | None) -> None:
+    def write_concurrently(self, key: str, value: str | None, other_key: str, other_value: str | None) -> None:
         """One client writes between the other client's read and write. Without a value, the write is a forget."""
 
         self.tick()
@@ -305,10 +305,10 @@ class MemoryIsADict(RuleBasedStateMachine):
                 assert outcome.record is not None
                 assert outcome.action == self.write_to_dict("user", "preference", key, value, None, outcome.record.id)
 
-        self.dying[0].meanwhile = lambda: do(1, other_key, other_value)
+        self.crashing[0].before_write = lambda: do(1, other_key, other_value)
         do(0, key, value)
-        if self.dying[0].meanwhile is not None:
-            self.dying[0].meanwhile = None
+        if self.crashing[0].before_write is not None:
+            self.crashing[0].before_write = None
             do(1, other_key, other_value)
 
     @precondition(lambda self: bool(self.records))
@@ -318,13 +318,13 @@ class MemoryIsADict(RuleBasedStateMachine):
         self.tick()
         record = data.draw(st.sampled_from(sorted(self.records)))
         agent = stream_of(self.principal.subject(self.records[record].scope))
-        stream = self.dying[0].raw.load_run(agent, STREAM_RUN)
+        stream = self.crashing[0].raw.load_run(agent, STREAM_RUN)
         seqs = [
             event.seq
             for event in stream.log
             if event.event_id == record or getattr(event.data, "record", None) == record
         ]
-        self.dying[0].raw.redact_events(agent, STREAM_RUN, seqs, reason="operator")
+        self.crashing[0].raw.redact_events(agent, STREAM_RUN, seqs, reason="operator")
         self.clients[0].cleanup(older_than_days=10_000)  # this write also erases the snapshots of the record
         del self.records[record]
         for entry in self.records.values():
@@ -391,14 +391,14 @@ class MemoryIsADict(RuleBasedStateMachine):
         for client in (*self.clients, self.new_client(0)):
             for scope in SCOPES:
                 subject = client._context.subject(scope)
-                run_sync(subject.refresh(), self.dying[0].raw)
-                stream = run_sync(subject.load_all(), self.dying[0].raw)
+                run_sync(subject.refresh(), self.crashing[0].raw)
+                stream = run_sync(subject.load_all(), self.crashing[0].raw)
                 assert subject.ask(lambda state: state.to_bytes()) == folded(stream).to_bytes()
 
     @invariant()
     def stream_holds_only_values_of_the_dict(self) -> None:
         for scope in SCOPES:
-            stream = self.dying[0].raw.load_run(stream_of(self.principal.subject(scope)), STREAM_RUN)
+            stream = self.crashing[0].raw.load_run(stream_of(self.principal.subject(scope)), STREAM_RUN)
             text = "".join(encode_json(event.to_map()).decode() for event in stream.log)
             expected_texts = {entry.text for entry in self.records.values() if entry.scope == scope}
             for value in VALUES:

@@ -236,7 +236,7 @@ def test_search_reflects_changes_by_another_process(open_memory_store: OpenStore
         "append": (RunHead(1, 1), ["zebra append", "zebra other"]),
         "redact": (RunHead(2, 1), ["zebra other"]),
         "delete": (RunHead(2, 3), ["zebra other"]),
-        "recreate": (RunHead(3, 3), ["zebra recreate", "zebra other"]),
+        "recreate": (RunHead(3, 3), ["zebra other", "zebra recreate"]),
     }
     assert search_zebras(me) == ["zebra other"]
     for event_name, (head, expected_texts) in expected.items():
@@ -253,9 +253,9 @@ class CrowdedStore:
     def __init__(self, raw: Any, expected: int) -> None:
         self.raw = raw
         self.expected = expected
-        self.under_way = 0
-        self.most = 0
-        self.together = asyncio.Event()
+        self.in_progress = 0
+        self.max_in_progress = 0
+        self.all_started = asyncio.Event()
         self.failing: str | None = None
         self.release = asyncio.Event()
 
@@ -265,12 +265,12 @@ class CrowdedStore:
     async def load_run(self, agent: str, run: str, **options: Any) -> Any:
         if agent.startswith("@"):
             return await self.raw.load_run(agent, run, **options)
-        self.under_way += 1
-        self.most = max(self.most, self.under_way)
+        self.in_progress += 1
+        self.max_in_progress = max(self.max_in_progress, self.in_progress)
         try:
-            if self.under_way == self.expected:
-                self.together.set()
-            await self.together.wait()
+            if self.in_progress == self.expected:
+                self.all_started.set()
+            await self.all_started.wait()
             for _ in range(3):
                 await asyncio.sleep(0)  # lets every permitted load start
             if self.failing is not None:
@@ -279,7 +279,7 @@ class CrowdedStore:
                 await self.release.wait()
             return await self.raw.load_run(agent, run, **options)
         finally:
-            self.under_way -= 1
+            self.in_progress -= 1
 
     async def peek_runs(self, runs: Any) -> Any:
         return await self.raw.peek_runs(runs)
@@ -299,13 +299,13 @@ async def test_async_search_loads_a_limited_number_of_runs_concurrently() -> Non
         store: Any = CrowdedStore(raw, AT_ONCE)
         me = await many_linked(raw, store)
         assert texts(await me.search("zebra", top_k=MANY)) == sorted(f"zebra {number}" for number in range(MANY))
-        assert (store.most, store.under_way) == (AT_ONCE, 0)
-        store.together.clear()
-        store.expected, store.most = 3, 0
+        assert (store.max_in_progress, store.in_progress) == (AT_ONCE, 0)
+        store.all_started.clear()
+        store.expected, store.max_in_progress = 3, 0
         for number in range(3):
             await raw.append_events("agent", f"run {number}", message(f"mule {number}"))
         assert {"mule 0", "mule 1", "mule 2"} <= set(texts(await me.search("mule", top_k=MANY)))
-        assert store.most == store.expected
+        assert store.max_in_progress == store.expected
 
 
 async def test_failed_load_ends_the_search_and_the_other_loads() -> None:
@@ -315,15 +315,15 @@ async def test_failed_load_ends_the_search_and_the_other_loads() -> None:
         store.failing = "run 7"
         with pytest.raises(StoreUnavailable, match="run 7"):
             await me.search("zebra")
-        assert store.under_way == 0
+        assert store.in_progress == 0
         store.failing = "no run"
         search = asyncio.create_task(me.search("zebra"))
-        store.together.clear()
-        await store.together.wait()
+        store.all_started.clear()
+        await store.all_started.wait()
         search.cancel()
         with pytest.raises(asyncio.CancelledError):
             await search
-        assert store.under_way == 0
+        assert store.in_progress == 0
         store.failing = None
         assert len(await me.search("zebra", top_k=MANY)) == MANY
 

@@ -1,4 +1,4 @@
-"""Processes remember, derive and forget concurrently. Each record is stored once, and forgotten records do not return."""
+"""Processes remember, derive and forget concurrently. Each record is stored once. Forgotten records do not return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of memory share: a fixture with stores of every kind, a clock that is set by hand, an extractor."""
+"""Shared helpers of the memory tests: a fixture with stores of every kind, a manual clock and an extractor."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from agent_memory_log import Event, SyncStore, UserMessage, open_sync_store
 from agent_memory_log.memory import Candidate, Evidence, Extraction, Preference, Principal, RunSlice, Source
 
 TOGETHER = Principal("acme", {"user": "42"})
-"""Whose memory the programs write that tests run at the same time."""
+"""The principal whose memory several test programs write at the same time."""
 
 KINDS = ("memory", "sqlite", "mongo")
 
 OpenStore = Callable[[], SyncStore]
-"""Opens a handle on the data of the test; closed after it."""
+"""Opens a handle on the test's store. The fixture closes the handle after the test."""
 
 _numbers = itertools.count()
 
 
 def somebody(**scopes: str) -> Principal:
-    """A principal of a tenant that no other has."""
+    """Return a principal with a tenant of its own."""
     return Principal(tenant=f"tenant {next(_numbers)}", scopes=scopes or {"user": "42", "workspace": "ops"})
 
 
 class SetClock:
-    """A clock that stands still until it is moved."""
+    """A clock that shows the same time until a test moves it."""
 
     def __init__(self) -> None:
         self.time = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
@@ -38,12 +38,12 @@ class SetClock:
         return self.time
 
     def move(self, **by: float) -> None:
-        """Let time pass, as in ``move(days=3)``."""
+        """Move the clock forward, as in ``move(days=3)``."""
         self.time += timedelta(**by)
 
 
 class SaidPreferences:
-    """An extractor for tests: ``language=english; tone=dry`` in a user message is two preferences."""
+    """A test extractor. It reads two preferences from the user message ``language=english; tone=dry``."""
 
     def __init__(self, name: str = "said") -> None:
         self.name = name
@@ -51,9 +51,9 @@ class SaidPreferences:
 
     def extract(self, new: RunSlice, /) -> Extraction:
         self.calls.append(new)
-        return Extraction(tuple(one for event in new.events for one in self._said(new, event)))
+        return Extraction(tuple(candidate for event in new.events for candidate in self._candidates(new, event)))
 
-    def _said(self, new: RunSlice, event: Event) -> Sequence[Candidate]:
+    def _candidates(self, new: RunSlice, event: Event) -> Sequence[Candidate]:
         if not isinstance(event.data, UserMessage):
             return ()
         pairs = [part.partition("=") for part in event.data.message.split(";") if "=" in part]
@@ -71,26 +71,26 @@ class SaidPreferences:
 
 @pytest.fixture(params=KINDS)
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a store without events, of each kind in turn."""
+    """Return the URL of an empty store, once for each kind of store."""
     if request.param == "memory":
         return "memory:"
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'memory.db'}?durability=os"
-    found: str = request.getfixturevalue("mongo_uri")
-    return found
+    uri: str = request.getfixturevalue("mongo_uri")
+    return uri
 
 
 @pytest.fixture
 def open_memory_store(store_url: str) -> Generator[OpenStore]:
-    """Opens any number of handles on one store; in memory, all are one."""
+    """Yield a function that opens handles on one store. An in-memory store has only one handle."""
     opened: list[SyncStore] = []
 
-    def open_one() -> SyncStore:
+    def open_handle() -> SyncStore:
         if store_url == "memory:" and opened:
             return opened[0]
         opened.append(open_sync_store(store_url))
         return opened[-1]
 
-    yield open_one
+    yield open_handle
     for store in opened:
         store.close()

@@ -1,4 +1,4 @@
-"""The audit of an answer: declared keys were retrieved and applied. It knows no verifier of its own."""
+"""Tests of ``audit_answer``: it checks that declared keys were retrieved and applied. It has no default verifier."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOW = datetime(2026, 11, 22, 9, 0, tzinfo=UTC)
 KEYS = st.sampled_from(["language", "Language ", "tone", "tier", "", "\u1e9e"])
 
 
-def remembered(key: str, value: str = "english", scope: str = "user") -> Record:
+def make_record(key: str, value: str = "english", scope: str = "user") -> Record:
     return Record(
         id=f"{scope}/{key}",
         kind="preference",
@@ -41,23 +41,23 @@ def remembered(key: str, value: str = "english", scope: str = "user") -> Record:
 
 
 def names_value(value: str, answer: str) -> bool | None:
-    """Whether the answer names the value; for ``calm`` that cannot be told."""
+    """Return whether the answer contains the value, or None for ``calm``, which cannot be verified."""
     return None if value == "calm" else value in answer
 
 
-NAMED: Mapping[str, Verifier] = {"language": names_value, "Update_Channel": names_value, "tone": names_value}
+VERIFIERS: Mapping[str, Verifier] = {"language": names_value, "Update_Channel": names_value, "tone": names_value}
 
 
-def test_without_a_verifier_what_was_retrieved_may_be_declared() -> None:
-    records = [remembered("language"), remembered("tone")]
+def test_audit_without_verifiers_accepts_any_retrieved_key() -> None:
+    records = [make_record("language"), make_record("tone")]
     audit = audit_answer("Zwischenfall.", ["language"], records)
     assert (audit.stop_reason, audit.used_keys, audit.unknown_keys) == ("", ("language",), ())
     assert audit.applied == (records[0],)
     assert audit.verified == {}
 
 
-def test_an_answer_may_rest_on_nothing() -> None:
-    audit = audit_answer("Done.", [], [remembered("language")])
+def test_answer_may_declare_no_keys() -> None:
+    audit = audit_answer("Done.", [], [make_record("language")])
     assert (audit.stop_reason, audit.used_keys, audit.applied) == ("", (), ())
     assert audit_answer("Done.", [], []).stop_reason == ""
 
@@ -77,43 +77,43 @@ def test_an_answer_may_rest_on_nothing() -> None:
         ("By fax.", ["tone"], ""),
     ],
 )
-def test_every_reason(answer: str, declared: list[str], reason: str) -> None:
+def test_audit_stops_with_a_stable_reason(answer: str, declared: list[str], reason: str) -> None:
     records = [
-        remembered("language"),
-        remembered("update_channel", "email"),
-        remembered("mood", "calm"),
-        remembered("tone", "calm"),
+        make_record("language"),
+        make_record("update_channel", "email"),
+        make_record("mood", "calm"),
+        make_record("tone", "calm"),
     ]
-    audit = audit_answer(answer, declared, records, verifiers=NAMED)
+    audit = audit_answer(answer, declared, records, verifiers=VERIFIERS)
     assert audit.stop_reason == reason
     unknown = tuple(sorted({key for key in declared if key not in {record.key for record in records}}))
     assert audit.unknown_keys == unknown
 
 
-def test_the_limit_can_be_set() -> None:
+def test_answer_length_limit_is_configurable() -> None:
     assert audit_answer("12345", [], [], max_chars=5).stop_reason == ""
     assert audit_answer("123456", [], [], max_chars=5).stop_reason == "invalid_answer:too_long"
 
 
-def test_what_cannot_be_told_is_left_out() -> None:
-    records = [remembered("language", "calm"), remembered("mood", "calm"), remembered("Update_Channel ", "email")]
-    audit = audit_answer("By email.", ["language", "mood", "update_channel"], records, verifiers=NAMED)
+def test_verified_omits_keys_without_a_verdict() -> None:
+    records = [make_record("language", "calm"), make_record("mood", "calm"), make_record("Update_Channel ", "email")]
+    audit = audit_answer("By email.", ["language", "mood", "update_channel"], records, verifiers=VERIFIERS)
     assert audit.verified == {"Update_Channel ": True}
     assert audit.used_keys == ("language", "mood", "Update_Channel ")
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_following_one_of_several_scopes_is_enough(order: int) -> None:
-    records = [remembered("update_channel", "fax"), remembered("update_channel", "email", "workspace")][::order]
+def test_answer_may_apply_the_value_of_any_scope(order: int) -> None:
+    records = [make_record("update_channel", "fax"), make_record("update_channel", "email", "workspace")][::order]
     declared = ["update_channel"]
-    assert audit_answer("By email.", declared, records, verifiers=NAMED).verified == {"update_channel": True}
-    assert audit_answer("By post.", declared, records, verifiers=NAMED).verified == {"update_channel": False}
+    assert audit_answer("By email.", declared, records, verifiers=VERIFIERS).verified == {"update_channel": True}
+    assert audit_answer("By post.", declared, records, verifiers=VERIFIERS).verified == {"update_channel": False}
 
 
 @given(st.lists(KEYS, max_size=4), st.lists(KEYS, max_size=4), st.text(max_size=12))
-def test_what_passes_was_retrieved(declared: list[str], keys: list[str], answer: str) -> None:
-    records = [remembered(key) for key in keys]
-    audit = audit_answer(answer, declared, records, verifiers=NAMED, max_chars=10)
+def test_used_keys_were_always_retrieved(declared: list[str], keys: list[str], answer: str) -> None:
+    records = [make_record(key) for key in keys]
+    audit = audit_answer(answer, declared, records, verifiers=VERIFIERS, max_chars=10)
     assert set(audit.used_keys) <= {record.key for record in records}
     assert {fold_key(record.key) for record in audit.applied} <= {fold_key(key) for key in declared}
     if not audit.stop_reason:

@@ -1,4 +1,4 @@
-"""What the calls of memory promise, one by one, over every backend."""
+"""Tests each call of the memory client on every backend."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ def _me(open_memory_store: OpenStore, **options: Any) -> SyncMemory:
     return SyncMemoryClient(open_memory_store(), **options).of(somebody())
 
 
-def test_what_is_remembered_comes_back_from_another_client(open_memory_store: OpenStore) -> None:
+def test_another_client_reads_all_remembered_records(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = _me(open_memory_store, clock=clock)
     data = Episode("error", occurred_at=clock.time - timedelta(days=1))
-    written = [
+    outcomes = [
         me.remember(
             key=" Language ", value="english", confidence=0.91234, ttl_days=30, source=Source("operator", "kim")
         ),
@@ -73,13 +73,13 @@ def test_what_is_remembered_comes_back_from_another_client(open_memory_store: Op
             scope="workspace",
         ),
         me.remember(Procedure(("stop", "start")), text="restart"),
-        me.remember(UnknownKind("later", {"a": [1, {"b": None}]}), text="what a newer release wrote"),
+        me.remember(UnknownKind("later", {"a": [1, {"b": None}]}), text="written by a newer release"),
     ]
-    records = tuple(one.record for one in written)
-    assert all(one.action == "written" for one in written)
+    records = tuple(outcome.record for outcome in outcomes)
+    assert all(outcome.action == "written" for outcome in outcomes)
     fresh = SyncMemoryClient(open_memory_store(), clock=clock).of(me.principal)
     assert sorted(map(repr, fresh.list())) == sorted(map(repr, records))
-    language, name, episode, procedure, later = (one for one in records if one is not None)
+    language, name, episode, procedure, later = (record for record in records if record is not None)
     assert (language.key, language.confidence, language.text) == ("Language", 0.912, "Language: english")
     assert language.valid_until == clock.time + timedelta(days=30)
     assert language.ttl_left_days(clock.time + timedelta(hours=1)) == 30
@@ -89,14 +89,14 @@ def test_what_is_remembered_comes_back_from_another_client(open_memory_store: Op
     assert later.data == UnknownKind("later", {"a": [1, {"b": None}]})
 
 
-def test_a_kind_that_is_not_registered_here_survives(open_memory_store: OpenStore) -> None:
+def test_unregistered_kind_is_kept_unchanged(open_memory_store: OpenStore) -> None:
     me = _me(open_memory_store)
     store = open_memory_store()
-    told = MemoryRemembered(kind="triple", key="Ada", data={"key": "Ada", "value": "x", "n": 2**70}, text="t")
-    store.append_events(stream_of(me.principal.subject("user")), "records", new_event(told), reserved=True)
+    remembered = MemoryRemembered(kind="triple", key="Ada", data={"key": "Ada", "value": "x", "n": 2**70}, text="t")
+    store.append_events(stream_of(me.principal.subject("user")), "records", new_event(remembered), reserved=True)
     (record,) = me.list()
     assert isinstance(record.data, UnknownKind)
-    assert (record.kind, record.data.to_map(), record.value) == ("triple", told.data, "x")
+    assert (record.kind, record.data.to_map(), record.value) == ("triple", remembered.data, "x")
     assert me.get(key="ada", kind="triple") == record
     assert me.rebuild().equal
     other = SyncMemoryClient(store).of(somebody())
@@ -105,7 +105,7 @@ def test_a_kind_that_is_not_registered_here_survives(open_memory_store: OpenStor
 
 
 @given(key=TEXTS, value=TEXTS, text=TEXTS)
-def test_any_key_and_value(key: str, value: str, text: str) -> None:
+def test_remember_stores_any_key_and_value(key: str, value: str, text: str) -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, redactor=lambda candidate: candidate).of(Principal("t", {"user": "1"}))
         if not key.strip():
@@ -114,15 +114,15 @@ def test_any_key_and_value(key: str, value: str, text: str) -> None:
             assert me.list() == ()
             return
         me.remember(key=key, value=value, text=text)
-        found = SyncMemoryClient(store).of(me.principal).get(key=f"\t{key.upper() if key.isascii() else key} ")
-        assert found is not None
-        assert (found.key, found.value) == (key.strip(), value)
+        record = SyncMemoryClient(store).of(me.principal).get(key=f"\t{key.upper() if key.isascii() else key} ")
+        assert record is not None
+        assert (record.key, record.value) == (key.strip(), value)
         assert me.forget(key=key).records == 1
         assert me.list() == ()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"),
+    ("arguments", "message"),
     [
         ({"key": "k"}, "key and value"),
         ({"value": "v"}, "key and value"),
@@ -135,7 +135,7 @@ def test_any_key_and_value(key: str, value: str, text: str) -> None:
         ({"data": "text"}, "RecordData"),
         ({"data": Episode("error")}, "text that describes"),
         ({"data": Episode(" "), "text": "t"}, "category"),
-        ({"data": Episode("error", datetime(2026, 1, 1)), "text": "t"}, "occurred_at"),  # noqa: DTZ001  # it must be refused
+        ({"data": Episode("error", datetime(2026, 1, 1)), "text": "t"}, "occurred_at"),  # noqa: DTZ001  # remember must refuse it
         ({"data": UnknownKind("x", {"a": math.nan}), "text": "t"}, "nan"),
         ({"data": UnknownKind("", {})}, "kind with a name"),
         ({"key": "k", "value": "v", "confidence": True}, "confidence"),
@@ -159,29 +159,29 @@ def test_any_key_and_value(key: str, value: str, text: str) -> None:
         ({"key": "k", "value": "v", "scope": 7}, "scope"),
     ],
 )
-def test_what_cannot_be_remembered(arguments: dict[str, Any], named: str) -> None:
+def test_remember_refuses_invalid_arguments(arguments: dict[str, Any], message: str) -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(Principal("t", {"user": "1"}))
-        with pytest.raises(InvalidArgument, match=named):
+        with pytest.raises(InvalidArgument, match=message):
             me.remember(**arguments)
         assert store.list_runs(include_reserved=True).runs == ()
 
 
 @pytest.mark.parametrize(
-    ("given_number", "kept"), [(-3, 0.0), (7, 1.0), (0.12345, 0.123), (1, 1.0), (10**400, 1.0), (-0.0, 0.0)]
+    ("number", "expected"), [(-3, 0.0), (7, 1.0), (0.12345, 0.123), (1, 1.0), (10**400, 1.0), (-0.0, 0.0)]
 )
-def test_numbers_are_cut(given_number: float, kept: float) -> None:
+def test_remember_limits_and_rounds_numbers(number: float, expected: float) -> None:
     with open_sync_store("memory:") as store:
         clock = SetClock()
         me = SyncMemoryClient(store, clock=clock).of(Principal("t", {"user": "1"}))
-        record = me.remember(key="k", value="v", confidence=given_number, ttl_days=given_number).record
+        record = me.remember(key="k", value="v", confidence=number, ttl_days=number).record
         assert record is not None
-        assert record.confidence == kept
-        days = 1 if given_number <= 1 else min(given_number, 365)
+        assert record.confidence == expected
+        days = 1 if number <= 1 else min(number, 365)
         assert record.valid_until == clock.time + timedelta(days=int(days))
 
 
-def test_expired_records_vanish_at_once(open_memory_store: OpenStore) -> None:
+def test_expired_record_is_hidden_at_the_instant_it_expires(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = _me(open_memory_store, clock=clock)
     record = me.remember(key="k", value="some words", ttl_days=1).record
@@ -190,14 +190,17 @@ def test_expired_records_vanish_at_once(open_memory_store: OpenStore) -> None:
     assert me.get(key="k") is not None
     clock.move(microseconds=1)
     assert (me.get(key="k"), me.get(id=record.id), me.list(), me.search("words")) == (None, None, (), ())
-    assert [one.id for one in me.list(status="expired")] == [record.id]
+    assert [expired.id for expired in me.list(status="expired")] == [record.id]
     assert me.as_of(clock.time - timedelta(hours=1)) == (record,)
     again = me.remember(key="k", value="some words")
     assert (again.action, again.superseded) == ("written", record.id)
-    assert [(one.record.status, one.reason) for one in me.history("k")] == [("expired", "expired"), ("active", "")]
+    assert [(version.record.status, version.reason) for version in me.history("k")] == [
+        ("expired", "expired"),
+        ("active", ""),
+    ]
 
 
-def test_history_as_of_and_explain(open_memory_store: OpenStore) -> None:
+def test_history_as_of_and_explain_show_superseded_records(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = _me(open_memory_store, clock=clock)
     store = open_memory_store()
@@ -205,56 +208,56 @@ def test_history_as_of_and_explain(open_memory_store: OpenStore) -> None:
     store.append_events("agent", run, new_event(UserMessage("I  prefer\nEnglish")))
     evidence = [Evidence("agent", run, 1), Evidence("agent", run, 9), Evidence("agent", "none", 1)]
     me.link_run("agent", run)
-    one = me.remember(key="language", value="english", evidence=evidence).record
+    first = me.remember(key="language", value="english", evidence=evidence).record
     clock.move(days=1)
-    two = me.remember(key="LANGUAGE", value="german").record
-    assert one is not None
-    assert two is not None
-    assert two.supersedes == (one.id,)
+    second = me.remember(key="LANGUAGE", value="german").record
+    assert first is not None
+    assert second is not None
+    assert second.supersedes == (first.id,)
     versions = me.history("Language")
     assert [(v.record.value, v.record.status, v.closed_at) for v in versions] == [
         ("english", "superseded", clock.time),
         ("german", "active", None),
     ]
-    assert me.as_of(clock.time - timedelta(hours=1)) == (one,)
-    assert me.as_of(clock.time) == (two,)
+    assert me.as_of(clock.time - timedelta(hours=1)) == (first,)
+    assert me.as_of(clock.time) == (second,)
     assert me.as_of(clock.time - timedelta(days=2)) == ()
-    explained = me.explain(one.id)
+    explained = me.explain(first.id)
     assert explained is not None
     assert [(line.text, line.reason) for line in explained.evidence] == [
         ("user: I prefer English", ""), ("", "not there"), ("", "not linked to this subject"),
     ]  # fmt: skip
     assert explained.status == "superseded"
-    assert explained.events[-1].endswith(f"superseded by {two.id}")
+    assert explained.events[-1].endswith(f"superseded by {second.id}")
     assert me.explain("nobody") is None
-    me.forget(id=one.id)
+    me.forget(id=first.id)
     assert [v.record.value for v in me.history("language")] == ["german"]
     assert me.as_of(clock.time - timedelta(hours=1)) == ()
 
 
-def test_update_changes_in_place_and_a_value_supersedes(open_memory_store: OpenStore) -> None:
+def test_update_changes_a_record_but_a_new_value_supersedes_it(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = _me(open_memory_store, clock=clock)
     record = me.remember(key="k", value="v").record
     assert record is not None
     clock.move(hours=1)
-    done = me.update(record.id, confidence=0.5, importance=1, tags=["t"], text="words", ttl_days=2)
-    assert done.action == "changed"
+    outcome = me.update(record.id, confidence=0.5, importance=1, tags=["t"], text="words", ttl_days=2)
+    assert outcome.action == "changed"
     changed = me.get(id=record.id)
     assert changed is not None
-    assert changed == done.record
+    assert changed == outcome.record
     assert (changed.confidence, changed.stars, changed.tags, changed.text) == (0.5, 5, ("t",), "words")
     assert (changed.created, changed.updated) == (record.created, clock.time)
     assert changed.valid_until == clock.time + timedelta(days=2)
     assert me.update(record.id, confidence=0.5).action == "unchanged"
     for name in ("entities", "tags", "links"):
-        given: dict[str, Any] = {name: "text"}
+        arguments: dict[str, Any] = {name: "text"}
         with pytest.raises(InvalidArgument, match=f"{name} must be a list or tuple"):
-            me.update(record.id, **given)
-    done = me.update(record.id, value="w")
-    assert (done.action, done.superseded) == ("written", record.id)
-    assert done.record is not None
-    assert (done.record.tags, done.record.text, done.record.importance) == (("t",), "k: w", 1)
+            me.update(record.id, **arguments)
+    outcome = me.update(record.id, value="w")
+    assert (outcome.action, outcome.superseded) == ("written", record.id)
+    assert outcome.record is not None
+    assert (outcome.record.tags, outcome.record.text, outcome.record.importance) == (("t",), "k: w", 1)
     with pytest.raises(InvalidArgument, match="no active record"):
         me.update(record.id, value="x")
     episode = me.remember(Episode("error"), text="one").record
@@ -266,12 +269,12 @@ def test_update_changes_in_place_and_a_value_supersedes(open_memory_store: OpenS
 
 
 class _Rules:
-    """A policy, an execution and a redactor that look at the key."""
+    """A policy, an execution policy and a redactor in one object."""
 
     def violation(self, candidates: Any, *, origin: str) -> Violation | None:
-        for one in candidates:
-            if one.key == "forbidden":
-                return Violation(f"memory_key_not_allowed_policy:{one.key}", one.key, one.scope)
+        for candidate in candidates:
+            if candidate.key == "forbidden":
+                return Violation(f"memory_key_not_allowed_policy:{candidate.key}", candidate.key, candidate.scope)
         return Violation("too_many") if len(candidates) > 3 and origin == "remember" else None
 
     def denial(self, candidate: Candidate, /) -> str | None:
@@ -288,7 +291,7 @@ class _Rules:
         return candidate
 
 
-def test_redaction_policy_and_execution_stand_before_every_write(open_memory_store: OpenStore) -> None:
+def test_redactor_policy_and_execution_check_every_write(open_memory_store: OpenStore) -> None:
     rules = _Rules()
     me = _me(open_memory_store, policy=rules, execution=rules, redactor=rules)
     store = open_memory_store()
@@ -296,12 +299,12 @@ def test_redaction_policy_and_execution_stand_before_every_write(open_memory_sto
     report = me.write(
         [Candidate(Preference(k, v)) for k, v in (("a", "sk-123"), ("tier", "gold!"), ("mail", "a@b.c"))],
     )
-    assert [(one.action, one.reason) for one in report.outcomes] == [
+    assert [(outcome.action, outcome.reason) for outcome in report.outcomes] == [
         ("blocked", "secret"),
         ("blocked", "key_denied_execution"),
         ("written", ""),
     ]
-    assert [one.value for one in me.list()] == ["(address)"]
+    assert [record.value for record in me.list()] == ["(address)"]
     stopped = me.write([Candidate(Preference("ok", "fine!")), Candidate(Preference("forbidden", "gold!"))])
     assert (stopped.status, stopped.stop_reason, stopped.outcomes) == (
         "stopped",
@@ -315,11 +318,11 @@ def test_redaction_policy_and_execution_stand_before_every_write(open_memory_sto
     assert me.update(mail.id, value="sk-7").action == "blocked"
     exported = me.export_jsonl().replace(b'"mail"', b'"tier"').replace(b"(address)", b"gold!")
     exported = exported.replace(b'"sha256"', b'"was"')
-    assert [one.reason for one in me.import_jsonl(exported).outcomes] == ["key_denied_execution"]
+    assert [outcome.reason for outcome in me.import_jsonl(exported).outcomes] == ["key_denied_execution"]
     me.note_stop("llm_timeout", phase="apply")
     log = store.load_run(stream, "records").log
     blocked = [event.data.to_map() for event in log if event.type == "memory_blocked"]
-    assert [(one["reason"], one.get("stopped", False), one.get("phase")) for one in blocked] == [
+    assert [(payload["reason"], payload.get("stopped", False), payload.get("phase")) for payload in blocked] == [
         ("secret", False, "capture"),
         ("key_denied_execution", False, "capture"),
         ("memory_key_not_allowed_policy:forbidden", True, "capture"),
@@ -335,7 +338,7 @@ def test_redaction_policy_and_execution_stand_before_every_write(open_memory_sto
     assert caught.value.reason == "scope_denied:workspace"
 
 
-def test_export_and_import(open_memory_store: OpenStore) -> None:
+def test_import_restores_an_export(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = _me(open_memory_store, clock=clock)
     me.remember(key="k", value="v", scope="workspace")
@@ -343,20 +346,20 @@ def test_export_and_import(open_memory_store: OpenStore) -> None:
     me.remember(Episode("error", clock.time), text="disk full", importance=1)
     exported = me.export_jsonl()
     other = SyncMemoryClient(open_memory_store(), clock=clock).of(somebody())
-    assert {one.action for one in other.import_jsonl(exported).outcomes} == {"written"}
-    assert {one.action for one in other.import_jsonl(exported).outcomes} == {"unchanged"}
+    assert {outcome.action for outcome in other.import_jsonl(exported).outcomes} == {"written"}
+    assert {outcome.action for outcome in other.import_jsonl(exported).outcomes} == {"unchanged"}
     assert other.export_jsonl().replace(b'"import"', b'"user"') != b""
-    assert [(one.scope, one.data, one.text, one.importance, one.valid_until) for one in other.list()] == [
-        (one.scope, one.data, one.text, one.importance, one.valid_until) for one in me.list()
-    ]
+    assert [
+        (record.scope, record.data, record.text, record.importance, record.valid_until) for record in other.list()
+    ] == [(record.scope, record.data, record.text, record.importance, record.valid_until) for record in me.list()]
     narrow = SyncMemoryClient(open_memory_store()).of(somebody(user="7"))
     outcomes = narrow.import_jsonl(exported).outcomes
-    assert sorted(one.reason for one in outcomes) == ["", "", "scope_denied_execution"]
+    assert sorted(outcome.reason for outcome in outcomes) == ["", "", "scope_denied_execution"]
     assert len(narrow.list()) == 2
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "named"),
+    ("text", "error", "message"),
     [
         (b"{}\n", DecodeError, "line 1"),
         (b"nonsense", DecodeError, "line 1"),
@@ -372,10 +375,10 @@ def test_export_and_import(open_memory_store: OpenStore) -> None:
         ("text", InvalidArgument, "bytes"),
     ],
 )
-def test_what_cannot_be_imported(text: Any, kind: type[Exception], named: str) -> None:
+def test_import_refuses_invalid_text(text: Any, error: type[Exception], message: str) -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(Principal("t", {"user": "1"}))
-        with pytest.raises(kind, match=named):
+        with pytest.raises(error, match=message):
             me.import_jsonl(text)
         assert store.list_runs(include_reserved=True).runs == ()
 
@@ -384,7 +387,7 @@ TOKEN = "ghp_" + "A1b2C3d4" * 4 + "A1b2"
 
 
 def _refuse_token(candidate: Candidate, /) -> Candidate | Refusal:
-    """Looks everywhere, as an application's own redactor may."""
+    """Search every field of the candidate, as an application's redactor may do."""
     return Refusal("secret") if TOKEN in repr(candidate) else candidate
 
 
@@ -411,29 +414,29 @@ def _refuse_token(candidate: Candidate, /) -> Candidate | Refusal:
         Candidate(UnknownKind("later", {TOKEN: [TOKEN]}), text="t"),
     ],
 )
-def test_what_a_redactor_refuses_is_nowhere(candidate: Candidate) -> None:
+def test_refused_secret_is_stored_and_reported_nowhere(candidate: Candidate) -> None:
     with open_sync_store("memory:") as store:
         client = SyncMemoryClient(store, redactor=_refuse_token)
         me = client.of(Principal("t", {"user": "1"}))
         report = me.write([candidate])
-        assert [(one.action, one.reason) for one in report.outcomes] == [("blocked", "secret")]
-        (noted,) = store.load_run(stream_of(me.principal.subject("user")), "records").log
-        assert noted.data.to_map()["reason"] == "secret"
-        for shown in (report, noted, me.stats(), me.export_jsonl()):
-            assert TOKEN not in repr(shown)
-        # What is no secret is told, so that it can be found again and erased.
+        assert [(outcome.action, outcome.reason) for outcome in report.outcomes] == [("blocked", "secret")]
+        (event,) = store.load_run(stream_of(me.principal.subject("user")), "records").log
+        assert event.data.to_map()["reason"] == "secret"
+        for output in (report, event, me.stats(), me.export_jsonl()):
+            assert TOKEN not in repr(output)
+        # A key without the secret stays in the event, so that a caller can forget it by its key.
         assert (
             report.outcomes[0].key
-            == noted.data.to_map().get("key", "")
+            == event.data.to_map().get("key", "")
             == ("" if TOKEN in candidate.key else candidate.key)
         )
-        assert [(one.agent, one.run, one.seq) for one in report.outcomes[0].evidence] == [
-            (one.agent, one.run, one.seq) for one in candidate.evidence
+        assert [(citation.agent, citation.run, citation.seq) for citation in report.outcomes[0].evidence] == [
+            (citation.agent, citation.run, citation.seq) for citation in candidate.evidence
         ]
         assert me.forget(key="k").events == (report.outcomes[0].key == "k")
 
 
-def test_a_refusal_without_a_reason_is_one() -> None:
+def test_refusal_without_a_reason_blocks_the_candidate() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, redactor=lambda _: Refusal("")).of(Principal("t", {"user": "1"}))
         outcome = me.remember(key="k", value="v")
@@ -441,7 +444,7 @@ def test_a_refusal_without_a_reason_is_one() -> None:
         assert me.list() == ()
 
 
-def test_by_default_a_secret_in_a_key_is_nowhere_and_one_in_a_value_leaves_the_key(
+def test_default_redactor_keeps_the_key_only_if_the_secret_is_in_the_value(
     open_memory_store: OpenStore,
 ) -> None:
     me = _me(open_memory_store)
@@ -452,42 +455,42 @@ def test_by_default_a_secret_in_a_key_is_nowhere_and_one_in_a_value_leaves_the_k
     assert TOKEN not in repr(stream.log)
 
 
-def test_keys_are_one_whatever_their_case_their_white_space_and_how_accents_are_written(
+def test_keys_match_regardless_of_case_white_space_and_unicode_form(
     open_memory_store: OpenStore,
 ) -> None:
     me = _me(open_memory_store)
     composed, decomposed = "Caf\u00e9 Stra\u00dfe", " cafe\u0301 STRASSE\t"
     assert composed.casefold() != decomposed.strip().casefold()
-    one = me.remember(key=composed, value="caf\u00e9").record
-    assert one is not None
+    first = me.remember(key=composed, value="caf\u00e9").record
+    assert first is not None
     assert me.remember(key=decomposed, value="CAFE\u0301").action == "refreshed"
-    two = me.remember(key=decomposed, value="tea")
-    assert two.superseded == one.id
-    assert me.get(key=composed) == two.record
+    second = me.remember(key=decomposed, value="tea")
+    assert second.superseded == first.id
+    assert me.get(key=composed) == second.record
     assert len(me.history(composed)) == len(me.history(decomposed)) == 2
-    assert SyncMemoryClient(open_memory_store()).of(me.principal).get(key=decomposed) == two.record
+    assert SyncMemoryClient(open_memory_store()).of(me.principal).get(key=decomposed) == second.record
     assert me.forget(key=composed).records == 2
     assert me.history(decomposed) == ()
 
 
 @given(TEXTS)
-def test_folding_is_done_once(text: str) -> None:
+def test_folding_is_idempotent(text: str) -> None:
     for fold in (fold_key, fold_text):
         assert fold(fold(text)) == fold(text)
         assert fold(unicodedata.normalize("NFC", text)) == fold(unicodedata.normalize("NFD", text))
 
 
-def test_a_value_is_corrected_in_its_case(open_memory_store: OpenStore) -> None:
+def test_update_can_change_only_the_case_of_a_value(open_memory_store: OpenStore) -> None:
     me = _me(open_memory_store)
     record = me.remember(kind="fact", key="name", value="mcdonald").record
     assert record is not None
     assert me.remember(kind="fact", key="name", value="McDonald").action == "refreshed"
-    done = me.update(record.id, value="McDonald")
-    assert (done.action, done.superseded) == ("written", record.id)
-    assert [one.value for one in me.list()] == ["McDonald"]
+    outcome = me.update(record.id, value="McDonald")
+    assert (outcome.action, outcome.superseded) == ("written", record.id)
+    assert [active.value for active in me.list()] == ["McDonald"]
 
 
-def test_a_record_that_is_closed_meanwhile_is_not_updated(
+def test_update_refuses_a_record_that_another_client_forgot(
     open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_memory_store()
@@ -509,48 +512,47 @@ def test_a_record_that_is_closed_meanwhile_is_not_updated(
     assert me.rebuild().equal
 
 
-def test_the_edges_of_time(open_memory_store: OpenStore) -> None:
-    """What happens at an instant is so at that instant; and a clock that goes backwards confuses nothing."""
+def test_records_change_exactly_at_their_instant_even_if_the_clock_goes_back(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = _me(open_memory_store, clock=clock)
     start = clock.time
     tick = timedelta(microseconds=1)
-    one = me.remember(key="k", value="one", ttl_days=1).record
-    assert one is not None
-    assert (me.as_of(start - tick), me.as_of(start)) == ((), (one,))
+    first = me.remember(key="k", value="one", ttl_days=1).record
+    assert first is not None
+    assert (me.as_of(start - tick), me.as_of(start)) == ((), (first,))
     end = start + timedelta(days=1)
     clock.time = end
-    assert ([r.id for r in me.as_of(end - tick)], me.as_of(end)) == ([one.id], ())
+    assert ([r.id for r in me.as_of(end - tick)], me.as_of(end)) == ([first.id], ())
     assert [(v.closed_at, v.reason) for v in me.history("k")] == [(end, "expired")]
-    two = me.remember(key="k", value="two").record
-    assert two is not None
-    assert me.as_of(end) == (two,)
+    second = me.remember(key="k", value="two").record
+    assert second is not None
+    assert me.as_of(end) == (second,)
     clock.move(days=-7)
-    three = me.remember(key="k", value="three")
-    assert three.superseded == two.id
+    third = me.remember(key="k", value="three")
+    assert third.superseded == second.id
     assert [r.value for r in me.list()] == [r.value for r in me.as_of(end)] == ["three"]
     assert [v.record.value for v in me.history("k")] == ["one", "two", "three"]
     assert me.rebuild().equal
     assert SyncMemoryClient(open_memory_store(), clock=clock).of(me.principal).list() == me.list()
 
 
-def test_a_chain_of_values(open_memory_store: OpenStore) -> None:
+def test_history_keeps_every_superseded_value(open_memory_store: OpenStore) -> None:
     me = _me(open_memory_store)
     values = ["a", "b", "a", "c", "a"]
     records = [me.remember(key="k", value=value).record for value in values]
     versions = me.history("k")
-    assert [one.record.value for one in versions] == values
+    assert [version.record.value for version in versions] == values
     for before, after in itertools.pairwise(versions):
         assert after.record.supersedes == (before.record.id,)
         assert (before.record.status, before.reason) == ("superseded", "superseded")
     assert records[-1] == versions[-1].record
-    # By its id, what says the same goes with it; the rest of the history stays.
+    # Forgetting by id also erases the records with the same value. The rest of the history stays.
     assert me.forget(id=versions[0].record.id).records == 3
-    assert [one.record.value for one in me.history("k")] == ["b", "c"]
+    assert [version.record.value for version in me.history("k")] == ["b", "c"]
     assert me.get(key="k") is None
 
 
-def test_cleanup_takes_what_is_below_and_older_and_nothing_at_the_edge(open_memory_store: OpenStore) -> None:
+def test_cleanup_archives_only_episodes_below_the_stars_and_older_than_the_limit(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = _me(open_memory_store, clock=clock)
     for text, importance in (("two stars", 0.374), ("three stars", 0.375)):
@@ -558,14 +560,14 @@ def test_cleanup_takes_what_is_below_and_older_and_nothing_at_the_edge(open_memo
     me.remember(Episode("error", clock.time - timedelta(days=1)), text="older", importance=0)
     me.remember(key="k", value="v", importance=0)
     clock.move(days=90)
-    assert [one.text for one in me.cleanup().archived] == ["older"]
+    assert [record.text for record in me.cleanup().archived] == ["older"]
     clock.move(microseconds=1)
-    assert [one.text for one in me.cleanup().archived] == ["two stars"]
-    assert [one.text for one in me.list()] == ["three stars", "k: v"]
-    assert {one.text for one in me.list(status="archived")} == {"older", "two stars"}
+    assert [record.text for record in me.cleanup().archived] == ["two stars"]
+    assert [record.text for record in me.list()] == ["three stars", "k: v"]
+    assert {record.text for record in me.list(status="archived")} == {"older", "two stars"}
 
 
-def test_what_has_expired_makes_room_first(open_memory_store: OpenStore) -> None:
+def test_full_subject_closes_expired_records_first(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = _me(open_memory_store, clock=clock, max_keyed=2)
     me.remember(key="old", value="v", kind="fact")
@@ -573,25 +575,25 @@ def test_what_has_expired_makes_room_first(open_memory_store: OpenStore) -> None
     me.remember(key="short", value="v", ttl_days=1)
     clock.move(days=1)
     report = me.write([Candidate(Preference("new", "v"))])
-    assert [(one.action, one.key) for one in report.outcomes] == [("written", "new")]
-    assert [one.key for one in me.list()] == ["old", "new"]
-    assert [one.key for one in me.list(status="expired")] == ["short"]
+    assert [(outcome.action, outcome.key) for outcome in report.outcomes] == [("written", "new")]
+    assert [record.key for record in me.list()] == ["old", "new"]
+    assert [record.key for record in me.list(status="expired")] == ["short"]
 
 
-def test_a_hundred_unless_said_and_the_same_again_keeps_a_record(open_memory_store: OpenStore) -> None:
+def test_default_limit_is_100_and_refreshing_protects_a_record(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = _me(open_memory_store, clock=clock)
     me.write([Candidate(Preference(str(number), "v")) for number in range(100)])
     clock.move(seconds=1)
     me.remember(key="0", value="V")
-    me.remember(Episode("error"), text="is no preference, and not counted")
+    me.remember(Episode("error"), text="an episode does not count")
     (_, archived) = me.write([Candidate(Preference("100", "v"))]).outcomes
     assert (archived.action, archived.key, archived.reason) == ("archived", "1", "subject_full")
     assert len(me.list(kinds=["preference"])) == 100
-    assert [one.status for one in (v.record for v in me.history("1"))] == ["archived"]
+    assert [record.status for record in (v.record for v in me.history("1"))] == ["archived"]
 
 
-def test_a_stream_that_is_deleted_underneath(open_memory_store: OpenStore) -> None:
+def test_client_continues_after_its_stream_was_deleted(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
     me.remember(key="k", value="v")
@@ -606,7 +608,7 @@ def test_a_stream_that_is_deleted_underneath(open_memory_store: OpenStore) -> No
     assert SyncMemoryClient(open_memory_store()).of(me.principal).list() == me.list()
 
 
-def test_a_full_subject_says_what_it_archives(open_memory_store: OpenStore) -> None:
+def test_full_subject_reports_the_records_it_archives(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = _me(open_memory_store, clock=clock, max_keyed=2)
     for key in "ab":
@@ -614,13 +616,13 @@ def test_a_full_subject_says_what_it_archives(open_memory_store: OpenStore) -> N
         me.write([Candidate(Preference(key, "v"))])
     clock.move(seconds=1)
     report = me.write([Candidate(Preference("c", "v"))])
-    assert [(one.action, one.key, one.reason) for one in report.outcomes] == [
+    assert [(outcome.action, outcome.key, outcome.reason) for outcome in report.outcomes] == [
         ("written", "c", ""),
         ("archived", "a", "subject_full"),
     ]
-    assert [one.key for one in me.list()] == ["b", "c"]
+    assert [record.key for record in me.list()] == ["b", "c"]
     report = me.write([Candidate(Preference(key, "w")) for key in "xyz"])
-    assert [one.key for one in me.list()] == ["y", "z"]
+    assert [record.key for record in me.list()] == ["y", "z"]
     assert me.rebuild().equal
 
 
@@ -641,53 +643,57 @@ def test_search_finds_shared_words(open_memory_store: OpenStore) -> None:
     assert first.score == sum(first.matched_by.values()) > second.score
     assert len(me.search("payment incident update", top_k=1)) == 1
     assert me.search("...") == ()
-    wrongs: list[dict[str, Any]] = [{"query": 7}, {"query": "x", "top_k": 0}, {"query": "x", "kinds": "fact"}]
-    for arguments in wrongs:
+    invalid_arguments: list[dict[str, Any]] = [
+        {"query": 7},
+        {"query": "x", "top_k": 0},
+        {"query": "x", "kinds": "fact"},
+    ]
+    for arguments in invalid_arguments:
         with pytest.raises(InvalidArgument):
             me.search(**arguments)
 
 
-def test_a_warm_client_reads_only_what_is_new(open_memory_store: OpenStore) -> None:
+def test_warm_client_reads_only_new_events(open_memory_store: OpenStore) -> None:
     me = _me(open_memory_store)
     for number in range(20):
         me.remember(key=str(number), value="v")
     store = open_memory_store()
-    asked: list[int] = []
+    read_counts: list[int] = []
     raw = me._store.load_run
 
     def load_run(agent: str, run: str, **options: Any) -> Any:
-        found = raw(agent, run, **options)
-        asked.append(len(found.log))
-        return found
+        snapshot = raw(agent, run, **options)
+        read_counts.append(len(snapshot.log))
+        return snapshot
 
-    me._store.load_run = load_run  # type: ignore[method-assign]  # to see what is asked
+    me._store.load_run = load_run  # type: ignore[method-assign]  # counts the events read
     try:
         me.get(key="3")
         me.list(scopes=["user"])
-        assert asked == [0, 0]
+        assert read_counts == [0, 0]
         SyncMemoryClient(store).of(me.principal).remember(key="20", value="v")
-        asked.clear()
+        read_counts.clear()
         assert len(me.list(scopes=["user"])) == 21
-        assert asked == [1]
+        assert read_counts == [1]
     finally:
-        me._store.load_run = raw  # type: ignore[method-assign]  # as it was
+        me._store.load_run = raw  # type: ignore[method-assign]  # restores the method
 
 
-def test_threads_share_a_client(open_memory_store: OpenStore) -> None:
+def test_threads_can_share_a_client(open_memory_store: OpenStore) -> None:
     me = _me(open_memory_store)
 
     def remember(number: int) -> Outcome:
         return me.remember(key=f"k{number % 5}", value=f"v{number}")
 
     with ThreadPoolExecutor(8) as pool:
-        done = list(pool.map(remember, range(40)))
-    assert {one.action for one in done} <= {"written", "refreshed"}
+        outcomes = list(pool.map(remember, range(40)))
+    assert {outcome.action for outcome in outcomes} <= {"written", "refreshed"}
     assert len(me.list()) == 5
     assert me.rebuild().equal
     assert len([v for n in range(5) for v in me.history(f"k{n}")]) == 40
 
 
-def test_the_subjects_of_a_store(open_memory_store: OpenStore) -> None:
+def test_subjects_lists_the_subjects_of_a_tenant(open_memory_store: OpenStore) -> None:
     me = _me(open_memory_store)
     me.remember(key="k", value="v")
     me.remember(key="k", value="v", scope="workspace")
@@ -697,22 +703,22 @@ def test_the_subjects_of_a_store(open_memory_store: OpenStore) -> None:
     assert set(client.subjects(tenant)) <= set(client.subjects())
 
 
-def test_kinds() -> None:
+def test_register_kind_refuses_invalid_and_taken_kinds() -> None:
     assert kind_named("procedure") is Procedure
     assert {"preference", "fact", "episode"} <= kinds().keys()
-    wrongs: list[Any] = [str, UnknownKind, type("Nameless", (RecordData,), {}, frozen=True)]
-    for wrong in wrongs:
+    invalid_kinds: list[Any] = [str, UnknownKind, type("Nameless", (RecordData,), {}, frozen=True)]
+    for invalid_kind in invalid_kinds:
         with pytest.raises(InvalidArgument):
-            register_kind(wrong)
+            register_kind(invalid_kind)
     with pytest.raises(InvalidArgument, match="already registered for Fact"):
         register_kind(type("Other", (RecordData,), {"kind": "fact"}, frozen=True))
 
 
-def test_stars() -> None:
+def test_stars_follow_from_importance() -> None:
     assert [stars_of(n / 8) for n in range(9)] == [1, 2, 2, 3, 3, 4, 4, 5, 5]
 
 
-def test_a_clock_without_a_time_zone_and_other_wrong_settings() -> None:
+def test_client_refuses_invalid_settings_and_arguments() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, clock=lambda: datetime(2026, 1, 1)).of(Principal("t", {"user": "1"}))  # noqa: DTZ001  # must be refused
         with pytest.raises(InvalidArgument, match="clock"):
@@ -722,8 +728,14 @@ def test_a_clock_without_a_time_zone_and_other_wrong_settings() -> None:
                 SyncMemoryClient(store, max_keyed=wrong)  # type: ignore[arg-type]  # must be refused
         with pytest.raises(InvalidArgument, match="Principal"):
             SyncMemoryClient(store).of("me")  # type: ignore[arg-type]  # must be refused
-        wrongs: list[dict[str, Any]] = [{}, {"id": "x", "key": "y"}, {"id": 7}, {"key": 7}, {"key": "k", "kind": 7}]
-        for arguments in wrongs:
+        invalid_arguments: list[dict[str, Any]] = [
+            {},
+            {"id": "x", "key": "y"},
+            {"id": 7},
+            {"key": 7},
+            {"key": "k", "kind": 7},
+        ]
+        for arguments in invalid_arguments:
             for call in (SyncMemoryClient(store).of(me.principal).get, SyncMemoryClient(store).of(me.principal).forget):
                 with pytest.raises(InvalidArgument):
                     call(**arguments)

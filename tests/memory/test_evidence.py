@@ -1,4 +1,4 @@
-"""Evidence may name any event of the store. What memory shows of it is what the principal may read."""
+"""Evidence may cite any event of the store. Memory shows only the cited events that the principal may read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CALLS: dict[str, Callable[[SyncMemory, str], object]] = {
 
 @pytest.mark.parametrize("call", _CALLS.values(), ids=_CALLS)
 @pytest.mark.parametrize("is_imported", [False, True])
-def test_evidence_that_names_another_users_run_shows_nothing_of_it(
+def test_evidence_in_another_users_run_is_never_shown(
     call: Callable[[SyncMemory, str], object], is_imported: bool
 ) -> None:
     with open_sync_store("memory:") as store:
@@ -49,8 +49,8 @@ def test_evidence_that_names_another_users_run_shows_nothing_of_it(
         client = SyncMemoryClient(store)
         client.of(Principal("acme", {"user": "victim"})).link_run("support-agent", "victim-run")
         writer = client.of(Principal("acme", {"user": "writer"}))
-        written = writer.remember(key="k", value="v", evidence=[Evidence("support-agent", "victim-run", 1)])
-        assert written.action == "written"
+        outcome = writer.remember(key="k", value="v", evidence=[Evidence("support-agent", "victim-run", 1)])
+        assert outcome.action == "written"
         me = writer
         if is_imported:
             me = client.of(Principal("acme", {"user": "reader"}))
@@ -63,13 +63,13 @@ def test_evidence_that_names_another_users_run_shows_nothing_of_it(
         assert store.load_run("support-agent", "victim-run").log[0].data == UserMessage(SECRET)
 
 
-def test_a_run_that_is_not_linked_and_one_that_does_not_exist_look_alike(open_memory_store: OpenStore) -> None:
+def test_unknown_run_is_reported_as_not_linked(open_memory_store: OpenStore) -> None:
     me = SyncMemoryClient(open_memory_store()).of(somebody())
     me.remember(key="k", value="v", evidence=[Evidence("agent", f"none {me.principal.tenant}", 1)])
     assert _line(me, "k").reason == NOT_LINKED
 
 
-def test_what_was_derived_into_a_shared_scope_is_shown_to_its_own_user_only(open_memory_store: OpenStore) -> None:
+def test_evidence_of_a_shared_record_is_shown_only_to_its_author(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     client = SyncMemoryClient(store, extractor=SaidPreferences())
     me = client.of(somebody(user="42", workspace="ops"))
@@ -78,11 +78,11 @@ def test_what_was_derived_into_a_shared_scope_is_shown_to_its_own_user_only(open
     store.append_events("agent", run, new_event(UserMessage("workspace@region=eu; tone=dry")))
     me.derive("agent", run)
     assert _line(me, "region", "workspace").text == "user: workspace@region=eu; tone=dry"
-    shown = _line(colleague, "region", "workspace")
-    assert (shown.text, shown.reason) == ("", NOT_LINKED)
+    line = _line(colleague, "region", "workspace")
+    assert (line.text, line.reason) == ("", NOT_LINKED)
 
 
-def test_what_was_forgotten_is_not_shown_as_the_evidence_of_another_record(open_memory_store: OpenStore) -> None:
+def test_forgotten_event_is_hidden_in_evidence_of_other_records(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store, extractor=SaidPreferences()).of(somebody())
     run = f"run {me.principal.tenant}"

@@ -1,4 +1,4 @@
-"""Exports and imports: what comes back, what is refused, and that what was forgotten does not come back."""
+"""Tests of export and import: records survive, invalid files are refused and forgotten records do not return."""
 
 from __future__ import annotations
 
@@ -38,13 +38,11 @@ JSON = st.recursive(
 
 def _without_source(exported: bytes) -> list[bytes]:
     lines = [msgspec.json.decode(line) for line in exported.splitlines()]
-    left_out = {"source", "sha256"}
-    return [
-        msgspec.json.encode({name: value for name, value in line.items() if name not in left_out}) for line in lines
-    ]
+    omitted = {"source", "sha256"}
+    return [msgspec.json.encode({name: value for name, value in line.items() if name not in omitted}) for line in lines]
 
 
-def test_a_file_that_was_cut_off_or_changed_is_refused_whole() -> None:
+def test_import_refuses_a_truncated_or_changed_file() -> None:
     with open_sync_store("memory:") as store:
         me, other = (SyncMemoryClient(store).of(Principal("t", {"user": user})) for user in "12")
         for number in range(3):
@@ -64,8 +62,8 @@ def test_a_file_that_was_cut_off_or_changed_is_refused_whole() -> None:
             other.import_jsonl(data.decode().encode("utf-16"))
 
 
-def test_an_import_of_an_export_is_the_export(open_memory_store: OpenStore) -> None:
-    """In the subject itself to the byte; in another but for who says so."""
+def test_import_of_an_export_gives_the_same_export(open_memory_store: OpenStore) -> None:
+    """The export of the same subject has the same bytes. The export of another subject differs only in the source."""
     store = open_memory_store()
     clock = SetClock()
     client = SyncMemoryClient(store, clock=clock, extractor=SaidPreferences())
@@ -76,23 +74,23 @@ def test_an_import_of_an_export_is_the_export(open_memory_store: OpenStore) -> N
     me.remember(key="language", value="english", confidence=0.123456, tags=["a"])
     me.remember(Fact("name", "Ada"), text="She is called Ada")
     me.remember(Episode("error", clock.time), text="disk full", scope="workspace")
-    me.remember(UnknownKind("later", {"key": "k", "n": 2**70}), text="what a newer release wrote")
+    me.remember(UnknownKind("later", {"key": "k", "n": 2**70}), text="written by a newer release")
     exported = me.export_jsonl()
     clock.move(days=1)
-    assert {one.action for one in me.import_jsonl(exported).outcomes} == {"unchanged"}
+    assert {outcome.action for outcome in me.import_jsonl(exported).outcomes} == {"unchanged"}
     assert me.export_jsonl() == exported
-    assert {one.action for one in other.import_jsonl(exported).outcomes} == {"written"}
-    moved = other.export_jsonl()
-    assert _without_source(moved) == _without_source(exported)
-    assert {one.action for one in other.import_jsonl(exported).outcomes} == {"unchanged"}
-    assert other.export_jsonl() == moved
+    assert {outcome.action for outcome in other.import_jsonl(exported).outcomes} == {"written"}
+    reexported = other.export_jsonl()
+    assert _without_source(reexported) == _without_source(exported)
+    assert {outcome.action for outcome in other.import_jsonl(exported).outcomes} == {"unchanged"}
+    assert other.export_jsonl() == reexported
     assert other.rebuild().equal
 
 
-@pytest.mark.parametrize("how", ["key", "id", "all"])
+@pytest.mark.parametrize("method", ["key", "id", "all"])
 @pytest.mark.parametrize("derived", [False, True])
-def test_what_was_forgotten_does_not_come_back_by_an_older_export(
-    open_memory_store: OpenStore, how: str, derived: bool
+def test_import_of_an_older_export_does_not_restore_forgotten_records(
+    open_memory_store: OpenStore, method: str, derived: bool
 ) -> None:
     store = open_memory_store()
     client = SyncMemoryClient(store, extractor=SaidPreferences())
@@ -104,26 +102,26 @@ def test_what_was_forgotten_does_not_come_back_by_an_older_export(
     else:
         me.remember(key="codeword", value="x")
     exported = me.export_jsonl()
-    if not derived:  # more is known of it since
+    if not derived:  # the record gains evidence after the export
         me.remember(key="codeword", value="x", evidence=[Evidence("agent", "another run", 1)])
     other.import_jsonl(exported)
-    for one in (me, other):
-        record = one.get(key="codeword")
+    for memory in (me, other):
+        record = memory.get(key="codeword")
         assert record is not None
-        if how == "key":
-            one.forget(key="codeword")
-        elif how == "id":
-            one.forget(id=record.id)
+        if method == "key":
+            memory.forget(key="codeword")
+        elif method == "id":
+            memory.forget(id=record.id)
         else:
-            one.forget_all()
-        for reader in (one, SyncMemoryClient(store).of(one.principal)):
+            memory.forget_all()
+        for reader in (memory, SyncMemoryClient(store).of(memory.principal)):
             assert [outcome.action for outcome in reader.import_jsonl(exported).outcomes] == ["forgotten"]
             assert reader.list() == ()
-        assert one.rebuild().equal
-        assert one.remember(key="codeword", value="x").action == "written"
+        assert memory.rebuild().equal
+        assert memory.remember(key="codeword", value="x").action == "written"
 
 
-def test_what_has_expired_takes_no_place(open_memory_store: OpenStore) -> None:
+def test_import_skips_expired_records(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     client = SyncMemoryClient(open_memory_store(), clock=clock)
     me, other = client.of(somebody()), client.of(somebody())
@@ -134,20 +132,20 @@ def test_what_has_expired_takes_no_place(open_memory_store: OpenStore) -> None:
     clock.move(days=1)
     (outcome,) = other.import_jsonl(exported).outcomes
     assert (outcome.action, outcome.reason) == ("outdated", "expired")
-    assert [one.value for one in other.list()] == ["german"]
+    assert [record.value for record in other.list()] == ["german"]
 
 
-def test_an_import_keeps_to_the_longest_time_of_its_kind(open_memory_store: OpenStore) -> None:
+def test_import_limits_valid_until_to_the_maximum_of_the_kind(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = SyncMemoryClient(open_memory_store(), clock=clock).of(somebody())
     line = b'{"kind":"preference","data":{"key":"k","value":"v"},"valid_until":"9999-01-01T00:00:00Z"}'
-    for _ in range(2):  # the second time it is known
+    for _ in range(2):  # the second import refreshes the record
         me.import_jsonl(HEADER + line)
         assert me.list()[0].valid_until == clock.time + timedelta(days=365)
 
 
 @pytest.mark.parametrize(
-    ("line", "named"),
+    ("line", "message"),
     [
         ({"kind": "preference", "data": {"key": "k", "value": 42}}, "does not fit the kind preference"),
         ({"kind": "fact", "data": {}}, "does not fit the kind fact"),
@@ -164,11 +162,11 @@ def test_an_import_keeps_to_the_longest_time_of_its_kind(open_memory_store: Open
         ),
     ],
 )
-def test_a_line_that_cannot_be_a_record_is_named_and_nothing_is_written(line: dict[str, Any], named: str) -> None:
+def test_import_names_an_invalid_line_and_writes_nothing(line: dict[str, Any], message: str) -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(ME)
         good = b'{"kind":"fact","data":{"key":"k","value":"v"}}\n'
-        with pytest.raises(DecodeError, match=f"line 3.*{named}"):
+        with pytest.raises(DecodeError, match=f"line 3.*{message}"):
             me.import_jsonl(HEADER + good + encode_json(line))
         assert store.list_runs(include_reserved=True).runs == ()
 
@@ -184,7 +182,7 @@ def test_a_line_that_cannot_be_a_record_is_named_and_nothing_is_written(line: di
         max_size=3,
     )
 )
-def test_any_lines_are_taken_or_refused(lines: list[dict[str, JsonValue]]) -> None:
+def test_any_lines_are_imported_or_refused(lines: list[dict[str, JsonValue]]) -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(ME)
         try:
@@ -195,7 +193,7 @@ def test_any_lines_are_taken_or_refused(lines: list[dict[str, JsonValue]]) -> No
         assert SyncMemoryClient(store).of(ME).export_jsonl() == me.export_jsonl()
 
 
-def test_the_evidence_of_an_import_gives_nothing_of_other_memories_away(open_memory_store: OpenStore) -> None:
+def test_imported_evidence_reveals_no_other_memory(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     other, me = (SyncMemoryClient(store).of(somebody()) for _ in range(2))
     other.remember(key="codeword", value="v", text="their secret")
@@ -216,7 +214,7 @@ def test_the_evidence_of_an_import_gives_nothing_of_other_memories_away(open_mem
     assert other.list()[0].text == "their secret"
 
 
-def test_a_large_import_is_written_in_parts(open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_import_is_written_in_batches(open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store, max_keyed=None).of(somebody())
     raw: Any = store.append_events
@@ -229,17 +227,17 @@ def test_a_large_import_is_written_in_parts(open_memory_store: OpenStore, monkey
     monkeypatch.setattr(store, "append_events", append_events)
     lines = [encode_json({"kind": "fact", "data": {"key": str(number), "value": "v"}}) for number in range(1_200)]
     assert len(me.import_jsonl(HEADER + b"\n".join(lines)).outcomes) == 1_200
-    assert [one.key for one in me.list()] == [str(number) for number in range(1_200)]
+    assert [record.key for record in me.list()] == [str(number) for number in range(1_200)]
     assert max(sizes) == 500
-    assert {one.action for one in me.import_jsonl(me.export_jsonl()).outcomes} == {"unchanged"}
+    assert {outcome.action for outcome in me.import_jsonl(me.export_jsonl()).outcomes} == {"unchanged"}
 
 
-def test_a_stored_record_whose_kind_cannot_read_it_survives() -> None:
+def test_unknown_kind_with_a_registered_name_must_fit_that_kind() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(ME)
         with pytest.raises(AgentMemoryLogError, match="does not fit the kind fact"):
             me.remember(UnknownKind("fact", {"key": "k"}))
-        done = me.remember(UnknownKind("preference", {"key": "k", "value": "v"}))
-        assert done.record is not None
-        assert done.record.data == Preference("k", "v")
-        assert done.record.valid_until is not None
+        outcome = me.remember(UnknownKind("preference", {"key": "k", "value": "v"}))
+        assert outcome.record is not None
+        assert outcome.record.data == Preference("k", "v")
+        assert outcome.record.valid_until is not None

@@ -1,4 +1,4 @@
-"""Forgetting reaches what repeats the value: in the same exchange, and with a sweep in every linked run."""
+"""Forgetting with evidence redacts repetitions of the value in its exchange; a sweep also redacts other linked runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GREETING: tuple[EventData, ...] = (
 )
 
 
-def _log(store: SyncStore, run: str, *events: EventData) -> str:
+def _append(store: SyncStore, run: str, *events: EventData) -> str:
     store.append_events("agent", run, *map(new_event, events))
     return run
 
@@ -49,48 +49,48 @@ def _redacted(store: SyncStore, run: str) -> list[int]:
     return [event.seq for event in store.load_run("agent", run).log if isinstance(event.data, Redacted)]
 
 
-def _found(me: SyncMemory) -> list[str]:
-    """The texts with the value that a search finds; it finds what stands beside them too."""
+def _matching_texts(me: SyncMemory) -> list[str]:
+    """Return the texts with the value among the hits of a search. A search also returns adjacent messages."""
     return [hit.text for hit in me.search("Kim", top_k=99) if "kim" in hit.text.casefold()]
 
 
-def _learnt(store: SyncStore, who: Principal | None = None) -> tuple[SyncMemory, str]:
-    """Somebody whose name was learnt from a run."""
-    me = SyncMemoryClient(store, extractor=SaidPreferences()).of(who or somebody())
-    run = _log(store, f"run {me.principal.tenant}", *GREETING)
+def _learned_name(store: SyncStore, principal: Principal | None = None) -> tuple[SyncMemory, str]:
+    """Return a memory with a name derived from a run, and the run."""
+    me = SyncMemoryClient(store, extractor=SaidPreferences()).of(principal or somebody())
+    run = _append(store, f"run {me.principal.tenant}", *GREETING)
     me.derive("agent", run)
     return me, run
 
 
-def test_an_echo_in_the_same_exchange_is_forgotten_and_what_stays_is_reported(open_memory_store: OpenStore) -> None:
+def test_forget_redacts_repetitions_in_the_exchange_and_reports_others(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _learnt(store)
+    me, run = _learned_name(store)
     other = SyncMemoryClient(open_memory_store()).of(me.principal)
-    assert any(hit.message is not None for hit in other.search("Kim"))  # warm, with the echo
+    assert any(hit.message is not None for hit in other.search("Kim"))  # builds an index that holds the repetition
     report = me.forget(key="name", evidence=True)
     assert report == ForgetReport(1, 1, 4, (Evidence("agent", run, 7),))
     assert _redacted(store, run) == [1, 2, 3, 5]
-    assert _found(other) == ["On its way, Kim."]
+    assert _matching_texts(other) == ["On its way, Kim."]
 
 
-def test_what_the_rules_learnt_is_not_found_in_the_answer(open_memory_store: OpenStore) -> None:
+def test_forget_redacts_the_answer_that_repeats_a_rule_extracted_name(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store, extractor=RuleExtractor()).of(somebody())
     run = f"run {me.principal.tenant}"
-    said = (UserMessage("Call me Kim"), AssistantMessage("Hello Kim!"))
-    _log(store, run, *said, UserMessage("Where is my order?"), AssistantMessage("On its way."))
+    exchange = (UserMessage("Call me Kim"), AssistantMessage("Hello Kim!"))
+    _append(store, run, *exchange, UserMessage("Where is my order?"), AssistantMessage("On its way."))
     assert [outcome.record and outcome.record.value for outcome in me.derive("agent", run).written] == ["Kim"]
-    assert {"Call me Kim", "Hello Kim!"} <= set(_found(me))
+    assert {"Call me Kim", "Hello Kim!"} <= set(_matching_texts(me))
     assert me.forget(key="preferred_name", evidence=True) == ForgetReport(1, 1, 2)
     assert (me.search("Kim"), me.context("Kim").text) == ((), "")
 
 
-def test_after_a_sweep_nothing_is_found(open_memory_store: OpenStore) -> None:
+def test_search_returns_nothing_after_a_sweep(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _learnt(store)
-    later = _log(store, f"later {run}", UserMessage("It is kim again."), AssistantMessage("Welcome back."))
+    me, run = _learned_name(store)
+    later = _append(store, f"later {run}", UserMessage("It is kim again."), AssistantMessage("Welcome back."))
     me.link_run("agent", later)
-    unlinked = _log(store, f"unlinked {run}", UserMessage("Kim"))
+    unlinked = _append(store, f"unlinked {run}", UserMessage("Kim"))
     other = SyncMemoryClient(open_memory_store()).of(me.principal)
     assert len(other.search("Kim", kinds=["message"])) == 4
     expected = ForgetReport(1, 1, 6)
@@ -106,27 +106,27 @@ def test_after_a_sweep_nothing_is_found(open_memory_store: OpenStore) -> None:
     assert other.rebuild().equal
 
 
-@pytest.mark.parametrize("how", ["id", "all"])
-def test_an_echo_goes_however_it_is_forgotten(open_memory_store: OpenStore, how: str) -> None:
+@pytest.mark.parametrize("method", ["id", "all"])
+def test_forget_by_id_and_forget_all_redact_repetitions(open_memory_store: OpenStore, method: str) -> None:
     store = open_memory_store()
-    me, run = _learnt(store)
+    me, run = _learned_name(store)
     record = me.get(key="name")
     assert record is not None
-    report = me.forget(id=record.id, evidence=True) if how == "id" else me.forget_all(evidence=True)
+    report = me.forget(id=record.id, evidence=True) if method == "id" else me.forget_all(evidence=True)
     assert (report.evidence, _redacted(store, run)) == (4, [1, 2, 3, 5])
     assert "Hello" not in repr(me.search("hello Kim", top_k=9))
 
 
-def test_without_evidence_no_run_is_touched(open_memory_store: OpenStore) -> None:
+def test_forget_without_evidence_changes_no_run(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _learnt(store)
+    me, run = _learned_name(store)
     assert me.forget(key="name") == ForgetReport(1, 1)
     assert _redacted(store, run) == []
 
 
-def test_a_sweep_over_its_limit_erases_nothing_and_says_how_many(open_memory_store: OpenStore) -> None:
+def test_sweep_above_its_limit_erases_nothing_and_reports_the_count(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _learnt(store)
+    me, run = _learned_name(store)
     with pytest.raises(MemoryStopped, match=r"redact 5 events .* sweep_limit=4") as stopped:
         me.forget(key="name", sweep=True, sweep_limit=4)
     assert stopped.value.reason == "sweep_limit"
@@ -137,11 +137,11 @@ def test_a_sweep_over_its_limit_erases_nothing_and_says_how_many(open_memory_sto
         me.forget(key="name", sweep_limit=0)
 
 
-def test_a_common_word_does_not_redact_a_history() -> None:
+def test_common_word_does_not_redact_a_long_history() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody())
         me.remember(key="language", value="english")
-        run = _log(store, "run", *(UserMessage(f"english {number}") for number in range(101)))
+        run = _append(store, "run", *(UserMessage(f"english {number}") for number in range(101)))
         me.link_run("agent", run)
         with pytest.raises(MemoryStopped, match="101 events"):
             me.forget(key="language", sweep=True)
@@ -149,14 +149,14 @@ def test_a_common_word_does_not_redact_a_history() -> None:
         assert _redacted(store, run) == []
 
 
-def test_what_quotes_an_echo_to_a_model_goes_too(open_memory_store: OpenStore) -> None:
+def test_forget_redacts_injected_context_that_quotes_a_repetition(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _learnt(store)
-    quoted = [{"agent": "agent", "run": run, "seq": seq} for seq in (5, 6)]
-    later = _log(
+    me, run = _learned_name(store)
+    positions = [{"agent": "agent", "run": run, "seq": seq} for seq in (5, 6)]
+    later = _append(
         store,
         f"later {run}",
-        *(UnknownPayload("injected_context", {"text": "Hello Kim!", "messages": [place]}) for place in quoted),
+        *(UnknownPayload("injected_context", {"text": "Hello Kim!", "messages": [position]}) for position in positions),
     )
     me.link_run("agent", later)
     report = me.forget(key="name", evidence=True)
@@ -165,86 +165,84 @@ def test_what_quotes_an_echo_to_a_model_goes_too(open_memory_store: OpenStore) -
 
 
 @pytest.mark.parametrize("sweep", [False, True])
-def test_a_crash_after_the_tombstone_leaves_nothing_to_read_and_whoever_writes_next_finishes(
+def test_next_writer_finishes_an_erasure_after_a_crash(
     open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch, sweep: bool
 ) -> None:
     store = open_memory_store()
-    me, run = _learnt(store)
+    me, run = _learned_name(store)
     other = SyncMemoryClient(open_memory_store()).of(me.principal)
     assert other.search("Kim")
     raw: Any = store.redact_events
 
-    def dying(agent: str, *arguments: Any, **options: Any) -> Any:
+    def crash(agent: str, *arguments: Any, **options: Any) -> Any:
         if not agent.startswith("@"):
-            raise StoreUnavailable("the process dies here")
+            raise StoreUnavailable("the process crashes here")
         return raw(agent, *arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "redact_events", dying)
+        patched.setattr(store, "redact_events", crash)
         with pytest.raises(StoreUnavailable):
             me.forget(key="name", evidence=True, sweep=sweep)
     assert _redacted(store, run) == [], "the erasure must be unfinished"
     stream = store.load_run(stream_of(me.principal.subject("user")), "records")
-    assert "kim" not in repr(stream.log).casefold(), "a tombstone holds places, not words"
-    left = [] if sweep else ["On its way, Kim."]
+    assert "kim" not in repr(stream.log).casefold(), "a tombstone holds positions, not words"
+    remaining = [] if sweep else ["On its way, Kim."]
     for client in (me, other, SyncMemoryClient(open_memory_store()).of(me.principal)):
-        assert _found(client) == left
+        assert _matching_texts(client) == remaining
     other.remember(key="another", value="v")
     assert _redacted(store, run) == [1, 2, 3, 5, *([7] if sweep else [])]
-    assert _found(me) == left
+    assert _matching_texts(me) == remaining
     assert me.rebuild().equal
     assert other.rebuild().equal
     redacted_agents: list[str] = []
 
-    def noting(agent: str, *arguments: Any, **options: Any) -> Any:
+    def note_agent(agent: str, *arguments: Any, **options: Any) -> Any:
         redacted_agents.append(agent)
         return raw(agent, *arguments, **options)
 
-    monkeypatch.setattr(store, "redact_events", noting)
+    monkeypatch.setattr(store, "redact_events", note_agent)
     me.remember(key="one more", value="v")
-    assert "agent" not in redacted_agents, "it is finished once"
+    assert "agent" not in redacted_agents, "an erasure is finished only once"
 
 
-def test_the_same_forget_again_finishes_what_a_crash_left(
-    open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_repeated_forget_finishes_after_a_crash(open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_memory_store()
-    me, run = _learnt(store)
+    me, run = _learned_name(store)
 
-    def dying(*_: object, **__: object) -> None:
-        raise StoreUnavailable("the process dies here")
+    def crash(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the process crashes here")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "redact_events", dying)
+        patched.setattr(store, "redact_events", crash)
         with pytest.raises(StoreUnavailable):
             me.forget(key="name", evidence=True)
     assert me.forget(key="name", evidence=True).evidence == 4
     assert _redacted(store, run) == [1, 2, 3, 5]
 
 
-def test_a_run_that_was_deleted_and_began_anew_after_a_crash_is_redacted_too(
+def test_sweep_redacts_a_run_that_was_deleted_and_recreated_after_a_crash(
     open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_memory_store()
-    me, run = _learnt(store)
+    me, run = _learned_name(store)
     me.remember(key="nickname", value="Kim")
 
-    def dying(*_: object, **__: object) -> None:
-        raise StoreUnavailable("the process dies here")
+    def crash(*_: object, **__: object) -> None:
+        raise StoreUnavailable("the process crashes here")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "redact_events", dying)
+        patched.setattr(store, "redact_events", crash)
         with pytest.raises(StoreUnavailable):
             me.forget(key="name", evidence=True)
     store.delete_run("agent", run)
-    begun = store.append_events("agent", run, new_event(UserMessage("Kim again"))).version
+    new_seq = store.append_events("agent", run, new_event(UserMessage("Kim again"))).version
     me.forget(key="nickname", sweep=True)
-    assert _redacted(store, run) == [begun]
-    assert _found(me) == []
+    assert _redacted(store, run) == [new_seq]
+    assert _matching_texts(me) == []
 
 
 @pytest.mark.parametrize("sweep", [False, True])
-def test_a_tombstone_in_an_ordinary_run_does_not_stop_a_forgetting(open_memory_store: OpenStore, sweep: bool) -> None:
+def test_tombstone_in_an_ordinary_run_does_not_stop_forget(open_memory_store: OpenStore, sweep: bool) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
     run = f"run {me.principal.tenant}"
@@ -258,23 +256,23 @@ def test_a_tombstone_in_an_ordinary_run_does_not_stop_a_forgetting(open_memory_s
 
 
 @pytest.mark.parametrize("sweep", [False, True])
-def test_other_records_that_hold_the_value_are_reported(open_memory_store: OpenStore, sweep: bool) -> None:
-    me, run = _learnt(open_memory_store())
+def test_forget_reports_other_records_with_the_value(open_memory_store: OpenStore, sweep: bool) -> None:
+    me, run = _learned_name(open_memory_store())
     first = me.remember(kind="fact", key="drink", value="k\u0130m\u00a0likes tea", evidence=[Evidence("agent", run, 1)])
     me.remember(kind="fact", key="drink", value="coffee")
     tagged = me.remember(kind="fact", key="team", value="blue", tags=["Kim"])
     me.remember(kind="fact", key="food", value="kimchi")
-    expected = tuple(one.record.id for one in (first, tagged) if one.record is not None)
+    expected = tuple(outcome.record.id for outcome in (first, tagged) if outcome.record is not None)
     assert me.forget(key="name", dry_run=True).other_records == ()
     assert me.forget(key="name", dry_run=True, evidence=True, sweep=sweep).other_records == expected
     assert me.forget(key="name", evidence=True, sweep=sweep).other_records == expected
 
 
-def test_each_linked_run_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sweep_reads_each_linked_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_sync_store("memory:") as store:
-        me, _ = _learnt(store)
+        me, _ = _learned_name(store)
         for number in range(3):
-            me.link_run("agent", _log(store, f"run {number}", UserMessage("Kim")))
+            me.link_run("agent", _append(store, f"run {number}", UserMessage("Kim")))
         raw: Any = store.load_run
         read: list[str] = []
 
@@ -289,17 +287,15 @@ def test_each_linked_run_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("sweep", [False, True])
-def test_forgetting_in_a_shared_scope_leaves_the_private_runs_of_others_alone(
-    open_memory_store: OpenStore, sweep: bool
-) -> None:
+def test_forget_in_a_shared_scope_keeps_private_runs_of_other_users(open_memory_store: OpenStore, sweep: bool) -> None:
     store = open_memory_store()
     client = SyncMemoryClient(store, extractor=SaidPreferences())
     me = client.of(somebody(user="42", workspace="ops"))
     colleague = client.of(Principal(me.principal.tenant, {"user": "43", "workspace": "ops"}))
     run = f"run {me.principal.tenant}"
-    _log(store, run, UserMessage("workspace@region=eu-west"), AssistantMessage("So it is eu-west."))
+    _append(store, run, UserMessage("workspace@region=eu-west"), AssistantMessage("So it is eu-west."))
     me.derive("agent", run)
-    shared = _log(store, f"shared {run}", UserMessage("eu-west is slow"))
+    shared = _append(store, f"shared {run}", UserMessage("eu-west is slow"))
     me.link_run("agent", shared, scope="workspace")
     report = colleague.forget(key="region", scope="workspace", evidence=True, sweep=sweep)
     assert report.evidence == int(sweep)
@@ -308,32 +304,32 @@ def test_forgetting_in_a_shared_scope_leaves_the_private_runs_of_others_alone(
     assert _redacted(store, shared) == ([1] if sweep else [])
 
 
-def test_who_said_it_can_have_it_redacted_in_their_own_run(open_memory_store: OpenStore) -> None:
+def test_author_can_redact_evidence_in_their_own_run(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store, extractor=SaidPreferences()).of(somebody(user="42", workspace="ops"))
     run = f"run {me.principal.tenant}"
-    _log(store, run, UserMessage("workspace@region=eu-west"), AssistantMessage("So it is eu-west."))
+    _append(store, run, UserMessage("workspace@region=eu-west"), AssistantMessage("So it is eu-west."))
     me.derive("agent", run)
     assert me.forget(key="region", scope="workspace", evidence=True).evidence == 2
     assert _redacted(store, run) == [1, 2]
 
 
-def test_a_run_that_is_gone_is_no_hindrance(open_memory_store: OpenStore) -> None:
+def test_sweep_skips_a_deleted_run(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _learnt(store)
+    me, run = _learned_name(store)
     store.delete_run("agent", run)
     assert me.forget(key="name", sweep=True) == ForgetReport(1, 1)
 
 
-def test_what_was_swept_is_not_in_the_file(tmp_path: Path) -> None:
+def test_swept_value_is_absent_from_the_sqlite_file(tmp_path: Path) -> None:
     secret = "wolfram-4711"
     with open_sync_store(f"sqlite:///{tmp_path / 'memory.db'}") as store:
         me = SyncMemoryClient(store, extractor=SaidPreferences()).of(somebody())
-        run = _log(store, "run", UserMessage(f"word={secret}"), AssistantMessage(f"I note {secret}."))
+        run = _append(store, "run", UserMessage(f"word={secret}"), AssistantMessage(f"I note {secret}."))
         me.derive("agent", run)
         me.search(secret)
         assert me.forget(key="word", sweep=True).evidence == 2
-        store.compact()  # type: ignore[attr-defined]  # SQLite can
+        store.compact()  # type: ignore[attr-defined]  # only SQLite stores have it
     assert not any(secret.encode() in file.read_bytes() for file in tmp_path.iterdir())
 
 
@@ -365,8 +361,8 @@ def test_what_was_swept_is_not_in_the_file(tmp_path: Path) -> None:
         ("\U0001f44d", "ok \U0001f44d\U0001f3fd"),
     ],
 )
-def test_a_value_is_found_however_it_is_written(value: str, text: str) -> None:
-    assert Values(["another", value]).are_in(text)
+def test_value_matches_every_spelling_of_it(value: str, text: str) -> None:
+    assert Values(["unrelated", value]).are_in(text)
 
 
 @pytest.mark.parametrize(
@@ -383,11 +379,11 @@ def test_a_value_is_found_however_it_is_written(value: str, text: str) -> None:
         ("", "text"),
     ],
 )
-def test_a_part_of_a_word_is_not_the_value(value: str, text: str) -> None:
+def test_value_does_not_match_part_of_a_word(value: str, text: str) -> None:
     assert not Values([value]).are_in(text)
 
 
-def test_a_value_is_found_in_labels_names_numbers_and_json_in_json() -> None:
+def test_value_matches_labels_names_numbers_and_nested_json() -> None:
     values = Values(["Kim", "4711"])
     assert values.are_in_event(new_event(UserMessage("hello"), labels={"speaker": "Kim"}))
     assert values.are_in_event(new_event(UnknownPayload("x", {"a": [{"kim": None}]})))
@@ -400,7 +396,7 @@ def test_a_value_is_found_in_labels_names_numbers_and_json_in_json() -> None:
 @pytest.mark.parametrize(
     "event", [UserMessage("hello"), Thinking(text="hm"), ToolCall("c", "t"), AssistantMessage("hi")]
 )
-def test_a_value_is_not_found_in_what_every_event_of_a_type_has(event: EventData) -> None:
-    own = Values(["message", "text", "final", "signature", "true", "false", "tool_name", "structured", "queue"])
-    assert not own.are_in_event(new_event(event))
-    assert own.are_in_event(new_event(UnknownPayload("x", {"message": 1})))
+def test_value_does_not_match_standard_field_names_of_events(event: EventData) -> None:
+    field_names = Values(["message", "text", "final", "signature", "true", "false", "tool_name", "structured", "queue"])
+    assert not field_names.are_in_event(new_event(event))
+    assert field_names.are_in_event(new_event(UnknownPayload("x", {"message": 1})))

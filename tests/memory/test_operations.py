@@ -1,4 +1,4 @@
-"""The table of operations: what it says, every surface does."""
+"""Tests that ``Memory``, ``SyncMemory`` and ``execute`` agree with the table of operations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from agent_memory_log.memory.operations import METHODS
 from agent_memory_log.memory.records.arguments import Operation, check_arguments
 from agent_memory_log.steps import run_sync
 
-WHO = Principal("acme", {"user": "1"})
+PRINCIPAL = Principal("acme", {"user": "1"})
 
 VALID: dict[str, dict[str, Any]] = {
     "write": {"candidates": ()},
@@ -36,11 +36,11 @@ VALID: dict[str, dict[str, Any]] = {
     "derive": {"agent": "a", "run": "r"},
     "import_jsonl": {"data": b'{"format":"agent-memory-log-records/1"}\n'},
 }
-"""What each operation needs to be made."""
+"""The required arguments of each operation."""
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_takes_the_fields_of_its_operation(name: str) -> None:
+def test_method_parameters_match_the_fields_of_the_operation(name: str) -> None:
     operation = METHODS[name]
     for surface in (Memory, SyncMemory):
         signature = inspect.signature(getattr(surface, name))
@@ -56,15 +56,15 @@ def test_a_method_takes_the_fields_of_its_operation(name: str) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 async def test_every_surface_gives_the_same_result(name: str) -> None:
-    """A method of either class, and the operation itself, on stores that hold the same."""
+    """Call the method of both classes and the operation itself, each on an empty store."""
     arguments = VALID.get(name, {})
     operation = METHODS[name](**arguments)
     async with open_store("memory:") as store:
-        results = [await _outcome_async(getattr(MemoryClient(store).of(WHO), name), arguments)]
+        results = [await _outcome_async(getattr(MemoryClient(store).of(PRINCIPAL), name), arguments)]
     with open_sync_store("memory:") as sync_store:
-        results.append(_outcome(lambda: getattr(SyncMemoryClient(sync_store).of(WHO), name)(**arguments)))
+        results.append(_outcome(lambda: getattr(SyncMemoryClient(sync_store).of(PRINCIPAL), name)(**arguments)))
     with open_sync_store("memory:") as other_store:
-        context = SyncMemoryClient(other_store).of(WHO)._context
+        context = SyncMemoryClient(other_store).of(PRINCIPAL)._context
         results.append(_outcome(lambda: run_sync(execute(operation, context), other_store)))
     assert results[0] == results[1] == results[2]
 
@@ -84,25 +84,25 @@ def _outcome(call: Any) -> str:
 
 
 def _without_ids(result: Any) -> str:
-    """What a result says, but for ids and times, which are new each time."""
+    """Return the text of a result without ids and times, which differ in each call."""
     if isinstance(result, (tuple, list)):
         return repr([_without_ids(item) for item in cast("list[Any]", result)])
     if isinstance(result, msgspec.Struct):
         fields = {name: getattr(result, name) for name in result.__struct_fields__}
         return repr(
-            {name: _without_ids(value) for name, value in fields.items() if name not in _NEW and value is not None}
+            {name: _without_ids(value) for name, value in fields.items() if name not in _VARYING and value is not None}
         )
     return repr(result)
 
 
-_NEW = {"id", "created", "updated", "valid_from", "valid_until"}
+_VARYING = {"id", "created", "updated", "valid_from", "valid_until"}
 
 
 FIELDS = [(name, field) for name, cls in METHODS.items() for field in cls.__struct_fields__ if field != "extractor"]
 
 
 @pytest.mark.parametrize(("name", "field"), FIELDS)
-def test_a_wrong_value_is_refused_and_its_field_named(name: str, field: str) -> None:
+def test_wrong_value_is_refused_and_its_field_named(name: str, field: str) -> None:
     operation: type[Operation[Any]] = METHODS[name]
     check_arguments(operation(**VALID.get(name, {})))
     with pytest.raises(InvalidArgument, match=rf"^{field}\b"):
@@ -110,7 +110,7 @@ def test_a_wrong_value_is_refused_and_its_field_named(name: str, field: str) -> 
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_marks_say_what_a_caller_must_be_allowed(name: str) -> None:
+def test_operation_marks_match_the_required_right(name: str) -> None:
     operation = METHODS[name]
     assert operation.writes == (operation.right != "read")
     assert operation.__doc__

@@ -1,4 +1,4 @@
-"""What a caller may get wrong with an operation, and what a store from before the envelope holds."""
+"""Tests of operations with wrong or unusual arguments, and of events written before the envelope existed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def me() -> Iterator[SyncMemory]:
         yield SyncMemoryClient(store).of(Principal("acme", {"user": "1"}))
 
 
-def test_an_iterator_in_a_struct_is_refused_and_not_used_up(me: SyncMemory) -> None:
+def test_iterator_in_an_operation_is_refused(me: SyncMemory) -> None:
     me.remember(key="language", value="english")
     calls: list[Operation[Any]] = [
-        ForgetAll(scopes=(scope for scope in ["user"])),  # type: ignore[arg-type]  # what is tested
-        Write(iter([])),  # type: ignore[arg-type]  # what is tested
-        Search("language", kinds=(kind for kind in ["preference"])),  # type: ignore[arg-type]  # what is tested
+        ForgetAll(scopes=(scope for scope in ["user"])),  # type: ignore[arg-type]  # must be refused
+        Write(iter([])),  # type: ignore[arg-type]  # must be refused
+        Search("language", kinds=(kind for kind in ["preference"])),  # type: ignore[arg-type]  # must be refused
     ]
     for call in calls:
         with pytest.raises(InvalidArgument, match="must be a tuple"):
@@ -38,23 +38,23 @@ def test_an_iterator_in_a_struct_is_refused_and_not_used_up(me: SyncMemory) -> N
     assert me.get(key="language") is not None
 
 
-def test_what_is_no_operation_of_the_table_is_refused(me: SyncMemory) -> None:
-    class Mine(Operation[None], frozen=True):
-        """Not in the table."""
+def test_execute_refuses_operations_outside_the_table(me: SyncMemory) -> None:
+    class CustomOperation(Operation[None], frozen=True):
+        """An operation outside the table."""
 
-    for call in (Mine(), "get", None):
+    for call in (CustomOperation(), "get", None):
         with pytest.raises(InvalidArgument, match="expected an operation"):
-            me.execute(call)  # type: ignore[arg-type]  # what is tested
+            me.execute(call)  # type: ignore[arg-type]  # must be refused
 
 
-def test_sets_are_taken_in_one_order(me: SyncMemory) -> None:
+def test_set_of_tags_is_sorted(me: SyncMemory) -> None:
     tags: Any = {"c", "a", "b"}
     record = me.remember(key="k", value="v", tags=tags).record
     assert record is not None
     assert record.tags == ("a", "b", "c")
 
 
-def test_numbers_of_another_class_are_numbers(me: SyncMemory) -> None:
+def test_subclass_of_float_is_accepted(me: SyncMemory) -> None:
     class Share(float):
         pass
 
@@ -63,7 +63,7 @@ def test_numbers_of_another_class_are_numbers(me: SyncMemory) -> None:
     assert record.importance == 0.7
 
 
-def test_an_event_id_of_what_was_blocked_is_not_stored() -> None:
+def test_event_id_of_a_blocked_candidate_is_not_stored() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(Principal("acme", {"user": "1"}))
         outcome = me.remember(key="pw", value=SECRET, evidence=[Evidence("a", "r", 2, event_id=SECRET)])
@@ -74,8 +74,8 @@ def test_an_event_id_of_what_was_blocked_is_not_stored() -> None:
         assert SECRET not in repr(stored)
 
 
-def test_an_event_id_that_the_run_does_not_hold_gives_way_to_the_place() -> None:
-    from agent_memory_log import UserMessage, new_event  # noqa: PLC0415  # only here
+def test_forget_uses_the_seq_if_the_run_lacks_the_event_id() -> None:
+    from agent_memory_log import UserMessage, new_event  # noqa: PLC0415  # only this test needs it
 
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(Principal("acme", {"user": "1"}))
@@ -86,21 +86,21 @@ def test_an_event_id_that_the_run_does_not_hold_gives_way_to_the_place() -> None
         assert store.load_run("a", "r").log[0].type == "redacted"
 
 
-def test_changes_that_stood_in_a_map_of_their_own_are_read() -> None:
+def test_change_event_of_the_old_format_is_read() -> None:
     old = MemoryChanged.from_map({"record": "id", "changes": {"importance": 0.9, "tags": ["t"]}})
     assert (old.record, old.changed, old.importance, old.tags) == ("id", ("importance", "tags"), 0.9, ("t",))
 
 
-def test_a_kind_with_a_type_of_memory_that_is_none_is_refused() -> None:
+def test_kind_with_an_unknown_memory_type_is_refused() -> None:
     with pytest.raises(InvalidArgument, match=r"memory_type of .*Odd must be one of semantic, episodic, procedural"):
 
         @register_kind
-        class Odd(RecordData, frozen=True):  # pyright: ignore[reportUnusedClass]  # it is refused
+        class Odd(RecordData, frozen=True):  # pyright: ignore[reportUnusedClass]  # register_kind refuses it
             kind: ClassVar[str] = "odd"
             memory_type: ClassVar[str] = "working"
 
 
-def test_settings_too_deep_are_refused() -> None:
+def test_too_deeply_nested_settings_are_refused() -> None:
     assert issubclass(MemorySettings, Settings)
     with pytest.raises(InvalidArgument, match="not JSON"):
         MemorySettings.from_json("[" * 100_000)

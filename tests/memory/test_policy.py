@@ -1,4 +1,4 @@
-"""The two boundaries: every stable reason, what is cut rather than refused, and what is written beside what is not."""
+"""Tests of policy and execution: stable reasons, limits on numbers, and written or blocked records."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ ITEM: dict[str, object] = {"key": "language", "value": "english"}
 INTENT: dict[str, object] = {"kind": "retrieve_memory", "query": "payment incident"}
 
 
-def items(*found: object) -> str:
-    return json.dumps({"items": found})
+def items(*values: object) -> str:
+    return json.dumps({"items": values})
 
 
 def item(**changes: object) -> str:
@@ -125,56 +125,56 @@ INTENT_REASONS = [
 ]
 
 
-@pytest.mark.parametrize(("what", "raw"), CANDIDATE_REASONS)
-def test_proposals_that_break_their_contract_stop_with_a_stable_reason(what: str, raw: str) -> None:
-    assert reason_of(lambda: read_candidates(raw)) == f"invalid_memory_candidates:{what}"
+@pytest.mark.parametrize(("reason", "raw"), CANDIDATE_REASONS)
+def test_invalid_candidates_stop_with_a_stable_reason(reason: str, raw: str) -> None:
+    assert reason_of(lambda: read_candidates(raw)) == f"invalid_memory_candidates:{reason}"
 
 
-@pytest.mark.parametrize(("what", "raw"), INTENT_REASONS)
-def test_plans_that_break_their_contract_stop_with_a_stable_reason(what: str, raw: str) -> None:
-    assert reason_of(lambda: read_intent(raw, allowed_scopes=("user", "zone"))) == f"invalid_retrieval_intent:{what}"
+@pytest.mark.parametrize(("reason", "raw"), INTENT_REASONS)
+def test_invalid_intents_stop_with_a_stable_reason(reason: str, raw: str) -> None:
+    assert reason_of(lambda: read_intent(raw, allowed_scopes=("user", "zone"))) == f"invalid_retrieval_intent:{reason}"
 
 
-def test_the_tables_hold_every_reason() -> None:
-    assert {what for what, _ in CANDIDATE_REASONS} == {
+def test_tables_contain_every_reason() -> None:
+    assert {reason for reason, _ in CANDIDATE_REASONS} == {
         "not_object", "items", "item", "missing_keys", "key", "value", "value_too_long", "scope", "ttl_days",
         "confidence", "too_many_items",
     }  # fmt: skip
-    assert {what.partition(":")[0] for what, _ in INTENT_REASONS} == {
+    assert {reason.partition(":")[0] for reason, _ in INTENT_REASONS} == {
         "not_object", "kind", "query", "query_too_long", "top_k", "scopes", "scope_item", "scope_not_allowed",
     }  # fmt: skip
 
 
-def test_only_key_and_value_are_required() -> None:
+def test_candidate_requires_only_key_and_value() -> None:
     assert read_candidates(items(ITEM)) == read_candidates(item(scope=None, ttl_days=None, confidence=None))
-    (found,) = read_candidates(items({**ITEM, "key": " language ", "value": "english\n", "why": "they said so"}))
-    assert (found.data, found.scope, found.ttl_days, found.confidence) == (
+    (candidate,) = read_candidates(items({**ITEM, "key": " language ", "value": "english\n", "why": "they said so"}))
+    assert (candidate.data, candidate.scope, candidate.ttl_days, candidate.confidence) == (
         Preference("language", "english"), "", None, 0.8,
     )  # fmt: skip
     assert read_candidates(items()) == ()
 
 
 @pytest.mark.parametrize(
-    ("given_days", "days"), [(0, 1), (-(10**400), 1), (30, 30), (30.9, 30), (366, 365), (10**400, 365)]
+    ("days", "expected"), [(0, 1), (-(10**400), 1), (30, 30), (30.9, 30), (366, 365), (10**400, 365)]
 )
-def test_a_life_is_cut_to_a_day_and_a_year(given_days: float, days: int) -> None:
-    (found,) = read_candidates(item(ttl_days=given_days))
-    assert found.ttl_days == days
+def test_ttl_days_is_limited_to_1_through_365(days: float, expected: int) -> None:
+    (candidate,) = read_candidates(item(ttl_days=days))
+    assert candidate.ttl_days == expected
 
 
-@pytest.mark.parametrize(("said", "kept"), [(-3, 0), (0, 0), (0.12345, 0.123), (1, 1), (2.5, 1), (10**400, 1)])
-def test_a_confidence_is_cut_to_one_and_three_decimals(said: float, kept: float) -> None:
-    (found,) = read_candidates(item(confidence=said))
-    assert found.confidence == kept
+@pytest.mark.parametrize(("number", "expected"), [(-3, 0), (0, 0), (0.12345, 0.123), (1, 1), (2.5, 1), (10**400, 1)])
+def test_confidence_is_limited_to_0_through_1_and_rounded(number: float, expected: float) -> None:
+    (candidate,) = read_candidates(item(confidence=number))
+    assert candidate.confidence == expected
 
 
-def test_a_value_may_be_as_long_as_the_budget_says() -> None:
+def test_value_length_and_item_count_follow_the_limits() -> None:
     assert read_candidates(item(value="x" * 120))
     assert read_candidates(item(value="x" * 121), max_value_chars=121)
     assert len(read_candidates(items(*[ITEM] * 7), max_items=7)) == 7
 
 
-def test_a_plan_has_defaults_and_bounds_that_can_be_set() -> None:
+def test_intent_has_defaults_and_configurable_limits() -> None:
     assert read_intent(intent()) == RetrievalIntent("payment incident", 4, None)
     assert read_intent(intent(top_k=6, scopes=["user", " user ", "workspace"])) == RetrievalIntent(
         "payment incident", 6, ("user", "workspace")
@@ -193,26 +193,26 @@ fields = st.sampled_from(["key", "value", "scope", "ttl_days", "confidence"])
 proposals = st.dictionaries(fields, st.text(min_size=1, max_size=5) | json_values, max_size=5)
 
 
-def answer_or_reason(call: Callable[[], tuple[Candidate, ...] | RetrievalIntent]) -> object:
+def result_or_reason(call: Callable[[], tuple[Candidate, ...] | RetrievalIntent]) -> object:
     try:
         return call()
     except MemoryStopped as stopped:
         return stopped.reason
 
 
-@given(st.text() | json_values.map(json.dumps) | st.lists(proposals | json_values).map(lambda found: items(*found)))
-def test_whatever_a_model_answers_is_read_or_stopped_and_what_is_read_can_be_stored(raw: str) -> None:
-    found = answer_or_reason(lambda: read_candidates(raw))
-    if isinstance(found, str):
-        assert found.startswith("invalid_memory_candidates:")
+@given(st.text() | json_values.map(json.dumps) | st.lists(proposals | json_values).map(lambda values: items(*values)))
+def test_any_answer_gives_valid_candidates_or_a_stable_reason(raw: str) -> None:
+    result = result_or_reason(lambda: read_candidates(raw))
+    if isinstance(result, str):
+        assert result.startswith("invalid_memory_candidates:")
     else:
-        assert tuple(checked(one) for one in read_candidates(raw)) == found
+        assert tuple(checked(candidate) for candidate in read_candidates(raw)) == result
 
 
 @given(st.text() | json_values.map(json.dumps) | st.dictionaries(st.just("query"), st.text()).map(json.dumps))
-def test_whatever_a_model_plans_is_read_or_stopped(raw: str) -> None:
-    found = answer_or_reason(lambda: read_intent(raw))
-    assert isinstance(found, RetrievalIntent) or str(found).startswith("invalid_retrieval_intent:")
+def test_any_plan_gives_an_intent_or_a_stable_reason(raw: str) -> None:
+    result = result_or_reason(lambda: read_intent(raw))
+    assert isinstance(result, RetrievalIntent) or str(result).startswith("invalid_retrieval_intent:")
 
 
 def preference(key: str = "language", value: str = "english", scope: str = "") -> Candidate:
@@ -231,7 +231,7 @@ POLICY_REASONS = [
 
 
 @pytest.mark.parametrize(("reason", "candidates"), POLICY_REASONS)
-def test_what_policy_has_not_allowed_stops_the_call_and_nothing_is_written(
+def test_candidate_against_policy_stops_the_call_and_nothing_is_written(
     reason: str, candidates: list[Candidate]
 ) -> None:
     with open_sync_store("memory:") as store:
@@ -244,14 +244,14 @@ def test_what_policy_has_not_allowed_stops_the_call_and_nothing_is_written(
             assert reason_of(lambda: me.remember(candidates[0].data, scope=candidates[0].scope or None)) == reason
 
 
-def test_what_policy_allows_is_written() -> None:
+def test_allowed_candidates_are_written() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, policy=POLICY).of(somebody())
         report = me.write([preference(" LANGUAGE"), Candidate(Episode("error"), text="it broke")])
-        assert [one.action for one in report.outcomes] == ["written", "written"]
+        assert [outcome.action for outcome in report.outcomes] == ["written", "written"]
 
 
-def test_the_sizes_of_a_capture_do_not_hold_for_what_is_imported_or_derived() -> None:
+def test_capture_limits_do_not_apply_to_imports_and_derivation() -> None:
     policy = MemoryPolicy()
     many = [preference(str(number)) for number in range(7)]
     assert policy.violation(many, origin="derive") is None
@@ -266,13 +266,13 @@ EXECUTION = MemoryExecution(
 )
 
 
-def test_what_execution_denies_is_blocked_and_reported_and_the_rest_is_written() -> None:
+def test_execution_blocks_denied_candidates_and_the_rest_is_written() -> None:
     with open_sync_store("memory:") as store:
         principal = somebody(user="42", workspace="ops")
         me = SyncMemoryClient(store, execution=EXECUTION).of(principal)
         denied = preference("declared_tier", "enterprise")
         report = me.write([preference(), denied, preference(scope="workspace"), preference(scope="team")])
-        assert {(one.key, one.scope): (one.action, one.reason) for one in report.outcomes} == {
+        assert {(outcome.key, outcome.scope): (outcome.action, outcome.reason) for outcome in report.outcomes} == {
             ("language", "user"): ("written", ""),
             ("declared_tier", "user"): ("blocked", KEY_DENIED),
             ("language", "workspace"): ("blocked", SCOPE_DENIED),
@@ -281,7 +281,7 @@ def test_what_execution_denies_is_blocked_and_reported_and_the_rest_is_written()
         assert [record.key for record in SyncMemoryClient(store).of(principal).list()] == ["language"]
 
 
-def test_a_denied_retrieval_scope_stops_and_the_first_one_in_order_is_named() -> None:
+def test_denied_retrieval_scopes_stop_the_search_with_the_first_in_order() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, execution=EXECUTION).of(somebody(user="42", workspace="ops", archive="a"))
         me.remember(key="language", value="english")
@@ -291,13 +291,13 @@ def test_a_denied_retrieval_scope_stops_and_the_first_one_in_order_is_named() ->
         assert [hit.record.key for hit in me.search("language english") if hit.record] == ["language"]
 
 
-def test_the_reasons_of_execution_are_stable() -> None:
+def test_execution_reasons_are_stable() -> None:
     assert (KEY_DENIED, SCOPE_DENIED, MAX_CAPTURE_ITEMS) == (
         "key_denied_execution", "scope_denied_execution", "max_capture_items",
     )  # fmt: skip
 
 
-def test_a_secret_is_blocked_with_its_reason_and_stands_nowhere_in_the_store() -> None:
+def test_secret_is_blocked_with_its_reason_and_never_stored() -> None:
     secret = "sk-" + "a1B2" * 8
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, redactor=stop_secrets).of(somebody())
@@ -310,18 +310,18 @@ def test_a_secret_is_blocked_with_its_reason_and_stands_nowhere_in_the_store() -
 @pytest.mark.parametrize(
     ("name", "build"),
     [
-        ("allowed_keys", lambda: MemoryPolicy(allowed_keys="language")),  # type: ignore[arg-type]  # what is refused
+        ("allowed_keys", lambda: MemoryPolicy(allowed_keys="language")),  # type: ignore[arg-type]  # must be refused
         ("allowed_keys", lambda: MemoryPolicy(allowed_keys=frozenset({""}))),
-        ("allowed_scopes", lambda: MemoryPolicy(allowed_scopes=frozenset({3}))),  # type: ignore[arg-type]  # as above
+        ("allowed_scopes", lambda: MemoryPolicy(allowed_scopes=frozenset({3}))),  # type: ignore[arg-type]  # must be refused
         ("max_capture_items", lambda: MemoryPolicy(max_capture_items=0)),
         ("max_value_chars", lambda: MemoryPolicy(max_value_chars=True)),
-        ("denied_keys", lambda: MemoryExecution(denied_keys="tier")),  # type: ignore[arg-type]  # as above
-        ("denied_scopes", lambda: MemoryExecution(denied_scopes=None)),  # type: ignore[arg-type]  # as above
+        ("denied_keys", lambda: MemoryExecution(denied_keys="tier")),  # type: ignore[arg-type]  # must be refused
+        ("denied_scopes", lambda: MemoryExecution(denied_scopes=None)),  # type: ignore[arg-type]  # must be refused
         ("denied_retrieval_scopes", lambda: MemoryExecution(denied_retrieval_scopes=frozenset({" "}))),
         ("max_items", lambda: read_candidates("{}", max_items=0)),
         ("max_top_k", lambda: read_intent("{}", max_top_k=0)),
     ],
 )
-def test_settings_that_make_no_sense_are_refused_by_name(name: str, build: Callable[[], object]) -> None:
+def test_invalid_setting_is_refused_by_name(name: str, build: Callable[[], object]) -> None:
     with pytest.raises(InvalidArgument, match=name):
         build()

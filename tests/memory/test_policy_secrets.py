@@ -1,6 +1,6 @@
-"""The default redactor: secrets of known forms are stopped wherever they stand, and what only looks alike is not.
+"""The default redactor refuses secrets of known forms in every field, and accepts text that only looks similar.
 
-The secrets are put together here, so that nothing in the repository looks like one.
+The tests build the secrets from parts, so that no file of the repository contains one.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize(("kind", "secret"), SECRETS)
-def test_a_secret_is_found_wherever_it_stands(kind: str, secret: str) -> None:
+def test_secret_is_refused_in_every_field(kind: str, secret: str) -> None:
     reason = Refusal(f"secret:{kind}")
     for text in (secret, f"note: {secret}, please", f"first line\n{secret}\nlast line"):
         assert stop_secrets(Candidate(Fact("note", text))) == reason
@@ -86,33 +86,33 @@ def test_a_secret_is_found_wherever_it_stands(kind: str, secret: str) -> None:
         assert stop_secrets(Candidate(UnknownKind("contact", {"a": [{"b": text}]}))) == reason
 
 
-def test_a_key_says_what_its_value_is() -> None:
+def test_key_can_mark_its_value_as_a_secret() -> None:
     assert stop_secrets(Candidate(Fact("Password", "hunter2"))) == Refusal("secret:password")
     assert stop_secrets(Candidate(Fact("openai_api_key", "abcd1234"))) == Refusal("secret:api_key")
     assert stop_secrets(Candidate(UnknownKind("x", {"card": 4111111111111111}))) == Refusal("secret:card_number")
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_only_looks_like_a_secret_is_left_as_it_is(text: str) -> None:
+def test_harmless_text_passes_unchanged(text: str) -> None:
     candidate = Candidate(Fact("note", text), text=text, tags=(text,))
     assert stop_secrets(candidate) is candidate
 
 
 @given(st.text(alphabet=st.sampled_from("aZ09 -._:/@sk\n\0é"), max_size=60))
-def test_a_reason_never_holds_what_was_found(text: str) -> None:
+def test_reason_never_contains_the_secret(text: str) -> None:
     refusal = stop_secrets(Candidate(Fact("note", f"{text} password: hunter2")))
     assert isinstance(refusal, Refusal)
     assert re.fullmatch(r"secret:[a-z_]+", refusal.reason)
 
 
 @given(st.integers(min_value=10**14, max_value=10**15 - 1), st.sampled_from([" ", "-", ""]))
-def test_a_card_number_is_told_by_its_check_digit(body: int, gap: str) -> None:
+def test_card_number_needs_the_right_check_digit(body: int, gap: str) -> None:
     digits = f"4{str(body)[1:]}"
     total = sum(
-        value if (value := int(digit) * (2 - place % 2)) < 10 else value - 9 for place, digit in enumerate(digits)
+        value if (value := int(digit) * (2 - index % 2)) < 10 else value - 9 for index, digit in enumerate(digits)
     )
-    right = (10 - total % 10) % 10
+    expected_check = (10 - total % 10) % 10
     for check in range(10):
         number = f"{digits}{check}"
-        shown = gap.join(number[at : at + 4] for at in range(0, 16, 4))
-        assert [finding.kind for finding in find_secrets(shown)] == (["card_number"] if check == right else [])
+        text = gap.join(number[start : start + 4] for start in range(0, 16, 4))
+        assert [finding.kind for finding in find_secrets(text)] == (["card_number"] if check == expected_check else [])

@@ -1,4 +1,4 @@
-"""Subjects: the encoding of their streams is injective, and no principal reaches another's memory."""
+"""Tests of subjects: each subject has its own stream, and no principal reaches the memory of another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent_memory_log import open_sync_store
 from agent_memory_log.errors import InvalidArgument, MemoryStopped
 from agent_memory_log.memory import Principal, SubjectId, SyncMemory, SyncMemoryClient, stream_of, subject_of
 
-# White space and invisible characters may stand inside, controls nowhere.
+# White space and invisible characters are allowed inside a part. Control characters are never allowed.
 _INSIDE = st.text(st.sampled_from("a%2F5/@.$é \u200d"), max_size=4) | st.text(
     st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=38
 )
@@ -22,17 +22,17 @@ _PARTS = _EDGES | st.builds("{}{}{}".format, _EDGES, _INSIDE, _EDGES)
 _SUBJECTS = st.builds(SubjectId, _PARTS, _PARTS, _PARTS)
 
 
-@given(one=_SUBJECTS, other=_SUBJECTS)
-def test_a_stream_stands_for_one_subject(one: SubjectId, other: SubjectId) -> None:
-    assert subject_of(stream_of(one)) == one
-    assert (stream_of(one) == stream_of(other)) == (one == other)
-    assert stream_of(one).startswith("@memory/")
+@given(first=_SUBJECTS, second=_SUBJECTS)
+def test_stream_belongs_to_exactly_one_subject(first: SubjectId, second: SubjectId) -> None:
+    assert subject_of(stream_of(first)) == first
+    assert (stream_of(first) == stream_of(second)) == (first == second)
+    assert stream_of(first).startswith("@memory/")
 
 
 @given(st.text(max_size=30).map("@memory/".__add__) | st.text(max_size=30))
-def test_other_agents_stand_for_no_subject(agent: str) -> None:
-    found = subject_of(agent)
-    assert found is None or stream_of(found) == agent
+def test_other_agent_names_belong_to_no_subject(agent: str) -> None:
+    subject = subject_of(agent)
+    assert subject is None or stream_of(subject) == agent
 
 
 @pytest.mark.parametrize(
@@ -62,20 +62,20 @@ def test_other_agents_stand_for_no_subject(agent: str) -> None:
         ("t ", {"user": "42"}, "tenant must not begin or end"),
     ],
 )
-def test_who_is_nobody(tenant: Any, scopes: Any, message: str) -> None:
+def test_principal_refuses_invalid_names(tenant: Any, scopes: Any, message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
         Principal(tenant, scopes)
 
 
-def test_a_principal_is_not_changed_by_what_it_was_made_of() -> None:
+def test_principal_copies_its_scopes() -> None:
     scopes = {"user": "1"}
     principal = Principal("t", scopes)
     scopes["workspace"] = "ops"
     assert dict(principal.scopes) == {"user": "1"}
 
 
-def _everything(me: SyncMemory, record: str) -> None:
-    """Each call that names a record, and each that names none, by somebody else."""
+def _call_everything(me: SyncMemory, record: str) -> None:
+    """Call each operation as another principal, with and without the id of the record."""
     assert me.get(id=record) is None
     assert me.get(key="language") is None
     assert me.list() == ()
@@ -93,19 +93,21 @@ def _everything(me: SyncMemory, record: str) -> None:
     me.remember(key="language", value="theirs")
 
 
-@given(mine=_SUBJECTS, theirs=_SUBJECTS)
-def test_no_principal_reads_or_changes_what_is_another_s(mine: SubjectId, theirs: SubjectId) -> None:
-    if mine == theirs:
+@given(own_subject=_SUBJECTS, other_subject=_SUBJECTS)
+def test_no_principal_reads_or_changes_another_principals_memory(
+    own_subject: SubjectId, other_subject: SubjectId
+) -> None:
+    if own_subject == other_subject:
         return
     with open_sync_store("memory:") as store:
         client = SyncMemoryClient(store)
-        me = client.of(Principal(mine.tenant, {mine.scope: mine.id}))
-        other = client.of(Principal(theirs.tenant, {theirs.scope: theirs.id}))
+        me = client.of(Principal(own_subject.tenant, {own_subject.scope: own_subject.id}))
+        other = client.of(Principal(other_subject.tenant, {other_subject.scope: other_subject.id}))
         record = me.remember(key="language", value="english").record
         assert record is not None
-        before = store.load_run(stream_of(mine), "records")
-        _everything(other, record.id)
-        assert store.load_run(stream_of(mine), "records") == before
+        before = store.load_run(stream_of(own_subject), "records")
+        _call_everything(other, record.id)
+        assert store.load_run(stream_of(own_subject), "records") == before
         assert me.list() == (record,)
 
 
@@ -121,7 +123,7 @@ _READS: list[Callable[[SyncMemory], object]] = [
 
 
 @pytest.mark.parametrize("call", _READS)
-def test_a_scope_that_is_not_the_principals(call: Callable[[SyncMemory], object]) -> None:
+def test_reading_a_scope_of_another_principal_is_refused(call: Callable[[SyncMemory], object]) -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(Principal("t", {"user": "1"}))
         with pytest.raises(MemoryStopped) as caught:
@@ -129,17 +131,17 @@ def test_a_scope_that_is_not_the_principals(call: Callable[[SyncMemory], object]
         assert caught.value.reason == "scope_denied:workspace"
 
 
-def test_writing_to_a_scope_that_is_not_the_principals_is_blocked() -> None:
+def test_writing_to_a_scope_of_another_principal_is_blocked() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(Principal("t", {"user": "1"}))
-        done = me.remember(key="k", value="secret value", scope="workspace")
-        assert (done.action, done.reason) == ("blocked", "scope_denied_execution")
+        outcome = me.remember(key="k", value="secret value", scope="workspace")
+        assert (outcome.action, outcome.reason) == ("blocked", "scope_denied_execution")
         assert [run.agent for run in store.list_runs(include_reserved=True).runs] == ["@memory/t/user/1"]
         (event,) = store.load_run("@memory/t/user/1", "records").log
         assert "secret value" not in repr(event)
 
 
-def test_no_scopes_are_none_and_not_all() -> None:
+def test_empty_scopes_select_no_records() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(Principal("t", {"user": "1"}))
         me.remember(key="k", value="v")

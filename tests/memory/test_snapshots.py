@@ -1,4 +1,4 @@
-"""Snapshots: opening costs what is remembered, whatever the backend's limits, and nothing depends on them."""
+"""Tests of snapshots: a new client reads few events, parts fit the backend, and results never depend on snapshots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["open_memory_store", "store_url"]
 
 
 @pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
+def frequent_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "EVENTS_BETWEEN", 20)
 
 
@@ -32,14 +32,14 @@ def _parts(stream: Snapshot) -> list[MemorySnapshot]:
     return [event.data for event in stream.log if isinstance(event.data, MemorySnapshot)]
 
 
-def _same_as_folded(store: SyncStore, me: SyncMemory) -> bool:
+def _warm_state_equals_fold(store: SyncStore, me: SyncMemory) -> bool:
     fresh = SyncMemoryClient(store).of(me.principal)
     subject = fresh._context.subject("user")
     run_sync(subject.refresh(), store)
     return subject.ask(lambda state: state.to_bytes()) == folded(_stream(store, me)).to_bytes()
 
 
-def test_one_is_live_at_a_time_and_opening_reads_no_more_than_it_must(
+def test_new_client_reads_only_one_snapshot_and_the_events_after_it(
     open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(snapshots, "PART_BYTES", 400)
@@ -56,18 +56,18 @@ def test_one_is_live_at_a_time_and_opening_reads_no_more_than_it_must(
     raw: Any = store.load_run
 
     def load_run(agent: str, run: str, **options: Any) -> Any:
-        found = raw(agent, run, **options)
-        loaded.append(len(found.log))
-        return found
+        snapshot = raw(agent, run, **options)
+        loaded.append(len(snapshot.log))
+        return snapshot
 
     monkeypatch.setattr(store, "load_run", load_run)
     records = SyncMemoryClient(store).of(me.principal).list(scopes=["user"])
     assert sum(loaded) < 40 + len(parts)
     assert records == me.list(scopes=["user"])
-    assert _same_as_folded(store, me)
+    assert _warm_state_equals_fold(store, me)
 
 
-def test_parts_fit_the_limit_of_the_backend(tmp_path: Path) -> None:
+def test_snapshot_parts_fit_the_size_limit_of_the_backend(tmp_path: Path) -> None:
     with open_sync_store(f"sqlite:///{tmp_path / 'memory.db'}?max_event_bytes=3000") as store:
         me = SyncMemoryClient(store).of(somebody())
         for number in range(60):
@@ -75,37 +75,41 @@ def test_parts_fit_the_limit_of_the_backend(tmp_path: Path) -> None:
         parts = _parts(_stream(store, me))
         assert len(parts) > 5
         assert all(len(part.state_json) < 3000 for part in parts)
-        assert _same_as_folded(store, me)
+        assert _warm_state_equals_fold(store, me)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", '[[],[1,"x"]]', '[[["r",1]],null]'])
-def test_a_snapshot_that_cannot_be_read_costs_nothing_but_time(open_memory_store: OpenStore, text: str) -> None:
+def test_unreadable_snapshot_is_ignored(open_memory_store: OpenStore, text: str) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
     me.remember(key="k", value="v")
     agent = stream_of(me.principal.subject("user"))
     store.append_events(agent, STREAM_RUN, new_event(MemorySnapshot(at=1, parts=1, state_json=text)), reserved=True)
-    assert [one.value for one in SyncMemoryClient(store).of(me.principal).list()] == ["v"]
-    assert _same_as_folded(store, me)
+    assert [record.value for record in SyncMemoryClient(store).of(me.principal).list()] == ["v"]
+    assert _warm_state_equals_fold(store, me)
 
 
 @pytest.mark.parametrize(
     ("at", "parts", "part"), [(1, 2, 0), (1, 2, 1), (0, 1, 0), (2, 1, 0), (1, 0, 0), (1, -1, 0), (1, 10**6, 0)]
 )
-def test_a_snapshot_that_is_not_whole_is_none(open_memory_store: OpenStore, at: int, parts: int, part: int) -> None:
+def test_incomplete_snapshot_is_ignored(open_memory_store: OpenStore, at: int, parts: int, part: int) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
     me.remember(key="k", value="v")
     agent = stream_of(me.principal.subject("user"))
-    lie = "[[],[1,1,[],[],[],[],[]]]"
-    part_of_it = new_event(MemorySnapshot(at=at, parts=parts, part=part, state_json=lie))
-    store.append_events(agent, STREAM_RUN, part_of_it, reserved=True)
-    assert [one.value for one in SyncMemoryClient(store).of(me.principal).list()] == ["v"]
-    store.append_events(agent, STREAM_RUN, new_event(MemorySnapshot(at=2, parts=1, state_json=lie)), reserved=True)
-    assert SyncMemoryClient(store).of(me.principal).list() == (), "the lie must be one that is believed when whole"
+    false_state = "[[],[1,1,[],[],[],[],[]]]"
+    part_event = new_event(MemorySnapshot(at=at, parts=parts, part=part, state_json=false_state))
+    store.append_events(agent, STREAM_RUN, part_event, reserved=True)
+    assert [record.value for record in SyncMemoryClient(store).of(me.principal).list()] == ["v"]
+    store.append_events(
+        agent, STREAM_RUN, new_event(MemorySnapshot(at=2, parts=1, state_json=false_state)), reserved=True
+    )
+    assert SyncMemoryClient(store).of(me.principal).list() == (), (
+        "a complete snapshot with this false state must be accepted"
+    )
 
 
-def test_a_subject_whose_stream_was_deleted_begins_anew(open_memory_store: OpenStore) -> None:
+def test_subject_starts_empty_after_its_stream_was_deleted(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
     for number in range(30):
@@ -114,11 +118,11 @@ def test_a_subject_whose_stream_was_deleted_begins_anew(open_memory_store: OpenS
     assert len(other.list()) == 30
     store.delete_run(stream_of(me.principal.subject("user")), STREAM_RUN)
     me.remember(key="new", value="v")
-    assert [one.key for one in other.list()] == [one.key for one in me.list()] == ["new"]
-    assert _same_as_folded(store, me)
+    assert [record.key for record in other.list()] == [record.key for record in me.list()] == ["new"]
+    assert _warm_state_equals_fold(store, me)
 
 
-def test_what_an_operator_redacted_is_not_read_out_of_a_snapshot(open_memory_store: OpenStore) -> None:
+def test_snapshot_does_not_restore_a_redacted_record(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
     for number in range(30):
@@ -127,5 +131,5 @@ def test_what_an_operator_redacted_is_not_read_out_of_a_snapshot(open_memory_sto
     assert _parts(stream)
     first = stream.log[0]
     store.redact_events(stream.agent, STREAM_RUN, [first.seq], reason="operator")
-    assert "k0" not in [one.key for one in SyncMemoryClient(store).of(me.principal).list()]
-    assert _same_as_folded(store, me)
+    assert "k0" not in [record.key for record in SyncMemoryClient(store).of(me.principal).list()]
+    assert _warm_state_equals_fold(store, me)

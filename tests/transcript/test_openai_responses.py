@@ -51,7 +51,7 @@ def reasoning(
     return {**item, **({} if encrypted is None else {"encrypted_content": encrypted}), **fields}
 
 
-def said(*parts: object, item_id: str = "msg_1", **fields: object) -> Message:
+def assistant_message(*parts: object, item_id: str = "msg_1", **fields: object) -> Message:
     return {
         "type": "message",
         "id": item_id,
@@ -89,8 +89,8 @@ DOCUMENTED: dict[str, list[Message]] = {
                 {"type": "input_text", "text": "this?"},
             ],
         },
-        said(text("Hello", annotations=[CITED], logprobs=[LOGPROB]), text(" you"), phase="commentary"),
-        said({"type": "refusal", "refusal": "I cannot."}, item_id="msg_2"),
+        assistant_message(text("Hello", annotations=[CITED], logprobs=[LOGPROB]), text(" you"), phase="commentary"),
+        assistant_message({"type": "refusal", "refusal": "I cannot."}, item_id="msg_2"),
     ],
     "reasoning": [
         USER,
@@ -308,7 +308,7 @@ good_items = st.one_of(
     st.builds(call, ids, st.sampled_from(["f", "g"]), texts),
     st.builds(call, st.just("c3"), st.just("f"), id=ids_like("fc")),
     st.builds(output, texts, ids),
-    st.builds(said, st.builds(text), item_id=ids_like("msg")),
+    st.builds(assistant_message, st.builds(text), item_id=ids_like("msg")),
 )
 
 
@@ -337,13 +337,18 @@ def test_the_judge_looks_into_lazily_checked_lists() -> None:
     with pytest.raises(ValidationError):
         judge_input([reasoning(summary=[{"type": "summary_text", "text": 3}])])
     with pytest.raises(ValidationError):
-        judge_input([said(text(annotations=[{"type": "url_citation"}]))])
+        judge_input([assistant_message(text(annotations=[{"type": "url_citation"}]))])
 
 
 BROKEN: dict[str, tuple[list[Message], str, int, dict[str, Any]]] = {
     "no map in content": ([USER, {"role": "user", "content": [3]}], "item_shape", 2, {}),
     "no arguments": ([USER, {"type": "function_call", "call_id": "c", "name": "f"}], "item_shape", 2, {}),
-    "an annotation without its url": ([said(text(annotations=[{"type": "url_citation"}]))], "item_shape", 1, {}),
+    "an annotation without its url": (
+        [assistant_message(text(annotations=[{"type": "url_citation"}]))],
+        "item_shape",
+        1,
+        {},
+    ),
     "a call without output": ([USER, call(), USER], "unanswered_call", 2, {}),
     "a custom call answered as a function": (
         [{"type": "custom_tool_call", "call_id": "c1", "name": "f", "input": ""}, output()],
@@ -433,7 +438,7 @@ def test_an_item_made_with_reasoning_that_was_erased_is_found_and_unbound() -> N
 
 
 def test_an_item_made_with_reasoning_that_was_taken_out_is_found() -> None:
-    transcript = built_from([USER, reasoning(), said(text(annotations=[CITED]))], RESPONSES)
+    transcript = built_from([USER, reasoning(), assistant_message(text(annotations=[CITED]))], RESPONSES)
     del transcript[1]
     assert [rule for rule, _ in rules_of(transcript, RESPONSES)] == ["reasoning_missing"]
     assert list(assert_repaired(transcript, RESPONSES, judge_input).transcript) == [
@@ -696,7 +701,7 @@ def test_a_window_stays_valid() -> None:
             reasoning(f"rs_{turn}", f"g{turn}"),
             call(f"c{turn}", id=f"fc_{turn}"),
             output("1", f"c{turn}"),
-            said(text(), item_id=f"msg_{turn}"),
+            assistant_message(text(), item_id=f"msg_{turn}"),
         )
     ]
     items = [{"role": "system", "content": "S"}, *turns]

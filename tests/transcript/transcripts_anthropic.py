@@ -1,4 +1,4 @@
-"""The Messages API for the tests that hold for every provider."""
+"""Provides the Messages API inputs of the tests that run for every provider."""
 
 from __future__ import annotations
 
@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from agent_memory_log import JsonValue
-from tests.transcript.transcripts import THOUGHT, Case, Message, consume, json_values, maps, names, said, shaped, texts
+from tests.transcript.transcripts import (
+    THOUGHT,
+    Case,
+    Message,
+    consume,
+    json_values,
+    maps,
+    names,
+    shaped,
+    spoken_texts,
+    texts,
+)
 
 ANTHROPIC = "anthropic"
 
@@ -410,16 +421,16 @@ odd_messages = maps(
 
 @st.composite
 def sound_conversations(draw: st.DrawFn) -> list[Message]:
-    """Conversations nothing is wrong with."""
+    """Draw a valid conversation."""
     messages: list[Message] = []
     number = 0
     for _ in range(draw(st.integers(0, 3))):
         messages.append(draw(st.sampled_from([USER, user(text("a"), text("b")), user(IMAGE, DOCUMENT, text())])))
         if draw(st.booleans()) and messages:
-            messages.append({"role": "system", "content": draw(said)})
+            messages.append({"role": "system", "content": draw(spoken_texts)})
         for _ in range(draw(st.integers(0, 2))):
             blocks: list[Message] = []
-            asked: list[str] = []
+            call_ids: list[str] = []
             for _ in range(draw(st.integers(1, 3))):
                 number += 1
                 signature = f"{THOUGHT} signed {number}"
@@ -432,19 +443,25 @@ def sound_conversations(draw: st.DrawFn) -> list[Message]:
                 ]
                 blocks += draw(st.sampled_from(first))
                 if draw(st.booleans()):
-                    blocks.append(text(draw(said)))
-                asked.append(f"t{number}")
-                blocks.append(use(asked[-1], draw(names), draw(st.sampled_from([{}, {"id": 7}, {"a": [1.5, None]}]))))
+                    blocks.append(text(draw(spoken_texts)))
+                call_ids.append(f"t{number}")
+                blocks.append(
+                    use(call_ids[-1], draw(names), draw(st.sampled_from([{}, {"id": 7}, {"a": [1.5, None]}])))
+                )
             messages.append({"role": "assistant", "content": blocks})
             answers = [
-                draw(st.sampled_from([result(one), result(one, [text("a"), IMAGE]), result(one, "no", is_error=True)]))
-                for one in asked
+                draw(
+                    st.sampled_from(
+                        [result(call_id), result(call_id, [text("a"), IMAGE]), result(call_id, "no", is_error=True)]
+                    )
+                )
+                for call_id in call_ids
             ]
             messages.append({"role": "user", "content": draw(st.permutations(answers))})
         if draw(st.booleans()) or messages[-1]["role"] == "system":
             number += 1
             thought = [thinking(f"{THOUGHT} {number}", f"{THOUGHT} signed {number}")] if draw(st.booleans()) else []
-            messages.append(assistant(*thought, text(draw(said))))
+            messages.append(assistant(*thought, text(draw(spoken_texts))))
     return messages
 
 
@@ -453,17 +470,17 @@ _beta_adapter = TypeAdapter(list[BetaMessageParam])
 
 
 def judge(messages: Sequence[Message]) -> None:
-    """Raises where the types of the ``anthropic`` package, beta ones included, do not take the messages."""
+    """Raise if the messages do not fit the types of the ``anthropic`` package, including its beta types."""
     consume(_beta_adapter.validate_python(list(messages)))
 
 
 def judge_released(messages: Sequence[Message]) -> None:
-    """``judge`` without the beta types."""
+    """Raise if the messages do not fit the released types of the ``anthropic`` package."""
     consume(_adapter.validate_python(list(messages)))
 
 
 def tools(name: str, description: str, schema: Mapping[str, JsonValue]) -> JsonValue:
-    """One tool."""
+    """Return a list with one tool."""
     return [{"name": name, "description": description, "input_schema": schema}]
 
 

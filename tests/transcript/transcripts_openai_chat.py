@@ -1,4 +1,4 @@
-"""Chat Completions for the tests that hold for every provider."""
+"""Provides the Chat Completions inputs of the tests that run for every provider."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.transcript.transcripts import (
     json_values,
     maps,
     names,
-    said,
     shaped,
+    spoken_texts,
     texts,
 )
 
@@ -225,18 +225,18 @@ good_messages: st.SearchStrategy[Message] = st.one_of(
 
 @st.composite
 def sound_conversations(draw: st.DrawFn) -> list[Message]:
-    """Conversations nothing is wrong with; Chat Completions has no reasoning."""
-    messages: list[Message] = [{"role": "system", "content": draw(said)}] if draw(st.booleans()) else []
+    """Draw a valid conversation. Chat Completions has no reasoning."""
+    messages: list[Message] = [{"role": "system", "content": draw(spoken_texts)}] if draw(st.booleans()) else []
     for _ in range(draw(st.integers(0, 3))):
-        messages.append({"role": "user", "content": draw(said)})
+        messages.append({"role": "user", "content": draw(spoken_texts)})
         for _ in range(draw(st.integers(0, 2))):
             count = draw(st.integers(1, 3))
-            asked = [call(f"c{n}", draw(names), draw(arguments)) for n in range(count)]
-            messages.append(calls(*asked, content=draw(said | st.none())))
-            answers = [tool(draw(texts), one["id"]) for one in asked]
+            requested_calls = [call(f"c{n}", draw(names), draw(arguments)) for n in range(count)]
+            messages.append(calls(*requested_calls, content=draw(spoken_texts | st.none())))
+            answers = [tool(draw(texts), requested_call["id"]) for requested_call in requested_calls]
             messages += draw(st.permutations(answers))
         if draw(st.booleans()):
-            messages.append({"role": "assistant", "content": draw(said)})
+            messages.append({"role": "assistant", "content": draw(spoken_texts)})
     return messages
 
 
@@ -244,12 +244,12 @@ _adapter = TypeAdapter(list[ChatCompletionMessageParam])
 
 
 def judge(messages: Sequence[Message]) -> None:
-    """Raises where the types of the ``openai`` package do not take the messages."""
+    """Raise if the messages do not fit the types of the ``openai`` package."""
     consume(_adapter.validate_python(list(messages)))
 
 
 def tools(name: str, description: str, schema: Mapping[str, JsonValue]) -> JsonValue:
-    """One tool."""
+    """Return a list with one tool."""
     return [{"type": "function", "function": {"name": name, "description": description, "parameters": schema}}]
 
 

@@ -73,7 +73,7 @@ def _lock_for_writing(url: str) -> _WriteLock:
 
 
 class _WriteLock:
-    """Hold the write lock on another connection, so that appends wait."""
+    """A context manager that holds the write lock on another connection, so that appends wait."""
 
     def __init__(self, path: str) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)

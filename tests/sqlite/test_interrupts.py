@@ -1,4 +1,4 @@
-"""Tests of exceptions from signals at any line of a call: the next call works normally."""
+"""Tests that a handle stays usable after a signal handler raises an exception at any line of a call."""
 
 from __future__ import annotations
 

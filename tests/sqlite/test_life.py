@@ -77,7 +77,7 @@ async def _waiting_follower(store: SqliteStore, after: int = 0) -> asyncio.Task[
 
 
 class _FollowingThread:
-    """Start a thread that waits for the next event of a run."""
+    """A thread that waits for the next event of a run."""
 
     def __init__(self, store: SyncSqliteStore, after: int = 0) -> None:
         self._store = store

@@ -851,11 +851,15 @@ def test_window_drops_thinking_signed_with_messages_it_cuts() -> None:
         assistant(thinking("d", "4"), text("y")),
     ]
     built = recorded(*TALK, *more)
-    left = window(built, ANTHROPIC, since_turn=-1)
-    assert [(loss.reason, loss.seq) for loss in left.left_out] == [("window", 1), ("reasoning", 9), ("reasoning", 13)]
-    assert left.transcript == [more[0], assistant(text("x"), use("t2")), more[2], assistant(text("y"))]
-    assert validate(left.transcript, ANTHROPIC) == []
-    assert [left.transcript.seq_at((1, "content", index)) for index in range(2)] == [10, 11]
+    window_result = window(built, ANTHROPIC, since_turn=-1)
+    assert [(loss.reason, loss.seq) for loss in window_result.left_out] == [
+        ("window", 1),
+        ("reasoning", 9),
+        ("reasoning", 13),
+    ]
+    assert window_result.transcript == [more[0], assistant(text("x"), use("t2")), more[2], assistant(text("y"))]
+    assert validate(window_result.transcript, ANTHROPIC) == []
+    assert [window_result.transcript.seq_at((1, "content", index)) for index in range(2)] == [10, 11]
     assert window(built, ANTHROPIC, since_turn=1).transcript == built
 
 
@@ -870,13 +874,13 @@ def test_window_drops_the_budget_with_the_thinking_it_requires() -> None:
     recorded_request = model_request(run_of(), ANTHROPIC, model="m", parameters=BUDGET)
     run = run_of(recorded_request, *events_of(*talk))
     assert validate(build(run, ANTHROPIC), ANTHROPIC) == []
-    left = window(run, ANTHROPIC, since_turn=-1)
-    assert left.transcript == [USER, assistant(use("t1")), user(result("t1"))]
-    assert left.request == {"model": "m"}
-    assert validate(left.transcript, ANTHROPIC) == []
-    assert validate(left.transcript, ANTHROPIC, request=left.request) == []
-    assert rules_of(left.transcript, request=BUDGET) == ["thinking_first"]
-    assert window(left.transcript, ANTHROPIC, since_turn=1).request == {"model": "m"}
+    window_result = window(run, ANTHROPIC, since_turn=-1)
+    assert window_result.transcript == [USER, assistant(use("t1")), user(result("t1"))]
+    assert window_result.request == {"model": "m"}
+    assert validate(window_result.transcript, ANTHROPIC) == []
+    assert validate(window_result.transcript, ANTHROPIC, request=window_result.request) == []
+    assert rules_of(window_result.transcript, request=BUDGET) == ["thinking_first"]
+    assert window(window_result.transcript, ANTHROPIC, since_turn=1).request == {"model": "m"}
     assert window(run, ANTHROPIC, since_turn=1).request == {"model": "m", **BUDGET}
 
 

@@ -714,27 +714,27 @@ def test_window_is_a_valid_end_of_the_transcript(case: Case, data: st.DataObject
         limits[kind] = value = data.draw(st.integers(-turns - 1, turns).filter(bool))
     plain = data.draw(st.booleans())
     source: Any = data.draw(st.sampled_from([built, run_of(*run)])) if not plain else list(built)
-    left = window(source, case.provider, **limits)
-    assert validate(left.transcript, case.provider) == []
-    remaining = list(left.transcript)
+    window_result = window(source, case.provider, **limits)
+    assert validate(window_result.transcript, case.provider) == []
+    remaining = list(window_result.transcript)
     assert remaining[-1] == built[-1]
-    if left.transcript != built:
-        assert left.left_out
-        assert not holds_thought(left.transcript)
+    if window_result.transcript != built:
+        assert window_result.left_out
+        assert not holds_thought(window_result.transcript)
     else:
-        assert left.left_out == ()
+        assert window_result.left_out == ()
     if kind == "since_turn":
         question_count = sum(
             message.get("role") == "user" and "question" in json.dumps(message) for message in remaining
         )
-        assert left.fits
+        assert window_result.fits
         expected = turns - value + 1 if value > 0 else min(-value, turns)
         assert question_count == expected - 1
-    elif kind == "max_events" and not plain and left.fits:
-        assert left.transcript.origins is not None
-        assert sum(len(left.transcript.origins.events_of(index)) for index in range(len(remaining))) <= value
+    elif kind == "max_events" and not plain and window_result.fits:
+        assert window_result.transcript.origins is not None
+        assert sum(len(window_result.transcript.origins.events_of(index)) for index in range(len(remaining))) <= value
     for index, message in enumerate(remaining):
-        seq = left.transcript.seq_at((index,))
+        seq = window_result.transcript.seq_at((index,))
         assert (seq is None) is plain
         if not plain and message.get("role") == "user" and "question" in json.dumps(message):
             assert seq is not None
@@ -745,8 +745,8 @@ def test_window_is_a_valid_end_of_the_transcript(case: Case, data: st.DataObject
 def test_window_accepts_every_handwritten_conversation(case: Case) -> None:
     for messages in case.conversations.values():
         for transcript in (messages, *([message] for message in messages)):
-            left = window(transcript, case.provider, max_events=1)
-            assert bool(left.left_out) == (left.transcript != transcript)
+            window_result = window(transcript, case.provider, max_events=1)
+            assert bool(window_result.left_out) == (window_result.transcript != transcript)
         for message in messages:
             plain = find_provider(case.provider).without_reasoning(message)
             assert plain is None or find_provider(case.provider).without_reasoning(plain) is plain
@@ -757,9 +757,9 @@ def test_window_accepts_every_handwritten_conversation(case: Case) -> None:
 @given(data=st.data())
 def test_window_accepts_any_transcript(case: Case, data: st.DataObject) -> None:
     messages = data.draw(case.hostile)
-    left = window(messages, case.provider, max_events=data.draw(st.integers(1, 8)))
-    assert len(left.transcript) <= len(messages)
-    assert bool(left.left_out) == (left.transcript != messages)
+    window_result = window(messages, case.provider, max_events=data.draw(st.integers(1, 8)))
+    assert len(window_result.transcript) <= len(messages)
+    assert bool(window_result.left_out) == (window_result.transcript != messages)
 
 
 @every_case
@@ -768,16 +768,16 @@ def test_window_cuts_a_long_turn_between_rounds(case: Case) -> None:
     for number in range(50):
         rounds += [ToolCall(f"c{number}", "f"), ToolResult(f"c{number}", "f", result_json=str(number))]
     built = build(run_of(UserMessage("U"), AssistantMessage("A"), UserMessage("long"), *rounds), case.provider)
-    left = window(built, case.provider, max_events=21)
-    assert left.fits
-    assert left.transcript == [built[2], *built[-20:]]
-    assert [loss.reason for loss in left.left_out] == ["window", "window"]
-    assert [loss.seq for loss in left.left_out] == [1, 4]
-    assert [loss.message for loss in left.left_out] == [
+    window_result = window(built, case.provider, max_events=21)
+    assert window_result.fits
+    assert window_result.transcript == [built[2], *built[-20:]]
+    assert [loss.reason for loss in window_result.left_out] == ["window", "window"]
+    assert [loss.seq for loss in window_result.left_out] == [1, 4]
+    assert [loss.message for loss in window_result.left_out] == [
         "messages 0 to 1 of the transcript",
         "messages 3 to 82 of the transcript",
     ]
-    assert validate(left.transcript, case.provider) == []
+    assert validate(window_result.transcript, case.provider) == []
     least = window(built, case.provider, max_events=1)
     assert not least.fits
     assert least.transcript == [built[2], *built[-2:]]
@@ -786,8 +786,8 @@ def test_window_cuts_a_long_turn_between_rounds(case: Case) -> None:
 @every_case
 def test_window_counts_tokens_with_count_tokens(case: Case) -> None:
     built = build(run_of(UserMessage("1"), AssistantMessage("2"), UserMessage("3")), case.provider)
-    left = window(built, case.provider, max_tokens=1, count_tokens=lambda _: 1)
-    assert (left.transcript, left.fits) == ([built[-1]], True)
+    window_result = window(built, case.provider, max_tokens=1, count_tokens=lambda _: 1)
+    assert (window_result.transcript, window_result.fits) == ([built[-1]], True)
     assert window(built, case.provider, max_tokens=2, count_tokens=lambda _: 1).transcript == [built[-1]]
     assert window(built, case.provider, max_tokens=3, count_tokens=lambda _: 1).transcript == built
     assert not window(built, case.provider, max_tokens=1).fits
@@ -871,9 +871,9 @@ def test_validate_repair_and_window_use_the_recorded_request(case: Case, leading
         assert validate(repaired.transcript, case.provider) == []
         assert validate(repaired.transcript, case.provider, request=repaired.request) == []
         assert repair(repaired.transcript, case.provider).changes == ()
-    left = window(repair(built, case.provider).transcript, case.provider, since_turn=-1)
-    assert validate(left.transcript, case.provider, request=left.request) == []
-    assert left.request == repair(built, case.provider).request
+    window_result = window(repair(built, case.provider).transcript, case.provider, since_turn=-1)
+    assert validate(window_result.transcript, case.provider, request=window_result.request) == []
+    assert window_result.request == repair(built, case.provider).request
 
 
 @every_case

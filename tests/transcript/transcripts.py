@@ -19,7 +19,7 @@ Message = dict[str, Any]
 unhurried = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    # The phase that explains failures loses their message where strategies are drawn inside a test.
+    # If a test draws from strategies itself, the explain phase loses the message of a failure.
     phases=[phase for phase in Phase if phase is not Phase.explain],
 )
 """Hypothesis settings that do not fail a test because the machine is slow."""

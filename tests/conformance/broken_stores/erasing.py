@@ -202,7 +202,7 @@ class RefusesAppendsAfterARedaction(BrokenStore):
 
 
 class _RemembersDeletedRuns(BrokenStore):
-    """Remembers deleted data. A subclass returns some of it."""
+    """Remembers deleted runs. A subclass uses some of their data."""
 
     async def delete_run(self, agent: str, run: str) -> None:
         self.notes.setdefault((agent, run), await self.read(agent, run))

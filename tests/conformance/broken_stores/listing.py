@@ -13,7 +13,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _ListsWithOffsets(BrokenStore):
-    """Lists a selection of all runs in another order, with offsets as cursors."""
+    """Lists the runs that ``selected`` returns, in its order, and uses offsets as cursors."""
 
     def selected(self, runs: list[RunInfo]) -> list[RunInfo]:
         return runs

@@ -357,7 +357,7 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         [user(text("x"))],
         ["dropped_part"],
     ),
-    "an empty text block beside a call": (
+    "an empty text block before a call": (
         [USER, assistant(text(""), use()), user(result())],
         [("empty_text", (1, "content", 0))],
         [USER, assistant(use()), user(result())],
@@ -523,7 +523,7 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         ],
         ["renamed_tool"] * 3,
     ),
-    "a server tool that is not answered": (
+    "an unanswered server tool": (
         [USER, assistant(server(), text("x")), USER],
         [("unanswered_server_call", (1, "content", 0))],
         [USER, assistant(text("x")), USER],
@@ -613,7 +613,7 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         [USER, assistant(text("Hello"))],
         ["trimmed_text"],
     ),
-    "a text of white space at the end": (
+    "a blank text at the end": (
         [USER, assistant(text("Hello"), text("\n"))],
         [("prefill", (1, "content", 1))],
         [USER, assistant(text("Hello"))],

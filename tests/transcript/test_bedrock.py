@@ -122,7 +122,7 @@ ODD: dict[str, list[Message]] = {
         {"role": role, "content": [{"text": value}, CACHE]} for role in ("user", "assistant") for value in ODD_VALUES
     ],
     "blocks of more than one key": [user({**text(), **CACHE}), assistant({**use(), "text": "x"}, {})],
-    "more fields": [
+    "extra fields": [
         {**user(), "id": "m1"},
         {**assistant(), "id": "m2"},
         {**user(result("x")), "content": [result(), text()]},
@@ -136,7 +136,7 @@ ODD: dict[str, list[Message]] = {
         user(result()),
         user(result()),
     ],
-    "blocks of the other side": [user(use(), thought(), text()), assistant(result(), text())],
+    "blocks of the other role": [user(use(), thought(), text()), assistant(result(), text())],
     "tool uses": [assistant({"toolUse": value}) for value in ODD_VALUES],
     "ids, names and inputs": [
         assistant({"toolUse": {"toolUseId": v, "name": v, "input": v}}, use("a", "a--b"), use("a")) for v in ODD_VALUES
@@ -242,9 +242,9 @@ BROKEN: dict[str, tuple[list[Message], str, int]] = {
         "block_shape",
         2,
     ),
-    "the assistant first": ([assistant(), user()], "first_message", 1),
-    "the user twice": ([user(), {**user(text("B"))}], "role_order", 2),
-    "the assistant twice": ([user(), assistant(), assistant(text("B"))], "role_order", 3),
+    "an assistant message first": ([assistant(), user()], "first_message", 1),
+    "two user messages": ([user(), {**user(text("B"))}], "role_order", 2),
+    "two assistant messages": ([user(), assistant(), assistant(text("B"))], "role_order", 3),
     "a call at the end": ([user(), assistant(text(), use())], "unanswered_call", 3),
     "one of two calls without a result": (
         [user(), assistant(use(), use("c2")), user(result("c2"))],

@@ -203,7 +203,7 @@ ODD: dict[str, list[Message]] = {
     "parts": [{"role": "user", "content": [value, {"type": "input_text", "text": value}]} for value in ODD_VALUES],
     "summaries": [{"type": "reasoning", "summary": value} for value in ODD_VALUES],
     "reasoning contents": [reasoning(content=value, encrypted_content=value) for value in ODD_VALUES],
-    "reasoning of both kinds": [
+    "reasoning with mixed content": [
         {
             "type": "reasoning",
             "content": [{"type": "reasoning_text", "text": "a"}, 3, {"type": "reasoning_text", "text": "b"}],
@@ -228,7 +228,7 @@ ODD: dict[str, list[Message]] = {
         )
         for v in ODD_VALUES
     ],
-    "an output of another kind than its call": [
+    "an output of another type than its call": [
         call(),
         {"type": "custom_tool_call_output", "call_id": "c1", "output": "1"},
     ],
@@ -364,7 +364,7 @@ BROKEN: dict[str, tuple[list[Message], str, int, dict[str, Any]]] = {
     "a long id": ([call("x" * 65), output("1", "x" * 65)], "call_id", 1, {}),
     "a name with a dot": ([call(name="orders.get!"), output()], "tool_name", 1, {}),
     "a long name": ([call(name="x" * 65), output()], "tool_name", 1, {}),
-    "an item id of another kind": ([call(id="call_1"), output()], "item_id", 1, {}),
+    "an item id with the prefix of another type": ([call(id="call_1"), output()], "item_id", 1, {}),
     "a long item id": ([call(id="fc_" + "x" * 62), output()], "item_id", 1, {}),
     "an item id used twice": (
         [call(id="fc_1"), output(), call("c2", id="fc_1"), output("1", "c2")],

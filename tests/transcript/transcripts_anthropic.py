@@ -145,8 +145,8 @@ MCP_RESULT = {"type": "mcp_tool_result", "tool_use_id": "m1", "is_error": False,
 COMPACTION = {"type": "compaction", "content": "We spoke of orders.", "encrypted_content": "AAA", "signature": "s"}
 
 VALID: dict[str, list[Message]] = {
-    "nothing": [],
-    "text as text": [USER, {"role": "assistant", "content": "Hello"}, USER],
+    "no messages": [],
+    "text as a string": [USER, {"role": "assistant", "content": "Hello"}, USER],
     "text as blocks": [user(text()), ANSWER, user(text("a"), text("b"))],
     "a tool": [USER, assistant(text("Let me look."), use()), user(result()), ANSWER],
     "arguments of every kind": [
@@ -193,7 +193,7 @@ VALID: dict[str, list[Message]] = {
         user(DOCUMENT, text("Which colour?")),
         assistant(text("It is "), text("green", citations=[CITATION]), text(".")),
     ],
-    "what users attach": [user(IMAGE, DOCUMENT, SEARCH_RESULT, {"type": "container_upload", "file_id": "f"}, text())],
+    "attachments": [user(IMAGE, DOCUMENT, SEARCH_RESULT, {"type": "container_upload", "file_id": "f"}, text())],
     "an image alone": [user(IMAGE)],
     "server tools": [
         USER,
@@ -215,7 +215,7 @@ VALID: dict[str, list[Message]] = {
         ),
         USER,
     ],
-    "a server tool that failed": [
+    "a failed server tool": [
         USER,
         assistant(
             server(),
@@ -226,8 +226,8 @@ VALID: dict[str, list[Message]] = {
             },
         ),
     ],
-    "a pause in a server tool": [USER, assistant(server()), assistant(SEARCHED, text("Found it."))],
-    "a tool that code calls": [
+    "a paused server tool": [USER, assistant(server()), assistant(SEARCHED, text("Found it."))],
+    "a tool called by code": [
         USER,
         assistant(
             server("s3", "code_execution"),
@@ -238,7 +238,7 @@ VALID: dict[str, list[Message]] = {
     ],
     "a server of tools": [USER, assistant(MCP_USE, MCP_RESULT, text("Done"))],
     "compaction": [USER, assistant(COMPACTION, text("Where were we?")), USER],
-    "the user again and again": [USER, USER, user(text("x")), ANSWER, ANSWER],
+    "repeated user messages": [USER, USER, user(text("x")), ANSWER, ANSWER],
     "instructions in the middle": [
         USER,
         {"role": "system", "content": "Be brief."},
@@ -246,7 +246,7 @@ VALID: dict[str, list[Message]] = {
         user(text()),
         {"role": "system", "content": [text("Be kind.", cache_control=MARK)]},
     ],
-    "marks for the cache": [
+    "cache marks": [
         user(text(cache_control=MARK)),
         assistant(text("x", cache_control={**MARK, "ttl": "1h"}), use(cache_control=MARK)),
         user(result(cache_control=MARK), text("y", cache_control=None)),
@@ -289,12 +289,12 @@ CONVERSATIONS: dict[str, list[Message]] = {
             *({**redacted(), "data": value} for value in ["", "YQ", "YQ==", "YR==", " ", *ODD_VALUES]),
         )
     ],
-    "thinking that is not signed": [
+    "unsigned thinking": [
         assistant(thinking("hm", ""), thinking("", ""), text()),
         assistant(thinking("", "")),
     ],
     "text between results": [user(text("a"), result("x"), text("b"), result("y"), text("c"), text("d"))],
-    "the same side again": [
+    "repeated roles": [
         user(result("x")),
         user(result("y")),
         USER,
@@ -308,7 +308,7 @@ CONVERSATIONS: dict[str, list[Message]] = {
         assistant({"type": "new"}),
         assistant(thinking()),
     ],
-    "fields beside": [
+    "extra fields": [
         {**USER, "id": 1, "message": {}, "fields": {"content": 1}},
         {**ANSWER, "model": "m", "stop_reason": None, "usage": {"a": 1.0}},
         {**assistant(use()), "without": ["role"]},
@@ -322,7 +322,7 @@ CONVERSATIONS: dict[str, list[Message]] = {
         USER,
         {"role": "system", "content": []},
     ],
-    "ids again and again": [
+    "repeated ids": [
         assistant(use("a"), use("a"), use("a-2")),
         user(result("a"), result("a"), result("a"), result("a-2"), result("b")),
         assistant(use("a"), use("")),

@@ -1,1 +1,1 @@
-"""Tests of conformance."""
+"""Tests of the conformance suite."""

@@ -1,4 +1,4 @@
-"""The contract suite on the backends that ship with the library, each through both of its surfaces."""
+"""Runs the contract suite on the in-memory and SQLite backends, asynchronous and synchronous."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proof that the contract suite can fail: it catches every broken store, and every one of its tests catches some."""
+"""Tests that the contract suite catches every broken store, and that each of its tests catches at least one."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from tests.conformance.broken_stores import DEFECTS, Defect
 from tests.conformance.broken_stores.base import BrokenStore, SharedData
 
 
-class _Impatient(StoreConformance):
+class _ShortPatience(StoreConformance):
     patience = 0.5
 
 
-_TESTS = tuple(name for name in dir(_Impatient) if name.startswith("test_"))
+_TESTS = tuple(name for name in dir(_ShortPatience) if name.startswith("test_"))
 
 
 def _fails(test: str, open_handle: OpenHandle) -> bool:
     try:
-        getattr(_Impatient(), test)(open_handle)
+        getattr(_ShortPatience(), test)(open_handle)
     except (Exception, pytest.fail.Exception):
         return True
     return False
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.store.__name__)
-def test_a_broken_store_is_caught(defect: Defect) -> None:
+def test_suite_catches_the_broken_store(defect: Defect) -> None:
     missed = [test for test in defect.caught_by if not _fails(test, defect.open_handle())]
     assert not missed
 
 
-def test_the_store_the_broken_ones_are_made_from_is_sound() -> None:
+def test_base_of_the_broken_stores_passes_the_suite() -> None:
     def opener(kind: type[MemoryStore]) -> OpenHandle:
         data = SharedData()
         return lambda: kind(data)
@@ -39,5 +39,5 @@ def test_the_store_the_broken_ones_are_made_from_is_sound() -> None:
     assert not [test for test in _TESTS if _fails(test, opener(BrokenStore))]
 
 
-def test_every_test_of_the_suite_is_known_to_catch_a_broken_store() -> None:
+def test_every_test_of_the_suite_catches_a_broken_store() -> None:
     assert set(_TESTS) == {test for defect in DEFECTS for test in defect.caught_by}

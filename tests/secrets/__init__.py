@@ -1,1 +1,1 @@
-"""Tests of secrets."""
+"""Tests of the secret finder and of redaction."""

@@ -1,4 +1,4 @@
-"""Secrets are found in labelled texts, and masked in events whose JSON stays valid, in linear time."""
+"""Tests that secrets are found in labelled texts and masked in events, and that this takes linear time."""
 
 from __future__ import annotations
 
@@ -38,67 +38,67 @@ AGENT, RUN = "support-agent", "run-42"
 KEY = "ghp_" + "a1B2c3D4" * 5
 
 
-class Labelled(NamedTuple):
+class LabelledText(NamedTuple):
     text: str
     secrets: list[list[int]]
 
 
-def labelled(name: str) -> list[Labelled]:
+def read_labelled(name: str) -> list[LabelledText]:
     lines = [json.loads(line) for line in (DATA / f"{name}.jsonl").read_text().splitlines()]
-    return [Labelled(codecs.decode(line["text"], "rot13"), line["secrets"]) for line in lines]
+    return [LabelledText(codecs.decode(line["text"], "rot13"), line["secrets"]) for line in lines]
 
 
-def covered(findings: tuple[Finding, ...]) -> set[int]:
-    return {place for finding in findings for place in range(finding.start, finding.end)}
+def masked_positions_of(findings: tuple[Finding, ...]) -> set[int]:
+    return {position for finding in findings for position in range(finding.start, finding.end)}
 
 
-def score(texts: list[Labelled]) -> tuple[float, float]:
-    """Recall: secrets of which no character is left; precision: findings that touch a secret."""
-    hidden = secrets = right = found = 0
+def score(texts: list[LabelledText]) -> tuple[float, float]:
+    """Return the share of secrets that are masked completely and the share of findings that overlap a secret."""
+    masked_secrets = secrets = true_findings = all_findings = 0
     for text in texts:
         findings = find_secrets(text.text)
-        masked = covered(findings)
-        secret_places = {place for start, end in text.secrets for place in range(start, end)}
+        masked_positions = masked_positions_of(findings)
+        secret_positions = {position for start, end in text.secrets for position in range(start, end)}
         secrets += len(text.secrets)
-        hidden += sum(masked.issuperset(range(start, end)) for start, end in text.secrets)
-        found += len(findings)
-        right += sum(not secret_places.isdisjoint(range(finding.start, finding.end)) for finding in findings)
-    return hidden / secrets, right / found
+        masked_secrets += sum(masked_positions.issuperset(range(start, end)) for start, end in text.secrets)
+        all_findings += len(findings)
+        true_findings += sum(not secret_positions.isdisjoint(range(finding.start, finding.end)) for finding in findings)
+    return masked_secrets / secrets, true_findings / all_findings
 
 
-@pytest.mark.parametrize(("name", "least"), [("dev", 0.99), ("held", 0.90)])
-def test_secrets_are_found_and_innocent_texts_are_not(name: str, least: float) -> None:
-    texts = labelled(name)
+@pytest.mark.parametrize(("name", "minimum"), [("dev", 0.99), ("held", 0.90)])
+def test_find_secrets_has_the_promised_recall_and_precision(name: str, minimum: float) -> None:
+    texts = read_labelled(name)
     assert len(texts) >= 250
     assert sum(not text.secrets for text in texts) >= 0.35 * len(texts)
     recall, precision = score(texts)
-    assert recall >= least, recall
-    assert precision >= least, precision
+    assert recall >= minimum, recall
+    assert precision >= minimum, precision
 
 
-def test_little_beside_the_secrets_is_masked() -> None:
-    masked = beside = 0
-    for text in labelled("dev") + labelled("held"):
-        places = covered(find_secrets(text.text))
-        masked += len(places)
-        beside += len(places - {place for start, end in text.secrets for place in range(start, end)})
-    assert beside < 0.1 * masked
+def test_redaction_masks_little_outside_the_secrets() -> None:
+    masked = masked_outside = 0
+    for text in read_labelled("dev") + read_labelled("held"):
+        positions = masked_positions_of(find_secrets(text.text))
+        masked += len(positions)
+        masked_outside += len(positions - {position for start, end in text.secrets for position in range(start, end)})
+    assert masked_outside < 0.1 * masked
 
 
-def test_what_is_masked_is_not_masked_again() -> None:
-    for text in labelled("dev"):
+def test_redact_text_leaves_masked_text_alone() -> None:
+    for text in read_labelled("dev"):
         once = redact_text(text.text)
         assert redact_text(once) == once
 
 
-def test_a_text_without_secrets_is_handed_back() -> None:
+def test_text_and_event_without_secrets_are_returned_unchanged() -> None:
     text = "the password is wrong"
     assert redact_text(text) is text
     event = new_event(UserMessage(text), labels={"lang": "en"})
     assert redacted_event(event) is event
 
 
-def test_findings_stand_in_order_at_their_places_in_the_text() -> None:
+def test_findings_are_in_text_order_with_exact_positions() -> None:
     split = f"caf\u00e9 \ufe0f {KEY[:9]}\u200b{KEY[9:]}\u00ad, then \uff50ass\u200dword: hun\u2060ter2"
     findings = find_secrets(split)
     assert [finding.kind for finding in findings] == ["github_token", "password"]
@@ -128,11 +128,11 @@ def test_findings_stand_in_order_at_their_places_in_the_text() -> None:
         (r'{"a": "pass\u0077ord: hunter2"}', '{"a": "password: [secret: password]"}'),
     ],
 )
-def test_json_keeps_every_byte_that_is_no_secret(text: str, masked: str | None) -> None:
+def test_redact_json_keeps_every_byte_outside_the_secrets(text: str, masked: str | None) -> None:
     assert redact_json(text) == (text if masked is None else masked)
 
 
-def test_keys_that_are_secrets_stay_different() -> None:
+def test_redact_json_keeps_masked_keys_different() -> None:
     other = KEY.replace("a", "z")
     assert json.loads(redact_json(json.dumps({KEY: 1, other: 2}))) == {
         "[secret: github_token]": 1,
@@ -152,7 +152,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=60)
 @given(VALUES)
-def test_masked_json_is_json_of_the_same_shape_without_secrets(value: Any) -> None:
+def test_masked_json_has_the_same_shape_and_no_secrets(value: Any) -> None:
     masked = redact_json(json.dumps(value))
     assert "hunter2" not in masked
     assert KEY not in masked
@@ -166,7 +166,7 @@ def shape(value: Any) -> object:
     return [shape(item) for item in cast("list[object]", value)] if isinstance(value, list) else None
 
 
-def test_an_event_is_masked_wherever_it_holds_a_secret_and_keeps_its_ids() -> None:
+def test_redacted_event_masks_every_field_except_ids() -> None:
     call = new_event(
         ToolCall(
             f"call_{KEY}", "login", f"call_{KEY}", payload_json='{"user": "kim",  "password": "hunter2", "n": 1.0}'
@@ -201,16 +201,16 @@ def test_an_event_is_masked_wherever_it_holds_a_secret_and_keeps_its_ids() -> No
     assert redacted_event(marker) is marker
 
 
-def test_thinking_that_is_masked_is_no_longer_signed() -> None:
+def test_masked_thinking_loses_its_signature() -> None:
     signed = new_event(Thinking("the password is wrong", signature="sig"))
     assert redacted_event(signed) is signed
     masked = redacted_event(new_event(Thinking("the password is hunter2", signature="sig"))).data
     assert masked == Thinking("the password is [secret: password]")
 
 
-async def test_a_recorder_masks_all_that_it_appends() -> None:
+async def test_recorder_masks_every_appended_event() -> None:
     async with open_store("memory:") as store:
-        for _ in range(2):  # the second time every step is there already
+        for _ in range(2):  # the second round finds every step already recorded
             async with RunRecorder(store, AGENT, RUN, before_append=redacted_event) as recorder:
                 await recorder.user(f"use {KEY}", key="ask")
                 await recorder.request(
@@ -238,7 +238,7 @@ async def test_a_recorder_masks_all_that_it_appends() -> None:
         )
 
 
-def test_a_sync_recorder_masks_all_that_it_appends() -> None:
+def test_sync_recorder_masks_every_appended_event() -> None:
     with open_sync_store("memory:") as store:
         with SyncRunRecorder(store, AGENT, RUN, before_append=redacted_event) as recorder:
             recorder.note(f"use {KEY}", labels={"why": f"token={KEY}"})
@@ -249,29 +249,29 @@ def test_a_sync_recorder_masks_all_that_it_appends() -> None:
         assert not any(KEY in str(event.to_map()) for event in log)
 
 
-def test_an_open_call_whose_arguments_were_masked_is_found_again() -> None:
+def test_recorder_finds_its_open_call_with_masked_arguments() -> None:
     with open_sync_store("memory:") as store:
-        asked = ToolCall("call_1", "login", payload_json=json.dumps({"token": KEY}))
-        store.append_events(AGENT, RUN, redacted_event(new_event(asked)))
+        open_call = ToolCall("call_1", "login", payload_json=json.dumps({"token": KEY}))
+        store.append_events(AGENT, RUN, redacted_event(new_event(open_call)))
         recorder = SyncRunRecorder(store, AGENT, RUN, before_append=redacted_event)
         with recorder.tool_call("login", {"token": KEY}, tool_call_id="call_1") as call:
             call.result("ok")
         assert [event.type for event in store.load_run(AGENT, RUN).log] == ["tool_call", "tool_result"]
 
 
-def test_a_hook_that_changes_an_id_is_refused() -> None:
-    def other(event: Event) -> Event:
+def test_recorder_refuses_a_hook_that_changes_an_event_id() -> None:
+    def replace_event(event: Event) -> Event:
         return new_event(event.data)
 
     with open_sync_store("memory:") as store:
-        recorder = SyncRunRecorder(store, AGENT, RUN, before_append=other)
+        recorder = SyncRunRecorder(store, AGENT, RUN, before_append=replace_event)
         with pytest.raises(InvalidArgument, match="before_append"):
             recorder.record(PlannerNote("hello"))
         assert not store.load_run(AGENT, RUN).log
 
 
 def near_misses() -> Iterator[str]:
-    """What nearly is a secret, over and over: how each rule begins, and what its parts are made of."""
+    """Yield texts that resemble secrets, to be repeated: the hint of each rule and pieces of its pattern."""
     hints = {rule.hint for rule in (*token_rules(), *phrase_rules())} | set(names())
     yield from sorted(hints - {""})
     yield from (
@@ -321,17 +321,17 @@ def cost(text: str) -> float:
     return time.process_time() - started
 
 
-def test_time_grows_with_the_text_and_no_faster() -> None:
+def test_find_secrets_takes_linear_time() -> None:
     find_secrets("")
     for unit in near_misses():
         for attempt in range(5):
             short, long = (cost((unit * size)[:size]) for size in (2_000, 8_000))
-            if long <= 8 * short + 0.001:  # four times the text; squared time would be sixteen times
+            if long <= 8 * short + 0.001:  # the text is four times as long; quadratic time would be 16 times as long
                 break
             assert attempt < 4, (unit, short, long)
 
 
-def test_json_takes_linear_time_too() -> None:
+def test_redact_json_takes_linear_time() -> None:
     def document(count: int) -> str:
         return json.dumps(
             [{"id": index, "token_count": 5, "note": "no password here", "x": {}} for index in range(count)]

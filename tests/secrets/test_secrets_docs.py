@@ -1,4 +1,4 @@
-"""What docs/secrets.md shows runs."""
+"""Runs the programs of docs/secrets.md."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ PROGRAMS: list[str] = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE |
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_a_program_of_the_page_runs(program: str) -> None:
+def test_program_of_the_page_runs(program: str) -> None:
     exec(compile(program, "docs/secrets.md", "exec"), {})

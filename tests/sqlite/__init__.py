@@ -1,1 +1,1 @@
-"""Tests of the backend sqlite."""
+"""Tests of the SQLite backend."""

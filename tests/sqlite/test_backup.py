@@ -32,8 +32,8 @@ def path(tmp_path: Path) -> Path:
     with open_sync_store(f"sqlite:///{folder / 'runs.db'}") as store:
         store.append_events("agent", "run", *(_note() for _ in range(50)))
         store.append_events("@memory", "own", _note(), reserved=True)
-        store.append_events("agent", "gone", _note(SECRET))
-        store.delete_run("agent", "gone")
+        store.append_events("agent", "deleted", _note(SECRET))
+        store.delete_run("agent", "deleted")
         store.append_events("agent", "redacted", _note(SECRET), _note())
         store.redact_events("agent", "redacted", [1])
     return folder / "runs.db"
@@ -51,22 +51,22 @@ def test_a_backup_holds_the_store_without_erased_content(path: Path, tmp_path: P
     path.chmod(0o640)
     with _open(path, options) as store:
         assert isinstance(store, BacksUp)
-        done = store.backup(target)
-        assert (done.runs, done.events, done.size) == (3, 54, target.stat().st_size)
+        result = store.backup(target)
+        assert (result.runs, result.events, result.size) == (3, 54, target.stat().st_size)
         before = [store.load_run("agent", run).log for run in ("run", "redacted")]
-    assert sorted(os.listdir(tmp_path)) == ["backup.db", "store"]  # noqa: PTH208  # names are all that is asked for
+    assert sorted(os.listdir(tmp_path)) == ["backup.db", "store"]  # noqa: PTH208  # the test needs only names
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
     assert SECRET.encode() not in target.read_bytes()
     with _open(target) as copy:
         assert [copy.load_run("agent", run).log for run in ("run", "redacted")] == before
-        assert copy.append_events("agent", "gone", _note()).version == 2, "its numbers go on"
+        assert copy.append_events("agent", "deleted", _note()).version == 2, "the deleted run continues its seqs"
 
 
 async def test_an_asynchronous_store_makes_the_same_backup(path: Path, tmp_path: Path) -> None:
     async with open_store(f"sqlite:///{path}") as store:
         assert isinstance(store, BacksUp)
-        done = await store.backup(str(tmp_path / "backup.db"))
-        assert (done.runs, done.events) == (3, 54)
+        result = await store.backup(str(tmp_path / "backup.db"))
+        assert (result.runs, result.events) == (3, 54)
         with pytest.raises(InvalidArgument, match="overwrites no file"):
             await store.backup(str(tmp_path / "backup.db"))
 
@@ -86,15 +86,15 @@ def test_a_backup_during_writes_holds_the_first_appends(path: Path, tmp_path: Pa
                 assert len(copy.load_run(info.agent, info.run).log) == info.event_count
 
 
-@pytest.mark.parametrize("there", ["file", "folder", "link", "-wal", "-journal"])
-def test_backup_overwrites_no_existing_file(path: Path, tmp_path: Path, there: str) -> None:
+@pytest.mark.parametrize("existing", ["file", "folder", "link", "-wal", "-journal"])
+def test_backup_overwrites_no_existing_file(path: Path, tmp_path: Path, existing: str) -> None:
     target = tmp_path / "backup.db"
-    if there == "folder":
+    if existing == "folder":
         target.mkdir()
-    elif there == "link":
+    elif existing == "link":
         target.symlink_to(tmp_path / "nowhere")
     else:
-        (target if there == "file" else Path(f"{target}{there}")).write_text("precious")
+        (target if existing == "file" else Path(f"{target}{existing}")).write_text("precious")
     before = sorted(tmp_path.rglob("*"))
     with _open(path) as store, pytest.raises(InvalidArgument, match="overwrites no file"):
         store.backup(target)
@@ -104,7 +104,7 @@ def test_backup_overwrites_no_existing_file(path: Path, tmp_path: Path, there: s
 @pytest.mark.parametrize(
     "name", ["runs.db", "runs.db-wal", "runs.db-shm", "runs.db-journal", "../store/runs.db", "link.db"]
 )
-def test_the_store_is_not_its_own_backup(path: Path, name: str) -> None:
+def test_backup_refuses_a_file_of_the_store_itself(path: Path, name: str) -> None:
     (path.parent / "link.db").symlink_to(path)
     with _open(path) as store, pytest.raises(InvalidArgument, match="belongs to the store"):
         store.backup(path.parent / name)
@@ -125,7 +125,7 @@ def test_a_backup_can_have_an_unusual_name(path: Path, tmp_path: Path) -> None:
             assert (tmp_path / name).exists()
 
 
-def test_a_store_that_lacks_an_event_has_no_backup(path: Path, tmp_path: Path) -> None:
+def test_backup_of_a_store_with_a_missing_event_fails(path: Path, tmp_path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("DELETE FROM events WHERE id & 4294967295 = 7")
     connection.commit()
@@ -135,17 +135,17 @@ def test_a_store_that_lacks_an_event_has_no_backup(path: Path, tmp_path: Path) -
     assert list(tmp_path.iterdir()) == [path.parent]
 
 
-@pytest.mark.parametrize("old", [False, True], ids=["damaged", "another"])
+@pytest.mark.parametrize("is_other_store", [False, True], ids=["damaged", "another"])
 def test_a_copy_that_differs_from_the_store_is_removed(
-    path: Path, tmp_path: Path, old: bool, monkeypatch: pytest.MonkeyPatch
+    path: Path, tmp_path: Path, is_other_store: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "store" / "other.db"
     with _open(other) as store:
         store.append_events("agent", "run", _note())
 
-    def damaging(settings: Settings) -> sqlite3.Connection:
+    def connect_to_damaged_copy(settings: Settings) -> sqlite3.Connection:
         copy = Path(settings.path)
-        if old:
+        if is_other_store:
             copy.write_bytes(other.read_bytes())
         else:
             data = bytearray(copy.read_bytes())
@@ -154,7 +154,7 @@ def test_a_copy_that_differs_from_the_store_is_removed(
             copy.write_bytes(data)
         return connect(settings)
 
-    monkeypatch.setattr("agent_memory_log_sqlite.maintenance.connect", damaging)
+    monkeypatch.setattr("agent_memory_log_sqlite.maintenance.connect", connect_to_damaged_copy)
     with _open(path) as store, pytest.raises(StoreCorrupt):
         store.backup(tmp_path / "backup.db")
     assert list(tmp_path.iterdir()) == [path.parent]
@@ -169,7 +169,7 @@ def test_a_full_disk_leaves_no_partial_backup(path: Path, tmp_path: Path) -> Non
     try:
         with _open(path) as store, pytest.raises(StoreUnavailable):
             store.backup(folder / "backup.db")
-        assert os.listdir(folder) == []  # noqa: PTH208  # as above
+        assert os.listdir(folder) == []  # noqa: PTH208  # the test needs only names
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 

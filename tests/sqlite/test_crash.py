@@ -48,11 +48,11 @@ def _stored_batches(url: str) -> set[int]:
         _, number, part, size, *_ = decode_event(event, PlannerNote).note.split(" ")
         batches.append((int(number), int(part), int(size)))
     numbers: set[int] = set()
-    place = 0
-    while place < len(batches):
-        batch, _, length = batches[place]
-        assert batches[place : place + length] == [(batch, part, length) for part in range(length)]
+    index = 0
+    while index < len(batches):
+        batch, _, length = batches[index]
+        assert batches[index : index + length] == [(batch, part, length) for part in range(length)]
         assert batch not in numbers
         numbers.add(batch)
-        place += length
+        index += length
     return numbers

@@ -25,8 +25,8 @@ def path(tmp_path: Path) -> Path:
     """Create a file with a run of nine events and a run of one event."""
     path = tmp_path / "runs.db"
     with open_sync_store(f"sqlite:///{path}") as store:
-        for place in range(1, 10):
-            store.append_events("a", "r", new_event(UserMessage(message=f"said {place}"), event_id=str(place)))
+        for seq in range(1, 10):
+            store.append_events("a", "r", new_event(UserMessage(message=f"said {seq}"), event_id=str(seq)))
         store.append_events("a", "other", new_event(PlannerNote(note="n")))
     return path
 
@@ -46,17 +46,19 @@ def flaws(path: Path, *scope: str) -> list[tuple[str | None, int | None, str]]:
 
 def test_forty_damaged_files_are_never_read_as_correct(tmp_path: Path) -> None:
     outcomes = campaign(tmp_path, 7, 40)
-    assert not [one for one in outcomes if one.read == "wrong" or (one.matters and not one.found)], counts(outcomes)
+    assert not [
+        outcome for outcome in outcomes if outcome.read == "wrong" or (outcome.matters and not outcome.found)
+    ], counts(outcomes)
 
 
 class TestPlainReads:
     """Tests of damage that every read notices with any settings."""
 
     @pytest.mark.parametrize(
-        ("gone", "first", "last"), [("1", 1, 1), ("4", 4, 4), ("4, 5, 6", 4, 6), ("2, 7", 2, 2)], ids=str
+        ("missing", "first", "last"), [("1", 1, 1), ("4", 4, 4), ("4, 5, 6", 4, 6), ("2, 7", 2, 2)], ids=str
     )
-    def test_every_read_notices_missing_events(self, path: Path, gone: str, first: int, last: int) -> None:
-        change(path, f"DELETE FROM events WHERE run = 1 AND id & 4294967295 IN ({gone})")
+    def test_every_read_notices_missing_events(self, path: Path, missing: str, first: int, last: int) -> None:
+        change(path, f"DELETE FROM events WHERE run = 1 AND id & 4294967295 IN ({missing})")
         with open_sync_store(f"sqlite:///{path}") as store:
             reads: list[Callable[[], object]] = [
                 lambda: store.load_run("a", "r"),
@@ -140,7 +142,7 @@ def test_a_run_missing_from_an_index_is_not_read_as_empty(path: Path) -> None:
     (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_runs_1'").fetchone()
     connection.close()
     start = (root - 1) * 4096
-    path.write_bytes(content[: start + 3] + b"\0\0" + content[start + 5 :])  # the index has no entries now
+    path.write_bytes(content[: start + 3] + b"\0\0" + content[start + 5 :])  # an index page without entries
     with open_sync_store(f"sqlite:///{path}?verify=on") as store:
         with pytest.raises(StoreCorrupt, match="not in its index"):
             store.load_run("a", "r")
@@ -163,18 +165,18 @@ def test_check_notices_a_lost_run(path: Path) -> None:
 
 @pytest.mark.parametrize("reason", ["", "asked for"])
 def test_a_redaction_leaves_no_digest_of_the_erased_content(path: Path, reason: str) -> None:
-    def sums() -> list[int]:
+    def checksums() -> list[int]:
         connection = sqlite3.connect(path)
         rows = connection.execute("SELECT sum FROM events WHERE run = 1 ORDER BY id").fetchall()
         connection.close()
         return [number for (number,) in rows]
 
-    before = sums()
+    before = checksums()
     with open_sync_store(f"sqlite:///{path}?verify=on") as store:
         store.redact_events("a", "r", [4], reason=reason)
         assert isinstance(store.load_run("a", "r").log[3].data, Redacted)
-    assert [place for place, (old, new) in enumerate(zip(before, sums(), strict=False), 1) if old != new] == [4]
-    assert before[3] not in sums()
+    assert [seq for seq, (old, new) in enumerate(zip(before, checksums(), strict=False), 1) if old != new] == [4]
+    assert before[3] not in checksums()
     assert flaws(path) == []
 
 
@@ -183,8 +185,8 @@ async def test_verify_reports_each_flaw_once(path: Path) -> None:
     change(path, "UPDATE events SET data = replace(data, 'said', 'sold') WHERE run = 1 AND id & 4294967295 = 5")
     change(path, "DELETE FROM events WHERE run = 1 AND id & 4294967295 IN (7, 8)")
     async with open_store(f"sqlite:///{path}") as store:
-        verdict = await verify(store)
-        assert [(one.check, one.seq) for one in verdict.findings] == [
+        result = await verify(store)
+        assert [(finding.check, finding.seq) for finding in result.findings] == [
             (Check.UNDECODABLE, 3),
             (Check.DAMAGE, 5),
             (Check.GAP, 7),
@@ -198,9 +200,9 @@ async def test_verify_reports_each_flaw_once(path: Path) -> None:
 async def test_verify_reports_the_error_that_prevents_it(path: Path) -> None:
     change(path, "UPDATE runs SET meta = 'x' WHERE run = 'r'")
     async with open_store(f"sqlite:///{path}") as store:
-        verdict = await verify(store)
-    assert not verdict.ok
-    assert [(one.check, one.run) for one in verdict.findings] == [(Check.DAMAGE, None), (Check.DAMAGE, "r")]
+        result = await verify(store)
+    assert not result.ok
+    assert [(finding.check, finding.run) for finding in result.findings] == [(Check.DAMAGE, None), (Check.DAMAGE, "r")]
 
 
 def test_check_counts_rows_without_a_checksum(tmp_path: Path) -> None:
@@ -245,7 +247,7 @@ def test_check_reports_no_flaw_for_concurrent_writes(path: Path, scope: tuple[st
         store._read_connection.set_trace_callback(None)
 
 
-def test_the_program_of_the_document_runs(path: Path) -> None:
+def test_program_of_the_damage_page_runs(path: Path) -> None:
     (program,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/damage.md").read_text(), re.MULTILINE | re.DOTALL)
     done = subprocess.run([sys.executable, "-c", program], cwd=path.parent, check=True, capture_output=True, text=True)
     assert done.stdout == "True []\n"

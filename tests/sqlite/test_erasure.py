@@ -18,19 +18,19 @@ SECRET = "wolfram-4711-secret"
 TRIALS = 12
 
 
-def _found_in_files(folder: Path) -> bool:
+def _files_contain_the_secret(folder: Path) -> bool:
     """Return whether another process finds the secret in a file of the folder."""
     searched = subprocess.run(["grep", "-rqa", SECRET, str(folder)], check=False)
     assert searched.returncode in {0, 1}
     return searched.returncode == 0
 
 
-@pytest.mark.parametrize("how", ["redact", "delete"])
-async def test_compact_leaves_no_erased_content(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("method", ["redact", "delete"])
+async def test_compact_leaves_no_erased_content(tmp_path: Path, method: str) -> None:
     # Page splits leave copies in only a few of a hundred trials, so one trial could pass by luck.
     for trial in range(TRIALS):
         chance = random.Random(trial)
-        folder = tmp_path / f"{how}{trial}"
+        folder = tmp_path / f"{method}{trial}"
         folder.mkdir()
         async with open_store(f"sqlite:///{folder / 'runs.db'}") as store:
             secrets: list[tuple[str, int]] = []
@@ -40,7 +40,7 @@ async def test_compact_leaves_no_erased_content(tmp_path: Path, how: str) -> Non
                 secret = chance.random() < 0.1
                 event = new_event(
                     ToolResult("c", "t", result_json=f"{text}{SECRET if secret else ''}"),
-                    labels={"why": SECRET} if secret else None,
+                    labels={"reason": SECRET} if secret else None,
                 )
                 result = await store.append_events("agent", run, event)
                 if secret:
@@ -48,18 +48,18 @@ async def test_compact_leaves_no_erased_content(tmp_path: Path, how: str) -> Non
                 if chance.random() < 0.1 and secrets:
                     secret_run, seq = secrets.pop(chance.randrange(len(secrets)))
                     await store.redact_events("agent", secret_run, [seq], reason="asked")
-            assert _found_in_files(folder), "the search would not find anything"
-            if how == "redact":
+            assert _files_contain_the_secret(folder), "the search does not work"
+            if method == "redact":
                 for run, seq in secrets:
                     await store.redact_events("agent", run, [seq], reason="asked")
             else:
                 for number in range(6):
                     await store.delete_run("agent", f"run-{number}")
             assert isinstance(store, Compacts)
-            done = await store.compact()
-            assert done.after < done.before
-            assert not _found_in_files(folder)
-        assert not _found_in_files(folder)
+            compacted = await store.compact()
+            assert compacted.after < compacted.before
+            assert not _files_contain_the_secret(folder)
+        assert not _files_contain_the_secret(folder)
 
 
 def test_compact_reports_an_open_reader(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_compact_reports_an_open_reader(tmp_path: Path) -> None:
                 store.compact()
             reader.execute("COMMIT")
         store.compact()
-        assert not _found_in_files(tmp_path)
+        assert not _files_contain_the_secret(tmp_path)
         assert store.load_run("agent", "run").version == 101
 
 
@@ -111,4 +111,4 @@ def test_compact_waits_for_a_checkpoint_of_another_process(tmp_path: Path) -> No
 
             store._write_connection.set_trace_callback(attempt)
             store.compact()
-        assert not _found_in_files(tmp_path)
+        assert not _files_contain_the_secret(tmp_path)

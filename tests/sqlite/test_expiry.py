@@ -37,16 +37,16 @@ def store(path: Path) -> Iterator[SyncSqliteStore]:
 
 
 @contextmanager
-def _written(store: SyncSqliteStore) -> Generator[list[str]]:
-    """Record the first words of each statement on the writing connection."""
+def _recorded_statements(store: SyncSqliteStore) -> Generator[list[str]]:
+    """Record the first word of each statement on the writing connection."""
     statements: list[str] = []
     store._write_connection.set_trace_callback(lambda sql: statements.append(sql.split()[0]))
     yield statements
     store._write_connection.set_trace_callback(None)
 
 
-def _end_by_force(path: Path, *runs: str) -> None:
-    """Move the ends of runs into the past."""
+def _end_in_the_past(path: Path, *runs: str) -> None:
+    """Set the ends of the runs to a time in the past."""
     for run in runs:
         set_in_run(path, "expires_at", 1, run)
 
@@ -66,11 +66,11 @@ async def test_a_waiting_follower_wakes_at_the_end_without_a_poll(
 
 def test_an_append_to_a_run_with_an_end_is_one_statement(store: SyncSqliteStore) -> None:
     store.append_events("agent", "run", _note(), meta=FAR)
-    with _written(store) as statements:
+    with _recorded_statements(store) as statements:
         store.append_events("agent", "run", _note())
     assert statements == ["INSERT"]
     store.redact_events("agent", "run", [1])
-    with _written(store) as statements:
+    with _recorded_statements(store) as statements:
         store.append_events("agent", "run", _note())
     assert statements == ["INSERT"]
 
@@ -82,10 +82,10 @@ def test_expire_runs_removes_a_bounded_number_of_runs_at_once(
     runs = [f"run-{number}" for number in range(5)]
     for run in runs:
         store.append_events("agent", run, _note(), meta=FAR)
-    _end_by_force(path, *runs)
-    with _written(store) as statements:
+    _end_in_the_past(path, *runs)
+    with _recorded_statements(store) as statements:
         assert store.expire_runs() == ExpireResult(runs=5, events=5)
-    assert statements.count("COMMIT") == 4, "two, two, one, and a look that finds none"
+    assert statements.count("COMMIT") == 4, "transactions for two, two, one and no runs"
 
 
 def test_expire_runs_removes_a_bounded_number_of_events_at_once(
@@ -95,16 +95,16 @@ def test_expire_runs_removes_a_bounded_number_of_events_at_once(
     runs = [f"run-{number}" for number in range(4)]
     for run in runs:
         store.append_events("agent", run, _note(), _note(), meta=FAR)
-    _end_by_force(path, *runs)
-    with _written(store) as statements:
+    _end_in_the_past(path, *runs)
+    with _recorded_statements(store) as statements:
         assert store.expire_runs() == ExpireResult(runs=4, events=8)
-    assert statements.count("COMMIT") == 3, "two runs, two, and a look that finds none"
+    assert statements.count("COMMIT") == 3, "transactions for two, two and no runs"
 
 
 def test_a_damaged_run_with_an_end_and_no_events_is_removed_once(path: Path, store: SyncSqliteStore) -> None:
     store.append_events("agent", "run", _note(), meta=FAR)
     store.delete_run("agent", "run")
-    _end_by_force(path, "run")
+    _end_in_the_past(path, "run")
     assert store.expire_runs(dry_run=True) == ExpireResult(runs=1, events=0)
     assert store.expire_runs() == ExpireResult(runs=1, events=0)
     assert store.expire_runs() == ExpireResult(runs=0, events=0)
@@ -113,7 +113,7 @@ def test_a_damaged_run_with_an_end_and_no_events_is_removed_once(path: Path, sto
 
 def test_a_read_only_handle_counts_expired_runs(path: Path, store: SyncSqliteStore) -> None:
     store.append_events("agent", "run", _note(), _note(), meta=FAR)
-    _end_by_force(path, "run")
+    _end_in_the_past(path, "run")
     with open_sync_store(f"sqlite:///{path}?mode=ro") as reader:
         assert isinstance(reader, SyncSqliteStore)
         assert reader.expire_runs(dry_run=True) == ExpireResult(runs=1, events=2)

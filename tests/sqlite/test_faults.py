@@ -43,10 +43,10 @@ def small_disk(tmp_path: Path) -> Generator[Path]:
     """Create a folder on its own file system of 2 MB."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = subprocess.run(
+    mount = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], check=False, capture_output=True
     )
-    if mounted.returncode != 0:
+    if mount.returncode != 0:
         pytest.skip("mounting a small tmpfs needs rights this user does not have")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
@@ -63,7 +63,7 @@ def test_a_full_disk_refuses_appends_and_keeps_acknowledged_events(small_disk: P
         assert [event.event_id for event in snapshot.log] == [str(number) for number in range(int(stored))]
 
 
-async def test_a_full_database_fails_only_the_appends_it_has_no_room_for(tmp_path: Path) -> None:
+async def test_a_full_database_refuses_only_appends_that_do_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     _store_some(path)
     async with open_store(f"sqlite:///{path}") as store:
@@ -101,9 +101,9 @@ def test_a_file_without_write_permission_is_refused(tmp_path: Path) -> None:
     for folder in (tmp_path, *tmp_path.parents):
         if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
             folder.chmod(folder.stat().st_mode | 0o055)
-    said = processes.run("append_as_nobody", f"sqlite:///{path}")
-    assert said.startswith("StoreUnavailable: ")
-    assert str(path) in said
+    output = processes.run("append_as_nobody", f"sqlite:///{path}")
+    assert output.startswith("StoreUnavailable: ")
+    assert str(path) in output
 
 
 @pytest.mark.parametrize(
@@ -120,9 +120,9 @@ def test_garbage_is_refused_and_left_unchanged(tmp_path: Path, content: bytes) -
 
 
 async def test_a_truncated_file_raises_a_typed_error(tmp_path: Path) -> None:
-    whole = tmp_path / "whole.db"
-    _store_some(whole, 2000)
-    data = whole.read_bytes()
+    complete = tmp_path / "complete.db"
+    _store_some(complete, 2000)
+    data = complete.read_bytes()
     path = tmp_path / "cut.db"
     for length in (1, 50, 4000, 8192, 8192 * 3 + 100, len(data) // 2, len(data) - 8192):
         path.write_bytes(data[:length])
@@ -152,7 +152,7 @@ def test_a_folder_and_a_missing_folder_are_refused(tmp_path: Path) -> None:
         open_sync_store(f"sqlite:///{tmp_path / 'no' / 'such' / 'runs.db'}")
 
 
-def test_a_lock_held_too_long_raises_a_typed_error(tmp_path: Path) -> None:
+def test_a_lock_beyond_the_busy_timeout_raises_a_typed_error(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     _store_some(path)
     holder = sqlite3.connect(path, isolation_level=None)
@@ -230,7 +230,7 @@ def test_an_empty_file_cannot_be_opened_read_only(tmp_path: Path) -> None:
         open_sync_store(f"sqlite:///{path}?mode=ro")
 
 
-@pytest.mark.parametrize("created", ["9223372036854775807", "'x'"], ids=["beyond all years", "text"])
+@pytest.mark.parametrize("created", ["9223372036854775807", "'x'"], ids=["after the last year", "text"])
 def test_a_damaged_time_of_creation_is_a_typed_error(tmp_path: Path, created: str) -> None:
     path = tmp_path / "runs.db"
     _store_some(path)
@@ -256,17 +256,17 @@ def test_redacting_an_event_that_is_missing_is_a_typed_error(tmp_path: Path) -> 
     with open_sync_store(f"sqlite:///{path}") as store:
         with pytest.raises(StoreCorrupt, match="agent/run has lost event 7"):
             store.redact_events("agent", "run", [6, 7])
-        assert store.load_run("agent", "run", after=5, limit=1).log[0].data == _note("5"), "none was redacted"
+        assert store.load_run("agent", "run", after=5, limit=1).log[0].data == _note("5"), "no event was redacted"
 
 
 @pytest.mark.parametrize("url", ["sqlite", "memory"])
-def test_types_that_are_not_text_in_any_encoding_are_refused(tmp_path: Path, url: str) -> None:
+def test_load_refuses_types_that_utf_8_cannot_encode(tmp_path: Path, url: str) -> None:
     with open_sync_store("memory:" if url == "memory" else f"sqlite:///{tmp_path / 'runs.db'}") as store:
         store.append_events("agent", "run", new_event(_note()))
         with pytest.raises(InvalidArgument, match="event type"):
             store.load_run("agent", "run", types=["planner_note", "\ud800"])
-        for odd in ("'", "\0", '"', "a\0b", ""):
-            assert len(store.load_run("agent", "run", types=[odd]).log) == 0
+        for unusual in ("'", "\0", '"', "a\0b", ""):
+            assert len(store.load_run("agent", "run", types=[unusual]).log) == 0
 
 
 async def test_a_name_that_is_too_long_is_a_typed_error(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_name_that_is_not_utf_8_is_opened(tmp_path: Path) -> None:
     try:
         (tmp_path / f"{name}-probe").touch()
     except OSError:
-        pytest.skip("this file system takes no such names")
+        pytest.skip("this file system refuses such names")
     with open_sync_store(f"sqlite:///{tmp_path / name}") as store:
         store.append_events("agent", "run", new_event(_note()))
     assert (tmp_path / name).stat().st_size > 0

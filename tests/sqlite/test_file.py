@@ -44,18 +44,18 @@ LOST = {
     "mv all": ("mkdir old; mv runs.db* old", r"runs\.db was removed or moved away"),
     "mv folder": ("mv ../store ../old", r"store was removed or moved away"),
     "replaced": ("cp runs.db new.db; mv new.db runs.db", r"runs\.db was replaced by another file"),
-    "created anew": ("rm runs.db; touch runs.db", r"runs\.db was replaced by another file"),
+    "created again": ("rm runs.db; touch runs.db", r"runs\.db was replaced by another file"),
     "wal replaced": ("cp runs.db-wal new; mv new runs.db-wal", r"runs\.db-wal was replaced by another file"),
 }
 
 
-@pytest.mark.parametrize("settled", [False, True], ids=["new folder", "old folder"])
-@pytest.mark.parametrize("how", LOST)
-def test_an_append_to_a_missing_file_is_not_acknowledged(path: Path, how: str, settled: bool) -> None:
-    command, message = LOST[how]
+@pytest.mark.parametrize("old_folder", [False, True], ids=["new folder", "old folder"])
+@pytest.mark.parametrize("loss", LOST)
+def test_an_append_to_a_missing_file_is_not_acknowledged(path: Path, loss: str, old_folder: bool) -> None:
+    command, message = LOST[loss]
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
-        if settled:
+        if old_folder:
             os.utime(path.parent, (1, 1))
         store.append_events("agent", "run", *_notes())
         store.load_run("agent", "run")
@@ -67,9 +67,9 @@ def test_an_append_to_a_missing_file_is_not_acknowledged(path: Path, how: str, s
             store.load_run("agent", "run")
 
 
-@pytest.mark.parametrize("how", ["rm", "mv wal"])
-async def test_an_asynchronous_append_to_a_missing_file_is_not_acknowledged(path: Path, how: str) -> None:
-    command, message = LOST[how]
+@pytest.mark.parametrize("loss", ["rm", "mv wal"])
+async def test_an_asynchronous_append_to_a_missing_file_is_not_acknowledged(path: Path, loss: str) -> None:
+    command, message = LOST[loss]
     async with open_store(f"sqlite:///{path}") as store:
         await store.append_events("agent", "run", *_notes(5))
         following = store.follow("agent", "run", after=5)
@@ -117,12 +117,12 @@ def test_a_handle_works_again_after_its_file_is_put_back(path: Path, moved: str)
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
         _shell(f"mv {moved} elsewhere", path)
-        lost = _notes()
+        refused_events = _notes()
         for _ in range(10):
             with pytest.raises(StoreUnavailable, match="was removed or moved away"):
-                store.append_events("agent", "run", *lost)
+                store.append_events("agent", "run", *refused_events)
         _shell(f"mv elsewhere {moved}", path)
-        assert store.append_events("agent", "run", *lost).version == 6
+        assert store.append_events("agent", "run", *refused_events).version == 6
         assert [event.seq for event in store.load_run("agent", "run").log] == [1, 2, 3, 4, 5, 6]
 
 
@@ -134,7 +134,9 @@ def test_a_handle_never_writes_to_a_missing_file(path: Path) -> None:
             with pytest.raises(StoreUnavailable):
                 store.append_events("agent", "run", *_notes())
     with open_sync_store(f"sqlite:///{path.parent / 'old' / 'runs.db'}") as old:
-        assert old.load_run("agent", "run").version <= 6, "the first was written, and found to be lost"
+        assert old.load_run("agent", "run").version <= 6, (
+            "at most the first append was written, before the handle noticed the loss"
+        )
 
 
 def test_a_changed_symlink_is_noticed(path: Path) -> None:
@@ -149,20 +151,20 @@ def test_a_changed_symlink_is_noticed(path: Path) -> None:
             store.append_events("agent", "run", *_notes())
 
 
-@pytest.mark.parametrize("lost", ["runs.db", "runs.db-wal"])
-def test_the_loss_of_a_symlinked_file_is_noticed(path: Path, lost: str) -> None:
+@pytest.mark.parametrize("removed", ["runs.db", "runs.db-wal"])
+def test_the_loss_of_a_symlinked_file_is_noticed(path: Path, removed: str) -> None:
     link = path.parent.parent / "link.db"
     link.symlink_to(path)
     with open_sync_store(f"sqlite:///{link}") as store:
         store.append_events("agent", "run", *_notes(5))
         os.utime(link.parent, (1, 1))
         store.append_events("agent", "run", *_notes())
-        _shell(f"rm {lost}", path)
+        _shell(f"rm {removed}", path)
         with pytest.raises(StoreUnavailable, match="was removed or moved away"):
             store.append_events("agent", "run", *_notes())
 
 
-def _refused(append: Callable[[], object], message: str) -> Callable[[], bool]:
+def _is_refused(append: Callable[[], object], message: str) -> Callable[[], bool]:
     def is_refused() -> bool:
         try:
             append()
@@ -193,7 +195,7 @@ def test_a_backup_copied_over_the_file_is_noticed(path: Path) -> None:
         store.append_events("agent", "run", *_notes())
         _shell("cp backup.db runs.db", path)
         until_blocking(
-            _refused(lambda: store.append_events("agent", "run", *_notes()), "was overwritten while it was open")
+            _is_refused(lambda: store.append_events("agent", "run", *_notes()), "was overwritten while it was open")
         )
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match="was overwritten while it was open"):
@@ -208,11 +210,11 @@ def test_a_copy_of_the_same_size_over_the_file_is_noticed(path: Path) -> None:
         _checkpoint(path)
         _shell("cp runs.db backup.db; truncate -s 8M backup.db", path)
         store.append_events("agent", "run", *_notes(500))
-        # A checkpoint of this connection, which then still caches the pages.
+        # After its own checkpoint, the connection still caches the pages.
         assert isinstance(store, SyncSqliteStore)
         store._write_connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         _shell("cp backup.db runs.db", path)
-        until_blocking(_refused(lambda: store.append_events("agent", "other", *_notes()), str(path)))
+        until_blocking(_is_refused(lambda: store.append_events("agent", "other", *_notes()), str(path)))
 
 
 def test_a_reader_notices_an_overwritten_file(path: Path) -> None:
@@ -225,11 +227,11 @@ def test_a_reader_notices_an_overwritten_file(path: Path) -> None:
         with open_sync_store(f"sqlite:///{path}?mode=ro") as reader:
             assert reader.load_run("agent", "run").version == 505
             _shell("cp backup.db runs.db", path)
-            until_blocking(_refused(reader.list_runs, "was overwritten while it was open"))
+            until_blocking(_is_refused(reader.list_runs, "was overwritten while it was open"))
 
 
 def test_a_decreased_version_of_a_run_is_noticed(path: Path) -> None:
-    """The same happens after a copy of the same size that lacks the remembered events."""
+    """A copy of the same size without the remembered events has the same effect."""
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
         connection = sqlite3.connect(path)
@@ -240,17 +242,17 @@ def test_a_decreased_version_of_a_run_is_noticed(path: Path) -> None:
             store.append_events("agent", "run", *_notes(2))
 
 
-@pytest.mark.parametrize("lost", ["= 2", "> 3", "> 0"])
-def test_lost_events_are_noticed_after_a_write_to_the_file(path: Path, lost: str) -> None:
+@pytest.mark.parametrize("condition", ["= 2", "> 3", "> 0"])
+def test_lost_events_are_noticed_after_a_write_to_the_file(path: Path, condition: str) -> None:
     with open_sync_store(f"sqlite:///{path}") as store:
         store.append_events("agent", "run", *_notes(5))
         connection = sqlite3.connect(path)
-        connection.execute(f"DELETE FROM events WHERE id & 4294967295 {lost}")
+        connection.execute(f"DELETE FROM events WHERE id & 4294967295 {condition}")
         connection.commit()
         connection.close()
         _checkpoint(path)
         message = "was overwritten while it was open: agent/run"
-        until_blocking(_refused(lambda: store.append_events("agent", "other", *_notes()), message))
+        until_blocking(_is_refused(lambda: store.append_events("agent", "other", *_notes()), message))
 
 
 def test_a_copy_with_the_same_events_raises_no_error(path: Path) -> None:
@@ -272,7 +274,7 @@ def test_a_file_with_two_hard_links_is_refused(path: Path) -> None:
     with open_sync_store(url) as store:
         store.append_events("agent", "run", *_notes(5))
         _shell("ln runs.db ../linked.db", path)
-        until_blocking(_refused(lambda: store.append_events("agent", "run", *_notes()), "has 2 names (hard links)"))
+        until_blocking(_is_refused(lambda: store.append_events("agent", "run", *_notes()), "has 2 names (hard links)"))
         for name in (path, path.parent.parent / "linked.db"):
             with pytest.raises(StoreUnavailable, match=r"has 2 names \(hard links\)"):
                 open_sync_store(f"sqlite:///{name}")

@@ -25,14 +25,14 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.mark.parametrize("url", ["sqlite", "memory"], indirect=True)
-def test_an_inherited_handle_is_refused_in_the_child_and_works_in_the_parent(url: str) -> None:
+def test_an_inherited_handle_works_only_in_the_parent(url: str) -> None:
     assert processes.run("use_inherited", url).split() == ["StoreClosed", "StoreClosed", "nothing", "2"]
 
 
-def test_event_ids_made_after_a_fork_are_new() -> None:
-    parent, *made = processes.run("make_ids_in_a_child").split()
-    assert len(set(made)) == 100
-    assert parent[:12] not in {one[:12] for one in made}
+def test_a_forked_child_makes_new_event_ids() -> None:
+    parent_id, *child_ids = processes.run("make_ids_in_a_child").split()
+    assert len(set(child_ids)) == 100
+    assert parent_id[:12] not in {event_id[:12] for event_id in child_ids}
 
 
 def test_a_child_of_an_async_program_can_open_its_own_handle(url: str) -> None:
@@ -43,10 +43,10 @@ async def test_waiting_appends_share_a_commit_and_each_gets_its_own_outcome(url:
     async with open_store(url) as store:
         assert isinstance(store, SqliteStore)
         await store.append_events("agent", "run", new_event(_note("one"), event_id="known"))
-        with _writer_held(url) as held:
+        with _lock_for_writing(url) as holder:
             waiting = [
-                asyncio.ensure_future(one)
-                for one in (
+                asyncio.ensure_future(call)
+                for call in (
                     store.append_events("agent", "run", new_event(_note("two"), event_id="two")),
                     store.append_events("agent", "run", new_event(_note("other"), event_id="known")),
                     store.append_events("agent", "run", new_event(_note("one"), event_id="known")),
@@ -58,22 +58,22 @@ async def test_waiting_appends_share_a_commit_and_each_gets_its_own_outcome(url:
                 )
             ]
             await asyncio.sleep(0)
-            held.execute("ROLLBACK")
+            holder.execute("ROLLBACK")
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-    kinds = [type(one).__name__ for one in outcomes]
+    kinds = [type(outcome).__name__ for outcome in outcomes]
     assert kinds[1] == EventConflict.__name__
     assert kinds[3] == VersionConflict.__name__
-    versions = [getattr(one, "version", None) for one in outcomes]
+    versions = [getattr(outcome, "version", None) for outcome in outcomes]
     assert versions == [2, None, 2, None, 4, 1, 5, 5]
-    assert [getattr(one, "inserted", None) for one in outcomes] == [1, None, 0, None, 2, 1, 1, 0]
+    assert [getattr(outcome, "inserted", None) for outcome in outcomes] == [1, None, 0, None, 2, 1, 1, 0]
 
 
-def _writer_held(url: str) -> _Held:
-    return _Held(url.removeprefix("sqlite:///"))
+def _lock_for_writing(url: str) -> _WriteLock:
+    return _WriteLock(url.removeprefix("sqlite:///"))
 
 
-class _Held:
-    """Hold the write lock on another connection, so that appends wait."""
+class _WriteLock:
+    """A context manager that holds the write lock on another connection, so that appends wait."""
 
     def __init__(self, path: str) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None)
@@ -86,30 +86,30 @@ class _Held:
         self._connection.close()
 
 
-async def test_a_cancelled_append_can_be_made_again(url: str) -> None:
+async def test_a_cancelled_append_can_be_repeated(url: str) -> None:
     event = new_event(_note("once"))
     async with open_store(url) as store:
-        with _writer_held(url) as held:
+        with _lock_for_writing(url) as holder:
             waiting = asyncio.ensure_future(store.append_events("agent", "run", event))
             await asyncio.sleep(0)
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting
-            held.execute("ROLLBACK")
+            holder.execute("ROLLBACK")
         await store.append_events("agent", "run", event)
         assert (await store.load_run("agent", "run")).version == 1
 
 
 async def test_closing_carries_out_waiting_appends(url: str) -> None:
     store: Store = await open_store(url)
-    with _writer_held(url) as held:
+    with _lock_for_writing(url) as holder:
         waiting = [
             asyncio.ensure_future(store.append_events("agent", "run", new_event(_note(str(n))))) for n in range(9)
         ]
         await asyncio.sleep(0)
         closing = asyncio.ensure_future(store.aclose())
         await asyncio.sleep(0)
-        held.execute("ROLLBACK")
+        holder.execute("ROLLBACK")
     await closing
     assert sorted(result.version for result in await asyncio.gather(*waiting)) == list(range(1, 10))
     with pytest.raises(StoreClosed):
@@ -125,12 +125,12 @@ async def test_a_store_closed_on_exit_leaves_one_file(tmp_path: Path, url: str) 
 
 def test_threads_share_a_synchronous_handle(url: str) -> None:
     with open_sync_store(url) as store:
-        _from_threads(store)
+        _append_from_threads(store)
         snapshot = store.load_run("agent", "run")
     assert [event.seq for event in snapshot.log] == list(range(1, 8 * 50 + 1))
 
 
-def _from_threads(store: SyncStore) -> None:
+def _append_from_threads(store: SyncStore) -> None:
     def work(name: int) -> None:
         for number in range(50):
             store.append_events("agent", "run", new_event(_note(f"{name} {number}")))

@@ -17,8 +17,8 @@ from agent_memory_log_sqlite import SyncSqliteStore
 RUNS = tuple(("agent", f"run {number}") for number in range(40))
 
 
-def _say(store: SyncStore, run: str, **options: object) -> None:
-    store.append_events("agent", run, new_event(UserMessage("a")), **options)  # type: ignore[arg-type]  # meta, as given
+def _append(store: SyncStore, run: str, **options: object) -> None:
+    store.append_events("agent", run, new_event(UserMessage("a")), **options)  # type: ignore[arg-type]  # the options are keyword arguments of append_events
 
 
 def _selects(store: SyncSqliteStore, call: Callable[[], object]) -> list[str]:
@@ -32,20 +32,20 @@ def _selects(store: SyncSqliteStore, call: Callable[[], object]) -> list[str]:
 def test_peek_runs_reads_no_run_until_a_write(tmp_path: Path) -> None:
     with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}") as store:
         assert isinstance(store, SyncSqliteStore)
-        _say(store, "run 1")
-        others = RUNS[:5]
+        _append(store, "run 1")
+        some_runs = RUNS[:5]
         heads = store.peek_runs(RUNS)
         assert heads[1] == RunHead(1, 1)
-        assert _selects(store, lambda: store.peek_runs(others))
-        assert _selects(store, lambda: [store.peek_runs(RUNS), store.peek_runs(list(others))]) == []
+        assert _selects(store, lambda: store.peek_runs(some_runs))
+        assert _selects(store, lambda: [store.peek_runs(RUNS), store.peek_runs(list(some_runs))]) == []
         assert store.peek_runs(RUNS) == heads
-        _say(store, "run 2")
+        _append(store, "run 2")
         assert _selects(store, lambda: store.peek_runs(RUNS))
 
 
 _WRITES: dict[str, Callable[[SyncStore], object]] = {
-    "append": lambda store: _say(store, "run 1"),
-    "begin": lambda store: _say(store, "run 3"),
+    "append": lambda store: _append(store, "run 1"),
+    "begin": lambda store: _append(store, "run 3"),
     "redact": lambda store: store.redact_events("agent", "run 1", [1]),
     "delete": lambda store: store.delete_run("agent", "run 1"),
 }
@@ -60,7 +60,7 @@ def test_peek_runs_sees_every_write(
     with open_sync_store(url) as store, open_sync_store(url) as other, open_sync_store(url) as fresh:
         assert isinstance(store, SyncSqliteStore)
         assert isinstance(fresh, SyncSqliteStore)
-        _say(store, "run 1")
+        _append(store, "run 1")
         before = store.peek_runs(RUNS)
         assert store.peek_runs(RUNS) == before
         write(other if is_other_handle else store)
@@ -68,7 +68,7 @@ def test_peek_runs_sees_every_write(
         assert after == fresh.peek_runs(RUNS) != before
 
 
-async def test_an_asynchronous_handle_sees_every_write_too(tmp_path: Path) -> None:
+async def test_peek_runs_of_an_asynchronous_handle_sees_every_write(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     async with open_store(url) as store:
         for version in range(1, 4):
@@ -82,7 +82,7 @@ def test_peek_runs_sees_an_expired_run_without_a_write(tmp_path: Path) -> None:
     with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}") as store:
         assert isinstance(store, SyncSqliteStore)
         end = datetime.now(UTC) + timedelta(seconds=1.5)
-        _say(store, "run 1", meta={"expires_at": end.isoformat()})
+        _append(store, "run 1", meta={"expires_at": end.isoformat()})
         assert store.peek_runs(RUNS)[1] == RunHead(1, 1)
         with pytest.raises(RunExpired):
             for _ in store.follow("agent", "run 1"):
@@ -95,10 +95,10 @@ def test_peek_runs_reads_an_overwritten_file_again(tmp_path: Path) -> None:
     path = tmp_path / "runs.db"
     with open_sync_store(f"sqlite:///{path}") as store:
         assert isinstance(store, SyncSqliteStore)
-        _say(store, "run 1")
+        _append(store, "run 1")
         store.compact()
         older = path.read_bytes()
-        _say(store, "run 1")
+        _append(store, "run 1")
         store.compact()
         assert store.peek_runs(RUNS)[1] == RunHead(2, 1)
         path.write_bytes(older)

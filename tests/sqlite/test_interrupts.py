@@ -1,4 +1,4 @@
-"""Tests of exceptions from signals at any line of a call: the next call works normally."""
+"""Tests that a handle stays usable after a signal handler raises an exception at any line of a call."""
 
 from __future__ import annotations
 
@@ -23,15 +23,18 @@ _STRIDE = 4
 
 
 class _Interrupted(BaseException):
-    """An exception like ``KeyboardInterrupt``, which pytest does not treat as Ctrl-C."""
+    """An exception like ``KeyboardInterrupt`` that pytest does not treat as Ctrl-C."""
 
 
 def _note() -> Event:
     return new_event(PlannerNote(note="n"))
 
 
-def _lines(work: Callable[[], object], interrupted: int = 0) -> int:
-    """Do ``work``, raise at the backend's line with this number (0 for no line), and return the number of lines."""
+def _count_lines(work: Callable[[], object], interrupted: int = 0) -> int:
+    """Do ``work`` and return the number of lines that ran in the backend.
+
+    Raise ``_Interrupted`` at line number ``interrupted`` of them, counted from 1. Raise nothing if it is 0.
+    """
     count = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
@@ -39,7 +42,7 @@ def _lines(work: Callable[[], object], interrupted: int = 0) -> int:
         name = frame.f_code.co_filename
         if not name.startswith(_BACKEND):
             return None
-        # Python handles no signal between a block's end and the release of its lock, but calls a trace function there.
+        # A trace function also runs between the end of a block and the release of its lock. A signal handler does not.
         if event == "line" and not getline(name, frame.f_lineno).lstrip().startswith("with "):
             count += 1
             if count == interrupted:
@@ -77,15 +80,15 @@ def test_an_interrupt_at_any_line_leaves_the_handle_usable(tmp_path: Path, call:
         assert isinstance(other, SyncSqliteStore)
         store.append_events("agent", "run", _note())
 
-        def both() -> None:
+        def append_and_work() -> None:
             store.append_events("agent", "other", _note())
             work(store)
 
-        for line in range(1, _lines(both), _STRIDE):
+        for line_number in range(1, _count_lines(append_and_work), _STRIDE):
             with contextlib.suppress(_Interrupted):
-                _lines(both, line)
-            calls[line % len(calls)](store)
-            other.append_events("agent", "others", _note())  # no lock is held
+                _count_lines(append_and_work, line_number)
+            calls[line_number % len(calls)](store)
+            other.append_events("agent", "others", _note())  # fails if a lock is still held
         seqs = [event.seq for event in store.load_run("agent", "run").log]
         assert seqs == list(range(1, len(seqs) + 1))
 

@@ -1,7 +1,7 @@
 """Tests of order, selection and limits of the SQLite backend, and of the number of remembered runs."""
 
 # pyright: reportPrivateUsage=false
-# Only private attributes show the statements and the remembered runs.
+# Only private attributes give access to the statements and the remembered runs.
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_runs_created_at_one_instant_are_paged_without_loss(path: Path, url: str
             assert _paged(store, limit) == names[::-1]
 
 
-@pytest.mark.parametrize("years", [0, -1], ids=["the clock stands", "the clock is set back"])
+@pytest.mark.parametrize("years", [0, -1], ids=["same time", "earlier time"])
 def test_the_newest_run_comes_first_even_if_the_clock_goes_back(
     url: str, monkeypatch: pytest.MonkeyPatch, years: int
 ) -> None:
@@ -81,7 +81,7 @@ def test_the_newest_run_comes_first_even_if_the_clock_goes_back(
         assert _paged(store, 2) == names[::-1]
 
 
-def test_rare_types_seek_their_index(url: str) -> None:
+def test_load_of_rare_types_uses_the_index(url: str) -> None:
     with _open(url) as store:
         store.append_events("agent", "run", *(_note() for _ in range(5)))
         statements: list[str] = []
@@ -97,7 +97,7 @@ def test_rare_types_seek_their_index(url: str) -> None:
     assert any("USING INDEX events_by_type" in step for step in plans), plans
 
 
-def test_a_load_reads_the_run_at_one_instant(url: str) -> None:
+def test_a_concurrent_deletion_does_not_change_a_load(url: str) -> None:
     with _open(url) as store, _open(url) as other:
         store.append_events("agent", "run", *(_note(str(number)) for number in range(5)))
         deleted: list[str] = []
@@ -148,7 +148,7 @@ def test_a_full_run_is_refused_by_a_new_handle_and_by_a_batch(url: str) -> None:
         assert [run.event_count for run in store.list_runs().runs] == [2]
 
 
-def test_a_marker_for_an_event_that_is_not_redacted_is_refused(url: str) -> None:
+def test_append_refuses_a_marker_for_an_event_that_is_not_redacted(url: str) -> None:
     with _open(url) as store:
         store.append_events("agent", "run", _note())
         with pytest.raises(InvalidEvent, match="not a redacted one"):
@@ -177,7 +177,7 @@ def test_a_batch_can_be_sixteen_times_the_largest_event(url: str) -> None:
 def test_compacting_counts_the_write_ahead_log(path: Path, url: str) -> None:
     with _open(url) as store:
         store.append_events("agent", "run", *(_note("x" * 1000) for _ in range(50)))
-        assert path.stat().st_size < 50_000, "what was written is still in the log"
+        assert path.stat().st_size < 50_000, "the written events are still in the write-ahead log"
         result = store.compact()
         assert result.before > 50_000
         assert result.after == path.stat().st_size

@@ -43,8 +43,8 @@ async def test_a_file_of_every_release_opens_and_accepts_events(tmp_path: Path, 
         with_calls = await store.load_run("support", "run-1")
         assert Reader(with_calls).result_for("tc-1") is not None
         result = await store.append_events("support", "run-1", *with_calls.log)
-        assert result.inserted == 0, "ids stored by an older release are known"
-    assert _schema(path) == _schema(_new_file(tmp_path)), "migrations and a new file come to one schema"
+        assert result.inserted == 0, "the store recognizes ids from an older release"
+    assert _schema(path) == _schema(_new_file(tmp_path)), "a migrated file and a new file have the same schema"
 
 
 def test_an_upgrade_never_expires_a_run(tmp_path: Path) -> None:
@@ -95,9 +95,15 @@ def test_only_rows_after_the_upgrade_have_checksums(tmp_path: Path, version: int
         for run in ("run-1", "run-2", "new"):
             store.load_run("support", run)
     connection = sqlite3.connect(path)
-    summed = "SELECT e.id & 4294967295 FROM events e JOIN runs r ON r.id = e.run WHERE e.sum IS NOT NULL AND r.run = ?"
-    assert [seq for (seq,) in connection.execute(f"{summed} ORDER BY e.id", ["run-1"])] == [1, before + 1, before + 2]
-    assert len(connection.execute(summed, ["run-2"]).fetchall()) == 1
+    with_checksum = (
+        "SELECT e.id & 4294967295 FROM events e JOIN runs r ON r.id = e.run WHERE e.sum IS NOT NULL AND r.run = ?"
+    )
+    assert [seq for (seq,) in connection.execute(f"{with_checksum} ORDER BY e.id", ["run-1"])] == [
+        1,
+        before + 1,
+        before + 2,
+    ]
+    assert len(connection.execute(with_checksum, ["run-2"]).fetchall()) == 1
     assert connection.execute("SELECT run, sum IS NOT NULL FROM runs WHERE run <> 'run-3' ORDER BY run").fetchall() == [
         ("new", 1),
         ("run-1", 0),

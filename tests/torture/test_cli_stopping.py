@@ -15,7 +15,7 @@ from tests.amlog import PATIENCE, append, run, start
 ROUNDS = 100
 EVENTS = 2000
 STATUSES = {
-    signal.SIGINT: {0, 130, -signal.SIGINT, 1},  # Python itself exits with the last two before the first line of amlog
+    signal.SIGINT: {0, 130, -signal.SIGINT, 1},  # a signal before the first line of amlog gives the last two
     signal.SIGTERM: {0, 143, -signal.SIGTERM},
 }
 COMMANDS = (
@@ -30,16 +30,16 @@ def test_signals_at_random_moments_leave_no_partial_files(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     url = "sqlite:///v.db"
     append(url, "a", "r", *(PlannerNote(note="n") for _ in range(EVENTS)))
-    began = time.monotonic()
+    started = time.monotonic()
     exported = run("export", "--all", "--store", url).out
-    whole = time.monotonic() - began
+    export_seconds = time.monotonic() - started
     for _ in range(ROUNDS):
-        number = random.choice([signal.SIGINT, signal.SIGTERM])
+        signal_number = random.choice([signal.SIGINT, signal.SIGTERM])
         process = start(*random.choice(COMMANDS), AMLOG_STORE=url)
-        time.sleep(random.uniform(0, 1.2 * whole))
-        process.send_signal(number)
+        time.sleep(random.uniform(0, 1.2 * export_seconds))
+        process.send_signal(signal_number)
         _, err = process.communicate(timeout=PATIENCE)
-        assert process.returncode in STATUSES[number], err
+        assert process.returncode in STATUSES[signal_number], err
         assert b"agent_memory_log/cli/main.py" not in err, err.decode()
         assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
         output = tmp_path / "out.jsonl"

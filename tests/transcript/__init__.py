@@ -1,1 +1,1 @@
-"""Tests of transcript."""
+"""Tests of transcripts."""

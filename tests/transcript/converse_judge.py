@@ -1,4 +1,4 @@
-"""The official package's word on Converse messages: botocore's validator and its own model of the call, offline."""
+"""Checks Converse messages offline against botocore's model of the call, with botocore's own validator."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ def _input_shape() -> Any:
 
 
 def judge_messages(messages: Sequence[object]) -> None:
-    """Fail for messages that the model of the call does not take."""
+    """Raise ``AssertionError`` if botocore's model of the call refuses the messages."""
     judge_request({"modelId": "m", "messages": list(messages)})
 
 
 def judge_request(request: dict[str, Any]) -> None:
-    """Fail for arguments that the model of the call does not take."""
+    """Raise ``AssertionError`` if botocore's model of the call refuses the arguments."""
     shape = _input_shape()
     report = import_module("botocore.validate").ParamValidator().validate(_with_bytes(request, shape), shape)
     assert not report.has_errors(), report.generate_report()
 
 
 def _with_bytes(value: Any, shape: Any) -> Any:
-    """Blobs are bytes in the package's calls, and base64 text in our JSON."""
+    """Decode the base64 text of our JSON to the bytes that botocore expects for blobs."""
     if shape.type_name == "blob":
         return base64.b64decode(value, validate=True) if isinstance(value, str) else value
     if shape.type_name == "structure" and not getattr(shape, "is_document_type", False):

@@ -1,4 +1,4 @@
-"""The official package's word on an ``input``: its typed params, through pydantic."""
+"""Checks Responses input items against the typed params of the official package, with pydantic."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def _adapter() -> TypeAdapter[Any]:
 
 
 def judge_input(items: Sequence[object]) -> None:
-    """Raise pydantic's ``ValidationError`` for items the typed params do not take."""
+    """Raise pydantic's ``ValidationError`` if the items do not fit the typed params."""
     _consume(_adapter().validate_python(list(items)))
 
 
 def _consume(value: object) -> None:
-    """Look at everything: pydantic checks an ``Iterable`` only when it is gone through."""
+    """Iterate over the whole value, since pydantic checks an ``Iterable`` only during iteration."""
     if isinstance(value, Mapping):
         for inner in cast("Mapping[str, object]", value).values():
             _consume(inner)

@@ -1,4 +1,4 @@
-"""The Messages API: which events messages come to, what runs come to, each rule, and what repair does about it."""
+"""Tests the Messages API: parsing, building, the rules of ``validate`` and the changes of ``repair``."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def live(*payloads: EventData) -> Transcript:
 # Events.
 
 
-def test_every_block_that_has_a_payload_is_an_event() -> None:
-    given = [
+def test_parse_makes_an_event_of_every_block() -> None:
+    messages = [
         USER,
         assistant(thinking(), redacted("YWJj"), text("Let me look."), use("t1", "orders--find", {"id": 7})),
         user(result("t1", "sent"), text("And?")),
         ANSWER,
     ]
-    events = parse(given, ANTHROPIC)
+    events = parse(messages, ANTHROPIC)
     assert [event.data for event in events] == [
         UserMessage("Hi"),
         Thinking(text="hm", signature="sig", content_index=0, final=True),
@@ -99,7 +99,7 @@ def test_every_block_that_has_a_payload_is_an_event() -> None:
     assert [event.labels["role"] for event in events] == ["user", *["assistant"] * 4, "user", "user", "assistant"]
 
 
-def test_what_is_in_no_payload_stays_with_its_event() -> None:
+def test_parse_stores_extra_fields_in_structured() -> None:
     call, searched, answer = events_of(assistant(use(cache_control=MARK), server(), text("a"), text("b", x=1)))[:3]
     assert isinstance(call, ToolCall)
     assert call.structured == {ANTHROPIC: {"fields": {"cache_control": MARK}}}
@@ -109,21 +109,21 @@ def test_what_is_in_no_payload_stays_with_its_event() -> None:
     assert answer.structured == {ANTHROPIC: {"parts": [1, {"characters": 1, "fields": {"x": 1}}]}}
 
 
-def test_text_in_parts_is_one_text_and_kept_once() -> None:
-    cited = assistant(text("It is "), text("green", citations=[CITATION]), text("."))
-    (answer,) = events_of(cited)
+def test_parse_joins_text_parts_and_stores_the_text_once() -> None:
+    cited_message = assistant(text("It is "), text("green", citations=[CITATION]), text("."))
+    (answer,) = events_of(cited_message)
     assert isinstance(answer, AssistantMessage)
     assert answer.message == "It is green."
     long = "long " * 1000
-    said, got = events_of(user(result(content=[text(long), IMAGE]), text(long, cache_control=MARK)))
-    assert isinstance(said, ToolResult)
-    assert isinstance(got, UserMessage)
-    assert said.result_json == got.message == long
-    for payload in (said, got):
+    tool_result, user_message = events_of(user(result(content=[text(long), IMAGE]), text(long, cache_control=MARK)))
+    assert isinstance(tool_result, ToolResult)
+    assert isinstance(user_message, UserMessage)
+    assert tool_result.result_json == user_message.message == long
+    for payload in (tool_result, user_message):
         assert len(encode_canonical(payload.to_map())) < len(long) + 400
 
 
-def test_a_result_is_named_after_the_call_it_answers_and_failed_ones_have_an_error() -> None:
+def test_parsed_result_has_the_tool_name_of_its_call() -> None:
     call, other, failed, fine = events_of(
         assistant(use("a", "f"), use("b", "g")),
         user(result("b", "boom", is_error=True), result("a", [text("1"), text("2")])),
@@ -134,12 +134,12 @@ def test_a_result_is_named_after_the_call_it_answers_and_failed_ones_have_an_err
     assert (fine.tool_name, fine.result_json) == ("f", "1\n2")
 
 
-def test_server_tools_are_no_open_calls() -> None:
+def test_server_tools_are_not_open_calls() -> None:
     reader = Reader(snapshot_of(parse([USER, assistant(server(), use("t1"))], ANTHROPIC)))
     assert [event.data.to_map()["tool_call_id"] for event in reader.open_tool_calls()] == ["t1"]
 
 
-def test_no_residual_is_kept_that_is_not_needed() -> None:
+def test_parse_stores_no_residual_for_plain_messages() -> None:
     plain = [
         USER,
         assistant(thinking(), text(), use("t1")),
@@ -156,13 +156,13 @@ def test_no_residual_is_kept_that_is_not_needed() -> None:
         assert "structured" not in payload.to_map()
 
 
-def test_nothing_of_an_event_is_in_another() -> None:
+def test_parse_stores_each_value_in_one_event_only() -> None:
     secret = assistant(thinking("secret", "secret sig", x="secret"), text("fine"), use(arguments={"a": "secret"}))
     maps = [encode_canonical(payload.to_map()) for payload in events_of({**secret, "id": "msg"}, user(result()))]
     assert [b"secret" in text for text in maps] == [True, False, True, False]
 
 
-async def test_erased_events_are_left_out_and_reported() -> None:
+async def test_build_leaves_out_and_reports_erased_events() -> None:
     messages = VALID["parallel tools, results in another order"]
     count = len(parse(messages, ANTHROPIC))
     async with open_store("memory:") as store:
@@ -172,23 +172,23 @@ async def test_erased_events_are_left_out_and_reported() -> None:
             await store.redact_events("a", run, [seq])
             built = build(await store.load_run("a", run), ANTHROPIC)
             assert [(loss.reason, loss.seq) for loss in built.losses] == [("redacted", seq)]
-            mended = repair(built, ANTHROPIC)
-            assert validate(mended.transcript, ANTHROPIC) == []
+            repaired = repair(built, ANTHROPIC)
+            assert validate(repaired.transcript, ANTHROPIC) == []
         await store.redact_events("a", "run-1", range(1, count + 1))
         assert build(await store.load_run("a", "run-1"), ANTHROPIC) == []
 
 
-async def test_messages_are_not_joined_over_an_erased_one() -> None:
+async def test_build_does_not_join_messages_around_an_erased_event() -> None:
     async with open_store("memory:") as store:
         await import_transcript(store, "a", "r", [USER, ANSWER, USER, ANSWER], ANTHROPIC)
         await store.redact_events("a", "r", [3])
         assert build(await store.load_run("a", "r"), ANTHROPIC) == [USER, ANSWER, ANSWER]
 
 
-# Runs recorded by hand.
+# Runs recorded without a provider.
 
 
-def test_a_run_recorded_by_hand() -> None:
+def test_build_converts_a_handmade_run() -> None:
     assert live(
         SystemMessage("S"),
         UserMessage("U", {"intent": "x"}),
@@ -227,27 +227,27 @@ def test_a_run_recorded_by_hand() -> None:
     ]
 
 
-def test_a_user_who_speaks_before_the_result_is_in_one_message_with_it() -> None:
+def test_user_text_before_a_result_is_in_the_same_message() -> None:
     built = live(UserMessage("U"), ToolCall("1", "f"), UserMessage("wait"), ToolResult("1", "f", result_json="1"))
     assert built[2:] == [user(text("wait"), result("1", "1"))]
     assert rules_of(built) == ["result_order"]
 
 
-def test_thinking_that_is_not_signed_is_lost() -> None:
+def test_build_leaves_out_unsigned_thinking() -> None:
     built = live(UserMessage("U"), Thinking(text="secret"), AssistantMessage("A"))
     assert built == [{"role": "user", "content": "U"}, assistant(text("A"))]
     assert [(loss.reason, loss.seq, loss.type) for loss in built.losses] == [("reasoning", 2, "thinking")]
 
 
 @pytest.mark.parametrize("arguments", ["{broken", "[1]", "7", "null", "1e999", '"x"', "[" * 100_000])
-def test_arguments_that_are_no_object_are_kept_as_one(arguments: str) -> None:
+def test_build_wraps_arguments_that_are_no_json_object(arguments: str) -> None:
     built = live(UserMessage("U"), ToolCall("1", "f", payload_json=arguments), ToolResult("1", "f", result_json="1"))
     assert built[1] == assistant(use("1", "f", {"arguments": arguments}))
     assert [(loss.reason, loss.seq) for loss in built.losses] == [("arguments", 2)]
     assert validate(built, ANTHROPIC) == []
 
 
-def test_calls_inside_a_call_are_not_the_models() -> None:
+def test_build_leaves_out_nested_calls() -> None:
     built = live(
         UserMessage("U"),
         ToolCall("p", "f"),
@@ -258,7 +258,7 @@ def test_calls_inside_a_call_are_not_the_models() -> None:
     assert built[1:] == [assistant(use("p", "f")), user(result("p", "2"))]
 
 
-def test_an_id_that_is_used_again_is_another_one() -> None:
+def test_build_renames_repeated_call_ids() -> None:
     built = live(
         UserMessage("U"),
         ToolCall("c", "f"),
@@ -301,7 +301,7 @@ USERS_OWN: list[JsonValue] = [
 
 
 @pytest.mark.parametrize("structured", USERS_OWN)
-def test_what_a_user_keeps_in_structured_is_left_alone(structured: JsonValue) -> None:
+def test_build_ignores_a_users_own_structured_values(structured: JsonValue) -> None:
     plain = live(UserMessage("U"), AssistantMessage("A"), ToolCall("c", "f"), ToolResult("c", "f", result_json="1"))
     assert plain == live(
         UserMessage("U", structured),
@@ -311,7 +311,7 @@ def test_what_a_user_keeps_in_structured_is_left_alone(structured: JsonValue) ->
     )
 
 
-def test_a_built_text_grows_into_blocks() -> None:
+def test_update_turns_a_text_into_blocks() -> None:
     snapshot = run_of(UserMessage("U"))
     built = build(snapshot, ANTHROPIC)
     assert built == [{"role": "user", "content": "U"}]
@@ -320,7 +320,7 @@ def test_a_built_text_grows_into_blocks() -> None:
     assert built == [user(text("U"), result("x", "1"))]
 
 
-# Rules, one by one: what is found, where, and what repair makes of it.
+# The rules. Each row holds messages, their findings, the repaired messages and the changes.
 
 
 def rules_of(transcript: Sequence[Message], **options: Any) -> list[str]:
@@ -357,7 +357,7 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         [user(text("x"))],
         ["dropped_part"],
     ),
-    "an empty text block beside a call": (
+    "an empty text block before a call": (
         [USER, assistant(text(""), use()), user(result())],
         [("empty_text", (1, "content", 0))],
         [USER, assistant(use()), user(result())],
@@ -375,7 +375,7 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         [USER, assistant(use()), user(result(content=[text("x")]))],
         ["dropped_part"],
     ),
-    "an error that says nothing": (
+    "an error without a message": (
         [USER, assistant(use()), user(result(content="", is_error=True))],
         [("empty_result", (2, "content", 0))],
         [USER, assistant(use()), user(result(content="the tool gave no message", is_error=True))],
@@ -393,7 +393,7 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         [user(text())],
         ["dropped_part"],
     ),
-    "a block that lacks something": (
+    "a block without a required field": (
         [user(text(), {"type": "image"})],
         [("block_shape", (0, "content", 1))],
         [user(text())],
@@ -423,7 +423,7 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         [USER, assistant(use()), user(result(content=[text("x")]))],
         ["dropped_part"],
     ),
-    "a call that lacks something": (
+    "a call without a required field": (
         [USER, assistant(text(), {"type": "tool_use", "id": "t1", "name": "f"}), user(result(), text())],
         [("block_shape", (1, "content", 1)), ("orphan_result", (2, "content", 0))],
         [USER, assistant(text()), user(text())],
@@ -441,23 +441,23 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         [
             USER,
             assistant(use("a"), use("b")),
-            user(*(result(one, INTERRUPTED, is_error=True) for one in "ab")),
+            user(*(result(call_id, INTERRUPTED, is_error=True) for call_id in "ab")),
         ],
         ["answered_call", "answered_call"],
     ),
-    "an answer in the next message but one": (
+    "an answer one message too late": (
         [USER, assistant(use("a"), use("b")), user(result("a")), user(result("b"), text("x"))],
         [("unanswered_call", (1, "content", 1)), ("orphan_result", (3, "content", 0))],
         [USER, assistant(use("a"), use("b")), user(result("a"), result("b")), user(text("x"))],
         ["moved_result"],
     ),
-    "an answer after the assistant went on": (
+    "an answer after another assistant message": (
         [USER, assistant(use("a")), ANSWER, user(result("a"))],
         [("unanswered_call", (1, "content", 0)), ("orphan_result", (3, "content", 0))],
         [USER, assistant(use("a")), user(result("a")), ANSWER],
         ["dropped_message", "moved_result"],
     ),
-    "an answer to nobody": (
+    "an answer without a call": (
         [USER, ANSWER, user(result("x"), text("y"))],
         [("orphan_result", (2, "content", 0))],
         [USER, ANSWER, user(text("y"))],
@@ -515,7 +515,7 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
             assistant(use("a", "x.y"), use("b", "n" * 129), use("c", "")),
             user(result("a"), result("b"), result("c")),
         ],
-        [("tool_name", (1, "content", place, "name")) for place in range(3)],
+        [("tool_name", (1, "content", index, "name")) for index in range(3)],
         [
             USER,
             assistant(use("a", "x--y"), use("b", "n" * 115 + "-43a2741a46a7"), use("c", "unnamed")),
@@ -523,13 +523,13 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         ],
         ["renamed_tool"] * 3,
     ),
-    "a server tool that is not answered": (
+    "an unanswered server tool": (
         [USER, assistant(server(), text("x")), USER],
         [("unanswered_server_call", (1, "content", 0))],
         [USER, assistant(text("x")), USER],
         ["dropped_part"],
     ),
-    "an answer of a server tool alone": (
+    "an answer of a server tool without its call": (
         [USER, assistant(SEARCHED, text("x"))],
         [("orphan_server_result", (1, "content", 0))],
         [USER, assistant(text("x"))],
@@ -589,19 +589,19 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         [USER, assistant(use()), user(result()), {"role": "system", "content": "S"}],
         ["moved_system"],
     ),
-    "instructions to nobody": (
+    "instructions without a user message": (
         [{"role": "system", "content": "S"}, ANSWER],
         [("system_placement", (0,))],
         [ANSWER],
         ["dropped_message"],
     ),
-    "too many marks": (
+    "too many cache marks": (
         [user(*(text(str(n), cache_control=MARK) for n in range(6)))],
         [("cache_control", (0, "content", 0)), ("cache_control", (0, "content", 1))],
         [user(text("0"), text("1"), *(text(str(n), cache_control=MARK) for n in range(2, 6)))],
         ["dropped_mark", "dropped_mark"],
     ),
-    "thinking that is marked": (
+    "thinking with a cache mark": (
         [USER, assistant(thinking(cache_control=MARK), text())],
         [("cache_control", (1, "content", 0))],
         [USER, assistant(thinking(), text())],
@@ -613,7 +613,7 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         [USER, assistant(text("Hello"))],
         ["trimmed_text"],
     ),
-    "a text of white space at the end": (
+    "a blank text at the end": (
         [USER, assistant(text("Hello"), text("\n"))],
         [("prefill", (1, "content", 1))],
         [USER, assistant(text("Hello"))],
@@ -623,17 +623,17 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_rule_is_found_and_repaired(name: str) -> None:
-    given, findings, expected, changes = BROKEN[name]
-    before = copy.deepcopy(given)
-    found = validate(given, ANTHROPIC)
-    assert [(finding.rule, finding.path) for finding in found] == findings
-    mended = repair(given, ANTHROPIC)
-    assert [change.change for change in mended.changes] == changes
-    assert mended.transcript == expected
-    assert given == before
-    if not any(isinstance(message, int) for message in given):
-        built = recorded(*given)
+def test_broken_rule_is_reported_and_repaired(name: str) -> None:
+    messages, findings, expected, changes = BROKEN[name]
+    before = copy.deepcopy(messages)
+    actual_findings = validate(messages, ANTHROPIC)
+    assert [(finding.rule, finding.path) for finding in actual_findings] == findings
+    repaired = repair(messages, ANTHROPIC)
+    assert [change.change for change in repaired.changes] == changes
+    assert repaired.transcript == expected
+    assert messages == before
+    if not any(isinstance(message, int) for message in messages):
+        built = recorded(*messages)
         assert [(finding.rule, finding.path) for finding in validate(built, ANTHROPIC)] == findings
         assert all(finding.seq for finding in validate(built, ANTHROPIC))
         assert repair(built, ANTHROPIC).transcript == expected
@@ -641,18 +641,18 @@ def test_a_broken_rule_is_found_and_repaired(name: str) -> None:
 
 def test_every_rule_has_a_case() -> None:
     rules = {rule for _, findings, _, _ in BROKEN.values() for rule, _ in findings}
-    others = {
+    tested_elsewhere = {
         "thinking_edited",
         "thinking_prefix",
         "thinking_first",
         "error_and_value",
-    }  # below, and for every provider
+    }  # tested below or in test_transcripts.py
     described = {name for module in (rules_module, signed_module) for name in (module.__doc__ or "").split("``")[1::2]}
-    named = {name for name in described if "_" in name or name == "prefill"}
-    assert named - {"tool_use", "tool_result", "thinking_…", "signed_reasoning"} == rules | others
+    documented = {name for name in described if "_" in name or name == "prefill"}
+    assert documented - {"tool_use", "tool_result", "thinking_…", "signed_reasoning"} == rules | tested_elsewhere
 
 
-# Thinking, which is signed.
+# Signed thinking.
 
 TALK = [
     USER,
@@ -662,60 +662,60 @@ TALK = [
 ]
 
 
-def test_edited_thinking_is_found_and_goes() -> None:
+def test_repair_drops_edited_thinking() -> None:
     built = recorded(*TALK)
     built[1]["content"][0]["thinking"] = "another thought"
     findings = validate(built, ANTHROPIC)
     assert [(finding.rule, finding.path, finding.seq) for finding in findings] == [
         ("thinking_edited", (1, "content", 0), 2)
     ]
-    mended = repair(built, ANTHROPIC)
-    assert [change.change for change in mended.changes] == ["dropped_thinking"]
-    assert mended.transcript == [USER, assistant(text("x"), use("t1")), TALK[2], TALK[3]]
+    repaired = repair(built, ANTHROPIC)
+    assert [change.change for change in repaired.changes] == ["dropped_thinking"]
+    assert repaired.transcript == [USER, assistant(text("x"), use("t1")), TALK[2], TALK[3]]
 
 
-def test_thinking_the_log_does_not_hold_is_found() -> None:
+def test_validate_reports_thinking_that_is_not_in_the_log() -> None:
     built = recorded(*TALK)
     built.append(assistant(thinking("c", "3"), text("z")))
     assert rules_of(built) == ["thinking_edited"]
     assert repair(built, ANTHROPIC).transcript == [*TALK, assistant(text("z"))]
 
 
-def test_thinking_in_another_order_is_found() -> None:
+def test_validate_reports_thinking_in_another_order() -> None:
     built = recorded(*TALK)
-    one, other = built[1]["content"], built[3]["content"]
-    one[0], other[0] = other[0], one[0]
+    first_content, second_content = built[1]["content"], built[3]["content"]
+    first_content[0], second_content[0] = second_content[0], first_content[0]
     assert rules_of(built) == ["thinking_order"]
-    mended = repair(built, ANTHROPIC)
-    assert validate(mended.transcript, ANTHROPIC) == []
-    assert len(mended.changes) == 1
+    repaired = repair(built, ANTHROPIC)
+    assert validate(repaired.transcript, ANTHROPIC) == []
+    assert len(repaired.changes) == 1
 
 
-def test_a_plain_list_is_taken_at_its_word() -> None:
+def test_validate_accepts_edited_thinking_in_a_plain_list() -> None:
     edited = copy.deepcopy(TALK)
     edited[1]["content"][0]["thinking"] = "another thought"
     assert validate(edited, ANTHROPIC) == []
 
 
-def test_what_is_inserted_leaves_thinking_before_it_alone() -> None:
-    given = [USER, assistant(thinking("a", "1"), use("t1")), USER, assistant(thinking("b", "2"), text("y"))]
-    mended = repair(given, ANTHROPIC)
-    assert [change.change for change in mended.changes] == ["answered_call", "dropped_thinking"]
-    assert mended.transcript[1] == given[1]
-    assert mended.transcript[3] == assistant(text("y"))
+def test_repair_keeps_thinking_before_an_inserted_result() -> None:
+    messages = [USER, assistant(thinking("a", "1"), use("t1")), USER, assistant(thinking("b", "2"), text("y"))]
+    repaired = repair(messages, ANTHROPIC)
+    assert [change.change for change in repaired.changes] == ["answered_call", "dropped_thinking"]
+    assert repaired.transcript[1] == messages[1]
+    assert repaired.transcript[3] == assistant(text("y"))
 
 
-def test_what_repair_changes_in_a_message_leaves_thinking_before_it_alone() -> None:
-    given = [
+def test_repair_keeps_thinking_before_a_changed_block() -> None:
+    messages = [
         USER,
         assistant(thinking("a", "1"), use("t1", "x.y"), thinking("b", "2"), use("t2")),
         user(result("t1"), result("t2")),
     ]
-    assert repair(given, ANTHROPIC).transcript[1] == assistant(thinking("a", "1"), use("t1", "x--y"), use("t2"))
+    assert repair(messages, ANTHROPIC).transcript[1] == assistant(thinking("a", "1"), use("t1", "x--y"), use("t2"))
 
 
 @pytest.mark.parametrize("change", ["mark", "unmark", "blocks", "nothing"])
-def test_what_makes_no_difference_to_a_signature_is_no_edit(change: str) -> None:
+def test_change_that_keeps_the_signature_valid_is_no_edit(change: str) -> None:
     talk = copy.deepcopy(TALK)
     talk[1]["content"][1]["cache_control"] = MARK
     talk[2]["content"][0]["content"] = [text("ok", cache_control=MARK)]
@@ -730,30 +730,30 @@ def test_what_makes_no_difference_to_a_signature_is_no_edit(change: str) -> None
     assert repair(built, ANTHROPIC).changes == ()
 
 
-def test_an_edit_by_hand_makes_later_thinking_stale() -> None:
+def test_repair_drops_thinking_after_a_manual_edit() -> None:
     built = recorded(*TALK)
     built[2]["content"][0]["content"] = "something else"
-    mended = repair(built, ANTHROPIC)
-    assert [(change.change, change.path, change.seq) for change in mended.changes] == [
+    repaired = repair(built, ANTHROPIC)
+    assert [(change.change, change.path, change.seq) for change in repaired.changes] == [
         ("dropped_thinking", (3, "content", 0), 6)
     ]
-    assert mended.transcript[1] == TALK[1]
-    assert mended.transcript[3] == assistant(text("y"))
+    assert repaired.transcript[1] == TALK[1]
+    assert repaired.transcript[3] == assistant(text("y"))
 
 
-def test_what_is_omitted_or_erased_makes_later_thinking_stale() -> None:
+def test_repair_drops_thinking_after_an_omitted_result() -> None:
     snapshot = snapshot_of(parse(TALK, ANTHROPIC))
     built = build(snapshot, ANTHROPIC, max_result_bytes=1)
     assert [(finding.rule, finding.path) for finding in validate(built, ANTHROPIC)] == [
         ("thinking_prefix", (3, "content", 0))
     ]
-    mended = repair(built, ANTHROPIC)
-    assert validate(mended.transcript, ANTHROPIC) == []
-    assert mended.transcript[3] == assistant(text("y"))
-    assert mended.transcript[1] == TALK[1]
+    repaired = repair(built, ANTHROPIC)
+    assert validate(repaired.transcript, ANTHROPIC) == []
+    assert repaired.transcript[3] == assistant(text("y"))
+    assert repaired.transcript[1] == TALK[1]
 
 
-async def test_what_is_erased_makes_later_thinking_stale() -> None:
+async def test_erased_event_makes_later_thinking_stale() -> None:
     async with open_store("memory:") as store:
         for seq, stale in ((1, [2, 6]), (2, []), (3, [6]), (5, [6]), (6, []), (7, [])):
             run = f"run-{seq}"
@@ -765,7 +765,7 @@ async def test_what_is_erased_makes_later_thinking_stale() -> None:
             assert validate(repair(built, ANTHROPIC).transcript, ANTHROPIC) == []
 
 
-def asked(system: JsonValue, tools: JsonValue = None) -> ModelRequest:
+def request_with(system: JsonValue, tools: JsonValue = None) -> ModelRequest:
     return model_request(run_of(), ANTHROPIC, model="m", system=system, tools=tools)
 
 
@@ -774,59 +774,59 @@ def talk_with_requests(*requests: ModelRequest) -> Transcript:
     return build(run_of(requests[0], first, *rest[:-2], *requests[1:], *rest[-2:]), ANTHROPIC)
 
 
-def test_thinking_signed_with_another_system_prompt_or_other_tools_is_found_and_goes() -> None:
-    for other in (asked("T"), asked("S", [{"name": "f"}]), asked(None)):
-        built = talk_with_requests(asked("S"), other)
+def test_repair_drops_thinking_signed_with_another_system_prompt_or_tools() -> None:
+    for other in (request_with("T"), request_with("S", [{"name": "f"}]), request_with(None)):
+        built = talk_with_requests(request_with("S"), other)
         assert built == TALK
         findings = validate(built, ANTHROPIC)
         assert [(finding.rule, finding.path) for finding in findings] == [("thinking_prefix", (1, "content", 0))]
-        mended = repair(built, ANTHROPIC)
-        assert [change.change for change in mended.changes] == ["dropped_thinking"]
-        assert mended.transcript == [USER, assistant(text("x"), use("t1")), *TALK[2:]]
-        assert validate(mended.transcript, ANTHROPIC) == []
-        assert repair(mended.transcript, ANTHROPIC).changes == ()
-    assert validate(talk_with_requests(asked("S"), asked("S")), ANTHROPIC) == []
+        repaired = repair(built, ANTHROPIC)
+        assert [change.change for change in repaired.changes] == ["dropped_thinking"]
+        assert repaired.transcript == [USER, assistant(text("x"), use("t1")), *TALK[2:]]
+        assert validate(repaired.transcript, ANTHROPIC) == []
+        assert repair(repaired.transcript, ANTHROPIC).changes == ()
+    assert validate(talk_with_requests(request_with("S"), request_with("S")), ANTHROPIC) == []
 
 
-def test_what_the_transcript_will_be_sent_with_is_what_counts() -> None:
-    built = talk_with_requests(asked("S"), asked("S"))
+def test_validate_and_repair_use_the_request_argument() -> None:
+    built = talk_with_requests(request_with("S"), request_with("S"))
     assert validate(built, ANTHROPIC, request={"system": "S"}) == []
     assert rules_of(built, request={"system": "T"}) == ["thinking_prefix", "thinking_prefix"]
     assert rules_of(built, request={"system": "S", "tools": []}) == ["thinking_prefix", "thinking_prefix"]
-    mended = repair(built, ANTHROPIC, request={"system": "T"})
-    assert [change.change for change in mended.changes] == ["dropped_thinking"] * 2
-    assert validate(mended.transcript, ANTHROPIC, request={"system": "T"}) == []
-    # What was recorded without a request, or for another provider, is not known to be stale.
+    repaired = repair(built, ANTHROPIC, request={"system": "T"})
+    assert [change.change for change in repaired.changes] == ["dropped_thinking"] * 2
+    assert validate(repaired.transcript, ANTHROPIC, request={"system": "T"}) == []
+    # Thinking recorded without a request, or after a request to another provider, is not known to be stale.
     assert validate(recorded(*TALK), ANTHROPIC, request={"system": "T"}) == []
     foreign = model_request(run_of(), "bedrock", model="m", system="S")
-    assert validate(talk_with_requests(foreign, asked("T")), ANTHROPIC) == []
+    assert validate(talk_with_requests(foreign, request_with("T")), ANTHROPIC) == []
 
 
 BUDGET: dict[str, JsonValue] = {"thinking": {"type": "enabled", "budget_tokens": 2048}}
 
 
-def mended_with_budget(given: list[Message]) -> Repair:
-    mended = repair(given, ANTHROPIC, request=BUDGET)
-    assert validate(mended.transcript, ANTHROPIC, request=mended.request) == []
-    assert repair(mended.transcript, ANTHROPIC, request=mended.request).changes == ()
-    return mended
+def repaired_with_budget(messages: list[Message]) -> Repair:
+    repaired = repair(messages, ANTHROPIC, request=BUDGET)
+    assert validate(repaired.transcript, ANTHROPIC, request=repaired.request) == []
+    assert repair(repaired.transcript, ANTHROPIC, request=repaired.request).changes == ()
+    return repaired
 
 
-def test_with_a_budget_the_last_call_begins_with_thinking() -> None:
+def test_thinking_budget_requires_thinking_before_the_last_call() -> None:
     bare = [USER, assistant(text("x"), use("t1")), user(result("t1"))]
     assert validate(bare, ANTHROPIC) == []
     for mode in ("adaptive", "disabled"):
         assert validate(bare, ANTHROPIC, request={"thinking": {"type": mode}}) == []
     findings = validate(bare, ANTHROPIC, request=BUDGET)
     assert [(finding.rule, finding.path) for finding in findings] == [("thinking_first", (1, "content", 0))]
-    mended = mended_with_budget(bare)
-    assert mended.transcript == bare
-    assert [change.change for change in mended.changes] == ["thinking_off"]
-    assert mended.request == {}
-    kept = mended_with_budget(TALK[:3])
-    assert (kept.changes, kept.request) == ((), BUDGET)
+    repaired = repaired_with_budget(bare)
+    assert repaired.transcript == bare
+    assert [change.change for change in repaired.changes] == ["thinking_off"]
+    assert repaired.request == {}
+    with_thinking = repaired_with_budget(TALK[:3])
+    assert (with_thinking.changes, with_thinking.request) == ((), BUDGET)
     assert validate([*bare, ANSWER], ANTHROPIC, request=BUDGET) == []
-    # The model thinks once in a turn, which goes on with each result.
+    # The model thinks once in a turn, and a tool result does not end the turn.
     turn = [*TALK[:3], assistant(use("t2")), user(result("t2"))]
     assert validate(turn, ANTHROPIC, request=BUDGET) == []
     assert rules_of([*bare, assistant(use("t2")), user(result("t2"))], request=BUDGET) == ["thinking_first"]
@@ -834,16 +834,16 @@ def test_with_a_budget_the_last_call_begins_with_thinking() -> None:
     assert validate([*bare, assistant(thinking(), use("t2")), user(result("t2"))], ANTHROPIC, request=BUDGET) == []
 
 
-def test_the_recorded_parameters_are_the_request() -> None:
+def test_validate_uses_the_recorded_parameters() -> None:
     first = ModelRequest(ANTHROPIC, "m", parameters=BUDGET)
     built = live(first, UserMessage("U"), ToolCall("t1", "f"), ToolResult("t1", "f", result_json="1"))
     assert rules_of(built) == ["thinking_first"]
-    mended = repair(built, ANTHROPIC)
-    assert mended.request == {"model": "m"}
-    assert validate(mended.transcript, ANTHROPIC) == []
+    repaired = repair(built, ANTHROPIC)
+    assert repaired.request == {"model": "m"}
+    assert validate(repaired.transcript, ANTHROPIC) == []
 
 
-def test_a_window_keeps_no_thinking_that_was_signed_with_what_is_cut() -> None:
+def test_window_drops_thinking_signed_with_messages_it_cuts() -> None:
     more = [
         {"role": "user", "content": "And then?"},
         assistant(thinking("c", "3"), text("x"), use("t2")),
@@ -851,15 +851,19 @@ def test_a_window_keeps_no_thinking_that_was_signed_with_what_is_cut() -> None:
         assistant(thinking("d", "4"), text("y")),
     ]
     built = recorded(*TALK, *more)
-    left = window(built, ANTHROPIC, since_turn=-1)
-    assert [(loss.reason, loss.seq) for loss in left.left_out] == [("window", 1), ("reasoning", 9), ("reasoning", 13)]
-    assert left.transcript == [more[0], assistant(text("x"), use("t2")), more[2], assistant(text("y"))]
-    assert validate(left.transcript, ANTHROPIC) == []
-    assert [left.transcript.seq_at((1, "content", place)) for place in range(2)] == [10, 11]
+    window_result = window(built, ANTHROPIC, since_turn=-1)
+    assert [(loss.reason, loss.seq) for loss in window_result.left_out] == [
+        ("window", 1),
+        ("reasoning", 9),
+        ("reasoning", 13),
+    ]
+    assert window_result.transcript == [more[0], assistant(text("x"), use("t2")), more[2], assistant(text("y"))]
+    assert validate(window_result.transcript, ANTHROPIC) == []
+    assert [window_result.transcript.seq_at((1, "content", index)) for index in range(2)] == [10, 11]
     assert window(built, ANTHROPIC, since_turn=1).transcript == built
 
 
-def test_a_window_without_the_thinking_a_budget_asks_for_is_sent_without_a_budget() -> None:
+def test_window_drops_the_budget_with_the_thinking_it_requires() -> None:
     talk = [
         USER,
         assistant(thinking("a", "1"), text("x")),
@@ -867,31 +871,31 @@ def test_a_window_without_the_thinking_a_budget_asks_for_is_sent_without_a_budge
         assistant(thinking("b", "2"), use("t1")),
         user(result("t1")),
     ]
-    asked_with = model_request(run_of(), ANTHROPIC, model="m", parameters=BUDGET)
-    run = run_of(asked_with, *events_of(*talk))
+    recorded_request = model_request(run_of(), ANTHROPIC, model="m", parameters=BUDGET)
+    run = run_of(recorded_request, *events_of(*talk))
     assert validate(build(run, ANTHROPIC), ANTHROPIC) == []
-    left = window(run, ANTHROPIC, since_turn=-1)
-    assert left.transcript == [USER, assistant(use("t1")), user(result("t1"))]
-    assert left.request == {"model": "m"}
-    assert validate(left.transcript, ANTHROPIC) == []
-    assert validate(left.transcript, ANTHROPIC, request=left.request) == []
-    assert rules_of(left.transcript, request=BUDGET) == ["thinking_first"]
-    assert window(left.transcript, ANTHROPIC, since_turn=1).request == {"model": "m"}
+    window_result = window(run, ANTHROPIC, since_turn=-1)
+    assert window_result.transcript == [USER, assistant(use("t1")), user(result("t1"))]
+    assert window_result.request == {"model": "m"}
+    assert validate(window_result.transcript, ANTHROPIC) == []
+    assert validate(window_result.transcript, ANTHROPIC, request=window_result.request) == []
+    assert rules_of(window_result.transcript, request=BUDGET) == ["thinking_first"]
+    assert window(window_result.transcript, ANTHROPIC, since_turn=1).request == {"model": "m"}
     assert window(run, ANTHROPIC, since_turn=1).request == {"model": "m", **BUDGET}
 
 
 # Requests.
 
 
-def test_every_argument_the_log_can_supply() -> None:
+def test_request_has_every_recorded_argument() -> None:
     tools: JsonValue = [{"name": "orders--find", "input_schema": {"type": "object"}, "cache_control": MARK}]
     system: JsonValue = [text("S", cache_control=MARK)]
     parameters: dict[str, JsonValue] = {"thinking": {"type": "adaptive"}, "max_tokens": 4096}
     recorded_request = model_request(
         run_of(), ANTHROPIC, model="claude", system=system, tools=tools, parameters=parameters
     )
-    found = request(run_of(SystemMessage("ignored"), recorded_request, UserMessage("U")), ANTHROPIC)
-    assert found == {
+    arguments = request(run_of(SystemMessage("ignored"), recorded_request, UserMessage("U")), ANTHROPIC)
+    assert arguments == {
         "messages": [USER | {"content": "U"}],
         "model": "claude",
         "system": system,
@@ -904,10 +908,10 @@ def test_every_argument_the_log_can_supply() -> None:
     }
 
 
-# The package's own types.
+# The types of the official package.
 
 
-def test_the_released_types_take_all_but_beta_blocks() -> None:
+def test_released_types_accept_all_valid_messages_without_beta_blocks() -> None:
     beta = {"compaction", "a server of tools"}
     for name, messages in VALID.items():
         if name not in beta:
@@ -924,13 +928,13 @@ def test_the_released_types_take_all_but_beta_blocks() -> None:
         [assistant(COMPACTION | {"content": 5})],
     ],
 )
-def test_the_judge_can_say_no(wrong: list[Message]) -> None:
+def test_judge_refuses_invalid_messages(wrong: list[Message]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         CASE.judge(wrong)
 
 
-def test_thinking_without_a_signature_keeps_the_mark_that_logs_have() -> None:
-    """Event ids stay the same from release to release, so the event under them must too."""
+def test_parse_stores_an_empty_residual_for_an_empty_signature() -> None:
+    """Event ids stay the same in every release, so the events with these ids must stay the same too."""
     thinking = {"type": "thinking", "thinking": "hm", "signature": ""}
     messages: list[Any] = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [thinking]}]
     events = parse(messages, "anthropic")

@@ -1,4 +1,4 @@
-"""Converse messages to events and back, what the API refuses, and how it is mended."""
+"""Tests Converse: parsing, building, the rules of ``validate`` and the changes of ``repair``."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ DOCUMENTED: dict[str, list[Message]] = {
         assistant({"reasoningContent": {"reasoningText": {"text": "unsigned"}}}, text("B")),
     ],
     "citations": [user(DOCUMENT, text("Where?")), assistant(text("In "), CITED, text(".")), user(), assistant(CITED)],
-    "what the provider runs": [user(), assistant(text("Look: "), SERVER_USE, SERVER_RESULT, text("found"))],
+    "server tools": [user(), assistant(text("Look: "), SERVER_USE, SERVER_RESULT, text("found"))],
     "instructions among the messages": [user(), {"role": "system", "content": [text("Be brief."), CACHE]}, assistant()],
 }
 
 
 @pytest.mark.parametrize("messages", DOCUMENTED.values(), ids=DOCUMENTED.keys())
-def test_what_is_documented_comes_back_and_is_valid(messages: list[Message]) -> None:
+def test_documented_messages_survive_and_are_valid(messages: list[Message]) -> None:
     assert_exact(messages, BEDROCK)
     judge_messages(messages)
     assert validate(messages, BEDROCK) == []
@@ -112,7 +112,7 @@ def test_what_is_documented_comes_back_and_is_valid(messages: list[Message]) -> 
 
 
 ODD: dict[str, list[Message]] = {
-    "nothing at all": [],
+    "no messages": [],
     "an empty message": [{}],
     "roles": [{"role": value, "content": [text()]} for value in [*ODD_VALUES, "critic"]],
     "contents": [{"role": role, "content": value} for role in ("user", "assistant", "system") for value in ODD_VALUES],
@@ -122,12 +122,12 @@ ODD: dict[str, list[Message]] = {
         {"role": role, "content": [{"text": value}, CACHE]} for role in ("user", "assistant") for value in ODD_VALUES
     ],
     "blocks of more than one key": [user({**text(), **CACHE}), assistant({**use(), "text": "x"}, {})],
-    "more fields": [
+    "extra fields": [
         {**user(), "id": "m1"},
         {**assistant(), "id": "m2"},
         {**user(result("x")), "content": [result(), text()]},
     ],
-    "one role twice": [
+    "repeated roles": [
         user(),
         user(),
         assistant(),
@@ -136,7 +136,7 @@ ODD: dict[str, list[Message]] = {
         user(result()),
         user(result()),
     ],
-    "blocks of the other side": [user(use(), thought(), text()), assistant(result(), text())],
+    "blocks of the other role": [user(use(), thought(), text()), assistant(result(), text())],
     "tool uses": [assistant({"toolUse": value}) for value in ODD_VALUES],
     "ids, names and inputs": [
         assistant({"toolUse": {"toolUseId": v, "name": v, "input": v}}, use("a", "a--b"), use("a")) for v in ODD_VALUES
@@ -153,7 +153,7 @@ ODD: dict[str, list[Message]] = {
     "encrypted reasoning": [
         assistant({"reasoningContent": {"redactedContent": v}}) for v in [*ODD_VALUES, "YQ", "Y_=="]
     ],
-    "ids again and again": [assistant(use()), user(result()), assistant(use()), user(result()), assistant(use("c1-2"))],
+    "repeated ids": [assistant(use()), user(result()), assistant(use()), user(result()), assistant(use("c1-2"))],
     "keys that residuals use": [
         {**user(), "fields": {}, "message": {}},
         assistant(use(parts=[1], message={}, json=True)),
@@ -166,7 +166,7 @@ ODD: dict[str, list[Message]] = {
 
 
 @pytest.mark.parametrize("messages", ODD.values(), ids=ODD.keys())
-def test_what_is_odd_comes_back(messages: list[Message]) -> None:
+def test_odd_messages_survive_and_can_be_repaired(messages: list[Message]) -> None:
     assert_exact(messages, BEDROCK)
     for message in messages:
         assert_exact([message], BEDROCK)
@@ -206,52 +206,64 @@ odd_messages = good_messages | nearly({"role": roles | st.just("system"), "conte
 
 @unhurried
 @given(st.lists(odd_messages, max_size=6))
-def test_any_messages_come_back(messages: list[Message]) -> None:
+def test_any_messages_survive_parse_and_build(messages: list[Message]) -> None:
     assert_exact(messages, BEDROCK)
 
 
 @unhurried
 @given(st.lists(odd_messages, max_size=6), st.booleans())
-def test_any_messages_can_be_repaired(messages: list[Message], logged: bool) -> None:
-    assert_repaired(built_from(messages, BEDROCK) if logged else messages, BEDROCK)
+def test_any_messages_can_be_repaired(messages: list[Message], recorded: bool) -> None:
+    assert_repaired(built_from(messages, BEDROCK) if recorded else messages, BEDROCK)
 
 
 @unhurried
 @given(st.lists(good_messages, max_size=8))
-def test_what_is_repaired_is_valid_by_the_package(messages: list[Message]) -> None:
+def test_botocore_accepts_repaired_messages(messages: list[Message]) -> None:
     assert_repaired(messages, BEDROCK, judge_messages)
 
 
-def test_the_judge_looks_at_everything() -> None:
-    for wrong in (user({"text": 3}), user({"hologram": {}}), assistant(use(name=3)), {"role": "user"}):  # type: ignore[arg-type]  # wrong on purpose
+def test_judge_refuses_invalid_messages() -> None:
+    for message in (user({"text": 3}), user({"hologram": {}}), assistant(use(name=3)), {"role": "user"}):  # type: ignore[arg-type]  # wrong on purpose
         with pytest.raises(AssertionError):
-            judge_messages([wrong])
+            judge_messages([message])
 
 
 BROKEN: dict[str, tuple[list[Message], str, int]] = {
-    "a role that is none": ([user(), {"role": "critic", "content": [text()]}], "message_shape", 2),
-    "a message with more": ([{**user(), "id": "m1"}], "message_shape", 1),
+    "an unknown role": ([user(), {"role": "critic", "content": [text()]}], "message_shape", 2),
+    "a message with an unknown field": ([{**user(), "id": "m1"}], "message_shape", 1),
     "an empty message": ([user(), {"role": "assistant", "content": []}], "empty_message", 2),
     "blank text": ([user(text("A")), assistant(text(" "))], "empty_text", 2),
     "an image without its format": ([user(text()), assistant(), user({"image": {}})], "block_shape", 3),
-    "two blocks in one": ([user({**text(), **CACHE})], "block_shape", 1),
-    "a call of the user's": ([user(use(), text())], "block_shape", 1),
-    "a result of the assistant's": ([user(), assistant(result(), text())], "block_shape", 2),
+    "a block with two keys": ([user({**text(), **CACHE})], "block_shape", 1),
+    "a call in a user message": ([user(use(), text())], "block_shape", 1),
+    "a result in an assistant message": ([user(), assistant(result(), text())], "block_shape", 2),
     "a call that is no map": (
         [user(), assistant({"toolUse": {"toolUseId": "c", "name": "f", "input": "x"}})],
         "block_shape",
         2,
     ),
-    "the assistant first": ([assistant(), user()], "first_message", 1),
-    "the user twice": ([user(), {**user(text("B"))}], "role_order", 2),
-    "the assistant twice": ([user(), assistant(), assistant(text("B"))], "role_order", 3),
+    "an assistant message first": ([assistant(), user()], "first_message", 1),
+    "two user messages": ([user(), {**user(text("B"))}], "role_order", 2),
+    "two assistant messages": ([user(), assistant(), assistant(text("B"))], "role_order", 3),
     "a call at the end": ([user(), assistant(text(), use())], "unanswered_call", 3),
-    "one of two calls": ([user(), assistant(use(), use("c2")), user(result("c2"))], "unanswered_call", 2),
+    "one of two calls without a result": (
+        [user(), assistant(use(), use("c2")), user(result("c2"))],
+        "unanswered_call",
+        2,
+    ),
     "a result too late": ([user(), assistant(use()), user(), assistant(), user(result())], "orphan_result", 5),
-    "a result of nothing": ([user(text(), result("x"))], "orphan_result", 2),
+    "a result without a call": ([user(text(), result("x"))], "orphan_result", 2),
     "a result twice": ([user(), assistant(use()), user(result(), result("c1", text("2")))], "duplicate_result", 4),
-    "an id again": ([user(), assistant(use()), user(result()), assistant(use()), user(result())], "duplicate_call", 4),
-    "an id twice at once": ([user(), assistant(use(), use(name="g")), user(result(), result())], "duplicate_call", 3),
+    "an id used again": (
+        [user(), assistant(use()), user(result()), assistant(use()), user(result())],
+        "duplicate_call",
+        4,
+    ),
+    "an id used twice in one message": (
+        [user(), assistant(use(), use(name="g")), user(result(), result())],
+        "duplicate_call",
+        3,
+    ),
     "an empty id": ([user(), assistant(use("")), user(result(""))], "call_id", 2),
     "an id with a space": ([user(), assistant(use("a b")), user(result("a b"))], "call_id", 2),
     "a long id": ([user(), assistant(use("x" * 65)), user(result("x" * 65))], "call_id", 2),
@@ -266,16 +278,16 @@ BROKEN: dict[str, tuple[list[Message], str, int]] = {
 
 
 @pytest.mark.parametrize(("messages", "rule", "seq"), BROKEN.values(), ids=BROKEN.keys())
-def test_each_rule_is_found_at_its_event_and_mended(messages: list[Message], rule: str, seq: int) -> None:
+def test_broken_rule_is_reported_with_its_seq_and_repaired(messages: list[Message], rule: str, seq: int) -> None:
     transcript = built_from(messages, BEDROCK)
     assert (rule, seq) in rules_of(transcript, BEDROCK)
-    assert rule in [found for found, _ in rules_of(messages, BEDROCK)]
+    assert rule in [broken_rule for broken_rule, _ in rules_of(messages, BEDROCK)]
     assert_repaired(messages, BEDROCK, judge_messages)
     repaired = assert_repaired(transcript, BEDROCK, judge_messages)
     assert seq in [change.seq for change in repaired.changes]
 
 
-def test_the_longest_ids_and_names_are_taken() -> None:
+def test_ids_and_names_of_the_longest_length_are_valid() -> None:
     longest = "x" * 64
     assert validate([user(), assistant(use(longest, longest)), user(result(longest))], BEDROCK) == []
 
@@ -289,7 +301,7 @@ TWO_TURNS = [
 ]
 
 
-def test_edited_reasoning_is_found_and_dropped() -> None:
+def test_repair_drops_edited_reasoning() -> None:
     edited = built_from(TWO_TURNS, BEDROCK)
     edited[1]["content"][0]["reasoningContent"]["reasoningText"]["text"] = "I did not think that."
     assert rules_of(edited, BEDROCK) == [("thinking_edited", 2)]
@@ -303,7 +315,7 @@ def test_edited_reasoning_is_found_and_dropped() -> None:
     assert rules_of(encrypted, BEDROCK) == [("thinking_edited", 2)]
 
 
-def test_reasoning_out_of_order_is_found() -> None:
+def test_validate_reports_reordered_reasoning() -> None:
     transcript = built_from([user(), assistant(thought(), thought("", "sigB"), text())], BEDROCK)
     transcript[1]["content"][:2] = reversed(transcript[1]["content"][:2])
     assert rules_of(transcript, BEDROCK) == [("thinking_order", 3)]
@@ -314,7 +326,7 @@ def test_reasoning_after_an_erased_event_is_stale() -> None:
     events = numbered(parse(TWO_TURNS, BEDROCK))
     events[3] = numbered([*events[:3], new_event(Redacted("tool_result"))])[3]
     transcript = build(Snapshot("a", "r", events, version=len(events)), BEDROCK)
-    assert [found for found in rules_of(transcript, BEDROCK) if found[0].startswith("think")] == [
+    assert [rule_and_seq for rule_and_seq in rules_of(transcript, BEDROCK) if rule_and_seq[0].startswith("think")] == [
         ("thinking_prefix", 5)
     ]
     repaired = assert_repaired(transcript, BEDROCK, judge_messages)
@@ -322,7 +334,7 @@ def test_reasoning_after_an_erased_event_is_stale() -> None:
     assert b"sigB" not in encode_canonical(list(repaired.transcript))
 
 
-def test_what_an_erased_message_stood_between_is_not_joined() -> None:
+def test_build_does_not_join_messages_around_an_erased_message() -> None:
     transcript = build(
         run_of(UserMessage("U"), AssistantMessage("A"), Redacted("user_message"), AssistantMessage("B")), BEDROCK
     )
@@ -334,7 +346,7 @@ def test_what_an_erased_message_stood_between_is_not_joined() -> None:
     assert list(inside) == [user(text("U")), assistant(text("A"), text("B"))]
 
 
-def test_reasoning_after_an_edit_is_dropped() -> None:
+def test_repair_drops_reasoning_after_an_edit() -> None:
     transcript = built_from(TWO_TURNS, BEDROCK)
     transcript[2]["content"][0]["toolResult"]["content"][0]["text"] = "another"
     repaired = repair(transcript, BEDROCK)
@@ -343,7 +355,7 @@ def test_reasoning_after_an_edit_is_dropped() -> None:
     assert repaired.transcript[3] == assistant(text("A"), use("c2"))
 
 
-def test_dropping_reasoning_leaves_other_reasoning_alone() -> None:
+def test_removed_reasoning_does_not_make_other_reasoning_stale() -> None:
     transcript = built_from(TWO_TURNS, BEDROCK)
     del transcript[1]["content"][0]
     assert repair(transcript, BEDROCK).changes == ()
@@ -351,18 +363,18 @@ def test_dropping_reasoning_leaves_other_reasoning_alone() -> None:
 
 def test_reasoning_signed_with_another_system_prompt_is_stale() -> None:
     empty = Snapshot("a", "r", [], version=0)
-    asked = model_request(empty, BEDROCK, model="m", system=[text("Be kind.")])
-    events = numbered([new_event(asked), *parse(TWO_TURNS, BEDROCK)])
+    recorded = model_request(empty, BEDROCK, model="m", system=[text("Be kind.")])
+    events = numbered([new_event(recorded), *parse(TWO_TURNS, BEDROCK)])
     transcript = build(Snapshot("a", "r", events, version=len(events)), BEDROCK)
     assert rules_of(transcript, BEDROCK) == []
     assert rules_of(transcript, BEDROCK, {"system": [text("Be kind.")]}) == []
-    other = {"system": [text("Be rude.")]}
-    assert rules_of(transcript, BEDROCK, other) == [("thinking_prefix", 3), ("thinking_prefix", 6)]
-    repaired = assert_repaired(transcript, BEDROCK, judge_messages, other)
+    other_request = {"system": [text("Be rude.")]}
+    assert rules_of(transcript, BEDROCK, other_request) == [("thinking_prefix", 3), ("thinking_prefix", 6)]
+    repaired = assert_repaired(transcript, BEDROCK, judge_messages, other_request)
     assert b"signature" not in encode_canonical(list(repaired.transcript))
 
 
-def test_a_result_with_an_error_and_a_value_is_found() -> None:
+def test_validate_reports_a_result_with_an_error_and_a_value() -> None:
     transcript = build(
         run_of(UserMessage("U"), ToolCall("c1", "f"), ToolResult("c1", "f", result_json="1", error_message="no")),
         BEDROCK,
@@ -371,7 +383,7 @@ def test_a_result_with_an_error_and_a_value_is_found() -> None:
     assert list(assert_repaired(transcript, BEDROCK, judge_messages).transcript) == list(transcript)
 
 
-def test_an_interrupted_run_is_answered_in_order_before_what_the_user_says() -> None:
+def test_repair_answers_open_calls_in_order_before_user_text() -> None:
     messages = [user(), assistant(use("a"), use("b"), use("c")), user(result("b"), text("Well?"))]
     repaired = assert_repaired(messages, BEDROCK, judge_messages)
     assert changes_of(repaired) == ["answered_call", "answered_call"]
@@ -383,7 +395,7 @@ def test_an_interrupted_run_is_answered_in_order_before_what_the_user_says() -> 
     assert [block["toolResult"]["toolUseId"] for block in at_the_end.transcript[2]["content"]] == ["a", "b", "c"]
 
 
-def test_duplicates_collapse_and_differing_calls_get_ids_of_their_own() -> None:
+def test_repair_merges_equal_calls_and_renames_different_ones() -> None:
     same = assert_repaired([user(), assistant(use(), use()), user(result(), result())], BEDROCK, judge_messages)
     assert list(same.transcript) == [user(), assistant(use()), user(result())]
     other = assert_repaired(
@@ -393,13 +405,13 @@ def test_duplicates_collapse_and_differing_calls_get_ids_of_their_own() -> None:
     assert [block["toolResult"]["toolUseId"] for block in other.transcript[2]["content"]] == ["c1-2", "c1"]
 
 
-def test_messages_of_one_side_are_joined() -> None:
+def test_repair_joins_messages_of_the_same_role() -> None:
     repaired = assert_repaired([user(), assistant(), assistant(use()), user(result()), user(text("B"))], BEDROCK)
     assert list(repaired.transcript) == [user(), assistant(text("Hello"), use()), user(result(), text("B"))]
     assert changes_of(repaired) == ["joined_message", "joined_message"]
 
 
-def test_a_run_recorded_by_hand() -> None:
+def test_build_converts_a_handmade_run() -> None:
     transcript = build(
         run_of(
             SystemMessage("S"),
@@ -439,7 +451,7 @@ def test_a_run_recorded_by_hand() -> None:
     assert [data.message for data in transcript.leading] == ["S"]
 
 
-def test_events_are_typed_and_plain_where_nothing_is_odd() -> None:
+def test_parse_makes_plain_typed_events() -> None:
     messages = [user(), assistant(thought(), REDACTED, text("A"), use(name="a--b")), user(result(), text("B"))]
     assert [event.data for event in parse(messages, BEDROCK)] == [
         UserMessage("Hi"),
@@ -461,7 +473,7 @@ def test_events_are_typed_and_plain_where_nothing_is_odd() -> None:
     ]
 
 
-def test_no_text_is_kept_twice() -> None:
+def test_parse_stores_each_text_once() -> None:
     for messages in DOCUMENTED.values():
         for event in parse(messages, BEDROCK):
             stored = encode_canonical(event.to_map()).decode()
@@ -469,17 +481,19 @@ def test_no_text_is_kept_twice() -> None:
                 assert stored.count(word) <= 1, stored
 
 
-def test_reasoning_goes_to_claude_and_to_nobody_else() -> None:
+def test_signed_reasoning_is_kept_for_anthropic_only() -> None:
     signed = parse([user(), assistant(thought(), REDACTED, text("A"))], BEDROCK)
     unsigned = parse(
         [user(), assistant({"reasoningContent": {"reasoningText": {"text": "Let me see."}}}, text("A"))], BEDROCK
     )
-    for events, takes in ((signed, {"anthropic"}), (unsigned, set[str]())):
+    for events, providers_with_reasoning in ((signed, {"anthropic"}), (unsigned, set[str]())):
         run = Snapshot("a", "r", numbered(events), version=len(events))
         for provider in ("anthropic", "openai-chat", "openai-responses"):
             transcript = build(run, provider)
-            assert (b"Let me see" in encode_canonical(list(transcript))) == (provider in takes)
-            assert ("reasoning" in [loss.reason for loss in transcript.losses]) == (provider not in takes)
+            assert (b"Let me see" in encode_canonical(list(transcript))) == (provider in providers_with_reasoning)
+            assert ("reasoning" in [loss.reason for loss in transcript.losses]) == (
+                provider not in providers_with_reasoning
+            )
             assert validate(transcript, provider) == []
 
 
@@ -513,13 +527,13 @@ anything: st.SearchStrategy[EventData] = st.one_of(
 
 @unhurried
 @given(st.lists(anything, max_size=8), st.sampled_from([None, 1, 40]))
-def test_no_run_is_beyond_building_and_repair(payloads: list[EventData], limit: int | None) -> None:
+def test_any_run_can_be_built_and_repaired(payloads: list[EventData], limit: int | None) -> None:
     transcript = build(run_of(*payloads), BEDROCK, max_result_bytes=limit)
     assert b"hidden" not in encode_canonical(list(transcript))
     assert_repaired(transcript, BEDROCK)
 
 
-def test_large_results_are_left_out() -> None:
+def test_build_omits_results_above_max_result_bytes() -> None:
     events = parse([user(), assistant(use()), user(result("c1", text("x" * 100), IMAGE))], BEDROCK)
     run = Snapshot("a", "r", numbered(events), version=len(events))
     transcript = build(run, BEDROCK, max_result_bytes=50)
@@ -529,29 +543,29 @@ def test_large_results_are_left_out() -> None:
     assert [(loss.reason, loss.seq) for loss in transcript.losses] == [("size_limit", 3)]
 
 
-def test_the_request_is_as_it_was_recorded() -> None:
+def test_request_has_the_recorded_arguments() -> None:
     empty = Snapshot("a", "r", [], version=0)
     tools: dict[str, Any] = {
         "tools": [{"toolSpec": {"name": "f", "description": "d", "inputSchema": {"json": {"type": "object"}}}}]
     }
     parameters = {"inferenceConfig": {"maxTokens": 5}}
-    asked = model_request(empty, BEDROCK, model="m", system=[text("S")], tools=tools, parameters=parameters)
-    found = request(run_of(asked, UserMessage("U")), BEDROCK)
-    assert found == {
+    recorded = model_request(empty, BEDROCK, model="m", system=[text("S")], tools=tools, parameters=parameters)
+    arguments = request(run_of(recorded, UserMessage("U")), BEDROCK)
+    assert arguments == {
         "modelId": "m",
         "system": [text("S")],
         "toolConfig": tools,
         **parameters,
         "messages": [user(text("U"))],
     }
-    judge_request({**found, "messages": list(found["messages"])})
-    by_hand = request(run_of(SystemMessage("A"), SystemMessage("B"), UserMessage("U")), BEDROCK)
-    assert by_hand == {"system": [text("A\n\nB")], "messages": [user(text("U"))]}
-    told = request(run_of(asked, UserMessage("U")), "openai-responses")
-    assert (told["instructions"], told["tools"][0]["name"]) == ("S", "f")
+    judge_request({**arguments, "messages": list(arguments["messages"])})
+    without_recorded = request(run_of(SystemMessage("A"), SystemMessage("B"), UserMessage("U")), BEDROCK)
+    assert without_recorded == {"system": [text("A\n\nB")], "messages": [user(text("U"))]}
+    converted = request(run_of(recorded, UserMessage("U")), "openai-responses")
+    assert (converted["instructions"], converted["tools"][0]["name"]) == ("S", "f")
 
 
-def test_a_window_stays_valid() -> None:
+def test_window_is_valid() -> None:
     messages = [
         message
         for turn in range(1, 5)
@@ -576,25 +590,25 @@ def test_a_window_stays_valid() -> None:
 
 
 @pytest.mark.skipif(not TAU.exists(), reason="the tau-bench runs are not part of the project")
-def test_a_hundred_real_runs_are_valid_here_too() -> None:
+def test_repaired_tau_bench_runs_are_valid_converse() -> None:
     with TAU.open("rb") as file:
         runs = [list(line.messages) for line in read_chat_lines(file)]
     for messages in runs:
         chat = built_from(messages, "openai-chat")
-        ours = build(chat.snapshot or run_of(), BEDROCK)
-        repaired = repair(ours, BEDROCK).transcript
+        transcript = build(chat.snapshot or run_of(), BEDROCK)
+        repaired = repair(transcript, BEDROCK).transcript
         assert validate(repaired, BEDROCK) == []
         judge_messages(repaired)
-        assert_exact(list(ours), BEDROCK)
+        assert_exact(list(transcript), BEDROCK)
 
 
-def test_what_follows_an_empty_message_is_not_dropped_with_it() -> None:
-    said: list[dict[str, Any]] = [{"role": "user", "content": [{"text": text}]} for text in ("one", "two")]
-    repaired = repair([said[0], {"role": "user", "content": []}, said[1]], "bedrock")
+def test_repair_keeps_the_message_after_an_empty_one() -> None:
+    user_messages: list[dict[str, Any]] = [{"role": "user", "content": [{"text": text}]} for text in ("one", "two")]
+    repaired = repair([user_messages[0], {"role": "user", "content": []}, user_messages[1]], "bedrock")
     assert list(repaired.transcript) == [{"role": "user", "content": [{"text": "one"}, {"text": "two"}]}]
 
 
-def test_reasoning_with_a_signature_and_no_text_has_a_window() -> None:
+def test_window_accepts_reasoning_with_a_signature_and_no_text() -> None:
     block: Any = {"reasoningContent": {"reasoningText": {"signature": "signed"}}}
     messages: list[Any] = [{"role": "assistant", "content": []}, {"role": "user", "content": [block]}]
     assert len(window(messages, "bedrock", max_events=1).transcript) <= len(messages)

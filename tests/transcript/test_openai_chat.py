@@ -1,4 +1,4 @@
-"""Chat Completions: which events messages come to, what runs come to, each rule and its repair, and files of them."""
+"""Tests Chat Completions: parsing, building, importing, files, validation and repair."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def live(*payloads: EventData) -> Transcript:
     return build(run_of(*payloads), CHAT)
 
 
-def test_the_sample_comes_back() -> None:
+def test_sample_runs_survive_parse_and_build() -> None:
     runs = list(read_chat_lines(sample_lines("support.jsonl")))
     assert len(runs) == 5
     for line in runs:
@@ -62,7 +62,7 @@ def test_the_sample_comes_back() -> None:
 
 
 @pytest.mark.skipif(not TAU.exists(), reason="the tau-bench runs are not part of the project")
-def test_a_hundred_real_runs_come_back() -> None:
+def test_tau_bench_runs_survive_and_are_valid_everywhere() -> None:
     with TAU.open("rb") as file:
         runs = list(read_chat_lines(file))
     assert (len(runs), sum(len(line.messages) for line in runs)) == (100, 2686)
@@ -74,21 +74,21 @@ def test_a_hundred_real_runs_come_back() -> None:
         ids = [decode_event(event, ToolCall).tool_call_id for event in reader.tool_calls()]
         reused += len(set(ids)) < len(ids)
         for result in reader.filter_by_type("tool_result"):
-            asked = reader.call_for(result)
-            assert asked is not None
-            assert decode_event(asked, ToolCall).tool_name == decode_event(result, ToolResult).tool_name
+            call_event = reader.call_for(result)
+            assert call_event is not None
+            assert decode_event(call_event, ToolCall).tool_name == decode_event(result, ToolResult).tool_name
     assert reused == 25
 
 
 def assert_valid_everywhere(snapshot: Snapshot) -> None:
-    """Whatever the run was recorded on, it can be sent to every provider as it is."""
+    """Check that the run is valid for every provider without a repair."""
     for provider in provider_names():
         built = build(snapshot, provider)
         assert validate(built, provider) == []
         assert repair(built, provider).changes == ()
 
 
-def test_events_are_typed_labelled_and_plain_where_nothing_is_odd() -> None:
+def test_parse_makes_plain_typed_labelled_events() -> None:
     events = parse([{"role": "system", "content": "S"}, USER, calls(call()), tool("[1]"), ASSISTANT], CHAT)
     assert [event.data for event in events] == [
         SystemMessage("S"),
@@ -101,7 +101,7 @@ def test_events_are_typed_labelled_and_plain_where_nothing_is_odd() -> None:
     assert [event.timestamp for event in events] == sorted({event.timestamp for event in events})
 
 
-def test_what_is_found_in_odd_places_is_typed_too() -> None:
+def test_parse_makes_typed_events_of_unusual_messages() -> None:
     parts = [{"type": "text", "text": "one"}, {"type": "image_url"}, {"type": "text", "text": "two"}]
     custom = {"id": "c2", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}
     events = parse(
@@ -131,9 +131,9 @@ def test_what_is_found_in_odd_places_is_typed_too() -> None:
     assert data[6] == UnknownPayload("openai-chat.message", {"role": "critic"})
 
 
-def test_calls_alone_make_no_empty_assistant_message() -> None:
-    nothing_said: list[Message] = [{}, {"refusal": None, "audio": None, "annotations": []}, {"content": ""}]
-    for fields in nothing_said:
+def test_parse_makes_no_assistant_message_of_calls_alone() -> None:
+    fields_without_text: list[Message] = [{}, {"refusal": None, "audio": None, "annotations": []}, {"content": ""}]
+    for fields in fields_without_text:
         assert [event.type for event in parse([ASSISTANT, calls(call(), call("c2"), **fields)], CHAT)] == [
             "assistant_message",
             "tool_call",
@@ -142,7 +142,7 @@ def test_calls_alone_make_no_empty_assistant_message() -> None:
     assert [event.type for event in parse([calls(call(), refusal="No.")], CHAT)] == ["assistant_message", "tool_call"]
 
 
-def test_no_residual_is_kept_that_is_not_needed() -> None:
+def test_parse_stores_no_residual_for_plain_messages() -> None:
     events = parse([ASSISTANT, USER, calls(call()), tool(), calls(call(), content="x"), USER, calls(call("c2"))], CHAT)
     for event in events:
         assert "structured" not in event.data.to_map()
@@ -153,31 +153,33 @@ def test_a_result_answers_the_latest_open_call_with_its_id() -> None:
     assert [decode_event(event, ToolResult).tool_name for event in events[2:]] == ["g", "f", "h"]
 
 
-def test_what_differs_inside_a_map_is_kept_alone() -> None:
-    one: Message = {"a": {"b": 1, "c": "long"}, "d": {}}
-    assert difference(one, {"a": {"b": 2, "c": "long"}, "d": {}}, "a", "d") == {"inside": {"a": {"fields": {"b": 2}}}}
-    assert difference(one, {"a": {"c": "long"}, "d": {"e": 1}}, "a") == {
+def test_difference_holds_only_the_changed_inner_fields() -> None:
+    original: Message = {"a": {"b": 1, "c": "long"}, "d": {}}
+    assert difference(original, {"a": {"b": 2, "c": "long"}, "d": {}}, "a", "d") == {
+        "inside": {"a": {"fields": {"b": 2}}}
+    }
+    assert difference(original, {"a": {"c": "long"}, "d": {"e": 1}}, "a") == {
         "fields": {"d": {"e": 1}},
         "inside": {"a": {"without": ["b"]}},
     }
-    assert difference(one, {"a": 1, "d": {}}, "a") == {"fields": {"a": 1}}
+    assert difference(original, {"a": 1, "d": {}}, "a") == {"fields": {"a": 1}}
     for arguments in ("x" * 500, ""):
         (event,) = parse([calls(call(name="a.b", arguments=arguments))], CHAT)
         assert encode_canonical(event.data.to_map()).count(b"xxxxx") <= 100
 
 
-def test_numbers_of_another_kind_are_a_difference() -> None:
-    for one, other in ((1, 1.0), (1, True), ([0], [False]), ({"a": 1.0}, {"a": 1})):
-        assert difference({"x": one}, {"x": other}) == {"fields": {"x": other}}
-        assert difference({"x": one}, {"x": one}) == {}
+def test_difference_distinguishes_integers_floats_and_booleans() -> None:
+    for first, second in ((1, 1.0), (1, True), ([0], [False]), ({"a": 1.0}, {"a": 1})):
+        assert difference({"x": first}, {"x": second}) == {"fields": {"x": second}}
+        assert difference({"x": first}, {"x": first}) == {}
 
 
-def test_a_redacted_call_leaves_nothing_behind_in_other_events() -> None:
+def test_parse_stores_the_data_of_a_call_in_its_event_only() -> None:
     events = parse([calls({**call(arguments="secret"), "x": "secret"}, call("c2"), content="Hm", refusal="No.")], CHAT)
     assert [b"secret" in encode_canonical(event.to_map()) for event in events] == [False, True, False]
 
 
-def test_a_run_recorded_by_hand() -> None:
+def test_build_converts_a_handmade_run() -> None:
     assert live(
         SystemMessage("S"),
         UserMessage("U", {"intent": "x"}),
@@ -205,7 +207,7 @@ def test_a_run_recorded_by_hand() -> None:
     ]
 
 
-def test_calls_inside_a_call_are_not_the_models() -> None:
+def test_build_leaves_out_nested_calls() -> None:
     assert live(
         ToolCall("p", "f"),
         ToolCall("n", "g", "p"),
@@ -218,7 +220,7 @@ def test_calls_inside_a_call_are_not_the_models() -> None:
         ToolResult("p", "f", result_json="2"),
         ToolResult("q", "f", result_json="3"),
     ) == [calls(call("p", "f", "{}"), call("q", "f", "{}")), tool("2", "p"), tool("3", "q")]
-    # In the log of the inner agent itself, the parent is a call of another run.
+    # In the inner agent's own log, the parent is a call of another run.
     assert live(ToolCall("n", "g", "elsewhere")) == [calls(call("n", "g", "{}"))]
 
 
@@ -242,7 +244,7 @@ USERS_OWN: list[JsonValue] = [
 
 
 @pytest.mark.parametrize("structured", USERS_OWN)
-def test_what_a_user_keeps_in_structured_is_left_alone(structured: JsonValue) -> None:
+def test_build_ignores_a_users_own_structured_values(structured: JsonValue) -> None:
     for message, content in ((UserMessage("U", structured), "U"), (AssistantMessage("U", structured), "U")):
         assert live(message)[0]["content"] == content
     assert live(ToolCall("c1", "f", structured=structured)) == [calls(call("c1", "f", "{}"))]
@@ -250,12 +252,12 @@ def test_what_a_user_keeps_in_structured_is_left_alone(structured: JsonValue) ->
 
 
 @pytest.mark.parametrize("part", ["x", 1, [], {"fields": 1}, {"other": {}}])
-def test_what_a_user_keeps_in_a_calls_structured_is_left_alone(part: JsonValue) -> None:
+def test_build_ignores_malformed_residuals_of_a_call(part: JsonValue) -> None:
     odd = ToolCall("c1", "f", structured={CHAT: {"message": part, "function_call": "yes"}})
     assert live(AssistantMessage("A"), odd) == [calls(call("c1", "f", "{}"), content="A")]
 
 
-async def test_redacted_events_are_left_out() -> None:
+async def test_build_leaves_out_redacted_events() -> None:
     messages = [
         USER,
         calls(call("a"), call("b"), content="x"),
@@ -269,30 +271,30 @@ async def test_redacted_events_are_left_out() -> None:
             run = f"run-{seq}"
             await import_transcript(store, "a", run, messages, CHAT)
             await store.redact_events("a", run, [seq])
-            rebuilt = build(await store.load_run("a", run), CHAT)
-            assert 5 <= len(rebuilt) <= 6
+            built = build(await store.load_run("a", run), CHAT)
+            assert 5 <= len(built) <= 6
             again = await import_transcript(store, "a", run, messages, CHAT)
             assert again.inserted == 0
         await store.redact_events("a", "run-2", range(1, 9))
         assert build(await store.load_run("a", "run-2"), CHAT) == []
         # The call after a redacted message is not joined to the message before it.
-        rebuilt = build(await store.load_run("a", "run-7"), CHAT)
-        assert [message["content"] for message in rebuilt] == ["Hi", "x", "1", "2", None]
+        built = build(await store.load_run("a", "run-7"), CHAT)
+        assert [message["content"] for message in built] == ["Hi", "x", "1", "2", None]
 
 
-def test_ids_stand_for_the_place_and_nothing_else() -> None:
-    one = parse([USER, ASSISTANT], CHAT, source="run")
-    other = parse([{"role": "user", "content": "other"}, calls(call())], CHAT, source="run")
-    assert one[0].event_id == other[0].event_id
-    assert {len(event.event_id) for event in one + other} == {32}
-    # What a message comes to does not move the ids of those after it.
-    more = parse([calls(call(), call("c2"), content="x"), ASSISTANT], CHAT, source="run")
-    assert more[-1].event_id == one[-1].event_id
-    assert parse([USER], CHAT, source="run 2")[0].event_id != one[0].event_id
-    assert parse([USER], CHAT)[0].event_id != one[0].event_id
+def test_event_id_depends_on_source_and_position_only() -> None:
+    first = parse([USER, ASSISTANT], CHAT, source="run")
+    second = parse([{"role": "user", "content": "other"}, calls(call())], CHAT, source="run")
+    assert first[0].event_id == second[0].event_id
+    assert {len(event.event_id) for event in first + second} == {32}
+    # The number of events of a message does not change the ids of later messages.
+    longer = parse([calls(call(), call("c2"), content="x"), ASSISTANT], CHAT, source="run")
+    assert longer[-1].event_id == first[-1].event_id
+    assert parse([USER], CHAT, source="run 2")[0].event_id != first[0].event_id
+    assert parse([USER], CHAT)[0].event_id != first[0].event_id
 
 
-async def test_importing_again_stores_what_is_new() -> None:
+async def test_repeated_import_stores_only_new_events() -> None:
     messages = [USER, calls(call()), tool(), ASSISTANT]
     async with open_store("memory:") as store:
         first = await import_transcript(store, "a", "r", messages[:3], CHAT, meta={"task": 1})
@@ -318,7 +320,7 @@ async def test_a_long_conversation_is_imported_in_batches() -> None:
         assert build(await store.load_run("a", "r"), CHAT) == messages
 
 
-async def test_a_message_no_store_takes_is_named_and_those_before_it_are_stored() -> None:
+async def test_import_names_the_refused_event_and_stores_earlier_ones() -> None:
     deep: JsonValue = "x"
     for _ in range(62):
         deep = [deep]
@@ -334,24 +336,24 @@ async def test_a_message_no_store_takes_is_named_and_those_before_it_are_stored(
 
 
 @pytest.mark.parametrize("message", [None, "x", 1, [], [("role", "user")]])
-def test_a_message_that_is_no_map_is_named(message: Any) -> None:
+def test_parse_error_names_the_message_that_is_no_map(message: Any) -> None:
     with pytest.raises(DecodeError, match=r"^messages\[2\] must be a map"):
         parse([USER, USER, message], CHAT)
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1: 2}, "\ud800", b"x", object(), {"\ud800": 1}])
-def test_a_message_that_is_no_json_is_named(value: Any) -> None:
+def test_parse_error_names_the_message_that_is_no_json(value: Any) -> None:
     with pytest.raises(DecodeError, match=r"^messages\[1\]"):
         parse([USER, {**USER, "content": value}], CHAT)
 
 
 @pytest.mark.parametrize("messages", [None, 1, "x", b"x", USER])
-def test_messages_must_be_a_list(messages: Any) -> None:
+def test_parse_refuses_messages_that_are_no_list(messages: Any) -> None:
     with pytest.raises(DecodeError, match=r"^messages must be a list of maps"):
         parse(messages, CHAT)
 
 
-def test_lines_of_a_file() -> None:
+def test_read_chat_lines_yields_run_messages_and_other_keys() -> None:
     lines: list[bytes | str] = [
         b'{"run":"one","messages":[{"role":"user"}],"task":1}\n',
         b"\n",
@@ -382,7 +384,7 @@ def test_lines_of_a_file() -> None:
         b'{"messages": [], "x": ' + b"1" * 5000 + b"}",
     ],
 )
-def test_a_bad_line_is_named(line: bytes) -> None:
+def test_read_chat_lines_names_the_bad_line(line: bytes) -> None:
     reading = read_chat_lines([b'{"messages":[]}', line])
     assert next(reading).line == 1
     with pytest.raises(DecodeError, match=r"^line 2"):
@@ -391,28 +393,28 @@ def test_a_bad_line_is_named(line: bytes) -> None:
         next(reading)
 
 
-# Rules, one by one: what is found, where, and what repair makes of it.
+# The rules. Each row holds messages, their findings, the repaired messages and the changes.
 
 LEGACY: Message = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
 
 BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list[Any], list[str]]] = {
     "no map": ([USER, 5], [("message_shape", (1,))], [USER], ["dropped_message"]),
     "no role": ([USER, {"content": "x"}], [("message_shape", (1,))], [USER], ["dropped_message"]),
-    "a role that cannot be one": ([USER, {"role": []}], [("message_shape", (1,))], [USER], ["dropped_message"]),
+    "a role that is no text": ([USER, {"role": []}], [("message_shape", (1,))], [USER], ["dropped_message"]),
     "no content": ([USER, {"role": "user"}], [("message_shape", (1, "content"))], [USER], ["dropped_part"]),
-    "content of no parts": (
+    "content without parts": (
         [USER, {"role": "system", "content": []}],
         [("message_shape", (1, "content"))],
         [USER],
         ["dropped_message"],
     ),
-    "a part that does not belong": (
+    "a part that the role cannot have": (
         [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "refusal", "refusal": "x"}, 5, {}]}],
         [("message_shape", (0, "content"))],
         [{"role": "user", "content": [{"type": "text", "text": "x"}]}],
         ["dropped_part"] * 3,
     ),
-    "an answer of a wrong kind": (
+    "an answer of a wrong type": (
         [USER, calls(call()), tool(5)],
         [("message_shape", (2, "content"))],
         [USER, calls(call()), tool("")],
@@ -424,13 +426,13 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         [USER, calls(call()), tool(INTERRUPTED)],
         ["answered_call", "dropped_message"],
     ),
-    "an assistant who says nothing": (
+    "an assistant message without content": (
         [USER, {"role": "assistant"}, {"role": "assistant", "content": None}],
         [("empty_message", (1,)), ("empty_message", (2,))],
         [USER],
         ["dropped_message", "dropped_message"],
     ),
-    "an assistant whose content is wrong": (
+    "assistant content of a wrong type": (
         [USER, calls(call(), content=5), tool()],
         [("message_shape", (1, "content"))],
         [USER, calls(call()), tool()],
@@ -448,13 +450,13 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         [USER, ASSISTANT],
         ["dropped_call"],
     ),
-    "calls that are none": (
+    "malformed calls": (
         [USER, calls(call(), {"id": "x"}, 5, {**call("y"), "id": 5}, {**call("z"), "function": {"name": "f"}}), tool()],
-        [("call_shape", (1, "tool_calls", place)) for place in range(1, 5)],
+        [("call_shape", (1, "tool_calls", index)) for index in range(1, 5)],
         [USER, calls(call()), tool()],
         ["dropped_call"] * 4,
     ),
-    "a legacy call that is none": (
+    "a malformed legacy call": (
         [USER, {**ASSISTANT, "function_call": {"name": "f"}}],
         [("call_shape", (1, "function_call"))],
         [USER, ASSISTANT],
@@ -472,19 +474,19 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         [USER, LEGACY, {"role": "function", "name": "f", "content": INTERRUPTED}],
         ["answered_call"],
     ),
-    "an answer that comes late": (
+    "a late answer": (
         [USER, calls(call("a"), call("b")), tool("1", "b"), USER, tool("2", "a")],
         [("unanswered_call", (1, "tool_calls", 0)), ("orphan_result", (4,))],
         [USER, calls(call("a"), call("b")), tool("1", "b"), tool("2", "a"), USER],
         ["moved_result"],
     ),
-    "an answer to nobody": (
+    "an answer without a call": (
         [USER, tool("1", "x"), ASSISTANT],
         [("orphan_result", (1,))],
         [USER, ASSISTANT],
         ["dropped_result"],
     ),
-    "a legacy answer to nobody": (
+    "a legacy answer without a call": (
         [USER, {"role": "function", "name": "f", "content": "1"}],
         [("orphan_result", (1,))],
         [USER],
@@ -508,7 +510,7 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
         [USER, calls(call()), tool("1")],
         ["dropped_duplicate", "dropped_duplicate"],
     ),
-    "another call with the id": (
+    "two different calls with one id": (
         [USER, calls(call(name="f"), call(name="g")), tool("g"), tool("f")],
         [("duplicate_call", (1, "tool_calls", 1)), ("duplicate_result", (3,))],
         [USER, calls(call(name="f"), call("c1-2", name="g")), tool("g", "c1-2"), tool("f")],
@@ -533,11 +535,11 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
                 call("b", "n" * 65),
                 {"id": "c", "type": "custom", "custom": {"name": "", "input": ""}},
             ),
-            *(tool("1", one) for one in "abc"),
+            *(tool("1", call_id) for call_id in "abc"),
             {**LEGACY, "function_call": {"name": "x y", "arguments": ""}},
             {"role": "function", "name": "x y", "content": "1"},
         ],
-        [*(("tool_name", (1, "tool_calls", place)) for place in range(3)), ("tool_name", (5, "function_call"))],
+        [*(("tool_name", (1, "tool_calls", index)) for index in range(3)), ("tool_name", (5, "function_call"))],
         [
             USER,
             calls(
@@ -545,7 +547,7 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
                 call("b", "n" * 51 + "-449703b209df"),
                 {"id": "c", "type": "custom", "custom": {"name": "unnamed", "input": ""}},
             ),
-            *(tool("1", one) for one in "abc"),
+            *(tool("1", call_id) for call_id in "abc"),
             {**LEGACY, "function_call": {"name": "x-_20-y", "arguments": ""}},
             {"role": "function", "name": "x-_20-y", "content": "1"},
         ],
@@ -555,18 +557,18 @@ BROKEN: dict[str, tuple[list[Any], list[tuple[str, tuple[int | str, ...]]], list
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_rule_is_found_and_repaired(name: str) -> None:
-    given, findings, expected, changes = BROKEN[name]
-    before = copy.deepcopy(given)
-    found = validate(given, CHAT)
-    assert [(finding.rule, finding.path) for finding in found] == findings
-    mended = repair(given, CHAT)
-    assert [change.change for change in mended.changes] == changes
-    assert mended.transcript == expected
-    assert validate(mended.transcript, CHAT) == []
-    assert given == before
-    if not any(isinstance(message, int) for message in given):
-        built = build(snapshot_of(parse(given, CHAT)), CHAT)
+def test_broken_rule_is_reported_and_repaired(name: str) -> None:
+    messages, findings, expected, changes = BROKEN[name]
+    before = copy.deepcopy(messages)
+    actual_findings = validate(messages, CHAT)
+    assert [(finding.rule, finding.path) for finding in actual_findings] == findings
+    repaired = repair(messages, CHAT)
+    assert [change.change for change in repaired.changes] == changes
+    assert repaired.transcript == expected
+    assert validate(repaired.transcript, CHAT) == []
+    assert messages == before
+    if not any(isinstance(message, int) for message in messages):
+        built = build(snapshot_of(parse(messages, CHAT)), CHAT)
         assert [(finding.rule, finding.path) for finding in validate(built, CHAT)] == findings
         assert all(finding.seq for finding in validate(built, CHAT))
         assert repair(built, CHAT).transcript == expected
@@ -574,11 +576,11 @@ def test_a_broken_rule_is_found_and_repaired(name: str) -> None:
 
 def test_every_rule_has_a_case() -> None:
     rules = {rule for _, findings, _, _ in BROKEN.values() for rule, _ in findings}
-    named = {name for name in (rules_module.__doc__ or "").split("``")[1::2] if "_" in name}
-    assert named - {"tool_calls"} == rules | {"error_and_value"}  # tested for every provider
+    documented = {name for name in (rules_module.__doc__ or "").split("``")[1::2] if "_" in name}
+    assert documented - {"tool_calls"} == rules | {"error_and_value"}  # tested in test_transcripts.py
 
 
-def test_a_finding_names_the_call_it_means() -> None:
+def test_finding_has_the_seq_of_its_call() -> None:
     built = build(run_of(UserMessage("U"), AssistantMessage("A"), ToolCall("a", "f"), ToolCall("b", "f")), CHAT)
     assert [(finding.rule, finding.seq) for finding in validate(built, CHAT)] == [
         ("unanswered_call", 3),
@@ -599,6 +601,6 @@ def test_a_finding_names_the_call_it_means() -> None:
         [{"role": "tool", "content": "x"}],
     ],
 )
-def test_the_judge_can_say_no(wrong: Sequence[Message]) -> None:
+def test_judge_refuses_invalid_messages(wrong: Sequence[Message]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         CASE.judge(wrong)

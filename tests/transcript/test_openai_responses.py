@@ -1,4 +1,4 @@
-"""Responses items to events and back, what the API refuses, and how it is mended."""
+"""Tests Responses: parsing, building, the rules of ``validate`` and the changes of ``repair``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def reasoning(
     return {**item, **({} if encrypted is None else {"encrypted_content": encrypted}), **fields}
 
 
-def said(*parts: object, item_id: str = "msg_1", **fields: object) -> Message:
+def assistant_message(*parts: object, item_id: str = "msg_1", **fields: object) -> Message:
     return {
         "type": "message",
         "id": item_id,
@@ -89,8 +89,8 @@ DOCUMENTED: dict[str, list[Message]] = {
                 {"type": "input_text", "text": "this?"},
             ],
         },
-        said(text("Hello", annotations=[CITED], logprobs=[LOGPROB]), text(" you"), phase="commentary"),
-        said({"type": "refusal", "refusal": "I cannot."}, item_id="msg_2"),
+        assistant_message(text("Hello", annotations=[CITED], logprobs=[LOGPROB]), text(" you"), phase="commentary"),
+        assistant_message({"type": "refusal", "refusal": "I cannot."}, item_id="msg_2"),
     ],
     "reasoning": [
         USER,
@@ -155,7 +155,7 @@ DOCUMENTED: dict[str, list[Message]] = {
         },
         {"type": "apply_patch_call_output", "call_id": "p", "status": "completed", "output": "done"},
     ],
-    "what the provider runs": [
+    "server tools": [
         USER,
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}},
         {"type": "file_search_call", "id": "fs_1", "status": "completed", "queries": ["x"], "results": None},
@@ -182,7 +182,7 @@ DOCUMENTED: dict[str, list[Message]] = {
 
 
 @pytest.mark.parametrize("items", DOCUMENTED.values(), ids=DOCUMENTED.keys())
-def test_what_is_documented_comes_back_and_is_valid(items: list[Message]) -> None:
+def test_documented_items_survive_and_are_valid(items: list[Message]) -> None:
     assert_exact(items, RESPONSES)
     judge_input(items)
     assert validate(items, RESPONSES) == []
@@ -191,7 +191,7 @@ def test_what_is_documented_comes_back_and_is_valid(items: list[Message]) -> Non
 
 
 ODD: dict[str, list[Message]] = {
-    "nothing at all": [],
+    "no items": [],
     "an empty item": [{}],
     "no type and no role": [{"content": "x"}],
     "types": [{"type": value, "role": "user", "content": "x"} for value in ODD_VALUES],
@@ -203,7 +203,7 @@ ODD: dict[str, list[Message]] = {
     "parts": [{"role": "user", "content": [value, {"type": "input_text", "text": value}]} for value in ODD_VALUES],
     "summaries": [{"type": "reasoning", "summary": value} for value in ODD_VALUES],
     "reasoning contents": [reasoning(content=value, encrypted_content=value) for value in ODD_VALUES],
-    "reasoning of both kinds": [
+    "reasoning with mixed content": [
         {
             "type": "reasoning",
             "content": [{"type": "reasoning_text", "text": "a"}, 3, {"type": "reasoning_text", "text": "b"}],
@@ -228,11 +228,11 @@ ODD: dict[str, list[Message]] = {
         )
         for v in ODD_VALUES
     ],
-    "an output of another kind than its call": [
+    "an output of another type than its call": [
         call(),
         {"type": "custom_tool_call_output", "call_id": "c1", "output": "1"},
     ],
-    "one id twice": [call(), call(name="g"), output("1"), output("2"), output("3")],
+    "repeated ids": [call(), call(name="g"), output("1"), output("2"), output("3")],
     "names": [call(name=name) for name in ("a.b", "a--b", "-_2e-", "toolset.tool", "ü", "")],
     "keys that residuals use": [{**USER, "fields": {}, "without": ["role"], "parts": [1], RESPONSES: {}}],
     "unknown types": [{"type": "telepathy", "id": "t_1", "waves": [1, 2.0]}],
@@ -240,7 +240,7 @@ ODD: dict[str, list[Message]] = {
 
 
 @pytest.mark.parametrize("items", ODD.values(), ids=ODD.keys())
-def test_what_is_odd_comes_back(items: list[Message]) -> None:
+def test_odd_items_survive_and_can_be_repaired(items: list[Message]) -> None:
     assert_exact(items, RESPONSES)
     for item in items:
         assert_exact([item], RESPONSES)
@@ -308,42 +308,47 @@ good_items = st.one_of(
     st.builds(call, ids, st.sampled_from(["f", "g"]), texts),
     st.builds(call, st.just("c3"), st.just("f"), id=ids_like("fc")),
     st.builds(output, texts, ids),
-    st.builds(said, st.builds(text), item_id=ids_like("msg")),
+    st.builds(assistant_message, st.builds(text), item_id=ids_like("msg")),
 )
 
 
 @unhurried
 @given(st.lists(items_of_kinds, max_size=8))
-def test_any_items_come_back(items: list[Message]) -> None:
+def test_any_items_survive_parse_and_build(items: list[Message]) -> None:
     assert_exact(items, RESPONSES)
 
 
 @unhurried
 @given(st.lists(items_of_kinds, max_size=8), st.booleans(), st.booleans())
-def test_any_items_can_be_repaired(items: list[Message], stored: bool, logged: bool) -> None:
-    transcript = built_from(items, RESPONSES) if logged else items
+def test_any_items_can_be_repaired(items: list[Message], stored: bool, recorded: bool) -> None:
+    transcript = built_from(items, RESPONSES) if recorded else items
     assert_repaired(transcript, RESPONSES, request={"store": stored})
 
 
 @unhurried
 @given(st.lists(good_items, max_size=12))
-def test_what_is_repaired_is_valid_by_the_package(items: list[Message]) -> None:
+def test_openai_types_accept_repaired_items(items: list[Message]) -> None:
     repaired = assert_repaired(items, RESPONSES, judge_input)
-    with_ids = [item for item in repaired.transcript if item.get("type") == "reasoning" and "id" not in item]
-    assert with_ids == []
+    without_ids = [item for item in repaired.transcript if item.get("type") == "reasoning" and "id" not in item]
+    assert without_ids == []
 
 
-def test_the_judge_looks_into_lazily_checked_lists() -> None:
+def test_judge_checks_lazily_validated_lists() -> None:
     with pytest.raises(ValidationError):
         judge_input([reasoning(summary=[{"type": "summary_text", "text": 3}])])
     with pytest.raises(ValidationError):
-        judge_input([said(text(annotations=[{"type": "url_citation"}]))])
+        judge_input([assistant_message(text(annotations=[{"type": "url_citation"}]))])
 
 
 BROKEN: dict[str, tuple[list[Message], str, int, dict[str, Any]]] = {
     "no map in content": ([USER, {"role": "user", "content": [3]}], "item_shape", 2, {}),
     "no arguments": ([USER, {"type": "function_call", "call_id": "c", "name": "f"}], "item_shape", 2, {}),
-    "an annotation without its url": ([said(text(annotations=[{"type": "url_citation"}]))], "item_shape", 1, {}),
+    "an annotation without its url": (
+        [assistant_message(text(annotations=[{"type": "url_citation"}]))],
+        "item_shape",
+        1,
+        {},
+    ),
     "a call without output": ([USER, call(), USER], "unanswered_call", 2, {}),
     "a custom call answered as a function": (
         [{"type": "custom_tool_call", "call_id": "c1", "name": "f", "input": ""}, output()],
@@ -352,20 +357,25 @@ BROKEN: dict[str, tuple[list[Message], str, int, dict[str, Any]]] = {
         {},
     ),
     "an output before its call": ([output(), call(), output()], "orphan_result", 1, {}),
-    "an output of nothing": ([USER, output()], "orphan_result", 2, {}),
-    "an output twice": ([call(), output(), output("2")], "duplicate_result", 3, {}),
-    "an open id again": ([call(), call(name="g"), output(), output()], "duplicate_call", 2, {}),
+    "an output without a call": ([USER, output()], "orphan_result", 2, {}),
+    "two outputs of one call": ([call(), output(), output("2")], "duplicate_result", 3, {}),
+    "the id of an open call used again": ([call(), call(name="g"), output(), output()], "duplicate_call", 2, {}),
     "an empty id": ([call(""), output("1", "")], "call_id", 1, {}),
     "a long id": ([call("x" * 65), output("1", "x" * 65)], "call_id", 1, {}),
     "a name with a dot": ([call(name="orders.get!"), output()], "tool_name", 1, {}),
     "a long name": ([call(name="x" * 65), output()], "tool_name", 1, {}),
-    "an item id of another kind": ([call(id="call_1"), output()], "item_id", 1, {}),
+    "an item id with the prefix of another type": ([call(id="call_1"), output()], "item_id", 1, {}),
     "a long item id": ([call(id="fc_" + "x" * 62), output()], "item_id", 1, {}),
-    "an item id twice": ([call(id="fc_1"), output(), call("c2", id="fc_1"), output("1", "c2")], "duplicate_id", 3, {}),
+    "an item id used twice": (
+        [call(id="fc_1"), output(), call("c2", id="fc_1"), output("1", "c2")],
+        "duplicate_id",
+        3,
+        {},
+    ),
     "reasoning at the end": ([USER, reasoning()], "reasoning_alone", 2, {}),
     "reasoning before the user": ([reasoning(), USER], "reasoning_alone", 1, {}),
     "reasoning before an output": ([call(), reasoning(), output()], "reasoning_alone", 2, {}),
-    "reasoning that is not stored": (
+    "unencrypted reasoning that is not stored": (
         [reasoning(encrypted=None), call(), output()],
         "reasoning_unencrypted",
         1,
@@ -375,7 +385,7 @@ BROKEN: dict[str, tuple[list[Message], str, int, dict[str, Any]]] = {
 }
 
 
-def test_nulls_that_sdks_write_go_and_nothing_else() -> None:
+def test_repair_removes_only_the_nulls_that_sdks_write() -> None:
     items: list[Message] = [
         USER,
         {**reasoning(), "status": None, "content": None},
@@ -387,40 +397,40 @@ def test_nulls_that_sdks_write_go_and_nothing_else() -> None:
     ]
     transcript = built_from(items, RESPONSES)
     assert "item_shape" in [rule for rule, _ in rules_of(transcript, RESPONSES)]
-    for given_items in (items, transcript):
-        repaired = assert_repaired(given_items, RESPONSES, judge_input)
+    for unrepaired in (items, transcript):
+        repaired = assert_repaired(unrepaired, RESPONSES, judge_input)
         assert repaired.transcript == [
             {key: value for key, value in item.items() if value is not None} for item in items
         ]
         assert [change.change for change in repaired.changes] == ["mended_message"] * 3
 
 
-@pytest.mark.parametrize(("items", "rule", "seq", "other"), BROKEN.values(), ids=BROKEN.keys())
-def test_each_rule_is_found_at_its_event_and_mended(
-    items: list[Message], rule: str, seq: int, other: dict[str, Any]
+@pytest.mark.parametrize(("items", "rule", "seq", "arguments"), BROKEN.values(), ids=BROKEN.keys())
+def test_broken_rule_is_reported_with_its_seq_and_repaired(
+    items: list[Message], rule: str, seq: int, arguments: dict[str, Any]
 ) -> None:
     transcript = built_from(items, RESPONSES)
-    assert (rule, seq) in rules_of(transcript, RESPONSES, other)
-    assert rule in [found for found, _ in rules_of(items, RESPONSES, other)]
-    assert_repaired(items, RESPONSES, judge_input, other)
-    repaired = assert_repaired(transcript, RESPONSES, judge_input, other)
+    assert (rule, seq) in rules_of(transcript, RESPONSES, arguments)
+    assert rule in [broken_rule for broken_rule, _ in rules_of(items, RESPONSES, arguments)]
+    assert_repaired(items, RESPONSES, judge_input, arguments)
+    repaired = assert_repaired(transcript, RESPONSES, judge_input, arguments)
     assert seq in [change.seq for change in repaired.changes]
 
 
-def test_reasoning_that_is_stored_needs_no_encryption() -> None:
+def test_stored_reasoning_is_valid_without_encryption() -> None:
     items = [reasoning(encrypted=None), call(), output()]
     assert validate(items, RESPONSES) == []
     assert validate(items, RESPONSES, request={"store": True}) == []
 
 
-def test_outputs_of_calls_that_the_provider_holds_are_no_orphans() -> None:
+def test_outputs_of_calls_stored_by_the_provider_are_valid() -> None:
     assert [rule for rule, _ in rules_of([output()], RESPONSES)] == ["orphan_result"]
     assert rules_of([output()], RESPONSES, {"previous_response_id": "resp_1"}) == []
     assert rules_of([output()], RESPONSES, {"conversation": "conv_1"}) == []
     assert rules_of([output(), output()], RESPONSES, {"conversation": "conv_1"}) == [("duplicate_result", None)]
 
 
-def test_an_item_made_with_reasoning_that_was_erased_is_found_and_unbound() -> None:
+def test_repair_removes_item_ids_tied_to_erased_reasoning() -> None:
     events = numbered(
         parse([USER, reasoning(), call(id="fc_1"), call("c2", id="fc_2"), output(), output("2", "c2")], RESPONSES)
     )
@@ -432,8 +442,8 @@ def test_an_item_made_with_reasoning_that_was_erased_is_found_and_unbound() -> N
     assert list(repaired.transcript) == [USER, call(), call("c2"), output(), output("2", "c2")]
 
 
-def test_an_item_made_with_reasoning_that_was_taken_out_is_found() -> None:
-    transcript = built_from([USER, reasoning(), said(text(annotations=[CITED]))], RESPONSES)
+def test_validate_reports_an_item_without_its_removed_reasoning() -> None:
+    transcript = built_from([USER, reasoning(), assistant_message(text(annotations=[CITED]))], RESPONSES)
     del transcript[1]
     assert [rule for rule, _ in rules_of(transcript, RESPONSES)] == ["reasoning_missing"]
     assert list(assert_repaired(transcript, RESPONSES, judge_input).transcript) == [
@@ -442,7 +452,7 @@ def test_an_item_made_with_reasoning_that_was_taken_out_is_found() -> None:
     ]
 
 
-def test_dropping_reasoning_unbinds_what_was_made_with_it() -> None:
+def test_repair_removes_item_ids_tied_to_dropped_reasoning() -> None:
     items = [
         USER,
         reasoning(encrypted=None),
@@ -457,7 +467,7 @@ def test_dropping_reasoning_unbinds_what_was_made_with_it() -> None:
     assert changes_of(repaired) == ["dropped_thinking", "removed_id"]
 
 
-def test_edited_reasoning_is_found_and_dropped() -> None:
+def test_repair_drops_edited_reasoning() -> None:
     items = [USER, reasoning(), call(), output()]
     edited = built_from(items, RESPONSES)
     edited[1]["summary"][0]["text"] = "I did not think that."
@@ -468,7 +478,7 @@ def test_edited_reasoning_is_found_and_dropped() -> None:
     assert rules_of(forged, RESPONSES) == [("thinking_edited", 2)]
 
 
-def test_reasoning_out_of_order_is_found() -> None:
+def test_validate_reports_reordered_reasoning() -> None:
     items = [USER, reasoning(), call(), output(), reasoning("rs_2", "gB"), call("c2"), output("2", "c2")]
     transcript = built_from(items, RESPONSES)
     transcript[1], transcript[4] = transcript[4], transcript[1]
@@ -488,7 +498,7 @@ def test_reasoning_after_an_erased_event_is_stale() -> None:
     ]
 
 
-def test_reasoning_after_an_edit_is_dropped() -> None:
+def test_repair_drops_reasoning_after_an_edit() -> None:
     items = [USER, reasoning(), call(), output(), reasoning("rs_2", "gB"), call("c2"), output("2", "c2")]
     transcript = built_from(items, RESPONSES)
     transcript[3]["output"] = "another"
@@ -500,18 +510,22 @@ def test_reasoning_after_an_edit_is_dropped() -> None:
 def test_reasoning_made_with_other_instructions_is_stale() -> None:
     items = [USER, reasoning(), call(), output()]
     empty = Snapshot("a", "r", [], version=0)
-    asked = model_request(empty, RESPONSES, model="m", system="Be kind.", tools=[{"type": "web_search"}])
-    events = numbered([new_event(asked), *parse(items, RESPONSES)])
+    recorded = model_request(empty, RESPONSES, model="m", system="Be kind.", tools=[{"type": "web_search"}])
+    events = numbered([new_event(recorded), *parse(items, RESPONSES)])
     transcript = build(Snapshot("a", "r", events, version=len(events)), RESPONSES)
-    same: dict[str, Any] = {"instructions": "Be kind.", "tools": [{"type": "web_search"}]}
+    same_request: dict[str, Any] = {"instructions": "Be kind.", "tools": [{"type": "web_search"}]}
     assert rules_of(transcript, RESPONSES) == []
-    assert rules_of(transcript, RESPONSES, same) == []
-    for other in ({**same, "instructions": "Be rude."}, {"instructions": "Be kind."}):
-        assert rules_of(transcript, RESPONSES, other) == [("thinking_prefix", 3)]
-        assert list(assert_repaired(transcript, RESPONSES, judge_input, other).transcript) == [USER, call(), output()]
+    assert rules_of(transcript, RESPONSES, same_request) == []
+    for other_request in ({**same_request, "instructions": "Be rude."}, {"instructions": "Be kind."}):
+        assert rules_of(transcript, RESPONSES, other_request) == [("thinking_prefix", 3)]
+        assert list(assert_repaired(transcript, RESPONSES, judge_input, other_request).transcript) == [
+            USER,
+            call(),
+            output(),
+        ]
 
 
-def test_a_result_with_an_error_and_a_value_is_found() -> None:
+def test_validate_reports_a_result_with_an_error_and_a_value() -> None:
     transcript = build(
         run_of(UserMessage("U"), ToolCall("c1", "f"), ToolResult("c1", "f", result_json="1", error_message="no")),
         RESPONSES,
@@ -520,7 +534,7 @@ def test_a_result_with_an_error_and_a_value_is_found() -> None:
     assert list(assert_repaired(transcript, RESPONSES, judge_input).transcript) == list(transcript)
 
 
-def test_an_interrupted_run_is_answered_after_all_that_was_made_at_once() -> None:
+def test_repair_answers_an_open_call_after_the_whole_turn() -> None:
     items = [USER, reasoning(), call("a", id="fc_1"), call("b", id="fc_2"), output("1", "a")]
     repaired = assert_repaired(items, RESPONSES, judge_input)
     assert changes_of(repaired) == ["answered_call"]
@@ -529,27 +543,30 @@ def test_an_interrupted_run_is_answered_after_all_that_was_made_at_once() -> Non
     assert "interrupted" in repaired.transcript[5]["output"]
 
 
-def test_every_kind_of_call_is_answered_in_its_kind() -> None:
-    kinds = [
+def test_repair_answers_each_call_type_with_its_output_type() -> None:
+    call_items = [
         item
         for items in DOCUMENTED.values()
         for item in items
         if str(item.get("type")).endswith("_call") and "call_id" in item
     ]
-    assert len({item["type"] for item in kinds}) == 6
-    for item in kinds:
+    assert len({item["type"] for item in call_items}) == 6
+    for item in call_items:
         repaired = assert_repaired([USER, item], RESPONSES, judge_input)
-        assert [one["type"] for one in repaired.transcript[1:]] == [item["type"], f"{item['type']}_output"]
+        assert [repaired_item["type"] for repaired_item in repaired.transcript[1:]] == [
+            item["type"],
+            f"{item['type']}_output",
+        ]
 
 
-def test_duplicates_collapse_and_differing_calls_get_ids_of_their_own() -> None:
+def test_repair_merges_equal_calls_and_renames_different_ones() -> None:
     same = assert_repaired([call(id="fc_1"), call(id="fc_1"), output(), output()], RESPONSES, judge_input)
     assert list(same.transcript) == [call(id="fc_1"), output()]
     other = assert_repaired([call(), call(name="g"), output("1"), output("2")], RESPONSES, judge_input)
     assert [item["call_id"] for item in other.transcript] == ["c1", "c1-2", "c1-2", "c1"]
 
 
-def test_a_run_recorded_by_hand() -> None:
+def test_build_converts_a_handmade_run() -> None:
     transcript = build(
         run_of(
             SystemMessage("S"),
@@ -579,7 +596,7 @@ def test_a_run_recorded_by_hand() -> None:
     judge_input(transcript)
 
 
-def test_results_recorded_by_the_runtime_answer_in_the_kind_of_the_call() -> None:
+def test_build_gives_results_the_output_type_of_their_call() -> None:
     items = [
         DOCUMENTED["custom tools"][1],
         *[DOCUMENTED["shells"][index] for index in (0, 2, 4)],
@@ -594,7 +611,7 @@ def test_results_recorded_by_the_runtime_answer_in_the_kind_of_the_call() -> Non
     assert rules_of(transcript, RESPONSES) == []
 
 
-def test_events_are_typed_and_plain_where_nothing_is_odd() -> None:
+def test_parse_makes_plain_typed_events() -> None:
     items = [USER, {"role": "assistant", "content": "A"}, call(name="a--b"), output()]
     assert [event.data for event in parse(items, RESPONSES)] == [
         UserMessage("Hi"),
@@ -605,11 +622,11 @@ def test_events_are_typed_and_plain_where_nothing_is_odd() -> None:
     (thought,) = parse([reasoning()], RESPONSES)
     assert isinstance(thought.data, Thinking)
     assert (thought.data.text, thought.data.signature) == ("Let me see.", "gAAAA")
-    searched = DOCUMENTED["what the provider runs"][1]
+    searched = DOCUMENTED["server tools"][1]
     assert parse([searched], RESPONSES)[0].data == UnknownPayload("openai-responses.message", searched)
 
 
-def test_no_text_is_kept_twice() -> None:
+def test_parse_stores_each_text_once() -> None:
     for items in DOCUMENTED.values():
         for event in parse(items, RESPONSES):
             stored = encode_canonical(event.to_map()).decode()
@@ -617,9 +634,9 @@ def test_no_text_is_kept_twice() -> None:
                 assert stored.count(word) <= 1, stored
 
 
-def test_reasoning_of_others_is_dropped_and_told() -> None:
-    ours = parse([USER, reasoning(), call(), output()], RESPONSES)
-    run = Snapshot("a", "r", numbered(ours), version=4)
+def test_other_providers_drop_and_report_the_reasoning() -> None:
+    events = parse([USER, reasoning(), call(), output()], RESPONSES)
+    run = Snapshot("a", "r", numbered(events), version=4)
     for provider in ("anthropic", "openai-chat", "bedrock"):
         transcript = build(run, provider)
         assert b"gAAAA" not in encode_canonical(list(transcript))
@@ -652,13 +669,13 @@ anything: st.SearchStrategy[EventData] = st.one_of(
 
 @unhurried
 @given(st.lists(anything, max_size=8), st.sampled_from([None, 1, 40]))
-def test_no_run_is_beyond_building_and_repair(payloads: list[EventData], limit: int | None) -> None:
+def test_any_run_can_be_built_and_repaired(payloads: list[EventData], limit: int | None) -> None:
     transcript = build(run_of(*payloads), RESPONSES, max_result_bytes=limit)
     assert b"secret" not in encode_canonical(list(transcript))
     assert_repaired(transcript, RESPONSES)
 
 
-def test_large_results_are_left_out_of_each_kind() -> None:
+def test_build_omits_large_results_of_each_output_type() -> None:
     items = [*DOCUMENTED["a computer"][:2], *DOCUMENTED["shells"], call(), output("x" * 100)]
     events = parse(items, RESPONSES)
     transcript = build(Snapshot("a", "r", numbered(events), version=len(events)), RESPONSES, max_result_bytes=1)
@@ -669,25 +686,27 @@ def test_large_results_are_left_out_of_each_kind() -> None:
     assert [loss.reason for loss in transcript.losses] == ["size_limit"] * 5
 
 
-def test_the_request_is_as_it_was_recorded() -> None:
+def test_request_has_the_recorded_arguments() -> None:
     empty = Snapshot("a", "r", [], version=0)
     tools: list[Any] = [{"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": False}]
-    asked = model_request(empty, RESPONSES, model="m", system="Be kind.", tools=tools, parameters={"store": False})
-    found = request(run_of(asked, UserMessage("U")), RESPONSES)
-    assert found == {
+    recorded = model_request(empty, RESPONSES, model="m", system="Be kind.", tools=tools, parameters={"store": False})
+    arguments = request(run_of(recorded, UserMessage("U")), RESPONSES)
+    assert arguments == {
         "model": "m",
         "instructions": "Be kind.",
         "tools": tools,
         "store": False,
         "input": [{"role": "user", "content": "U"}],
     }
-    told = request(run_of(asked, UserMessage("U")), "bedrock")
-    assert told["system"] == [{"text": "Be kind."}]
-    assert told["toolConfig"] == {"tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object"}}}}]}
-    assert "store" not in told
+    converted = request(run_of(recorded, UserMessage("U")), "bedrock")
+    assert converted["system"] == [{"text": "Be kind."}]
+    assert converted["toolConfig"] == {
+        "tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object"}}}}]
+    }
+    assert "store" not in converted
 
 
-def test_a_window_stays_valid() -> None:
+def test_window_is_valid() -> None:
     turns = [
         item
         for turn in range(1, 5)
@@ -696,7 +715,7 @@ def test_a_window_stays_valid() -> None:
             reasoning(f"rs_{turn}", f"g{turn}"),
             call(f"c{turn}", id=f"fc_{turn}"),
             output("1", f"c{turn}"),
-            said(text(), item_id=f"msg_{turn}"),
+            assistant_message(text(), item_id=f"msg_{turn}"),
         )
     ]
     items = [{"role": "system", "content": "S"}, *turns]
@@ -717,12 +736,12 @@ def test_a_window_stays_valid() -> None:
 
 
 @pytest.mark.skipif(not TAU.exists(), reason="the tau-bench runs are not part of the project")
-def test_a_hundred_real_runs_are_valid_here_too() -> None:
+def test_tau_bench_runs_are_valid_responses() -> None:
     with TAU.open("rb") as file:
         runs = [list(line.messages) for line in read_chat_lines(file)]
     for messages in runs:
-        transcript = built_from(messages, "openai-chat")
-        ours = build(transcript.snapshot or run_of(), RESPONSES)
-        assert [finding.rule for finding in validate(ours, RESPONSES) if finding.rule != "unanswered_call"] == []
-        judge_input(ours)
-        assert_exact(list(ours), RESPONSES)
+        chat = built_from(messages, "openai-chat")
+        transcript = build(chat.snapshot or run_of(), RESPONSES)
+        assert [finding.rule for finding in validate(transcript, RESPONSES) if finding.rule != "unanswered_call"] == []
+        judge_input(transcript)
+        assert_exact(list(transcript), RESPONSES)

@@ -1,4 +1,4 @@
-"""What every provider's parser and builder use: tool names and ids on the wire, content in parts, pairing of calls."""
+"""Tests the parts that all parsers and builders share: wire names and ids, content parts, pairing of calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ tricky = st.text(st.sampled_from("aZ9_.-25fé \0🧾"), max_size=12)
 
 @unhurried
 @given(tricky | texts())
-def test_any_name_is_written_in_the_alphabet_and_read_back(name: str) -> None:
+def test_encoded_name_uses_allowed_characters_and_decodes_to_the_name(name: str) -> None:
     written = encode_name(name)
     assert decode_name(written) == name
     assert not written or ANY_LENGTH.allows_name(written)
@@ -34,18 +34,18 @@ def test_any_name_is_written_in_the_alphabet_and_read_back(name: str) -> None:
 
 @unhurried
 @given(st.lists(tricky | texts(), unique=True, min_size=2))
-def test_no_two_names_meet(names: list[str]) -> None:
+def test_different_names_have_different_encodings(names: list[str]) -> None:
     assert len({encode_name(name) for name in names}) == len(names)
 
 
 @unhurried
 @given(tricky | texts())
-def test_any_name_on_the_wire_is_read(name: str) -> None:
+def test_decode_name_accepts_any_text(name: str) -> None:
     decode_name(name).encode()
 
 
 @pytest.mark.parametrize(
-    ("ours", "wire"),
+    ("name", "wire"),
     [
         ("orders.find", "orders--find"),
         ("find", "find"),
@@ -62,19 +62,19 @@ def test_any_name_on_the_wire_is_read(name: str) -> None:
         ("", ""),
     ],
 )
-def test_names_stay_readable(ours: str, wire: str) -> None:
-    assert encode_name(ours) == wire
-    assert decode_name(wire) == ours
+def test_encoded_names_stay_readable(name: str, wire: str) -> None:
+    assert encode_name(name) == wire
+    assert decode_name(wire) == name
 
 
 @pytest.mark.parametrize("wire", ["-_110000-", "-_d800-", "-_-", "-_zz-", "-_1", "-_0000000-"])
-def test_what_is_no_escape_stands_for_itself(wire: str) -> None:
+def test_decode_name_keeps_invalid_escapes(wire: str) -> None:
     assert decode_name(wire) == wire
 
 
 @unhurried
 @given(tricky | texts(), st.integers(20, 70))
-def test_a_short_name_is_allowed(name: str, longest: int) -> None:
+def test_short_names_and_wire_ids_are_allowed_by_the_rules(name: str, longest: int) -> None:
     rules = WireRules(longest_name=longest, longest_id=longest)
     assert rules.allows_name(rules.short_name(name))
     assert rules.short_name(name) == rules.short_name(name)
@@ -83,7 +83,7 @@ def test_a_short_name_is_allowed(name: str, longest: int) -> None:
         assert rules.short_name(name) == rules.wire_id(name) == name
 
 
-def test_long_names_that_begin_alike_stay_apart() -> None:
+def test_long_names_with_a_common_prefix_stay_different() -> None:
     rules = WireRules(longest_name=64, longest_id=64)
     names = ["a" * 200 + str(number) for number in range(100)]
     assert len({rules.short_name(name) for name in names}) == len({rules.wire_id(name) for name in names}) == 100
@@ -100,25 +100,25 @@ def result(call_id: str, parent: str = "") -> ToolResult:
     return ToolResult(call_id, "f", parent)
 
 
-def test_ids_that_may_stand_for_one_call_only_are_told_apart() -> None:
+def test_ledger_makes_repeated_call_ids_unique() -> None:
     ledger = CallLedger(WireRules(longest_name=64, longest_id=6, unique_ids=True))
-    assert [ledger.call(call(one)) for one in ("a", "a", "b", "a-2", "a")] == ["a", "a-2", "b", "a-2-2", "a-3"]
-    assert [ledger.result(result(one)) for one in ("a", "b", "a-2", "a", "a", "a")] == [
+    assert [ledger.call(call(call_id)) for call_id in ("a", "a", "b", "a-2", "a")] == ["a", "a-2", "b", "a-2-2", "a-3"]
+    assert [ledger.result(result(call_id)) for call_id in ("a", "b", "a-2", "a", "a", "a")] == [
         "a-3", "b", "a-2-2", "a-2", "a", "a",
     ]  # fmt: skip
 
 
-def test_ids_may_be_used_again_elsewhere() -> None:
+def test_ledger_keeps_repeated_ids_if_the_provider_allows_them() -> None:
     ledger = CallLedger(WireRules(longest_name=64))
     assert [ledger.call(call("a.b")) for _ in range(3)] == ["a--b"] * 3
 
 
-def test_an_id_used_a_thousand_times_costs_no_more_than_others() -> None:
+def test_ledger_gives_a_thousand_equal_ids_unique_ids() -> None:
     ledger = CallLedger(WireRules(longest_name=64, unique_ids=True))
     assert len({ledger.call(call("a")) for _ in range(1000)}) == 1000
 
 
-def test_calls_inside_calls_have_no_place_on_the_wire() -> None:
+def test_ledger_leaves_out_nested_calls() -> None:
     ledger = CallLedger(WireRules(longest_name=64))
     assert ledger.call(call("outer")) == "outer"
     assert ledger.call(call("inner", parent="outer")) is None
@@ -155,7 +155,7 @@ def test_parts_are_split_and_joined_exactly(kind: TextParts, parts: list[Any]) -
 @kinds
 @unhurried
 @given(text=texts(), spans=json_values | st.lists(st.integers(-2, 9) | maps({"characters": st.integers(0, 9)})))
-def test_spans_of_another_hand_never_fail(kind: TextParts, text: str, spans: Any) -> None:
+def test_join_accepts_any_spans(kind: TextParts, text: str, spans: Any) -> None:
     parts = kind.join(text, spans)
     assert parts is None or isinstance(parts, list)
 
@@ -177,11 +177,11 @@ def test_spans_of_another_hand_never_fail(kind: TextParts, text: str, spans: Any
         ("a", None),
     ],
 )
-def test_spans_that_do_not_fit_are_none(text: str, spans: Any) -> None:
+def test_join_returns_none_for_spans_that_do_not_fit(text: str, spans: Any) -> None:
     assert LINES.join(text, spans) is None
 
 
-def test_no_text_is_kept_twice() -> None:
+def test_split_stores_each_text_once() -> None:
     text, spans = LINES.split(
         [{"type": "text", "text": "long"}, {"type": "text", "text": "er", "x": 1}, {"type": "image"}]
     )
@@ -197,7 +197,7 @@ def test_no_text_is_kept_twice() -> None:
     maps({"type": texts(), "text": texts(), "x": maps({"a": texts(), "b": texts()})}),
     maps({"type": texts(), "text": texts(), "x": maps({"a": texts(), "b": texts()}), "y": json_values}),
 )
-def test_a_residual_makes_the_one_of_the_other(default: Message, original: Message) -> None:
+def test_applied_difference_restores_the_original(default: Message, original: Message) -> None:
     for inside in ((), ("x",)):
         residual = difference(default, original, *inside)
         assert is_residual(residual)

@@ -1,4 +1,4 @@
-"""What holds for the transcripts of every provider: exactness, growth, repair, windows, crossing to another."""
+"""Tests that run for every provider: exactness, updates, repair, windows and conversion to another provider."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ CASES = {
     module.CASE.provider: module.CASE
     for module in (transcripts_anthropic, transcripts_bedrock, transcripts_openai_chat, transcripts_openai_responses)
 }
-"""To add a provider: its module beside these, and its row."""
+"""The cases of all providers. To add a provider, add its module to the tuple above."""
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
@@ -95,32 +95,32 @@ def test_every_provider_has_a_case() -> None:
         for name, messages in (*case.conversations.items(), *case.valid.items())
     ],
 )
-def test_what_is_made_by_hand_comes_back(case: Case, messages: list[Message]) -> None:
-    others = next(messages for messages in case.valid.values() if messages)
+def test_handwritten_conversation_survives_parse_and_build(case: Case, messages: list[Message]) -> None:
+    context = next(messages for messages in case.valid.values() if messages)
     assert_exact(messages, case.provider)
     for message in messages:
         assert_exact([message], case.provider)
-        assert_exact([*others, message, message, *others], case.provider)
+        assert_exact([*context, message, message, *context], case.provider)
 
 
 @every_case
 @unhurried
 @given(data=st.data())
-def test_any_conversation_comes_back(case: Case, data: st.DataObject) -> None:
+def test_any_conversation_survives_parse_and_build(case: Case, data: st.DataObject) -> None:
     assert_exact(data.draw(st.lists(case.good, max_size=10)), case.provider)
 
 
 @every_case
 @unhurried
 @given(data=st.data())
-def test_any_maps_come_back(case: Case, data: st.DataObject) -> None:
+def test_any_maps_survive_parse_and_build(case: Case, data: st.DataObject) -> None:
     assert_exact(data.draw(case.hostile), case.provider)
 
 
 @every_case
 @unhurried
 @given(data=st.data())
-async def test_any_maps_come_back_from_a_store(case: Case, data: st.DataObject) -> None:
+async def test_any_maps_survive_import_and_build(case: Case, data: st.DataObject) -> None:
     messages = data.draw(case.hostile)
     async with open_store("memory:") as store:
         first = await import_transcript(store, "a", "r", messages, case.provider)
@@ -133,17 +133,17 @@ async def test_any_maps_come_back_from_a_store(case: Case, data: st.DataObject) 
 @every_case
 @unhurried
 @given(data=st.data())
-def test_a_longer_conversation_begins_with_the_same_events(case: Case, data: st.DataObject) -> None:
+def test_parse_gives_a_longer_conversation_the_same_first_events(case: Case, data: st.DataObject) -> None:
     messages = data.draw(case.hostile)
     end = data.draw(st.integers(0, len(messages)))
-    whole, prefix = (parse(part, case.provider, source="run") for part in (messages, messages[:end]))
+    all_events, prefix = (parse(part, case.provider, source="run") for part in (messages, messages[:end]))
     assert [(e.event_id, e.type, e.data, e.labels) for e in prefix] == [
-        (e.event_id, e.type, e.data, e.labels) for e in whole[: len(prefix)]
+        (e.event_id, e.type, e.data, e.labels) for e in all_events[: len(prefix)]
     ]
 
 
 @every_case
-def test_what_is_built_is_the_callers_own(case: Case) -> None:
+def test_changing_a_built_transcript_does_not_change_the_snapshot(case: Case) -> None:
     for messages in case.conversations.values():
         snapshot = snapshot_of(parse(messages, case.provider))
         built = build(snapshot, case.provider)
@@ -163,13 +163,13 @@ def _spoil(value: object) -> None:
         value.append("spoilt")
 
 
-# Growth.
+# Updates.
 
 
 @every_case
 @unhurried
 @given(data=st.data())
-def test_a_transcript_that_is_updated_equals_one_built_anew(case: Case, data: st.DataObject) -> None:
+def test_updated_transcript_equals_a_new_build(case: Case, data: st.DataObject) -> None:
     events = numbered(new_event(payload) for payload in data.draw(LIVE_PAYLOADS))
     events = data.draw(st.sampled_from([events, numbered(parse(data.draw(case.hostile), case.provider))]))
     limit = data.draw(st.none() | st.just(5))
@@ -180,17 +180,17 @@ def test_a_transcript_that_is_updated_equals_one_built_anew(case: Case, data: st
         newer = Snapshot("a", "r", events[begin:end], version=end, after=begin)
         snapshot = snapshot.extend(newer)
         transcript.update(snapshot)
-    whole = build(Snapshot("a", "r", events, version=len(events)), case.provider, max_result_bytes=limit)
-    assert transcript == whole
-    assert transcript.losses == whole.losses
+    rebuilt = build(Snapshot("a", "r", events, version=len(events)), case.provider, max_result_bytes=limit)
+    assert transcript == rebuilt
+    assert transcript.losses == rebuilt.losses
     assert transcript.origins is not None
-    assert whole.origins is not None
-    assert (transcript.origins.owns, transcript.origins.parts) == (whole.origins.owns, whole.origins.parts)
-    assert validate(transcript, case.provider) == validate(whole, case.provider)
+    assert rebuilt.origins is not None
+    assert (transcript.origins.owns, transcript.origins.parts) == (rebuilt.origins.owns, rebuilt.origins.parts)
+    assert validate(transcript, case.provider) == validate(rebuilt, case.provider)
 
 
 @every_case
-def test_an_update_looks_at_nothing_but_what_is_new(case: Case) -> None:
+def test_update_leaves_existing_messages_alone(case: Case) -> None:
     log = numbered(new_event(payload) for payload in (UserMessage("Hi"), AssistantMessage("A"), UserMessage("Ho")))
     snapshot = Snapshot("a", "r", log[:2], version=2)
     transcript = build(snapshot, case.provider)
@@ -204,7 +204,7 @@ def test_an_update_looks_at_nothing_but_what_is_new(case: Case) -> None:
 
 
 @every_case
-async def test_an_update_after_an_erasure_builds_anew(case: Case) -> None:
+async def test_update_after_an_erasure_rebuilds_the_transcript(case: Case) -> None:
     messages = next(messages for messages in case.valid.values() if len(messages) > 1)
     async with open_store("memory:") as store:
         await import_transcript(store, "a", "r", messages, case.provider)
@@ -219,7 +219,7 @@ async def test_an_update_after_an_erasure_builds_anew(case: Case) -> None:
 
 
 @every_case
-def test_an_update_to_what_is_not_newer_is_refused(case: Case) -> None:
+def test_update_refuses_a_snapshot_that_is_not_newer(case: Case) -> None:
     events = numbered([new_event(UserMessage("Hi")), new_event(UserMessage("Ho"))])
     snapshot = Snapshot("a", "r", events, version=2)
     for other in (
@@ -236,7 +236,7 @@ def test_an_update_to_what_is_not_newer_is_refused(case: Case) -> None:
 
 
 @every_case
-def test_a_transcript_is_a_plain_list_to_everybody_else(case: Case) -> None:
+def test_transcript_serializes_and_copies_like_a_list(case: Case) -> None:
     for messages in case.valid.values():
         built = build(snapshot_of(parse(messages, case.provider)), case.provider)
         assert json.loads(json.dumps(built)) == messages
@@ -246,11 +246,11 @@ def test_a_transcript_is_a_plain_list_to_everybody_else(case: Case) -> None:
             assert validate(twin, case.provider) == validate(built, case.provider)
 
 
-# Whatever a run holds.
+# Arbitrary runs.
 
 
 def residuals() -> st.SearchStrategy[JsonValue]:
-    """What a hostile or a careless hand may have put where residuals are kept."""
+    """Return a strategy for ``structured`` values, many of them malformed, in the place of residuals."""
     part = st.one_of(
         json_values,
         st.dictionaries(st.sampled_from(["role", "content", "type", "id", "signature", "data"]), json_values),
@@ -267,7 +267,7 @@ _ids = st.sampled_from(["", "c1", "c2", "a.b"])
 
 
 def live_payloads() -> st.SearchStrategy[EventData]:
-    """Payloads as runtimes record them, and with anything in ``structured``."""
+    """Return a strategy for payloads that runtimes record, with any value in ``structured``."""
     structured = st.none() | residuals()
     return st.one_of(
         st.builds(UserMessage, _texts, structured),
@@ -291,7 +291,7 @@ def live_payloads() -> st.SearchStrategy[EventData]:
         st.builds(Redacted, st.sampled_from(["user_message", "tool_call", "thinking", "anthropic.block", "note"])),
         st.builds(
             UnknownPayload,
-            type=st.sampled_from([f"{name}.{what}" for name in CASES for what in ("message", "block")]),
+            type=st.sampled_from([f"{name}.{suffix}" for name in CASES for suffix in ("message", "block")]),
             data=st.dictionaries(st.sampled_from(["block", "message", "role", "content"]), json_values, max_size=3),
         ),
         st.builds(ModelRequest, st.sampled_from([*CASES]), st.just("m"), system_hash=_texts),
@@ -300,7 +300,7 @@ def live_payloads() -> st.SearchStrategy[EventData]:
     )
 
 
-# Made once: making a strategy takes longer than drawing from it.
+# Built once, because building a strategy takes longer than drawing from it.
 LIVE_PAYLOADS = st.lists(live_payloads(), max_size=12)
 ANY_PAYLOADS = st.lists(live_payloads() | payloads(), max_size=8)
 
@@ -308,21 +308,21 @@ ANY_PAYLOADS = st.lists(live_payloads() | payloads(), max_size=8)
 @every_case
 @unhurried
 @given(data=st.data())
-def test_no_run_is_beyond_building_and_repair(case: Case, data: st.DataObject) -> None:
-    given_payloads = data.draw(ANY_PAYLOADS)
-    built = build(run_of(*given_payloads), case.provider, max_result_bytes=data.draw(st.none() | st.just(3)))
+def test_any_run_can_be_built_repaired_and_cut(case: Case, data: st.DataObject) -> None:
+    drawn_payloads = data.draw(ANY_PAYLOADS)
+    built = build(run_of(*drawn_payloads), case.provider, max_result_bytes=data.draw(st.none() | st.just(3)))
     text = encode_canonical(built)
     assert b"top secret" not in text
     assert b"note to self" not in text
     assert all(isinstance(message, dict) for message in built)
-    mended = repair(built, case.provider)
-    assert validate(mended.transcript, case.provider) == []
+    repaired = repair(built, case.provider)
+    assert validate(repaired.transcript, case.provider) == []
     for size in (1, 4):
         window(built, case.provider, max_events=size)
 
 
 @every_case
-def test_what_is_no_part_of_a_conversation_is_left_out(case: Case) -> None:
+def test_build_leaves_out_events_outside_the_conversation(case: Case) -> None:
     spoken: list[EventData] = [UserMessage("U"), AssistantMessage("A")]
     built = build(run_of(*spoken), case.provider)
     odd: list[EventData] = [PlannerNote("n"), Annotation("x"), ModelRequest(case.provider, "m")]
@@ -330,7 +330,7 @@ def test_what_is_no_part_of_a_conversation_is_left_out(case: Case) -> None:
 
 
 @every_case
-def test_types_no_builder_knows_are_reported(case: Case) -> None:
+def test_build_reports_unknown_event_types(case: Case) -> None:
     built = build(run_of(UserMessage("U"), UnknownPayload("handoff", {}), UnknownPayload("x.block", {})), case.provider)
     assert [(loss.reason, loss.seq, loss.type) for loss in built.losses] == [
         ("unknown_type", 2, "handoff"),
@@ -344,13 +344,13 @@ def test_types_no_builder_knows_are_reported(case: Case) -> None:
 
 @every_case
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
-def test_valid_conversations_are_valid(case: Case, recorded: bool) -> None:
+def test_handwritten_valid_conversations_have_no_findings(case: Case, recorded: bool) -> None:
     for messages in case.valid.values():
-        transcript = _as_given(messages, case.provider, recorded=recorded)
+        transcript = _plain_or_recorded(messages, case.provider, recorded=recorded)
         assert validate(transcript, case.provider) == []
-        mended = repair(transcript, case.provider)
-        assert mended.changes == ()
-        assert encode_canonical(mended.transcript) == encode_canonical(messages)
+        repaired = repair(transcript, case.provider)
+        assert repaired.changes == ()
+        assert encode_canonical(repaired.transcript) == encode_canonical(messages)
         case.judge(messages)
 
 
@@ -358,16 +358,16 @@ def test_valid_conversations_are_valid(case: Case, recorded: bool) -> None:
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
 @unhurried
 @given(data=st.data())
-def test_sound_conversations_are_valid(case: Case, recorded: bool, data: st.DataObject) -> None:
+def test_drawn_valid_conversations_have_no_findings(case: Case, recorded: bool, data: st.DataObject) -> None:
     messages = data.draw(case.sound)
-    transcript = _as_given(messages, case.provider, recorded=recorded)
+    transcript = _plain_or_recorded(messages, case.provider, recorded=recorded)
     assert validate(transcript, case.provider) == []
     assert repair(transcript, case.provider).changes == ()
     assert repair(transcript, case.provider).transcript == messages
     case.judge(messages)
 
 
-def _as_given(messages: list[Message], provider: str, *, recorded: bool) -> list[Message]:
+def _plain_or_recorded(messages: list[Message], provider: str, *, recorded: bool) -> list[Message]:
     return build(snapshot_of(parse(messages, provider)), provider) if recorded else messages
 
 
@@ -375,33 +375,33 @@ def _as_given(messages: list[Message], provider: str, *, recorded: bool) -> list
 @pytest.mark.parametrize("recorded", [False, True], ids=["plain", "recorded"])
 @unhurried
 @given(data=st.data())
-def test_what_is_repaired_is_valid(case: Case, recorded: bool, data: st.DataObject) -> None:
+def test_repaired_transcript_has_no_findings(case: Case, recorded: bool, data: st.DataObject) -> None:
     messages = data.draw(case.hostile)
-    transcript = _as_given(messages, case.provider, recorded=recorded)
+    transcript = _plain_or_recorded(messages, case.provider, recorded=recorded)
     findings = validate(transcript, case.provider)
-    mended = repair(transcript, case.provider)
+    repaired = repair(transcript, case.provider)
     assert transcript == messages
-    assert validate(mended.transcript, case.provider) == []
-    assert bool(mended.changes) == bool(findings)
-    again = repair(mended.transcript, case.provider)
-    assert (again.changes, again.transcript) == ((), mended.transcript)
-    twin = repair(_as_given(copy.deepcopy(messages), case.provider, recorded=recorded), case.provider)
-    assert (twin.changes, twin.transcript) == (mended.changes, mended.transcript)
-    _spoil(list(mended.transcript))
+    assert validate(repaired.transcript, case.provider) == []
+    assert bool(repaired.changes) == bool(findings)
+    again = repair(repaired.transcript, case.provider)
+    assert (again.changes, again.transcript) == ((), repaired.transcript)
+    twin = repair(_plain_or_recorded(copy.deepcopy(messages), case.provider, recorded=recorded), case.provider)
+    assert (twin.changes, twin.transcript) == (repaired.changes, repaired.transcript)
+    _spoil(list(repaired.transcript))
     assert transcript == messages
     for finding in findings:
         assert (finding.seq is not None) is recorded
-        _look_up(messages, finding)
+        _assert_path_exists(messages, finding)
     assert findings == sorted(findings, key=lambda finding: finding.path[0])
-    for change in mended.changes:
+    for change in repaired.changes:
         assert change.message
         assert change.path
         assert isinstance(change.path[0], int)
         assert -1 < change.path[0] < len(messages)
 
 
-def _look_up(messages: Sequence[Message], finding: Finding) -> object:
-    """The place a finding names is there, but for a last key."""
+def _assert_path_exists(messages: Sequence[Message], finding: Finding) -> object:
+    """Check that the finding's path exists, except perhaps its last key, and return the value that holds that key."""
     value: Any = messages
     for step in finding.path[:-1]:
         value = value[step]
@@ -413,61 +413,61 @@ def _look_up(messages: Sequence[Message], finding: Finding) -> object:
 @every_case
 @unhurried
 @given(data=st.data())
-def test_repaired_messages_of_a_good_shape_are_judged_valid(case: Case, data: st.DataObject) -> None:
+def test_provider_package_accepts_repaired_messages(case: Case, data: st.DataObject) -> None:
     case.judge(repair(data.draw(st.lists(case.good, max_size=8)), case.provider).transcript)
 
 
 @every_case
 @unhurried
 @given(data=st.data())
-def test_after_an_edit_repair_leaves_no_reasoning_that_was_signed_before_it(case: Case, data: st.DataObject) -> None:
+def test_repair_drops_reasoning_signed_before_an_edit(case: Case, data: st.DataObject) -> None:
     messages = data.draw(case.sound)
     built = build(snapshot_of(parse(messages, case.provider)), case.provider)
-    said = [index for index, message in enumerate(built) if message.get("role") == "user"]
-    if not said:
+    user_indexes = [index for index, message in enumerate(built) if message.get("role") == "user"]
+    if not user_indexes:
         return
-    edited = data.draw(st.sampled_from(said))
-    built[edited] = build(run_of(UserMessage("something else")), case.provider)[0]
-    mended = repair(built, case.provider)
-    assert validate(mended.transcript, case.provider) == []
-    texts = [encode_canonical(message) for message in mended.transcript]
+    edited_index = data.draw(st.sampled_from(user_indexes))
+    built[edited_index] = build(run_of(UserMessage("something else")), case.provider)[0]
+    repaired = repair(built, case.provider)
+    assert validate(repaired.transcript, case.provider) == []
+    texts = [encode_canonical(message) for message in repaired.transcript]
     begin = next(index for index, text in enumerate(texts) if b"something else" in text)
-    assert not holds_thought(mended.transcript[begin:])
-    before = [encode_canonical(message) for message in messages[:edited]]
+    assert not holds_thought(repaired.transcript[begin:])
+    before = [encode_canonical(message) for message in messages[:edited_index]]
     assert all(text in texts[: begin + 1] for text in before if b"tool" not in text)
 
 
 @every_case
-def test_a_list_that_is_none_is_refused(case: Case) -> None:
+def test_validate_and_repair_refuse_a_transcript_that_is_no_list(case: Case) -> None:
     for transcript in (None, 5, "x", b"x", {"role": "user"}):
-        given: Any = transcript
-        for use in (validate, repair):
+        untyped: Any = transcript
+        for function in (validate, repair):
             with pytest.raises(Exception, match="must be a list of maps"):
-                use(given, case.provider)
-    wrong: Any = [5, None, "x"]
-    assert all(finding.rule.endswith("_shape") for finding in validate(wrong, case.provider))
-    assert [finding.path[0] for finding in validate(wrong, case.provider)] == [0, 1, 2]
-    assert repair(wrong, case.provider).transcript == []
+                function(untyped, case.provider)
+    non_maps: Any = [5, None, "x"]
+    assert all(finding.rule.endswith("_shape") for finding in validate(non_maps, case.provider))
+    assert [finding.path[0] for finding in validate(non_maps, case.provider)] == [0, 1, 2]
+    assert repair(non_maps, case.provider).transcript == []
 
 
-def test_a_transcript_of_another_provider_is_refused() -> None:
+def test_transcript_of_another_provider_is_refused() -> None:
     built = build(run_of(UserMessage("U")), "anthropic")
-    uses: list[Callable[[], object]] = [
+    functions: list[Callable[[], object]] = [
         lambda: validate(built, "openai-chat"),
         lambda: repair(built, "openai-chat"),
         lambda: window(built, "openai-chat", max_events=1),
     ]
-    for use in uses:
+    for function in functions:
         with pytest.raises(InvalidArgument, match="is for anthropic, not for openai-chat"):
-            use()
+            function()
 
 
-# Live runs and crossing.
+# Live runs and conversion to another provider.
 
 
 @st.composite
 def live_runs(draw: st.DrawFn) -> list[EventData]:
-    """Whole runs as a runtime records them: parallel and nested calls, errors, ids used again, thinking before all."""
+    """Draw a run as a runtime records it, with parallel and nested calls, errors, repeated ids and thinking."""
     run: list[EventData] = [SystemMessage("Be kind.")] if draw(st.booleans()) else []
     number = 0
     for turn in range(draw(st.integers(0, 3))):
@@ -478,7 +478,7 @@ def live_runs(draw: st.DrawFn) -> list[EventData]:
                 run.append(Thinking(text=f"{THOUGHT} {number}", signature=f"{THOUGHT} signed {number}", final=True))
             if draw(st.booleans()):
                 run.append(AssistantMessage(draw(st.sampled_from(["Let me look.", ""]))))
-            asked = [
+            calls = [
                 ToolCall(
                     draw(st.sampled_from(["call", "a.b", "x" * 70])) + str(n),
                     draw(st.sampled_from(NAMES)),
@@ -488,17 +488,17 @@ def live_runs(draw: st.DrawFn) -> list[EventData]:
                     draw(st.lists(st.sampled_from(["", "{}", '{"id": 7}']), min_size=1, max_size=3))
                 )
             ]
-            run += asked
+            run += calls
             answers: list[EventData] = []
-            for one in asked:
+            for call in calls:
                 if draw(st.booleans()):
-                    run.append(ToolCall("inner", "inner.tool", one.tool_call_id))
-                    run.append(ToolResult("inner", "inner.tool", one.tool_call_id, result_json='"inner"'))
+                    run.append(ToolCall("inner", "inner.tool", call.tool_call_id))
+                    run.append(ToolResult("inner", "inner.tool", call.tool_call_id, result_json='"inner"'))
                 answers.append(
-                    ToolResult(one.tool_call_id, one.tool_name, error_message="timeout")
+                    ToolResult(call.tool_call_id, call.tool_name, error_message="timeout")
                     if draw(st.booleans())
                     else ToolResult(
-                        one.tool_call_id, one.tool_name, result_json=draw(st.sampled_from(["", "1", '{"a": 1}']))
+                        call.tool_call_id, call.tool_name, result_json=draw(st.sampled_from(["", "1", '{"a": 1}']))
                     )
                 )
             run += draw(st.permutations(answers))
@@ -512,7 +512,7 @@ NAMES = ["orders.find", "find", "mcp__s__t", "a--b", "a-b.c", "Grüße", "a b", 
 @every_case
 @unhurried
 @given(run=live_runs())
-def test_runs_recorded_live_are_valid_for_every_provider(case: Case, run: list[EventData]) -> None:
+def test_live_run_is_valid_for_every_provider(case: Case, run: list[EventData]) -> None:
     snapshot = run_of(*run)
     built = build(snapshot, case.provider)
     assert validate(built, case.provider) == []
@@ -530,38 +530,40 @@ def _assert_no_thought(case: Case, built: Sequence[Message]) -> None:
     assert not holds_thought([without(message) for message in built])
 
 
-@pytest.mark.parametrize(("one", "other"), PAIRS, ids=lambda case: case.provider)
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda case: case.provider)
 @unhurried
 @given(data=st.data())
-def test_a_run_of_one_provider_is_built_for_another(one: Case, other: Case, data: st.DataObject) -> None:
-    messages = data.draw(one.sound)
-    snapshot = snapshot_of(parse(messages, one.provider))
-    built = build(snapshot, other.provider)
-    _assert_no_thought(other, built)
-    mended = repair(built, other.provider)
-    assert validate(mended.transcript, other.provider) == []
-    other.judge(mended.transcript)
-    said = [event.data.message for event in snapshot.log if isinstance(event.data, UserMessage) and event.data.message]
-    text = encode_canonical(mended.transcript).decode()
-    assert all(json.dumps(one, ensure_ascii=False)[1:-1] in text for one in said)
+def test_run_of_one_provider_can_be_built_for_another(source: Case, target: Case, data: st.DataObject) -> None:
+    messages = data.draw(source.sound)
+    snapshot = snapshot_of(parse(messages, source.provider))
+    built = build(snapshot, target.provider)
+    _assert_no_thought(target, built)
+    repaired = repair(built, target.provider)
+    assert validate(repaired.transcript, target.provider) == []
+    target.judge(repaired.transcript)
+    user_texts = [
+        event.data.message for event in snapshot.log if isinstance(event.data, UserMessage) and event.data.message
+    ]
+    text = encode_canonical(repaired.transcript).decode()
+    assert all(json.dumps(user_text, ensure_ascii=False)[1:-1] in text for user_text in user_texts)
     dropped = {loss.seq for loss in built.losses}
     for event in snapshot.log:
         if isinstance(event.data, UnknownPayload):
             assert event.seq in dropped
 
 
-@pytest.mark.parametrize(("one", "other"), PAIRS, ids=lambda case: case.provider)
-def test_what_another_provider_had_beside_a_payload_is_reported(one: Case, other: Case) -> None:
-    kept: JsonValue = {one.provider: {"fields": {"x": 1}}}
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids=lambda case: case.provider)
+def test_build_reports_the_data_of_another_provider(source: Case, target: Case) -> None:
+    structured: JsonValue = {source.provider: {"fields": {"x": 1}}}
     built = build(
         run_of(
-            UserMessage("U", kept),
-            Thinking(text="t", signature="s", structured=kept),
-            ToolCall("c", "f", structured=kept),
-            ToolResult("c", "f", result_json="1", structured=kept),
-            UnknownPayload(f"{one.provider}.block", {"x": 1}),
+            UserMessage("U", structured),
+            Thinking(text="t", signature="s", structured=structured),
+            ToolCall("c", "f", structured=structured),
+            ToolResult("c", "f", result_json="1", structured=structured),
+            UnknownPayload(f"{source.provider}.block", {"x": 1}),
         ),
-        other.provider,
+        target.provider,
     )
     assert [(loss.reason, loss.seq) for loss in built.losses] == [
         ("other_provider", 1),
@@ -573,11 +575,11 @@ def test_what_another_provider_had_beside_a_payload_is_reported(one: Case, other
     assert b'"x"' not in encode_canonical(built)
 
 
-# Results that are too large, or have too much.
+# Results that are too large, or have an error and a value.
 
 
 @every_case
-def test_a_large_result_is_omitted_when_asked(case: Case) -> None:
+def test_build_omits_results_above_max_result_bytes(case: Case) -> None:
     large = "é" * 40_000
     snapshot = run_of(
         UserMessage("U"),
@@ -609,9 +611,9 @@ def test_a_large_result_is_omitted_when_asked(case: Case) -> None:
 
 def _json_texts(value: object) -> list[Any]:
     if is_map(value):
-        return [one for item in value.values() for one in _json_texts(item)]
+        return [decoded for item in value.values() for decoded in _json_texts(item)]
     if is_list(value):
-        return [one for item in value for one in _json_texts(item)]
+        return [decoded for item in value for decoded in _json_texts(item)]
     try:
         return [json.loads(value)] if isinstance(value, str) else []
     except ValueError:
@@ -656,23 +658,23 @@ _LIMITED: dict[str, Callable[[object], list[Message]]] = {
         ("openai-responses", [{"type": "input_text", "text": "x" * 100}], 100),
     ],
 )
-def test_a_result_is_measured_by_what_the_model_is_sent(provider: str, content: object, size: int) -> None:
-    given_messages = _LIMITED[provider](content)
-    snapshot = snapshot_of(parse(given_messages, provider))
-    assert build(snapshot, provider, max_result_bytes=size) == given_messages
+def test_max_result_bytes_counts_the_content_sent_to_the_model(provider: str, content: object, size: int) -> None:
+    messages = _LIMITED[provider](content)
+    snapshot = snapshot_of(parse(messages, provider))
+    assert build(snapshot, provider, max_result_bytes=size) == messages
     (loss,) = build(snapshot, provider, max_result_bytes=size - 1).losses
     assert loss.reason == "size_limit"
 
 
 @every_case
 @pytest.mark.parametrize("limit", [0, -1, 1.5, "1"])
-def test_a_limit_that_is_none_is_refused(case: Case, limit: Any) -> None:
+def test_build_refuses_an_invalid_max_result_bytes(case: Case, limit: Any) -> None:
     with pytest.raises(InvalidArgument, match="max_result_bytes"):
         build(run_of(), case.provider, max_result_bytes=limit)
 
 
 @every_case
-def test_a_result_with_an_error_and_a_value_is_a_finding(case: Case) -> None:
+def test_validate_reports_a_result_with_an_error_and_a_value(case: Case) -> None:
     built = build(
         run_of(
             UserMessage("T"),
@@ -689,10 +691,10 @@ def test_a_result_with_an_error_and_a_value_is_a_finding(case: Case) -> None:
     for transcript in (built, cut):
         findings = validate(transcript, case.provider)
         assert [(finding.rule, finding.seq) for finding in findings] == [("error_and_value", 7)]
-    mended = repair(built, case.provider)
-    assert [(change.change, change.seq) for change in mended.changes] == [("kept_value", 7)]
-    assert mended.transcript == built
-    assert validate(mended.transcript, case.provider) == []
+    repaired = repair(built, case.provider)
+    assert [(change.change, change.seq) for change in repaired.changes] == [("kept_value", 7)]
+    assert repaired.transcript == built
+    assert validate(repaired.transcript, case.provider) == []
 
 
 # Windows.
@@ -701,7 +703,7 @@ def test_a_result_with_an_error_and_a_value_is_a_finding(case: Case) -> None:
 @every_case
 @unhurried
 @given(data=st.data())
-def test_a_window_is_a_valid_end_of_the_transcript(case: Case, data: st.DataObject) -> None:
+def test_window_is_a_valid_end_of_the_transcript(case: Case, data: st.DataObject) -> None:
     run = [*data.draw(live_runs()), UserMessage("and now?")]
     built = build(run_of(*run), case.provider)
     kind = data.draw(st.sampled_from(["max_events", "max_tokens", "since_turn"]))
@@ -712,25 +714,27 @@ def test_a_window_is_a_valid_end_of_the_transcript(case: Case, data: st.DataObje
         limits[kind] = value = data.draw(st.integers(-turns - 1, turns).filter(bool))
     plain = data.draw(st.booleans())
     source: Any = data.draw(st.sampled_from([built, run_of(*run)])) if not plain else list(built)
-    left = window(source, case.provider, **limits)
-    assert validate(left.transcript, case.provider) == []
-    kept = list(left.transcript)
-    assert kept[-1] == built[-1]
-    if left.transcript != built:
-        assert left.left_out
-        assert not holds_thought(left.transcript)
+    window_result = window(source, case.provider, **limits)
+    assert validate(window_result.transcript, case.provider) == []
+    remaining = list(window_result.transcript)
+    assert remaining[-1] == built[-1]
+    if window_result.transcript != built:
+        assert window_result.left_out
+        assert not holds_thought(window_result.transcript)
     else:
-        assert left.left_out == ()
+        assert window_result.left_out == ()
     if kind == "since_turn":
-        said = sum(message.get("role") == "user" and "question" in json.dumps(message) for message in kept)
-        assert left.fits
+        question_count = sum(
+            message.get("role") == "user" and "question" in json.dumps(message) for message in remaining
+        )
+        assert window_result.fits
         expected = turns - value + 1 if value > 0 else min(-value, turns)
-        assert said == expected - 1
-    elif kind == "max_events" and not plain and left.fits:
-        assert left.transcript.origins is not None
-        assert sum(len(left.transcript.origins.events_of(index)) for index in range(len(kept))) <= value
-    for index, message in enumerate(kept):
-        seq = left.transcript.seq_at((index,))
+        assert question_count == expected - 1
+    elif kind == "max_events" and not plain and window_result.fits:
+        assert window_result.transcript.origins is not None
+        assert sum(len(window_result.transcript.origins.events_of(index)) for index in range(len(remaining))) <= value
+    for index, message in enumerate(remaining):
+        seq = window_result.transcript.seq_at((index,))
         assert (seq is None) is plain
         if not plain and message.get("role") == "user" and "question" in json.dumps(message):
             assert seq is not None
@@ -738,11 +742,11 @@ def test_a_window_is_a_valid_end_of_the_transcript(case: Case, data: st.DataObje
 
 
 @every_case
-def test_nothing_made_by_hand_is_beyond_a_window(case: Case) -> None:
+def test_window_accepts_every_handwritten_conversation(case: Case) -> None:
     for messages in case.conversations.values():
-        for given_messages in (messages, *([message] for message in messages)):
-            left = window(given_messages, case.provider, max_events=1)
-            assert bool(left.left_out) == (left.transcript != given_messages)
+        for transcript in (messages, *([message] for message in messages)):
+            window_result = window(transcript, case.provider, max_events=1)
+            assert bool(window_result.left_out) == (window_result.transcript != transcript)
         for message in messages:
             plain = find_provider(case.provider).without_reasoning(message)
             assert plain is None or find_provider(case.provider).without_reasoning(plain) is plain
@@ -751,39 +755,39 @@ def test_nothing_made_by_hand_is_beyond_a_window(case: Case) -> None:
 @every_case
 @unhurried
 @given(data=st.data())
-def test_no_transcript_is_beyond_a_window(case: Case, data: st.DataObject) -> None:
+def test_window_accepts_any_transcript(case: Case, data: st.DataObject) -> None:
     messages = data.draw(case.hostile)
-    left = window(messages, case.provider, max_events=data.draw(st.integers(1, 8)))
-    assert len(left.transcript) <= len(messages)
-    assert bool(left.left_out) == (left.transcript != messages)
+    window_result = window(messages, case.provider, max_events=data.draw(st.integers(1, 8)))
+    assert len(window_result.transcript) <= len(messages)
+    assert bool(window_result.left_out) == (window_result.transcript != messages)
 
 
 @every_case
-def test_a_long_turn_is_cut_between_rounds(case: Case) -> None:
+def test_window_cuts_a_long_turn_between_rounds(case: Case) -> None:
     rounds: list[EventData] = []
     for number in range(50):
         rounds += [ToolCall(f"c{number}", "f"), ToolResult(f"c{number}", "f", result_json=str(number))]
     built = build(run_of(UserMessage("U"), AssistantMessage("A"), UserMessage("long"), *rounds), case.provider)
-    left = window(built, case.provider, max_events=21)
-    assert left.fits
-    assert left.transcript == [built[2], *built[-20:]]
-    assert [loss.reason for loss in left.left_out] == ["window", "window"]
-    assert [loss.seq for loss in left.left_out] == [1, 4]
-    assert [loss.message for loss in left.left_out] == [
+    window_result = window(built, case.provider, max_events=21)
+    assert window_result.fits
+    assert window_result.transcript == [built[2], *built[-20:]]
+    assert [loss.reason for loss in window_result.left_out] == ["window", "window"]
+    assert [loss.seq for loss in window_result.left_out] == [1, 4]
+    assert [loss.message for loss in window_result.left_out] == [
         "messages 0 to 1 of the transcript",
         "messages 3 to 82 of the transcript",
     ]
-    assert validate(left.transcript, case.provider) == []
+    assert validate(window_result.transcript, case.provider) == []
     least = window(built, case.provider, max_events=1)
     assert not least.fits
     assert least.transcript == [built[2], *built[-2:]]
 
 
 @every_case
-def test_tokens_are_counted_as_asked(case: Case) -> None:
+def test_window_counts_tokens_with_count_tokens(case: Case) -> None:
     built = build(run_of(UserMessage("1"), AssistantMessage("2"), UserMessage("3")), case.provider)
-    left = window(built, case.provider, max_tokens=1, count_tokens=lambda _: 1)
-    assert (left.transcript, left.fits) == ([built[-1]], True)
+    window_result = window(built, case.provider, max_tokens=1, count_tokens=lambda _: 1)
+    assert (window_result.transcript, window_result.fits) == ([built[-1]], True)
     assert window(built, case.provider, max_tokens=2, count_tokens=lambda _: 1).transcript == [built[-1]]
     assert window(built, case.provider, max_tokens=3, count_tokens=lambda _: 1).transcript == built
     assert not window(built, case.provider, max_tokens=1).fits
@@ -802,7 +806,7 @@ def test_tokens_are_counted_as_asked(case: Case) -> None:
         ({"since_turn": 3}, "has 2 turns"),
     ],
 )
-def test_limits_that_are_none_are_refused(case: Case, limits: Mapping[str, Any], match: str) -> None:
+def test_window_refuses_invalid_limits(case: Case, limits: Mapping[str, Any], match: str) -> None:
     built = build(run_of(UserMessage("U"), AssistantMessage("A"), UserMessage("V")), case.provider)
     with pytest.raises(InvalidArgument, match=match):
         window(built, case.provider, **limits)
@@ -812,7 +816,7 @@ def test_limits_that_are_none_are_refused(case: Case, limits: Mapping[str, Any],
 
 
 @every_case
-def test_a_request_is_recorded_once_and_read_back(case: Case) -> None:
+def test_request_restores_arguments_that_are_recorded_once(case: Case) -> None:
     tools = case.tools("orders--find", "D", {"type": "object"})
     first = model_request(run_of(), case.provider, model="m1", system="S", tools=tools, parameters={"temperature": 0.5})
     assert (first.system, first.tools) == ("S", tools)
@@ -822,66 +826,66 @@ def test_a_request_is_recorded_once_and_read_back(case: Case) -> None:
     assert (second.system_hash, second.tools_hash) == (first.system_hash, first.tools_hash)
     third = model_request(snapshot, case.provider, model="m2", system="other", tools=None)
     assert (third.system, third.tools, third.tools_hash) == ("other", None, "")
-    package = find_provider(case.provider)
-    found = request(run_of(first, UserMessage("U"), second), case.provider)
-    transcript = found.pop(package.messages_key)
+    provider = find_provider(case.provider)
+    arguments = request(run_of(first, UserMessage("U"), second), case.provider)
+    transcript = arguments.pop(provider.messages_key)
     assert transcript[-1] == build(run_of(UserMessage("U")), case.provider)[-1]
-    assert "m2" in found.values()
-    assert found[package.tools_key] == tools
-    assert "temperature" not in found
-    assert "S" in json.dumps([found, transcript])
-    _spoil(found[package.tools_key])
-    assert request(run_of(first), case.provider)[package.tools_key] == tools
+    assert "m2" in arguments.values()
+    assert arguments[provider.tools_key] == tools
+    assert "temperature" not in arguments
+    assert "S" in json.dumps([arguments, transcript])
+    _spoil(arguments[provider.tools_key])
+    assert request(run_of(first), case.provider)[provider.tools_key] == tools
     assert request(run_of(first), case.provider)["temperature"] == 0.5
 
 
 @every_case
-def test_what_is_asked_of_another_provider_is_carried_over(case: Case) -> None:
+def test_request_converts_the_arguments_of_another_provider(case: Case) -> None:
     for other in CASES.values():
         if other is case:
             continue
         tool: tuple[str, str, Mapping[str, JsonValue]] = ("find", "D", {"type": "object", "properties": {"id": {}}})
-        asked = model_request(run_of(), other.provider, model="m", system="Be kind.", tools=other.tools(*tool))
-        found = request(run_of(asked, UserMessage("U")), case.provider)
-        assert "model" not in found
-        assert found[find_provider(case.provider).tools_key] == case.tools(*tool)
-        assert json.dumps(found).count("Be kind.") == 1
+        recorded = model_request(run_of(), other.provider, model="m", system="Be kind.", tools=other.tools(*tool))
+        arguments = request(run_of(recorded, UserMessage("U")), case.provider)
+        assert "model" not in arguments
+        assert arguments[find_provider(case.provider).tools_key] == case.tools(*tool)
+        assert json.dumps(arguments).count("Be kind.") == 1
 
 
 @every_case
 @pytest.mark.parametrize("leading", [False, True])
-def test_what_was_recorded_is_what_a_transcript_is_repaired_and_cut_for(case: Case, leading: bool) -> None:
+def test_validate_repair_and_window_use_the_recorded_request(case: Case, leading: bool) -> None:
     tools = case.tools("f", "D", {"type": "object"})
-    asked = model_request(run_of(), case.provider, model="m", system=None if leading else "S", tools=tools)
+    recorded = model_request(run_of(), case.provider, model="m", system=None if leading else "S", tools=tools)
     first = [SystemMessage("S")] if leading else []
     events = [event.data for event in parse(_REASONED[case.provider], case.provider)]
-    snapshot = run_of(*first, asked, *events, UserMessage("again"), ToolCall("c2", "f"))
+    snapshot = run_of(*first, recorded, *events, UserMessage("again"), ToolCall("c2", "f"))
     built = build(snapshot, case.provider)
-    asked_with = request(snapshot, case.provider)
+    arguments = request(snapshot, case.provider)
     assert {finding.rule for finding in validate(built, case.provider)} == {"unanswered_call"}
-    assert validate(built, case.provider, request=asked_with) == validate(built, case.provider)
+    assert validate(built, case.provider, request=arguments) == validate(built, case.provider)
     assert [change.change for change in repair(built, case.provider).changes] == ["answered_call"]
-    for mended in (repair(built, case.provider), repair(built, case.provider, request=asked_with)):
-        assert not set(mended.request) & {"messages", "input"}
-        assert mended.request["tools" if "tools" in mended.request else "toolConfig"] == tools
-        assert validate(mended.transcript, case.provider) == []
-        assert validate(mended.transcript, case.provider, request=mended.request) == []
-        assert repair(mended.transcript, case.provider).changes == ()
-    left = window(repair(built, case.provider).transcript, case.provider, since_turn=-1)
-    assert validate(left.transcript, case.provider, request=left.request) == []
-    assert left.request == repair(built, case.provider).request
+    for repaired in (repair(built, case.provider), repair(built, case.provider, request=arguments)):
+        assert not set(repaired.request) & {"messages", "input"}
+        assert repaired.request["tools" if "tools" in repaired.request else "toolConfig"] == tools
+        assert validate(repaired.transcript, case.provider) == []
+        assert validate(repaired.transcript, case.provider, request=repaired.request) == []
+        assert repair(repaired.transcript, case.provider).changes == ()
+    window_result = window(repair(built, case.provider).transcript, case.provider, since_turn=-1)
+    assert validate(window_result.transcript, case.provider, request=window_result.request) == []
+    assert window_result.request == repair(built, case.provider).request
 
 
 @every_case
-def test_a_request_to_another_provider_since_changes_nothing(case: Case) -> None:
-    other = next(one for one in CASES if one != case.provider)
+def test_later_request_to_another_provider_changes_nothing(case: Case) -> None:
+    other = next(name for name in CASES if name != case.provider)
     events = [event.data for event in parse(_REASONED[case.provider], case.provider)]
-    mine = model_request(run_of(), case.provider, model="m", system="S")
-    built = build(run_of(mine, *events, model_request(run_of(), other, model="n", system="T")), case.provider)
-    mended = repair(built, case.provider)
-    assert (mended.transcript, mended.changes) == (built, ())
-    assert mended.request["modelId" if "modelId" in mended.request else "model"] == "m"
-    assert validate(mended.transcript, case.provider, request=mended.request) == []
+    own_request = model_request(run_of(), case.provider, model="m", system="S")
+    built = build(run_of(own_request, *events, model_request(run_of(), other, model="n", system="T")), case.provider)
+    repaired = repair(built, case.provider)
+    assert (repaired.transcript, repaired.changes) == (built, ())
+    assert repaired.request["modelId" if "modelId" in repaired.request else "model"] == "m"
+    assert validate(repaired.transcript, case.provider, request=repaired.request) == []
 
 
 _REASONED: dict[str, list[Message]] = {
@@ -915,31 +919,31 @@ _REASONED: dict[str, list[Message]] = {
 
 
 @every_case
-def test_nothing_is_asked_where_nothing_was_recorded(case: Case) -> None:
-    package = find_provider(case.provider)
+def test_request_without_a_recorded_request_has_only_messages(case: Case) -> None:
+    provider = find_provider(case.provider)
     assert request(run_of(UserMessage("U")), case.provider) == {
-        package.messages_key: build(run_of(UserMessage("U")), case.provider)
+        provider.messages_key: build(run_of(UserMessage("U")), case.provider)
     }
     erased = run_of(Redacted("model_request"), UserMessage("U"), ModelRequest(case.provider, "m", system_hash="gone"))
     assert "m" in request(erased, case.provider).values()
 
 
 @every_case
-def test_instructions_recorded_before_the_conversation_are_asked_with(case: Case) -> None:
-    found = request(run_of(SystemMessage("Be kind."), SystemMessage("Be brief."), UserMessage("U")), case.provider)
-    text = json.dumps(found)
+def test_request_includes_the_leading_system_messages(case: Case) -> None:
+    arguments = request(run_of(SystemMessage("Be kind."), SystemMessage("Be brief."), UserMessage("U")), case.provider)
+    text = json.dumps(arguments)
     assert text.count("Be kind.") == text.count("Be brief.") == 1
 
 
 @pytest.mark.parametrize("provider", ["", "openai", "ANTHROPIC", None, []])
-def test_an_unknown_provider_is_refused_with_those_known(provider: Any) -> None:
-    uses: list[Callable[[], object]] = [lambda: parse([], provider), lambda: build(run_of(), provider)]
-    for use in uses:
+def test_unknown_provider_error_names_the_providers(provider: Any) -> None:
+    functions: list[Callable[[], object]] = [lambda: parse([], provider), lambda: build(run_of(), provider)]
+    for function in functions:
         with pytest.raises(InvalidArgument, match=", ".join(provider_names())):
-            use()
+            function()
 
 
-def test_a_transcript_without_a_run_knows_no_seqs() -> None:
+def test_transcript_without_a_run_has_no_seqs() -> None:
     transcript = Transcript([{"role": "user"}], provider="anthropic")
     assert transcript.seq_at((0,)) is None
     built = build(run_of(UserMessage("U")), "anthropic")

@@ -1,4 +1,4 @@
-"""What tests of one provider's rules share: transcripts of messages, what is wrong with them, what repair promises."""
+"""Helpers for the tests of one provider's rules: list findings and check the guarantees of repair."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.transcript.transcripts import Message, maps, snapshot_of
 ODD_VALUES: list[Any] = [0, 1.0, False, True, None, "x", "", " ", {}, {"a": 1}, [], [[]], ["x", None], 10**40]
 
 
-def nearly(known: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Message]:
-    """Maps of all of these keys with what belongs there, or now and then of some of them with anything."""
-    return st.fixed_dictionaries(dict(known)) | maps(known)
+def nearly(values_by_key: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Message]:
+    """Return a strategy for maps of all these keys with values of their strategies, and sometimes for odder maps."""
+    return st.fixed_dictionaries(dict(values_by_key)) | maps(values_by_key)
 
 
 def rules_of(
     transcript: Sequence[Mapping[str, JsonValue]], provider: str, request: Mapping[str, JsonValue] | None = None
 ) -> list[tuple[str, int | None]]:
-    """The rules a transcript breaks, each with the seq of the event."""
+    """Return the rules that a transcript breaks, each with the seq of the event."""
     findings = validate(transcript, provider, request=request)
     assert all(finding.message and finding.path for finding in findings)
     return [(finding.rule, finding.seq) for finding in findings]
@@ -37,14 +37,14 @@ def assert_repaired(
     judge: Callable[[Sequence[object]], None] | None = None,
     request: Mapping[str, JsonValue] | None = None,
 ) -> Repair:
-    """Repair gives what validates, by a copy, the same each time, and nothing to do a second time."""
+    """Check that repair is deterministic and idempotent, returns a valid copy, and leaves its input unchanged."""
     before = copy.deepcopy(list(transcript))
-    found = validate(transcript, provider, request=request)
+    findings = validate(transcript, provider, request=request)
     repaired = repair(transcript, provider, request=request)
     assert list(transcript) == before
     assert validate(repaired.transcript, provider, request=repaired.request) == []
     assert validate(list(repaired.transcript), provider, request=repaired.request) == []
-    assert bool(repaired.changes) >= bool(found)
+    assert bool(repaired.changes) >= bool(findings)
     assert list(repair(copy.deepcopy(transcript), provider, request=request).transcript) == list(repaired.transcript)
     for again in (repaired.transcript, list(repaired.transcript)):
         second = repair(again, provider, request=repaired.request)
@@ -56,10 +56,10 @@ def assert_repaired(
 
 
 def changes_of(repaired: Repair) -> list[str]:
-    """The names of what repair did."""
+    """Return the names of the changes that repair made."""
     return [change.change for change in repaired.changes]
 
 
 def built_from(messages: Sequence[Message], provider: str) -> Transcript:
-    """The transcript of the run of these messages."""
+    """Parse the messages and build a transcript from the events."""
     return build(snapshot_of(parse(messages, provider)), provider)

@@ -1,4 +1,4 @@
-"""What the tests of every provider's transcripts share: the cases they are run on, and how a package's types judge."""
+"""Cases, strategies and helpers that the tests of all providers' transcripts share."""
 
 from __future__ import annotations
 
@@ -19,26 +19,29 @@ Message = dict[str, Any]
 unhurried = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    # The phase that explains failures loses their message where strategies are drawn inside a test.
+    # If a test draws from strategies itself, the explain phase loses the message of a failure.
     phases=[phase for phase in Phase if phase is not Phase.explain],
 )
-"""A busy machine is no finding."""
+"""Hypothesis settings that do not fail a test because the machine is slow."""
 
 THOUGHT = "private thought"
-"""Begins every reasoning text, signature and encrypted block of the sound conversations; the latter in base64."""
+"""The first words of every reasoning text, signature and encrypted block (in base64) of the sound conversations."""
 
 _ENCODED_THOUGHT = base64.b64encode(THOUGHT.encode())
 
 
 class Case(NamedTuple):
-    """A provider, for the tests that hold for all of them.
+    """One provider's inputs for the tests that run for every provider.
 
-    - ``conversations``: made by hand, valid or not, to come back exactly.
-    - ``valid``: made by hand, nothing is wrong with them; they too come back exactly.
-    - ``good``: messages of the shape the provider documents, in any order; ``odd``: maps that are nearly messages.
-    - ``sound``: whole conversations nothing is wrong with, each of which holds ``THOUGHT`` in its reasoning alone.
-    - ``judge``: raises where the provider's own package refuses a transcript.
-    - ``tools``: one tool's name, description and schema, as the provider is told of its tools.
+    Attributes:
+        provider: The provider's name.
+        conversations: Handwritten conversations, valid or invalid. Parsing and building returns equal messages.
+        valid: Handwritten valid conversations. Parsing and building returns equal messages here too.
+        good: A strategy for messages of the documented shape, which tests put in any order.
+        odd: A strategy for maps that resemble messages.
+        sound: A strategy for whole valid conversations that contain ``THOUGHT`` in their reasoning only.
+        judge: A function that raises if the provider's own package refuses the transcript.
+        tools: A function that takes a tool's name, description and schema and returns the provider's list of tools.
     """
 
     provider: str
@@ -52,12 +55,12 @@ class Case(NamedTuple):
 
     @property
     def hostile(self) -> st.SearchStrategy[list[Message]]:
-        """Transcripts of anything, in any order."""
+        """A strategy for transcripts of good and odd messages in any order."""
         return st.lists(self.odd | self.good, max_size=7)
 
 
 def numbered(events: Iterable[Event]) -> list[Event]:
-    """Events as a store gives them back, with seqs from 1."""
+    """Return the events with seqs from 1, as a store returns them."""
     return [
         Event(event.type, event.timestamp, event.data, event.labels, event.event_id, seq)
         for seq, event in enumerate(events, 1)
@@ -65,28 +68,31 @@ def numbered(events: Iterable[Event]) -> list[Event]:
 
 
 def snapshot_of(events: Iterable[Event]) -> Snapshot:
-    """A run of these events."""
+    """Return the snapshot of a run that holds these events."""
     log = numbered(events)
     return Snapshot("agent", "run", log, version=len(log))
 
 
 def run_of(*payloads: EventData) -> Snapshot:
-    """A run that was recorded by hand."""
+    """Return the snapshot of a run that holds these payloads."""
     return snapshot_of(new_event(payload) for payload in payloads)
 
 
 def assert_exact(messages: Sequence[Message], provider: str) -> list[Event]:
-    """The events of ``messages``, from which equal messages are built, at once or in two steps; nothing is lost."""
+    """Check that the built messages equal the parsed ``messages``, and return the events.
+
+    The messages are built in one step and in two.
+    """
     before = copy.deepcopy(messages)
     events = parse(messages, provider)
-    whole = snapshot_of(events)
-    built = build(whole, provider)
+    snapshot = snapshot_of(events)
+    built = build(snapshot, provider)
     assert encode_canonical(built) == encode_canonical(messages)
     assert messages == before
     assert not built.losses
-    grown = build(snapshot_of(events[: len(events) // 2]), provider)
-    grown.update(whole)
-    assert encode_canonical(grown) == encode_canonical(messages)
+    updated = build(snapshot_of(events[: len(events) // 2]), provider)
+    updated.update(snapshot)
+    assert encode_canonical(updated) == encode_canonical(messages)
     assert len({event.event_id for event in events}) == len(events)
     for event in events:
         assert Event.from_map(event.to_map()) == event
@@ -94,13 +100,13 @@ def assert_exact(messages: Sequence[Message], provider: str) -> list[Event]:
 
 
 def holds_thought(messages: Sequence[object]) -> bool:
-    """Whether any reasoning of a sound conversation is left."""
+    """Return whether the messages contain any reasoning of a sound conversation."""
     text = encode_canonical(messages)
     return THOUGHT.encode() in text or _ENCODED_THOUGHT in text
 
 
 def consume(value: object) -> None:
-    """Look at all of what pydantic made: it checks the items of an ``Iterable`` only when they are asked for."""
+    """Iterate over the whole value, since pydantic checks the items of an ``Iterable`` only during iteration."""
     if isinstance(value, Mapping):
         for item in cast("Mapping[str, object]", value).values():
             consume(item)
@@ -121,19 +127,19 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-def maps(known: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Message]:
-    """Maps of some of these keys, each with what belongs there or with anything."""
-    return st.fixed_dictionaries({}, optional={key: value | json_values for key, value in known.items()})
+def maps(values_by_key: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Message]:
+    """Return a strategy for maps of some of these keys, each with a value of its strategy or any JSON value."""
+    return st.fixed_dictionaries({}, optional={key: value | json_values for key, value in values_by_key.items()})
 
 
 def shaped(
     required: Mapping[str, st.SearchStrategy[Any]], **optional: st.SearchStrategy[Any]
 ) -> st.SearchStrategy[Message]:
-    """Maps that have all of the required keys and some of the optional ones."""
+    """Return a strategy for maps that have all the required keys and some of the optional keys."""
     return st.fixed_dictionaries(dict(required), optional=optional)
 
 
 texts = st.sampled_from(["", " ", "Hi", '{"a": 1}', "null", "[]", "a\nb", "Grüße 🧾"])
-said = st.sampled_from(["Hi", "Where is it?", '{"a": 1}', "a\nb", "Grüße 🧾"])
+spoken_texts = st.sampled_from(["Hi", "Where is it?", '{"a": 1}', "a\nb", "Grüße 🧾"])
 names = st.sampled_from(["f", "get_order", "orders--find", "mcp__s__t", "a-b"])
 arguments = st.sampled_from(["{}", '{"id": 7}', '{"a": {"b": [1, 2.5, null]}}', '{"text": "x"}'])

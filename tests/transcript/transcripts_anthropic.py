@@ -1,4 +1,4 @@
-"""The Messages API for the tests that hold for every provider."""
+"""Provides the Messages API inputs of the tests that run for every provider."""
 
 from __future__ import annotations
 
@@ -12,7 +12,18 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from agent_memory_log import JsonValue
-from tests.transcript.transcripts import THOUGHT, Case, Message, consume, json_values, maps, names, said, shaped, texts
+from tests.transcript.transcripts import (
+    THOUGHT,
+    Case,
+    Message,
+    consume,
+    json_values,
+    maps,
+    names,
+    shaped,
+    spoken_texts,
+    texts,
+)
 
 ANTHROPIC = "anthropic"
 
@@ -134,8 +145,8 @@ MCP_RESULT = {"type": "mcp_tool_result", "tool_use_id": "m1", "is_error": False,
 COMPACTION = {"type": "compaction", "content": "We spoke of orders.", "encrypted_content": "AAA", "signature": "s"}
 
 VALID: dict[str, list[Message]] = {
-    "nothing": [],
-    "text as text": [USER, {"role": "assistant", "content": "Hello"}, USER],
+    "no messages": [],
+    "text as a string": [USER, {"role": "assistant", "content": "Hello"}, USER],
     "text as blocks": [user(text()), ANSWER, user(text("a"), text("b"))],
     "a tool": [USER, assistant(text("Let me look."), use()), user(result()), ANSWER],
     "arguments of every kind": [
@@ -182,7 +193,7 @@ VALID: dict[str, list[Message]] = {
         user(DOCUMENT, text("Which colour?")),
         assistant(text("It is "), text("green", citations=[CITATION]), text(".")),
     ],
-    "what users attach": [user(IMAGE, DOCUMENT, SEARCH_RESULT, {"type": "container_upload", "file_id": "f"}, text())],
+    "attachments": [user(IMAGE, DOCUMENT, SEARCH_RESULT, {"type": "container_upload", "file_id": "f"}, text())],
     "an image alone": [user(IMAGE)],
     "server tools": [
         USER,
@@ -204,7 +215,7 @@ VALID: dict[str, list[Message]] = {
         ),
         USER,
     ],
-    "a server tool that failed": [
+    "a failed server tool": [
         USER,
         assistant(
             server(),
@@ -215,8 +226,8 @@ VALID: dict[str, list[Message]] = {
             },
         ),
     ],
-    "a pause in a server tool": [USER, assistant(server()), assistant(SEARCHED, text("Found it."))],
-    "a tool that code calls": [
+    "a paused server tool": [USER, assistant(server()), assistant(SEARCHED, text("Found it."))],
+    "a tool called by code": [
         USER,
         assistant(
             server("s3", "code_execution"),
@@ -227,7 +238,7 @@ VALID: dict[str, list[Message]] = {
     ],
     "a server of tools": [USER, assistant(MCP_USE, MCP_RESULT, text("Done"))],
     "compaction": [USER, assistant(COMPACTION, text("Where were we?")), USER],
-    "the user again and again": [USER, USER, user(text("x")), ANSWER, ANSWER],
+    "repeated user messages": [USER, USER, user(text("x")), ANSWER, ANSWER],
     "instructions in the middle": [
         USER,
         {"role": "system", "content": "Be brief."},
@@ -235,7 +246,7 @@ VALID: dict[str, list[Message]] = {
         user(text()),
         {"role": "system", "content": [text("Be kind.", cache_control=MARK)]},
     ],
-    "marks for the cache": [
+    "cache marks": [
         user(text(cache_control=MARK)),
         assistant(text("x", cache_control={**MARK, "ttl": "1h"}), use(cache_control=MARK)),
         user(result(cache_control=MARK), text("y", cache_control=None)),
@@ -278,12 +289,12 @@ CONVERSATIONS: dict[str, list[Message]] = {
             *({**redacted(), "data": value} for value in ["", "YQ", "YQ==", "YR==", " ", *ODD_VALUES]),
         )
     ],
-    "thinking that is not signed": [
+    "unsigned thinking": [
         assistant(thinking("hm", ""), thinking("", ""), text()),
         assistant(thinking("", "")),
     ],
     "text between results": [user(text("a"), result("x"), text("b"), result("y"), text("c"), text("d"))],
-    "the same side again": [
+    "repeated roles": [
         user(result("x")),
         user(result("y")),
         USER,
@@ -297,7 +308,7 @@ CONVERSATIONS: dict[str, list[Message]] = {
         assistant({"type": "new"}),
         assistant(thinking()),
     ],
-    "fields beside": [
+    "extra fields": [
         {**USER, "id": 1, "message": {}, "fields": {"content": 1}},
         {**ANSWER, "model": "m", "stop_reason": None, "usage": {"a": 1.0}},
         {**assistant(use()), "without": ["role"]},
@@ -311,7 +322,7 @@ CONVERSATIONS: dict[str, list[Message]] = {
         USER,
         {"role": "system", "content": []},
     ],
-    "ids again and again": [
+    "repeated ids": [
         assistant(use("a"), use("a"), use("a-2")),
         user(result("a"), result("a"), result("a"), result("a-2"), result("b")),
         assistant(use("a"), use("")),
@@ -410,16 +421,16 @@ odd_messages = maps(
 
 @st.composite
 def sound_conversations(draw: st.DrawFn) -> list[Message]:
-    """Conversations nothing is wrong with."""
+    """Draw a valid conversation."""
     messages: list[Message] = []
     number = 0
     for _ in range(draw(st.integers(0, 3))):
         messages.append(draw(st.sampled_from([USER, user(text("a"), text("b")), user(IMAGE, DOCUMENT, text())])))
         if draw(st.booleans()) and messages:
-            messages.append({"role": "system", "content": draw(said)})
+            messages.append({"role": "system", "content": draw(spoken_texts)})
         for _ in range(draw(st.integers(0, 2))):
             blocks: list[Message] = []
-            asked: list[str] = []
+            call_ids: list[str] = []
             for _ in range(draw(st.integers(1, 3))):
                 number += 1
                 signature = f"{THOUGHT} signed {number}"
@@ -432,19 +443,25 @@ def sound_conversations(draw: st.DrawFn) -> list[Message]:
                 ]
                 blocks += draw(st.sampled_from(first))
                 if draw(st.booleans()):
-                    blocks.append(text(draw(said)))
-                asked.append(f"t{number}")
-                blocks.append(use(asked[-1], draw(names), draw(st.sampled_from([{}, {"id": 7}, {"a": [1.5, None]}]))))
+                    blocks.append(text(draw(spoken_texts)))
+                call_ids.append(f"t{number}")
+                blocks.append(
+                    use(call_ids[-1], draw(names), draw(st.sampled_from([{}, {"id": 7}, {"a": [1.5, None]}])))
+                )
             messages.append({"role": "assistant", "content": blocks})
             answers = [
-                draw(st.sampled_from([result(one), result(one, [text("a"), IMAGE]), result(one, "no", is_error=True)]))
-                for one in asked
+                draw(
+                    st.sampled_from(
+                        [result(call_id), result(call_id, [text("a"), IMAGE]), result(call_id, "no", is_error=True)]
+                    )
+                )
+                for call_id in call_ids
             ]
             messages.append({"role": "user", "content": draw(st.permutations(answers))})
         if draw(st.booleans()) or messages[-1]["role"] == "system":
             number += 1
             thought = [thinking(f"{THOUGHT} {number}", f"{THOUGHT} signed {number}")] if draw(st.booleans()) else []
-            messages.append(assistant(*thought, text(draw(said))))
+            messages.append(assistant(*thought, text(draw(spoken_texts))))
     return messages
 
 
@@ -453,17 +470,17 @@ _beta_adapter = TypeAdapter(list[BetaMessageParam])
 
 
 def judge(messages: Sequence[Message]) -> None:
-    """Raises where the types of the ``anthropic`` package, beta ones included, do not take the messages."""
+    """Raise if the messages do not fit the types of the ``anthropic`` package, including its beta types."""
     consume(_beta_adapter.validate_python(list(messages)))
 
 
 def judge_released(messages: Sequence[Message]) -> None:
-    """``judge`` without the beta types."""
+    """Raise if the messages do not fit the released types of the ``anthropic`` package."""
     consume(_adapter.validate_python(list(messages)))
 
 
 def tools(name: str, description: str, schema: Mapping[str, JsonValue]) -> JsonValue:
-    """One tool."""
+    """Return a list with one tool."""
     return [{"name": name, "description": description, "input_schema": schema}]
 
 

@@ -1,4 +1,4 @@
-"""Converse for the tests that hold for every provider."""
+"""Provides the Converse inputs of the tests that run for every provider."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.transcript.test_bedrock import (
     use,
     user,
 )
-from tests.transcript.transcripts import THOUGHT, Case, Message, arguments, names, said
+from tests.transcript.transcripts import THOUGHT, Case, Message, arguments, names, spoken_texts
 
 
 def _encrypted(number: int) -> Message:
@@ -34,7 +34,7 @@ def _encrypted(number: int) -> Message:
 
 @st.composite
 def sound_conversations(draw: st.DrawFn) -> list[Message]:
-    """Conversations nothing is wrong with."""
+    """Draw a valid conversation."""
     messages: list[Message] = []
     number = 0
     for _ in range(draw(st.integers(0, 3))):
@@ -45,30 +45,30 @@ def sound_conversations(draw: st.DrawFn) -> list[Message]:
             messages.append(user(*opening))
         for _ in range(draw(st.integers(0, 2))):
             blocks: list[Any] = []
-            asked: list[str] = []
+            call_ids: list[str] = []
             for _ in range(draw(st.integers(1, 3))):
                 number += 1
                 reasoning = [thought(f"{THOUGHT} {number}", f"{THOUGHT} signed {number}"), _encrypted(number)]
                 blocks += draw(st.sampled_from([[], reasoning[:1], reasoning[1:], reasoning]))
-                served = [use(f"s{number}", "nova_grounding", {"q": 1}, type="server_tool_use")]
-                served.append(result(f"s{number}", text("found"), type="nova_grounding_result"))
-                blocks += draw(st.sampled_from([[], [text("Let me look.")], served]))
-                asked.append(f"c{number}")
-                blocks.append(use(asked[-1], draw(names), json.loads(draw(arguments)) or {"id": 1}))
+                server_blocks = [use(f"s{number}", "nova_grounding", {"q": 1}, type="server_tool_use")]
+                server_blocks.append(result(f"s{number}", text("found"), type="nova_grounding_result"))
+                blocks += draw(st.sampled_from([[], [text("Let me look.")], server_blocks]))
+                call_ids.append(f"c{number}")
+                blocks.append(use(call_ids[-1], draw(names), json.loads(draw(arguments)) or {"id": 1}))
             messages.append(assistant(*blocks))
             kinds = st.sampled_from([[text("ok")], [{"json": {"a": 1.5}}], [text("a"), IMAGE]])
             failed = st.sampled_from([{}, {"status": "error"}])
-            answers = [result(one, *draw(kinds), **draw(failed)) for one in asked]
+            answers = [result(call_id, *draw(kinds), **draw(failed)) for call_id in call_ids]
             messages.append(user(*draw(st.permutations(answers))))
         if draw(st.booleans()):
             number += 1
             thoughts = [thought(f"{THOUGHT} {number}", f"{THOUGHT} signed {number}")] if draw(st.booleans()) else []
-            messages.append(assistant(*thoughts, text(draw(said))))
+            messages.append(assistant(*thoughts, text(draw(spoken_texts))))
     return messages
 
 
 def tools(name: str, description: str, schema: Mapping[str, JsonValue]) -> JsonValue:
-    """One tool, as ``toolConfig``."""
+    """Return a ``toolConfig`` with one tool."""
     return {"tools": [{"toolSpec": {"name": name, "description": description, "inputSchema": {"json": schema}}}]}
 
 

@@ -1,4 +1,4 @@
-"""Chat Completions for the tests that hold for every provider."""
+"""Provides the Chat Completions inputs of the tests that run for every provider."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tests.transcript.transcripts import (
     json_values,
     maps,
     names,
-    said,
     shaped,
+    spoken_texts,
     texts,
 )
 
@@ -46,7 +46,7 @@ ODD_VALUES: list[Any] = [0, 1.0, False, True, None, "x", {}, {"a": 1}, [], [[]],
 ODD_TEXTS = ["", " ", "\n\t", "\u00a0", "null", "{}", "[]", "[1, 2]", "plain", '{ "a" : 1.0 }', "{broken"]
 
 ODD: dict[str, list[Message]] = {
-    "nothing at all": [],
+    "no messages": [],
     "an empty message": [{}],
     "no role": [{"content": "x"}, USER],
     "an unknown role": [{"role": "critic", "content": "x", "score": 1}, ASSISTANT, {"role": 5}, {"role": None}],
@@ -77,26 +77,26 @@ ODD: dict[str, list[Message]] = {
     "no content and calls": [{"role": "assistant", "tool_calls": [call()]}],
     "parts and calls": [calls(call(), content=[{"type": "text", "text": "x"}])],
     "parallel calls": [calls(call("a"), call("b"), call("c")), tool("1", "b"), tool("2", "a"), tool("3", "c")],
-    "one id twice in a message": [calls(call("a", "f"), call("a", "g")), tool("1", "a"), tool("2", "a")],
-    "one id again and again": [calls(call()), tool(), calls(call()), tool(), calls(call()), tool()],
+    "an id used twice in one message": [calls(call("a", "f"), call("a", "g")), tool("1", "a"), tool("2", "a")],
+    "an id used in many messages": [calls(call()), tool(), calls(call()), tool(), calls(call()), tool()],
     "calls after calls": [calls(call("a")), calls(call("b")), calls(call("c"), content="x"), calls(call("d"))],
     "assistant after assistant": [ASSISTANT, ASSISTANT, calls(call()), ASSISTANT],
-    "text, then calls in the next message": [ASSISTANT, calls(call())],
-    "text, then calls with content in the next": [ASSISTANT, calls(call(), content="x"), calls(call())],
-    "an unknown message between": [ASSISTANT, {"role": "x"}, calls(call())],
+    "text and then calls in another message": [ASSISTANT, calls(call())],
+    "text and then calls with content in another message": [ASSISTANT, calls(call(), content="x"), calls(call())],
+    "an unknown message in between": [ASSISTANT, {"role": "x"}, calls(call())],
     "tool_calls null": [{**ASSISTANT, "tool_calls": None}, calls(call())],
     "tool_calls empty": [{**ASSISTANT, "tool_calls": []}, {"role": "assistant", "content": None, "tool_calls": []}],
     "tool_calls not a list": [{**ASSISTANT, "tool_calls": value} for value in ODD_VALUES],
-    "tool_calls of no maps": [calls(None), calls(call(), 3), calls([call()]), calls("x", content="y")],
-    "a call that is empty": [calls({}), calls({}, {})],
+    "tool_calls that are no maps": [calls(None), calls(call(), 3), calls([call()]), calls("x", content="y")],
+    "an empty call": [calls({}), calls({}, {})],
     "a call without id": [calls({"type": "function", "function": {"name": "f", "arguments": "{}"}}), tool(call_id="")],
     "a call without function": [calls({"id": "c1", "type": "function"}), tool()],
     "a call without type": [calls({"id": "c1", "function": {"name": "f", "arguments": "{}"}})],
-    "a call whose function is odd": [calls({"id": "c", "type": "function", "function": f}) for f in ODD_VALUES],
-    "a call with more fields": [
+    "a call with a malformed function": [calls({"id": "c", "type": "function", "function": f}) for f in ODD_VALUES],
+    "a call with extra fields": [
         calls({**call(), "index": 0, "function": {"name": "f", "arguments": "", "strict": True}}),
     ],
-    "a call with an odd id and name": [
+    "a call with a malformed id and name": [
         calls({"id": None, "type": "function", "function": {"name": None, "arguments": None}}),
         calls({"id": 7, "type": "function", "function": {"name": 7, "arguments": {"b": 1, "a": 1.0}}}),
     ],
@@ -108,10 +108,10 @@ ODD: dict[str, list[Message]] = {
         tool(content) for content in ODD_TEXTS
     ],
     "tool content in parts": [tool([{"type": "text", "text": "x"}]), tool([]), tool([{"type": "text", "text": " "}])],
-    "a tool message with more fields": [tool(name="f", is_error=True, cache_control={"type": "ephemeral"})],
-    "a tool message with an odd id": [tool(call_id=None), tool(call_id=3), {"role": "tool", "content": "x"}],  # type: ignore[arg-type]  # odd on purpose
+    "a tool message with extra fields": [tool(name="f", is_error=True, cache_control={"type": "ephemeral"})],
+    "a tool message with a malformed id": [tool(call_id=None), tool(call_id=3), {"role": "tool", "content": "x"}],  # type: ignore[arg-type]  # odd on purpose
     "a refusal": [{"role": "assistant", "content": None, "refusal": "No."}, {**ASSISTANT, "refusal": None}],
-    "a refusal beside calls": [calls(call(), refusal="No."), calls(call(), refusal=None, audio=None, annotations=[])],
+    "a refusal and calls": [calls(call(), refusal="No."), calls(call(), refusal=None, audio=None, annotations=[])],
     "audio and annotations": [
         {"role": "assistant", "content": None, "audio": {"id": "audio_1"}},
         {**ASSISTANT, "annotations": [{"type": "url_citation", "url_citation": {"start_index": 0}}]},
@@ -122,10 +122,10 @@ ODD: dict[str, list[Message]] = {
         {"role": "assistant", "content": "x", "function_call": {"name": "f", "arguments": ""}},
         {"role": "assistant", "content": None, "function_call": {"name": "g", "arguments": "{}"}},
     ],
-    "odd legacy calls": [
+    "malformed legacy calls": [
         {"role": "assistant", "content": None, "function_call": value} for value in ODD_VALUES
     ],
-    "both kinds of call": [
+    "current and legacy calls": [
         calls(call(), function_call={"name": "f", "arguments": "{}"}),
         calls(call(), function_call=None),
     ],
@@ -133,14 +133,14 @@ ODD: dict[str, list[Message]] = {
         {**USER, "fields": {"content": 1}, "without": ["role"], "openai-chat": {"fields": {}}},
         calls({**call(), "message": {}, "function_call": True, "fields": {}}),
     ],
-    "keys that are odd": [{**USER, "": 1, "$set": {"a.b": None}, "a.b": "\0", "🧾": "𐀀"}],
-    "names that hold escapes": [
+    "unusual keys": [{**USER, "": 1, "$set": {"a.b": None}, "a.b": "\0", "🧾": "𐀀"}],
+    "names with escapes": [
         calls(*(call(f"c{n}", name) for n, name in enumerate(
             ["a--b", "a.b", "a-_2e-b", "a-_", "--", "-_2d-", "a__b", "mcp__s__t", "", " ", "-_110000-", "-_d800-", "ü"]
         ))),
     ],
-    "ids that are long": [calls(call("i" * 41), call("i" * 41)), tool(call_id="i" * 41), tool(call_id="i" * 41)],
-    "parts with more than text": [
+    "long ids": [calls(call("i" * 41), call("i" * 41)), tool(call_id="i" * 41), tool(call_id="i" * 41)],
+    "parts with extra fields": [
         {
             **USER,
             "content": [
@@ -154,10 +154,10 @@ ODD: dict[str, list[Message]] = {
 }  # fmt: skip
 
 VALID: dict[str, list[Message]] = {
-    "nothing": [],
+    "an empty conversation": [],
     "a conversation": [{"role": "system", "content": "S"}, USER, calls(call()), tool(), ASSISTANT],
     "parallel calls, answered in another order": [USER, calls(call("a"), call("b")), tool("2", "b"), tool("1", "a")],
-    "an id again": [USER, calls(call()), tool(), calls(call()), tool(), ASSISTANT],
+    "an id used again": [USER, calls(call()), tool(), calls(call()), tool(), ASSISTANT],
     "a custom call": [
         USER,
         calls({"id": "c1", "type": "custom", "custom": {"name": "sql", "input": "SELECT 1"}}),
@@ -178,7 +178,7 @@ VALID: dict[str, list[Message]] = {
         {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}},
         {"role": "function", "name": "f", "content": "1"},
     ],
-    "nobody spoke": [ASSISTANT, calls(call(), content="x"), tool(), USER, USER],
+    "repeated assistant and user messages": [ASSISTANT, calls(call(), content="x"), tool(), USER, USER],
 }
 
 ids = st.sampled_from(["", "c1", "c2"])
@@ -225,18 +225,18 @@ good_messages: st.SearchStrategy[Message] = st.one_of(
 
 @st.composite
 def sound_conversations(draw: st.DrawFn) -> list[Message]:
-    """Conversations nothing is wrong with; Chat Completions has no reasoning."""
-    messages: list[Message] = [{"role": "system", "content": draw(said)}] if draw(st.booleans()) else []
+    """Draw a valid conversation. Chat Completions has no reasoning."""
+    messages: list[Message] = [{"role": "system", "content": draw(spoken_texts)}] if draw(st.booleans()) else []
     for _ in range(draw(st.integers(0, 3))):
-        messages.append({"role": "user", "content": draw(said)})
+        messages.append({"role": "user", "content": draw(spoken_texts)})
         for _ in range(draw(st.integers(0, 2))):
             count = draw(st.integers(1, 3))
-            asked = [call(f"c{n}", draw(names), draw(arguments)) for n in range(count)]
-            messages.append(calls(*asked, content=draw(said | st.none())))
-            answers = [tool(draw(texts), one["id"]) for one in asked]
+            requested_calls = [call(f"c{n}", draw(names), draw(arguments)) for n in range(count)]
+            messages.append(calls(*requested_calls, content=draw(spoken_texts | st.none())))
+            answers = [tool(draw(texts), requested_call["id"]) for requested_call in requested_calls]
             messages += draw(st.permutations(answers))
         if draw(st.booleans()):
-            messages.append({"role": "assistant", "content": draw(said)})
+            messages.append({"role": "assistant", "content": draw(spoken_texts)})
     return messages
 
 
@@ -244,12 +244,12 @@ _adapter = TypeAdapter(list[ChatCompletionMessageParam])
 
 
 def judge(messages: Sequence[Message]) -> None:
-    """Raises where the types of the ``openai`` package do not take the messages."""
+    """Raise if the messages do not fit the types of the ``openai`` package."""
     consume(_adapter.validate_python(list(messages)))
 
 
 def tools(name: str, description: str, schema: Mapping[str, JsonValue]) -> JsonValue:
-    """One tool."""
+    """Return a list with one tool."""
     return [{"type": "function", "function": {"name": name, "description": description, "parameters": schema}}]
 
 

@@ -1,4 +1,4 @@
-"""Responses for the tests that hold for every provider."""
+"""Provides the Responses inputs of the tests that run for every provider."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tests.transcript.test_openai_responses import (
     DOCUMENTED,
     ODD,
     RESPONSES,
+    assistant_message,
     call,
     good_items,
     items_of_kinds,
@@ -19,13 +20,12 @@ from tests.transcript.test_openai_responses import (
     reasoning,
     text,
 )
-from tests.transcript.test_openai_responses import said as message
-from tests.transcript.transcripts import THOUGHT, Case, Message, arguments, names, said
+from tests.transcript.transcripts import THOUGHT, Case, Message, arguments, names, spoken_texts
 
 
 @st.composite
 def sound_conversations(draw: st.DrawFn) -> list[Message]:
-    """Conversations nothing is wrong with."""
+    """Draw a valid conversation."""
     items: list[Message] = []
     number = 0
 
@@ -35,22 +35,22 @@ def sound_conversations(draw: st.DrawFn) -> list[Message]:
         return [reasoning(f"rs_{number}", f"{THOUGHT} encrypted {number}", draw(st.sampled_from(["", THOUGHT])))]
 
     for _ in range(draw(st.integers(0, 3))):
-        items.append({"role": "user", "content": draw(said)})
+        items.append({"role": "user", "content": draw(spoken_texts)})
         for _ in range(draw(st.integers(0, 2))):
             number += 1
             items += thought()
-            asked = [f"c{number}_{part}" for part in range(draw(st.integers(1, 3)))]
-            items += [call(one, draw(names), draw(arguments), id=f"f{one}") for one in asked]
-            answers = [output(draw(st.sampled_from(["ok", "", '{"a": 1}'])), one) for one in asked]
+            call_ids = [f"c{number}_{part}" for part in range(draw(st.integers(1, 3)))]
+            items += [call(call_id, draw(names), draw(arguments), id=f"f{call_id}") for call_id in call_ids]
+            answers = [output(draw(st.sampled_from(["ok", "", '{"a": 1}'])), call_id) for call_id in call_ids]
             items += draw(st.permutations(answers))
         if draw(st.booleans()):
             number += 1
-            items += [*thought(), message(text(draw(said)), item_id=f"msg_{number}")]
+            items += [*thought(), assistant_message(text(draw(spoken_texts)), item_id=f"msg_{number}")]
     return items
 
 
 def tools(name: str, description: str, schema: Mapping[str, JsonValue]) -> JsonValue:
-    """One tool."""
+    """Return a list with one tool."""
     return [{"type": "function", "name": name, "description": description, "parameters": schema, "strict": False}]
 
 

@@ -1,4 +1,4 @@
-"""Stores that each break one promise: the proof that the contract suite can fail.
+"""Stores that each break one promise. They show that the contract suite can fail.
 
 Each class is an in-memory store with one defect, and names the tests that must catch it. A module holds the defects of
 one part of the contract. ``base.py`` holds their common base.

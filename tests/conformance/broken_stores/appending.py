@@ -10,7 +10,7 @@ from agent_memory_log import AppendResult, Snapshot, VersionConflict, new_event
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.payloads import Annotation
 from agent_memory_log_inmem import MemoryStore
-from tests.conformance.broken_stores.base import Append, BrokenStore, Load, caught_by, remade
+from tests.conformance.broken_stores.base import Append, BrokenStore, Load, caught_by, changed_copy
 
 
 @caught_by(
@@ -54,7 +54,7 @@ class SortsBatchesByTime(BrokenStore):
     "test_11_append_refuses_wrong_event_ids",
     "test_4_one_id_with_two_bodies_in_a_batch_is_a_conflict",
 )
-class LeavesHalfABatchAfterARefusal(BrokenStore):
+class KeepsPartOfARefusedBatch(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         for event in append.events[:-1]:
             await super().appending(msgspec.structs.replace(append, events=(event,)))
@@ -113,21 +113,21 @@ class ForgetsEverythingOnClosing(BrokenStore):
 class CountsFromZero(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        return remade(snapshot, [msgspec.structs.replace(event, seq=event.seq - 1) for event in snapshot.log])
+        return changed_copy(snapshot, [msgspec.structs.replace(event, seq=event.seq - 1) for event in snapshot.log])
 
 
 @caught_by("test_3_each_run_has_its_own_seqs", "test_3_runs_written_at_once_keep_their_own_seqs")
-class TakesAllRunsOfAnAgentForOne(BrokenStore):
+class MergesAllRunsOfAnAgent(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
-        append.run = "one"
+        append.run = "shared"
         return await super().appending(append)
 
     async def loading(self, load: Load) -> Snapshot:
-        return await super().loading(msgspec.structs.replace(load, run="one"))
+        return await super().loading(msgspec.structs.replace(load, run="shared"))
 
 
 @caught_by("test_3_a_refused_append_leaves_no_gap", "test_5_a_version_conflict_names_the_actual_version")
-class UsesUpASeqOnRefusal(BrokenStore):
+class LeavesAGapAfterARefusedAppend(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         try:
             return await super().appending(append)
@@ -157,7 +157,7 @@ class IgnoresFirstSeq(BrokenStore):
 
 
 @caught_by("test_3_first_seq_1_is_the_same_as_the_default", "test_3_first_seq_sets_the_first_seq_of_an_empty_run")
-class PlacesTheFirstEventAfterFirstSeq(BrokenStore):
+class AddsOneToFirstSeq(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         if append.first_seq is not None:
             append.first_seq += 1
@@ -180,25 +180,25 @@ class ChecksFirstSeqBeforeIds(BrokenStore):
     "test_3_runs_written_at_once_keep_their_own_seqs",
     "test_9_a_follower_gets_the_events_of_many_writers_in_seq_order",
 )
-class LosesAppendsMadeAtOnce(BrokenStore):
-    """Reads, waits and writes, and so overwrites events that were acknowledged in between."""
+class LosesConcurrentAppends(BrokenStore):
+    """Reads, waits and writes. It loses its own events if another writer appended in between."""
 
     async def appending(self, append: Append) -> AppendResult:
         version = (await self.read(append.agent, append.run)).version
         await asyncio.sleep(0.001)
         if (await self.read(append.agent, append.run)).version == version:
             return await super().appending(append)
-        placed = [msgspec.structs.replace(event, seq=version + 1 + n) for n, event in enumerate(append.events)]
-        return AppendResult(version + len(placed), len(placed), tuple(placed))
+        stored = [msgspec.structs.replace(event, seq=version + 1 + n) for n, event in enumerate(append.events)]
+        return AppendResult(version + len(stored), len(stored), tuple(stored))
 
 
 @caught_by("test_4_the_same_event_from_many_writers_is_stored_once")
 class LooksUpIdsBeforeItWaits(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
-        known = {event.event_id for event in (await self.read(append.agent, append.run)).log}
+        stored_ids = {event.event_id for event in (await self.read(append.agent, append.run)).log}
         await asyncio.sleep(0)
-        new = tuple(new_event(event.data) if event.event_id not in known else event for event in append.events)
-        return await super().appending(msgspec.structs.replace(append, events=new))
+        events = tuple(new_event(event.data) if event.event_id not in stored_ids else event for event in append.events)
+        return await super().appending(msgspec.structs.replace(append, events=events))
 
 
 @caught_by("test_5_exactly_one_of_many_writers_at_one_version_succeeds")
@@ -233,7 +233,7 @@ class ExpectsTheVersionAfterTheAppend(BrokenStore):
 
 
 @caught_by("test_5_a_version_conflict_names_the_actual_version")
-class ReportsTheExpectedVersionAsTheActual(BrokenStore):
+class ReportsTheExpectedVersionAsTheActualVersion(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         try:
             return await super().appending(append)
@@ -246,19 +246,22 @@ class ReportsTheExpectedVersionAsTheActual(BrokenStore):
     "test_5_versions_from_before_a_redaction_or_deletion_are_stale",
 )
 class RemembersTheVersionPerHandle(BrokenStore):
-    _known: dict[tuple[str, str], int]
+    _last_versions: dict[tuple[str, str], int]
 
     async def appending(self, append: Append) -> AppendResult:
-        known = self.__dict__.setdefault("_known", {})
-        if append.expected_version is not None and known.get((append.agent, append.run)) == append.expected_version:
+        last_versions = self.__dict__.setdefault("_last_versions", {})
+        if (
+            append.expected_version is not None
+            and last_versions.get((append.agent, append.run)) == append.expected_version
+        ):
             append.expected_version = None
         result = await super().appending(append)
-        known[append.agent, append.run] = result.version
+        last_versions[append.agent, append.run] = result.version
         return result
 
 
 @caught_by("test_5_append_refuses_a_version_that_is_not_a_natural_number")
-class AcceptsAnythingAsAVersion(BrokenStore):
+class AcceptsAnyExpectedVersion(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         try:
             return await super().appending(append)
@@ -271,7 +274,7 @@ class AcceptsAnythingAsAVersion(BrokenStore):
     "test_1_an_append_returns_the_version_the_count_and_the_events",
     "test_10_any_text_comes_back_unchanged",
 )
-class ReportsOtherEventsThanItStores(BrokenStore):
+class ReversesTheReturnedEvents(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
         return msgspec.structs.replace(result, events=result.events[::-1])
@@ -295,7 +298,7 @@ class OverwritesMeta(BrokenStore):
 
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        return remade(snapshot, meta=self.notes.get((load.agent, load.run), snapshot.meta))
+        return changed_copy(snapshot, meta=self.notes.get((load.agent, load.run), snapshot.meta))
 
 
 @caught_by("test_7_changing_appended_meta_does_not_change_the_store")
@@ -307,4 +310,4 @@ class SharesMeta(BrokenStore):
 
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await MemoryStore.load_run(self, load.agent, load.run, after=load.after)
-        return remade(snapshot, meta=self.notes.get((load.agent, load.run), snapshot.meta))
+        return changed_copy(snapshot, meta=self.notes.get((load.agent, load.run), snapshot.meta))

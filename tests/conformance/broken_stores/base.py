@@ -21,7 +21,7 @@ class Defect(msgspec.Struct, frozen=True):
     caught_by: tuple[str, ...]
 
     def open_handle(self) -> OpenHandle:
-        """Return the value of the fixture of this name, on new data."""
+        """Return the value of the ``open_handle`` fixture for this store with new data."""
         data = SharedData()
         return lambda: self.store(data)
 
@@ -81,7 +81,7 @@ class Listing(msgspec.Struct):
 
 
 class BrokenStore(MemoryStore):
-    """A store without defects, until a subclass overrides ``appending``, ``loading`` or ``listing``, or a method."""
+    """A store without defects. A subclass overrides ``appending``, ``loading``, ``listing`` or another method."""
 
     async def append_events(
         self,
@@ -152,12 +152,12 @@ class BrokenStore(MemoryStore):
         """Load the run without the defect."""
         return await MemoryStore.load_run(self, agent, run)
 
-    def followed(self, agent: str, run: str, after: int = 0) -> AsyncGenerator[Event]:
+    def follow_correctly(self, agent: str, run: str, after: int = 0) -> AsyncGenerator[Event]:
         """Follow the run without the defect."""
         return MemoryStore.follow(self, agent, run, after=after)
 
 
-def remade(
+def changed_copy(
     snapshot: Snapshot, log: Iterable[Event] | None = None, *, kind: type[Snapshot] = Snapshot, **changes: Any
 ) -> Snapshot:
     """Copy a snapshot with changes."""
@@ -165,14 +165,14 @@ def remade(
         name: getattr(snapshot, name)
         for name in ("version", "last_seq", "meta", "after", "types", "first_seq", "redactions")
     }
-    kept = snapshot.log if log is None else log
-    return kind(snapshot.agent, snapshot.run, list(kept), **{**fields, **changes})
+    events = snapshot.log if log is None else log
+    return kind(snapshot.agent, snapshot.run, list(events), **{**fields, **changes})
 
 
 def with_data(event: Event, change: Callable[[Any], Any]) -> Event:
     """Copy an event and apply ``change`` to every value of its data, innermost values first."""
-    built = event.to_map()
-    return Event.from_map({**built, "data": _changed(built["data"], change)})
+    event_map = event.to_map()
+    return Event.from_map({**event_map, "data": _changed(event_map["data"], change)})
 
 
 def _changed(value: JsonValue, change: Callable[[Any], Any]) -> Any:

@@ -11,14 +11,14 @@ from agent_memory_log import AppendResult, Event, Redacted, Snapshot, new_event
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument, InvalidEvent
 from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.store import RunPage
-from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by, remade
+from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by, changed_copy
 
 
-class _Masks(BrokenStore):
-    """Changes events when they are read. It remembers the original events."""
+class _ChangesRedactedEvents(BrokenStore):
+    """Remembers the original events. A subclass changes redacted events when they are read."""
 
-    def mask(self, masked: Event, was: Event) -> Event | None:
-        return masked if was is not masked else was
+    def mask(self, masked: Event, original: Event) -> Event | None:
+        return masked if original is not masked else original
 
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
@@ -34,7 +34,7 @@ class _Masks(BrokenStore):
             else event
             for event in snapshot.log
         ]
-        return remade(snapshot, [event for event in log if event is not None])
+        return changed_copy(snapshot, [event for event in log if event is not None])
 
 
 @caught_by(
@@ -42,23 +42,23 @@ class _Masks(BrokenStore):
     "test_12_a_redacted_event_keeps_its_seq_time_and_id",
     "test_2_redactions_and_deletions_survive_closing_all_handles",
 )
-class LeavesTheContentOnRedacting(_Masks):
-    def mask(self, masked: Event, was: Event) -> Event | None:
-        return was if masked.seq == was.seq else masked
+class KeepsTheContentOfRedactedEvents(_ChangesRedactedEvents):
+    def mask(self, masked: Event, original: Event) -> Event | None:
+        return original if masked.seq == original.seq else masked
 
 
 @caught_by("test_12_a_redacted_event_keeps_its_seq_time_and_id")
-class LeavesTheLabelsOnRedacting(_Masks):
-    def mask(self, masked: Event, was: Event) -> Event | None:
-        return msgspec.structs.replace(masked, labels=was.labels)
+class KeepsTheLabelsOfRedactedEvents(_ChangesRedactedEvents):
+    def mask(self, masked: Event, original: Event) -> Event | None:
+        return msgspec.structs.replace(masked, labels=original.labels)
 
 
 @caught_by(
     "test_12_a_redacted_event_keeps_its_seq_time_and_id", "test_12_a_redacted_event_is_selected_by_the_type_redacted"
 )
-class RemovesTheEventOnRedacting(_Masks):
-    def mask(self, masked: Event, was: Event) -> Event | None:
-        return masked if was is masked else None
+class RemovesRedactedEvents(_ChangesRedactedEvents):
+    def mask(self, masked: Event, original: Event) -> Event | None:
+        return masked if original is masked else None
 
 
 @caught_by(
@@ -69,14 +69,14 @@ class GivesARedactedEventTheTimeOfTheRedaction(BrokenStore):
         snapshot = await super().loading(load)
         log = list(snapshot.log)
         times = {seq: event.timestamp for event in log if isinstance(event.data, Redaction) for seq in event.data.seqs}
-        return remade(
+        return changed_copy(
             snapshot,
             [msgspec.structs.replace(event, timestamp=times.get(event.seq, event.timestamp)) for event in log],
         )
 
 
 @caught_by("test_12_no_handle_returns_redacted_content")
-class ReportsRedactedContentToARepeatedAppend(BrokenStore):
+class ReturnsRedactedContentFromARepeatedAppend(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
         events = [
@@ -91,14 +91,14 @@ class ReportsRedactedContentToARepeatedAppend(BrokenStore):
     "test_9_a_waiting_follower_receives_a_redaction_marker",
     "test_6_extending_past_a_redaction_masks_the_redacted_events",
 )
-class ForgetsTheMarker(BrokenStore):
+class AppendsNoMarker(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         result = await super().redact_events(agent, run, seqs, reason=reason)
         if not result.inserted:
             return result
-        kept = self._data._runs[agent, run]
-        marker = kept.events.pop()
-        del kept.seqs[marker.event_id]
+        stored_run = self._data._runs[agent, run]
+        marker = stored_run.events.pop()
+        del stored_run.seqs[marker.event_id]
         return AppendResult(result.version - 1, 0, ())
 
 
@@ -112,7 +112,7 @@ class AppendsAMarkerForEachEvent(BrokenStore):
 
 
 @caught_by("test_12_redacting_a_redacted_event_again_changes_nothing")
-class AppendsAMarkerEachTime(BrokenStore):
+class AppendsAMarkerForARepeatedRedaction(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         requested = tuple(seqs)
         result = await super().redact_events(agent, run, requested, reason=reason)
@@ -122,14 +122,14 @@ class AppendsAMarkerEachTime(BrokenStore):
 
 
 @caught_by("test_12_one_missing_seq_prevents_the_whole_redaction", "test_12_every_handle_sees_a_deleted_run_as_empty")
-class IgnoresSeqsTheRunDoesNotHold(BrokenStore):
+class IgnoresMissingSeqs(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        held = {event.seq for event in (await self.read(agent, run)).log}
-        return await super().redact_events(agent, run, [seq for seq in seqs if seq in held], reason=reason)
+        stored_seqs = {event.seq for event in (await self.read(agent, run)).log}
+        return await super().redact_events(agent, run, [seq for seq in seqs if seq in stored_seqs], reason=reason)
 
 
 @caught_by("test_12_one_missing_seq_prevents_the_whole_redaction")
-class RedactsUpToTheSeqItDoesNotHold(BrokenStore):
+class RedactsUpToAMissingSeq(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         requested = list(seqs)
         for seq in requested[:-1]:
@@ -138,7 +138,7 @@ class RedactsUpToTheSeqItDoesNotHold(BrokenStore):
 
 
 @caught_by("test_12_one_missing_seq_prevents_the_whole_redaction")
-class AcceptsAnythingAsASeq(BrokenStore):
+class AcceptsAnySeqs(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[Any], *, reason: str = "") -> AppendResult:
         try:
             return await super().redact_events(agent, run, seqs, reason=reason)
@@ -147,7 +147,7 @@ class AcceptsAnythingAsASeq(BrokenStore):
 
 
 @caught_by("test_12_append_refuses_a_marker_for_events_that_are_not_redacted")
-class TakesForgedMarkers(BrokenStore):
+class AcceptsForgedMarkers(BrokenStore):
     async def append_events(self, agent: str, run: str, *events: Event, **options: Any) -> AppendResult:
         try:
             return await super().append_events(agent, run, *events, **options)
@@ -170,16 +170,16 @@ class SelectsByTheOriginalType(BrokenStore):
             return await super().loading(load)
         types = frozenset(load.types)
         snapshot = await super().loading(Load(load.agent, load.run, load.after))
-        kept = [
+        selected = [
             event
             for event in snapshot.log
             if (event.data.original_type if isinstance(event.data, Redacted) else event.type) in types
         ]
-        return remade(snapshot, kept, types=types)
+        return changed_copy(snapshot, selected, types=types)
 
 
 @caught_by("test_12_a_redaction_leaves_other_runs_unchanged")
-class RedactsByEventIdInEveryRun(BrokenStore):
+class RedactsTheSeqsInEveryRun(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         requested = list(seqs)
         result = await super().redact_events(agent, run, requested, reason=reason)
@@ -190,7 +190,7 @@ class RedactsByEventIdInEveryRun(BrokenStore):
 
 
 @caught_by("test_12_a_run_accepts_events_after_a_redaction", "test_10_any_redaction_reason_comes_back_unchanged")
-class ClosesTheRunOnRedacting(BrokenStore):
+class RefusesAppendsAfterARedaction(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         log = (await self.read(append.agent, append.run)).log
         if any(event.type == "redaction" for event in log):
@@ -201,8 +201,8 @@ class ClosesTheRunOnRedacting(BrokenStore):
         return await super().redact_events(agent, run, seqs, reason=reason[:5])
 
 
-class _Deletes(BrokenStore):
-    """Remembers deleted data. A subclass returns some of it."""
+class _RemembersDeletedRuns(BrokenStore):
+    """Remembers deleted runs. A subclass uses some of their data."""
 
     async def delete_run(self, agent: str, run: str) -> None:
         self.notes.setdefault((agent, run), await self.read(agent, run))
@@ -235,16 +235,16 @@ class StartsAgainAt1AfterADeletion(BrokenStore):
 
 
 @caught_by("test_3_a_deleted_run_forgets_its_event_ids")
-class RemembersIdsOfADeletedRun(_Deletes):
+class RemembersIdsOfADeletedRun(_RemembersDeletedRuns):
     async def appending(self, append: Append) -> AppendResult:
         deleted = self.notes.get((append.agent, append.run))
-        known = {event.event_id for event in deleted.log} if deleted is not None else set[str]()
-        append.events = tuple(event for event in append.events if event.event_id not in known)
+        deleted_ids = {event.event_id for event in deleted.log} if deleted is not None else set[str]()
+        append.events = tuple(event for event in append.events if event.event_id not in deleted_ids)
         return await super().appending(append)
 
 
 @caught_by("test_12_a_run_deleted_by_another_handle_can_be_imported_again")
-class RemembersWhatItAppendedToADeletedRun(BrokenStore):
+class IgnoresFirstSeqInARunItAppendedTo(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         appended: set[tuple[str, str]] = self.__dict__.setdefault("_appended", set())
         if (append.agent, append.run) in appended:
@@ -254,11 +254,11 @@ class RemembersWhatItAppendedToADeletedRun(BrokenStore):
 
 
 @caught_by("test_12_a_deleted_run_forgets_its_meta")
-class RemembersTheMetaOfADeletedRun(_Deletes):
+class RemembersTheMetaOfADeletedRun(_RemembersDeletedRuns):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
         deleted = self.notes.get((load.agent, load.run))
-        return remade(snapshot, meta=deleted.meta) if deleted is not None else snapshot
+        return changed_copy(snapshot, meta=deleted.meta) if deleted is not None else snapshot
 
 
 @caught_by("test_12_every_handle_sees_a_deleted_run_as_empty", "test_12_a_deletion_leaves_other_runs_unchanged")
@@ -278,14 +278,14 @@ class ListsDeletedRuns(BrokenStore):
 @caught_by("test_12_a_deletion_leaves_other_runs_unchanged", "test_11_agent_and_run_ids_are_kept_apart")
 class DeletesAllRunsOfTheAgent(BrokenStore):
     async def delete_run(self, agent: str, run: str) -> None:
-        for one in [run, *(info.run for info in (await self.list_runs(agent)).runs)]:
-            await super().delete_run(agent, one)
+        for run_to_delete in [run, *(info.run for info in (await self.list_runs(agent)).runs)]:
+            await super().delete_run(agent, run_to_delete)
 
 
 @caught_by(
     "test_12_deleting_an_empty_run_changes_nothing", "test_11_erasing_a_run_leaves_runs_with_similar_ids_unchanged"
 )
-class FailsToDeleteWhatHoldsNothing(BrokenStore):
+class FailsToDeleteAnEmptyRun(BrokenStore):
     async def delete_run(self, agent: str, run: str) -> None:
         if not (await self.read(agent, run)).log or run == "%":
             raise CursorOutOfRange("nothing to delete")
@@ -296,9 +296,9 @@ class FailsToDeleteWhatHoldsNothing(BrokenStore):
 class CountsADeletionInTheVersion(BrokenStore):
     async def delete_run(self, agent: str, run: str) -> None:
         await super().delete_run(agent, run)
-        kept = self._data._runs.get((agent, run))
-        if kept is not None:
-            kept.base += 1
+        stored_run = self._data._runs.get((agent, run))
+        if stored_run is not None:
+            stored_run.base += 1
 
 
 @caught_by("test_3_old_cursors_of_a_deleted_run_stay_valid")
@@ -318,7 +318,7 @@ class KeepsRedactedRuns(BrokenStore):
 
 
 @caught_by("test_9_a_slow_follower_receives_redacted_events_masked", "test_12_no_handle_returns_redacted_content")
-class FollowsWhatWasRedacted(_Masks):
+class DeliversRedactedContentToFollowers(_ChangesRedactedEvents):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        async for event in self.followed(agent, run, after):
+        async for event in self.follow_correctly(agent, run, after):
             yield self.notes.get((agent, run, event.seq), event)

@@ -1,4 +1,4 @@
-"""Defects of a run's end, and of ``expire_runs``."""
+"""Defects of the end of runs, and of ``expire_runs``."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from agent_memory_log.events.event import format_timestamp, from_microseconds
 from agent_memory_log.store import ExpireResult, RunPage
 from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
 from agent_memory_log_inmem.data import Follower
-from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by, remade
+from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by, changed_copy
 
 
-class _Ends(BrokenStore):
-    """A store that can read expired runs."""
+class _KnowsEnds(BrokenStore):
+    """A store that knows the end of each run and can ignore it."""
 
     def end(self, agent: str, run: str) -> int | None:
-        kept = self._data._runs.get((agent, run))
-        return kept.expires_at if kept is not None else None
+        stored_run = self._data._runs.get((agent, run))
+        return stored_run.expires_at if stored_run is not None else None
 
     def has_expired(self, agent: str, run: str) -> bool:
         end = self.end(agent, run)
         return end is not None and end <= now_microseconds()
 
     @contextmanager
-    def endless(self) -> Generator[None]:
-        """Remove the ends of all runs for a moment. The calls inside never wait, so no other task notices."""
+    def without_ends(self) -> Generator[None]:
+        """Remove the ends of all runs during the block. The calls inside never wait, so no other task sees this."""
         runs = list(self._data._runs.values())
-        ends = [kept.expires_at for kept in runs]
-        for kept in runs:
-            kept.expires_at = None
+        ends = [stored_run.expires_at for stored_run in runs]
+        for stored_run in runs:
+            stored_run.expires_at = None
         try:
             yield
         finally:
-            for kept, end in zip(runs, ends, strict=True):
-                kept.expires_at = end
+            for stored_run, end in zip(runs, ends, strict=True):
+                stored_run.expires_at = end
 
 
 @caught_by(
@@ -50,16 +50,16 @@ class _Ends(BrokenStore):
     "test_16_a_waiting_follower_wakes_when_its_run_expires",
     "test_16_expire_runs_removes_expired_runs",
 )
-class KnowsNoEnds(_Ends):
+class IgnoresEnds(_KnowsEnds):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
-        for kept in self._data._runs.values():
-            kept.expires_at = None
+        for stored_run in self._data._runs.values():
+            stored_run.expires_at = None
         return result
 
 
 @caught_by("test_16_a_run_works_normally_before_its_end", "test_16_meta_of_later_appends_sets_no_end")
-class RefusesWhateverHasAnEnd(_Ends):
+class RefusesEveryRunWithAnEnd(_KnowsEnds):
     async def loading(self, load: Load) -> Snapshot:
         if self.end(load.agent, load.run) is not None:
             raise RunExpired("some day")
@@ -67,26 +67,26 @@ class RefusesWhateverHasAnEnd(_Ends):
 
 
 @caught_by("test_16_a_run_works_normally_before_its_end")
-class RewritesTheEndInUtc(_Ends):
+class RewritesTheEndInUtc(_KnowsEnds):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
         end = self.end(load.agent, load.run)
         if end is None:
             return snapshot
-        return remade(snapshot, meta={**snapshot.meta, "expires_at": format_timestamp(from_microseconds(end))})
+        return changed_copy(snapshot, meta={**snapshot.meta, "expires_at": format_timestamp(from_microseconds(end))})
 
 
 @caught_by("test_16_a_run_works_normally_before_its_end")
-class CannotWaitForAFarEnd(_Ends):
+class FailsForADistantEnd(_KnowsEnds):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        async for event in self.followed(agent, run, after):
+        async for event in self.follow_correctly(agent, run, after):
             yield event
             if (self.end(agent, run) or 0) - now_microseconds() > 10**15:
                 raise OverflowError("timestamp too large")
 
 
 @caught_by("test_16_append_refuses_an_expires_at_that_is_not_a_time")
-class TakesAnythingAsAnEnd(_Ends):
+class AcceptsAnyEnd(_KnowsEnds):
     async def appending(self, append: Append) -> AppendResult:
         try:
             return await super().appending(append)
@@ -95,7 +95,7 @@ class TakesAnythingAsAnEnd(_Ends):
 
 
 @caught_by("test_16_append_refuses_an_expires_at_that_is_not_a_time")
-class NamesNoFieldOfABadEnd(_Ends):
+class NamesTheWrongFieldOfAnInvalidEnd(_KnowsEnds):
     async def appending(self, append: Append) -> AppendResult:
         try:
             return await super().appending(append)
@@ -104,60 +104,60 @@ class NamesNoFieldOfABadEnd(_Ends):
 
 
 @caught_by("test_16_meta_of_later_appends_sets_no_end")
-class TakesTheEndOfLaterAppends(_Ends):
+class UsesTheEndOfLaterAppends(_KnowsEnds):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
         self._data._runs[append.agent, append.run].expires_at = expiry_of(append.meta)
         return result
 
 
-class _Appends(_Ends):
-    """Appends to an expired run if ``lets_by`` allows it."""
+class _AppendsAfterTheEnd(_KnowsEnds):
+    """Appends to an expired run if ``allows`` returns true for the append."""
 
-    def lets_by(self, append: Append) -> bool:
+    def allows(self, append: Append) -> bool:
         raise NotImplementedError
 
     async def appending(self, append: Append) -> AppendResult:
-        if not self.lets_by(append):
+        if not self.allows(append):
             return await super().appending(append)
-        with self.endless():
+        with self.without_ends():
             return await super().appending(append)
 
 
 @caught_by("test_16_append_refuses_an_expired_run")
-class AppendsToExpiredRuns(_Appends):
-    def lets_by(self, append: Append) -> bool:
+class AppendsToExpiredRuns(_AppendsAfterTheEnd):
+    def allows(self, append: Append) -> bool:
         return len(append.events) == 1
 
 
 @caught_by("test_16_append_refuses_an_expired_run")
-class AppendsBatchesToExpiredRuns(_Appends):
-    def lets_by(self, append: Append) -> bool:
+class AppendsBatchesToExpiredRuns(_AppendsAfterTheEnd):
+    def allows(self, append: Append) -> bool:
         return len(append.events) > 1
 
 
 @caught_by("test_16_append_refuses_an_expired_run")
-class AcknowledgesWhatAnExpiredRunHolds(_Appends):
-    def lets_by(self, append: Append) -> bool:
-        kept = self._data._runs.get((append.agent, append.run))
-        return kept is not None and {event.event_id for event in append.events} <= set(kept.seqs)
+class AcceptsStoredEventsOfAnExpiredRun(_AppendsAfterTheEnd):
+    def allows(self, append: Append) -> bool:
+        stored_run = self._data._runs.get((append.agent, append.run))
+        return stored_run is not None and {event.event_id for event in append.events} <= set(stored_run.seqs)
 
 
 @caught_by("test_16_append_refuses_an_expired_run")
-class ProlongsExpiredRuns(_Appends):
-    def lets_by(self, append: Append) -> bool:
+class ExtendsExpiredRuns(_AppendsAfterTheEnd):
+    def allows(self, append: Append) -> bool:
         return (expiry_of(append.meta) or 0) > now_microseconds()
 
 
 @caught_by("test_16_append_refuses_an_expired_run_with_redacted_events")
-class AppendsToExpiredRunsThatWereRedacted(_Appends):
-    def lets_by(self, append: Append) -> bool:
-        kept = self._data._runs.get((append.agent, append.run))
-        return kept is not None and any(event.type == "redaction" for event in kept.events)
+class AppendsToExpiredRunsWithRedactions(_AppendsAfterTheEnd):
+    def allows(self, append: Append) -> bool:
+        stored_run = self._data._runs.get((append.agent, append.run))
+        return stored_run is not None and any(event.type == "redaction" for event in stored_run.events)
 
 
 @caught_by("test_16_an_empty_append_to_an_expired_run_changes_nothing")
-class RefusesEmptyAppends(_Ends):
+class RefusesEmptyAppends(_KnowsEnds):
     async def appending(self, append: Append) -> AppendResult:
         if self.has_expired(append.agent, append.run):
             raise RunExpired(f"{append.agent}/{append.run}")
@@ -165,7 +165,7 @@ class RefusesEmptyAppends(_Ends):
 
 
 @caught_by("test_16_append_does_not_create_a_run_that_is_past_its_end")
-class CreatesRunsPastTheirEnd(_Ends):
+class CreatesRunsPastTheirEnd(_KnowsEnds):
     async def appending(self, append: Append) -> AppendResult:
         end = expiry_of(append.meta) if self.end(append.agent, append.run) is None else None
         if end is None or end > now_microseconds():
@@ -176,22 +176,22 @@ class CreatesRunsPastTheirEnd(_Ends):
 
 
 @caught_by("test_16_load_and_follow_refuse_an_expired_run")
-class ReadsExpiredRuns(_Ends):
+class ReadsExpiredRuns(_KnowsEnds):
     async def loading(self, load: Load) -> Snapshot:
-        with self.endless():
+        with self.without_ends():
             return await super().loading(load)
 
 
 @caught_by("test_16_load_and_follow_refuse_an_expired_run")
-class LooksAtTheCursorOfAnExpiredRunFirst(_Ends):
+class ChecksTheCursorBeforeTheEnd(_KnowsEnds):
     async def loading(self, load: Load) -> Snapshot:
-        with self.endless():
+        with self.without_ends():
             await super().loading(load)
         return await super().loading(load)
 
 
 @caught_by("test_16_load_and_follow_refuse_an_expired_run")
-class NamesNoRun(_Ends):
+class NamesNoExpiredRun(_KnowsEnds):
     async def loading(self, load: Load) -> Snapshot:
         try:
             return await super().loading(load)
@@ -200,36 +200,36 @@ class NamesNoRun(_Ends):
 
 
 @caught_by("test_16_redact_refuses_an_expired_run")
-class RedactsExpiredRuns(_Ends):
+class RedactsExpiredRuns(_KnowsEnds):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
-        with self.endless():
+        with self.without_ends():
             return await super().redact_events(agent, run, seqs, reason=reason)
 
 
 @caught_by("test_16_list_runs_leaves_out_expired_runs")
-class ListsExpiredRuns(_Ends):
+class ListsExpiredRuns(_KnowsEnds):
     async def listing(self, listing: Listing) -> RunPage:
-        with self.endless():
+        with self.without_ends():
             return await super().listing(listing)
 
 
 @caught_by("test_16_list_runs_leaves_out_expired_runs")
-class LeavesGapsInPages(_Ends):
+class LeavesGapsInPages(_KnowsEnds):
     async def listing(self, listing: Listing) -> RunPage:
-        with self.endless():
+        with self.without_ends():
             page = await super().listing(listing)
         return RunPage(tuple(info for info in page.runs if not self.has_expired(info.agent, info.run)), page.cursor)
 
 
 @caught_by("test_16_a_waiting_follower_wakes_when_its_run_expires")
-class WaitsPastTheEnd(_Ends):
+class WaitsPastTheEnd(_KnowsEnds):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         follower = Follower(after)
         while True:
-            seen = self._data.changed.count
+            change_count = self._data.changed.count
             event = self._data.next_event(agent, run, follower)
             if event is None:
-                await self._data.changed.wait_async(seen, None)
+                await self._data.changed.wait_async(change_count, None)
             else:
                 yield event
 
@@ -242,39 +242,39 @@ class WaitsPastTheEndWithoutAnEventLoop(SyncMemoryStore):
         follower = Follower(after)
         while True:
             self._check_open()
-            seen = self._data.changed.count
+            change_count = self._data.changed.count
             event = self._data.next_event(agent, run, follower)
             if event is None:
-                self._data.changed.wait(seen, None)
+                self._data.changed.wait(change_count, None)
             else:
                 yield event
 
 
 @caught_by("test_16_a_waiting_follower_wakes_when_its_run_expires")
-class EndsQuietlyAtTheEnd(_Ends):
+class EndsQuietlyAtTheEnd(_KnowsEnds):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        seen = 0
+        last_seq = 0
         try:
-            async for event in self.followed(agent, run, after):
-                seen = event.seq
+            async for event in self.follow_correctly(agent, run, after):
+                last_seq = event.seq
                 yield event
         except RunExpired:
-            if not seen:
+            if not last_seq:
                 raise
 
 
 @caught_by("test_16_a_slow_follower_gets_no_event_of_an_expired_run")
-class ReadsAheadPastTheEnd(_Ends):
+class ReadsAheadPastTheEnd(_KnowsEnds):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         ahead = await self.read(agent, run)
         for event in list(ahead.log)[after:]:
             yield event
-        async for event in self.followed(agent, run, max(after, ahead.version)):
+        async for event in self.follow_correctly(agent, run, max(after, ahead.version)):
             yield event
 
 
 @caught_by("test_16_an_expired_run_can_be_deleted_and_created_again")
-class DeletesNoExpiredRuns(_Ends):
+class DeletesNoExpiredRuns(_KnowsEnds):
     async def delete_run(self, agent: str, run: str) -> None:
         if self.has_expired(agent, run):
             raise RunExpired(f"{agent}/{run}")
@@ -282,7 +282,7 @@ class DeletesNoExpiredRuns(_Ends):
 
 
 @caught_by("test_16_an_expired_run_can_be_deleted_and_created_again")
-class StartsAnExpiredRunAgainAt1(_Ends):
+class StartsAnExpiredRunAgainAt1(_KnowsEnds):
     async def delete_run(self, agent: str, run: str) -> None:
         if self.has_expired(agent, run):
             self._data._runs.pop((agent, run))
@@ -290,7 +290,7 @@ class StartsAnExpiredRunAgainAt1(_Ends):
 
 
 @caught_by("test_16_an_expired_run_can_be_deleted_and_created_again", "test_16_a_run_created_again_has_its_own_end")
-class KeepsTheEndOfADeletedRun(_Ends):
+class KeepsTheEndOfADeletedRun(_KnowsEnds):
     async def delete_run(self, agent: str, run: str) -> None:
         self.notes[agent, run] = self.end(agent, run)
         await super().delete_run(agent, run)
@@ -303,7 +303,7 @@ class KeepsTheEndOfADeletedRun(_Ends):
 
 
 @caught_by("test_16_an_expired_run_does_not_affect_other_runs")
-class EndsAllRunsOfTheAgent(_Ends):
+class ExpiresAllRunsOfTheAgent(_KnowsEnds):
     async def loading(self, load: Load) -> Snapshot:
         for agent, run in self._data._runs:
             if agent == load.agent and self.has_expired(agent, run):
@@ -312,30 +312,30 @@ class EndsAllRunsOfTheAgent(_Ends):
 
 
 @caught_by("test_16_an_expired_run_does_not_affect_other_runs")
-class RefusesWhatIsAppendedBesideAnExpiredRun(_Ends):
+class RefusesConcurrentAppendsBesideAnExpiredRun(_KnowsEnds):
     async def appending(self, append: Append) -> AppendResult:
         self.notes["waiting"] = self.notes.get("waiting", 0) + 1
         try:
             await asyncio.sleep(0)
             expired = [name for name in self._data._runs if self.has_expired(*name)]
             if expired and self.notes["waiting"] > 1:
-                raise RunExpired("one of them")
+                raise RunExpired("another run")
             return await super().appending(append)
         finally:
             self.notes["waiting"] -= 1
 
 
 @caught_by("test_16_expire_runs_removes_expired_runs", "test_16_a_follower_ends_when_expire_runs_removes_its_run")
-class RemovesNothing(_Ends):
+class RemovesNoExpiredRuns(_KnowsEnds):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        counted = await super().expire_runs(before=before, dry_run=True)
+        result = await super().expire_runs(before=before, dry_run=True)
         if not dry_run:
             self._data.changed.notify()
-        return counted
+        return result
 
 
 @caught_by("test_16_expire_runs_removes_expired_runs")
-class ForgetsTheVersionOfWhatItRemoves(_Ends):
+class ForgetsTheVersionOfARemovedRun(_KnowsEnds):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         expired = [name for name in self._data._runs if self.has_expired(*name)]
         result = await super().expire_runs(before=before, dry_run=dry_run)
@@ -345,9 +345,9 @@ class ForgetsTheVersionOfWhatItRemoves(_Ends):
 
 
 @caught_by("test_16_expire_runs_removes_expired_runs")
-class LeavesTheLibrarysOwnRuns(_Ends):
+class KeepsExpiredReservedRuns(_KnowsEnds):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        own = {name: kept for name, kept in self._data._runs.items() if is_reserved(name[0])}
+        own = {name: stored_run for name, stored_run in self._data._runs.items() if is_reserved(name[0])}
         for name in own:
             del self._data._runs[name]
         result = await super().expire_runs(before=before, dry_run=dry_run)
@@ -356,7 +356,7 @@ class LeavesTheLibrarysOwnRuns(_Ends):
 
 
 @caught_by("test_16_expire_runs_keeps_other_runs", "test_16_expire_runs_refuses_a_before_that_is_not_in_the_past")
-class RemovesWhateverHasAnEnd(_Ends):
+class RemovesEveryRunWithAnEnd(_KnowsEnds):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         if before is not None and not isinstance(before, datetime):
             raise InvalidArgument("no time")
@@ -367,7 +367,7 @@ class RemovesWhateverHasAnEnd(_Ends):
     "test_16_a_dry_run_of_expire_runs_counts_and_changes_nothing",
     "test_16_expire_runs_removes_runs_that_ended_by_before",
 )
-class RemovesInADryRun(_Ends):
+class RemovesInADryRun(_KnowsEnds):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         if dry_run:
             return await super().expire_runs(before=before)
@@ -375,32 +375,32 @@ class RemovesInADryRun(_Ends):
 
 
 @caught_by("test_16_a_dry_run_of_expire_runs_counts_and_changes_nothing")
-class CountsNoEventsInADryRun(_Ends):
+class CountsNoEventsInADryRun(_KnowsEnds):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         result = await super().expire_runs(before=before, dry_run=dry_run)
         return ExpireResult(result.runs, 0 if dry_run else result.events)
 
 
 @caught_by("test_16_expire_runs_removes_runs_that_ended_by_before")
-class LeavesWhatEndedAtBeforeItself(_Ends):
+class KeepsRunsThatEndedExactlyAtBefore(_KnowsEnds):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
-        until = (
+        earlier = (
             None
             if before is None
             else max(before, datetime.min.replace(tzinfo=UTC) + timedelta(1)) - timedelta(0, 0, 1)
         )
-        return await super().expire_runs(before=until, dry_run=dry_run)
+        return await super().expire_runs(before=earlier, dry_run=dry_run)
 
 
 @caught_by("test_16_expire_runs_removes_runs_that_ended_by_before")
-class IgnoresBefore(_Ends):
+class IgnoresBefore(_KnowsEnds):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         await super().expire_runs(before=before, dry_run=True)
         return await super().expire_runs(dry_run=dry_run)
 
 
 @caught_by("test_16_expire_runs_refuses_a_before_that_is_not_in_the_past")
-class TakesAnythingAsBefore(_Ends):
+class AcceptsAnyBefore(_KnowsEnds):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         try:
             return await super().expire_runs(before=before, dry_run=dry_run)
@@ -409,11 +409,11 @@ class TakesAnythingAsBefore(_Ends):
 
 
 @caught_by("test_16_a_follower_ends_when_expire_runs_removes_its_run")
-class FollowsOnIntoTheRunBegunAnew(_Ends):
+class FollowsIntoTheRunCreatedAgain(_KnowsEnds):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         while True:
             try:
-                async for event in self.followed(agent, run, after):
+                async for event in self.follow_correctly(agent, run, after):
                     after = event.seq
                     yield event
             except (RunDeleted, RunExpired):
@@ -422,6 +422,6 @@ class FollowsOnIntoTheRunBegunAnew(_Ends):
 
 
 @caught_by("test_16_expire_runs_on_a_closed_handle_raises_store_closed")
-class RemovesAfterClosing(_Ends):
+class RemovesAfterClosing(_KnowsEnds):
     async def expire_runs(self, *, before: datetime | None = None, dry_run: bool = False) -> ExpireResult:
         return await MemoryStore(self._data).expire_runs(before=before, dry_run=dry_run)

@@ -19,7 +19,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
 )
 class SkipsEvents(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        async for event in self.followed(agent, run, after):
+        async for event in self.follow_correctly(agent, run, after):
             if event.seq % 4 != 2:
                 yield event
 
@@ -31,7 +31,7 @@ class SkipsEvents(BrokenStore):
 )
 class RepeatsEvents(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        async for event in self.followed(agent, run, after):
+        async for event in self.follow_correctly(agent, run, after):
             yield event
             if event.seq == 2:
                 yield event
@@ -40,15 +40,15 @@ class RepeatsEvents(BrokenStore):
 @caught_by("test_9_a_follower_gets_the_events_of_many_writers_in_seq_order", "test_9_a_slow_follower_misses_no_event")
 class SwapsEvents(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        held: Event | None = None
-        async for event in self.followed(agent, run, after):
+        delayed: Event | None = None
+        async for event in self.follow_correctly(agent, run, after):
             if event.seq % 5 == 3:
-                held = event
+                delayed = event
                 continue
             yield event
-            if held is not None:
-                yield held
-                held = None
+            if delayed is not None:
+                yield delayed
+                delayed = None
 
 
 @caught_by(
@@ -58,7 +58,7 @@ class SwapsEvents(BrokenStore):
     "test_9_a_waiting_follower_receives_a_redaction_marker",
     "test_9_a_cancelled_follower_does_not_disturb_other_followers",
 )
-class EndsWhenItHasCaughtUp(BrokenStore):
+class EndsAfterTheStoredEvents(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         for event in (await self.load_run(agent, run, after=after)).log:
             yield event
@@ -73,23 +73,23 @@ class WakesForItsOwnHandleOnly(BrokenStore):
 
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         own: asyncio.Event = self.__dict__.setdefault("_own", asyncio.Event())
-        async for event in self.followed(agent, run, after):
+        async for event in self.follow_correctly(agent, run, after):
             await own.wait()
             yield event
 
 
 @caught_by("test_9_follow_delivers_stored_events_then_new_ones")
-class DeliversOnlyWhatComes(BrokenStore):
+class DeliversOnlyNewEvents(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         version = (await self.read(agent, run)).version
-        async for event in self.followed(agent, run, max(after, version)):
+        async for event in self.follow_correctly(agent, run, max(after, version)):
             yield event
 
 
 @caught_by("test_9_follow_begins_after_the_seq_after", "test_9_a_restarted_follower_continues_after_its_last_seq")
 class FollowsFromTheStart(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        async for event in self.followed(agent, run, 0 * after):
+        async for event in self.follow_correctly(agent, run, 0 * after):
             yield event
 
 
@@ -98,24 +98,24 @@ class FollowsOnlyRunsThatExist(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         if not (await self.read(agent, run)).version:
             raise CursorOutOfRange("unknown")
-        async for event in self.followed(agent, run, after):
+        async for event in self.follow_correctly(agent, run, after):
             yield event
 
 
 @caught_by("test_9_each_follower_of_a_run_gets_every_event")
 class DeliversToOneFollowerOnly(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        received: set[tuple[str, str, int]] = self.notes.setdefault("taken", set())
-        async for event in self.followed(agent, run, after):
+        received: set[tuple[str, str, int]] = self.notes.setdefault("received", set())
+        async for event in self.follow_correctly(agent, run, after):
             if (agent, run, event.seq) not in received:
                 received.add((agent, run, event.seq))
                 yield event
 
 
 @caught_by("test_9_a_slow_follower_misses_no_event")
-class DropsWhatASlowFollowerHasNotTaken(BrokenStore):
+class DropsOldEventsOfASlowFollower(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        async for event in self.followed(agent, run, after):
+        async for event in self.follow_correctly(agent, run, after):
             if (await self.read(agent, run)).version - event.seq < 100:
                 yield event
 
@@ -124,7 +124,7 @@ class DropsWhatASlowFollowerHasNotTaken(BrokenStore):
 class ClosesTheHandleWhenAFollowerIsCancelled(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         try:
-            async for event in self.followed(agent, run, after):
+            async for event in self.follow_correctly(agent, run, after):
                 yield event
         except asyncio.CancelledError:
             await self.aclose()
@@ -132,19 +132,19 @@ class ClosesTheHandleWhenAFollowerIsCancelled(BrokenStore):
 
 
 @caught_by("test_9_follow_refuses_an_after_beyond_the_version", "test_9_follow_refuses_invalid_ids_and_seqs")
-class EndsQuietlyWhereItCannotFollow(BrokenStore):
+class EndsInsteadOfRefusingToFollow(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         try:
-            async for event in self.followed(agent, run, after):
+            async for event in self.follow_correctly(agent, run, after):
                 yield event
         except (CursorOutOfRange, InvalidEvent, InvalidArgument):
             return
 
 
 @caught_by("test_9_follow_refuses_an_after_beyond_the_version")
-class WaitsForVersionsToCome(BrokenStore):
+class WaitsForAnAfterBeyondTheVersion(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        async for event in self.followed(agent, run):
+        async for event in self.follow_correctly(agent, run):
             if event.seq > after:
                 yield event
 
@@ -154,7 +154,7 @@ class WaitsForVersionsToCome(BrokenStore):
 )
 class DoesNotDeliverMarkers(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        async for event in self.followed(agent, run, after):
+        async for event in self.follow_correctly(agent, run, after):
             if event.type != "redaction":
                 yield event
 
@@ -168,7 +168,7 @@ class ReadsAhead(BrokenStore):
         ahead = await self.read(agent, run)
         for event in list(ahead.log)[after:]:
             yield event
-        async for event in self.followed(agent, run, ahead.version):
+        async for event in self.follow_correctly(agent, run, ahead.version):
             yield event
 
 
@@ -181,7 +181,7 @@ class WaitsForeverWhenTheRunIsDeleted(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         while True:
             try:
-                async for event in self.followed(agent, run, after):
+                async for event in self.follow_correctly(agent, run, after):
                     after = event.seq
                     yield event
             except RunDeleted:
@@ -189,11 +189,11 @@ class WaitsForeverWhenTheRunIsDeleted(BrokenStore):
 
 
 @caught_by("test_9_a_follower_ends_even_if_its_deleted_run_is_created_again")
-class NoticesADeletionOnlyWhileTheRunIsEmpty(BrokenStore):
+class MissesADeletionIfTheRunIsCreatedAgain(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         while True:
             try:
-                async for event in self.followed(agent, run, after):
+                async for event in self.follow_correctly(agent, run, after):
                     after = event.seq
                     yield event
             except RunDeleted:
@@ -202,11 +202,11 @@ class NoticesADeletionOnlyWhileTheRunIsEmpty(BrokenStore):
 
 
 @caught_by("test_9_a_run_created_again_can_be_followed_from_its_old_seqs")
-class DoesNotFollowARunThatWasEverDeleted(BrokenStore):
+class RefusesToFollowARunCreatedAgain(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         if (await self.read(agent, run)).first_seq > 1:
             raise RunDeleted("once")
-        async for event in self.followed(agent, run, after):
+        async for event in self.follow_correctly(agent, run, after):
             yield event
 
 
@@ -218,7 +218,7 @@ class EndsFollowersOfEveryRunOnAnyDeletion(BrokenStore):
 
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         deletions = self.notes.get("deletions", 0)
-        async for event in self.followed(agent, run, after):
+        async for event in self.follow_correctly(agent, run, after):
             if self.notes.get("deletions", 0) != deletions or event.data.to_map().get("message") == "this one":
                 raise RunDeleted("some run")
             yield event
@@ -239,7 +239,7 @@ class FollowsOnAClosedHandle(BrokenStore):
 class EndsQuietlyOnAClosedHandle(BrokenStore):
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
         try:
-            async for event in self.followed(agent, run, after):
+            async for event in self.follow_correctly(agent, run, after):
                 yield event
         except StoreClosed:
             return
@@ -247,7 +247,7 @@ class EndsQuietlyOnAClosedHandle(BrokenStore):
 
 @caught_by("test_9_follow_delivers_stored_events_then_new_ones", "test_9_a_slow_follower_misses_no_event")
 class SkipsEventsWithoutAnEventLoop(SyncMemoryStore):
-    """A synchronous store with a defect, to show that the suite can fail for it too."""
+    """A synchronous store with a defect. It shows that the suite can fail for synchronous stores too."""
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
         for event in super().follow(agent, run, after=after):
@@ -260,7 +260,7 @@ class SkipsEventsWithoutAnEventLoop(SyncMemoryStore):
     "test_9_a_waiting_follower_ends_when_the_run_is_deleted",
 )
 class NeverWakesWithoutAnEventLoop(SyncMemoryStore):
-    """A synchronous store whose call never returns, which must not block the suite."""
+    """A synchronous store whose ``follow`` never returns. This must not block the suite."""
 
     def follow(self, agent: str, run: str, *, after: int = 0) -> Generator[Event]:
         yield from super().load_run(agent, run, after=after).log

@@ -16,7 +16,7 @@ from tests.conformance.broken_stores.base import BrokenStore, Load, caught_by
     "test_14_leaving_async_with_closes_the_handle",
     "test_9_a_waiting_follower_ends_when_its_handle_is_closed",
 )
-class IsUsableAfterClosing(BrokenStore):
+class StaysOpenAfterClosing(BrokenStore):
     async def aclose(self) -> None:
         """Does nothing."""
 
@@ -28,7 +28,7 @@ class ReadsAfterClosing(BrokenStore):
 
 
 @caught_by("test_14_closing_a_closed_handle_does_nothing", "test_14_a_closed_handle_raises_store_closed")
-class FailsToCloseAgain(BrokenStore):
+class FailsToCloseTwice(BrokenStore):
     async def aclose(self) -> None:
         self._check_open()
         await super().aclose()

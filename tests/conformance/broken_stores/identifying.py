@@ -14,8 +14,8 @@ from agent_memory_log.store import RunPage
 from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by
 
 
-class _Maps(BrokenStore):
-    """Changes ids before it stores them."""
+class _ChangesIds(BrokenStore):
+    """Changes ids before storing them."""
 
     def key(self, name: str) -> str:
         return name
@@ -46,37 +46,37 @@ _ALL_IDS = (
 
 
 @caught_by(*_ALL_IDS, "test_11_erasing_a_run_leaves_runs_with_similar_ids_unchanged")
-class IgnoresCaseInIds(_Maps):
+class IgnoresCaseInIds(_ChangesIds):
     def key(self, name: str) -> str:
         return name.lower()
 
 
 @caught_by(*_ALL_IDS)
-class TrimsIds(_Maps):
+class TrimsIds(_ChangesIds):
     def key(self, name: str) -> str:
         return name.rstrip(" ") or name
 
 
 @caught_by(*_ALL_IDS)
-class NormalizesIds(_Maps):
+class NormalizesIds(_ChangesIds):
     def key(self, name: str) -> str:
         return unicodedata.normalize("NFC", name)
 
 
 @caught_by(*_ALL_IDS)
-class EndsIdsAtANul(_Maps):
+class EndsIdsAtANul(_ChangesIds):
     def key(self, name: str) -> str:
         return name.split("\x00", 1)[0] or name
 
 
 @caught_by(*_ALL_IDS)
-class CutsIdsAt255(_Maps):
+class CutsIdsAt255(_ChangesIds):
     def key(self, name: str) -> str:
         return name[:255]
 
 
 @caught_by("test_11_agent_and_run_ids_are_kept_apart")
-class JoinsAgentAndRun(_Maps):
+class JoinsAgentAndRun(_ChangesIds):
     def keys(self, agent: str, run: str) -> tuple[str, str]:
         return "all", f"{agent}/{run}"
 
@@ -99,26 +99,26 @@ class DeletesByPattern(BrokenStore):
                 await super().delete_run(agent, info.run)
 
 
-class _AcceptsAnyId(BrokenStore):
+class _RepairsInvalidIds(BrokenStore):
     def key(self, name: Any) -> str:
         return str(name).encode(errors="replace").decode()[:512] or "none"
 
 
 @caught_by("test_11_every_method_refuses_wrong_run_and_agent_ids")
-class AcceptsAnyRunId(_AcceptsAnyId):
+class AcceptsAnyRunId(_RepairsInvalidIds):
     async def loading(self, load: Load) -> Snapshot:
         load.run = self.key(load.run)
         return await super().loading(load)
 
 
 @caught_by("test_11_every_method_refuses_wrong_run_and_agent_ids")
-class DeletesAnyRunId(_AcceptsAnyId):
+class DeletesAnyRunId(_RepairsInvalidIds):
     async def delete_run(self, agent: str, run: str) -> None:
         await super().delete_run(self.key(agent), self.key(run))
 
 
 @caught_by("test_11_append_refuses_wrong_event_ids")
-class AcceptsAnyEventId(_AcceptsAnyId):
+class AcceptsAnyEventId(_RepairsInvalidIds):
     async def appending(self, append: Append) -> AppendResult:
         append.events = tuple(
             msgspec.structs.replace(event, event_id=self.key(event.event_id)) for event in append.events

@@ -10,65 +10,68 @@ import msgspec
 
 from agent_memory_log import AppendResult, Event, JsonValue, Snapshot
 from agent_memory_log.store import RunPage
-from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by, remade
+from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by, changed_copy
 
 
-class _Shares(BrokenStore):
-    """Stores copies of events. A subclass shares some of them with its callers."""
+class _SharesEvents(BrokenStore):
+    """Stores copies of events.
 
-    shares: ClassVar[str] = ""
+    A subclass shares the events of one origin with its callers: appended, returned, loaded or followed events.
+    """
 
-    def own(self, event: Event, place: str) -> Event:
-        return event if place == self.shares else copy.deepcopy(event)
+    shared_origin: ClassVar[str] = ""
 
-    def kept(self, event: Event, place: str) -> Event:
-        return self.own(self.notes[event.event_id], place)
+    def share_or_copy(self, event: Event, origin: str) -> Event:
+        return event if origin == self.shared_origin else copy.deepcopy(event)
+
+    def stored(self, event: Event, origin: str) -> Event:
+        return self.share_or_copy(self.notes[event.event_id], origin)
 
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
         for stored, original in zip(result.events, append.events, strict=True):
             if result.inserted:
                 event = msgspec.structs.replace(stored, data=original.data, labels=original.labels)
-                self.notes[stored.event_id] = self.own(event, "given")
-        place = "result" if result.inserted else "repeated"
-        return msgspec.structs.replace(result, events=tuple(self.kept(event, place) for event in result.events))
+                self.notes[stored.event_id] = self.share_or_copy(event, "appended")
+        origin = "result" if result.inserted else "repeated"
+        return msgspec.structs.replace(result, events=tuple(self.stored(event, origin) for event in result.events))
 
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        return remade(snapshot, [self.kept(event, "loaded") for event in snapshot.log])
+        return changed_copy(snapshot, [self.stored(event, "loaded") for event in snapshot.log])
 
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        async for event in self.followed(agent, run, after):
-            yield self.kept(event, "followed")
+        async for event in self.follow_correctly(agent, run, after):
+            yield self.stored(event, "followed")
 
 
 @caught_by("test_7_changing_appended_events_does_not_change_the_store")
-class SharesWhatIsPassedIn(_Shares):
-    shares = "given"
+class SharesAppendedEvents(_SharesEvents):
+    shared_origin = "appended"
 
 
 @caught_by("test_7_changing_the_result_of_append_does_not_change_the_store")
-class SharesWhatAppendReturns(_Shares):
-    shares = "result"
+class SharesTheResultOfAppend(_SharesEvents):
+    shared_origin = "result"
 
 
 @caught_by("test_7_changing_the_result_of_a_repeated_append_does_not_change_the_store")
-class SharesWhatARepeatedAppendReturns(_Shares):
-    shares = "repeated"
+class SharesTheResultOfARepeatedAppend(_SharesEvents):
+    shared_origin = "repeated"
 
 
 @caught_by("test_7_changing_a_loaded_snapshot_does_not_change_the_store")
-class SharesWhatLoadReturns(_Shares):
-    shares = "loaded"
+class SharesLoadedEvents(_SharesEvents):
+    shared_origin = "loaded"
 
 
 @caught_by("test_7_changing_followed_events_does_not_change_the_store")
-class SharesWhatFollowDelivers(_Shares):
-    shares = "followed"
+class SharesFollowedEvents(_SharesEvents):
+    shared_origin = "followed"
 
 
 @caught_by("test_7_changing_appended_events_does_not_change_the_store")
-class ReturnsWhatIsPassedIn(BrokenStore):
+class ReturnsTheDataOfTheCaller(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
         events = [
@@ -94,4 +97,4 @@ class SharesTheMetaItLoads(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
         meta: dict[str, JsonValue] = self.notes.setdefault((load.agent, load.run), snapshot.meta)
-        return remade(snapshot, meta=meta)
+        return changed_copy(snapshot, meta=meta)

@@ -12,10 +12,10 @@ from agent_memory_log.store import RunPage
 from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, Load, caught_by
 
 
-class _Pages(BrokenStore):
-    """Lists a selection of all runs in another order, with offsets as cursors."""
+class _ListsWithOffsets(BrokenStore):
+    """Lists the runs that ``selected`` returns, in its order, and uses offsets as cursors."""
 
-    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+    def selected(self, runs: list[RunInfo]) -> list[RunInfo]:
         return runs
 
     def begin(self, offset: int) -> int:
@@ -23,19 +23,19 @@ class _Pages(BrokenStore):
 
     async def listing(self, listing: Listing) -> RunPage:
         page = await super().listing(Listing(listing.agent, 1000, None, listing.include_reserved))
-        runs = self.chosen(list(page.runs))
+        runs = self.selected(list(page.runs))
         offset = self.begin(int(listing.cursor)) if listing.cursor else 0
         end = offset + listing.limit
         return RunPage(tuple(runs[offset:end]), str(end) if end < len(runs) else None)
 
 
 @caught_by("test_15_pages_stay_correct_when_runs_change_between_them")
-class CountsRunsInItsCursor(_Pages):
+class UsesOffsetsAsCursors(_ListsWithOffsets):
     pass
 
 
 @caught_by("test_15_pages_lose_and_repeat_no_run", "test_15_list_runs_selects_the_runs_of_one_agent")
-class RepeatsTheLastOfAPage(_Pages):
+class RepeatsTheLastRunOfAPage(_ListsWithOffsets):
     def begin(self, offset: int) -> int:
         return max(offset - 1, 0)
 
@@ -44,58 +44,58 @@ class RepeatsTheLastOfAPage(_Pages):
 
 
 @caught_by("test_15_pages_lose_and_repeat_no_run")
-class SkipsTheFirstOfAPage(_Pages):
+class SkipsTheFirstRunOfAPage(_ListsWithOffsets):
     def begin(self, offset: int) -> int:
         return offset + 1
 
 
 @caught_by("test_15_list_runs_orders_runs_by_creation_newest_first", "test_15_pages_lose_and_repeat_no_run")
-class ListsTheOldestFirst(_Pages):
-    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+class ListsTheOldestRunFirst(_ListsWithOffsets):
+    def selected(self, runs: list[RunInfo]) -> list[RunInfo]:
         return runs[::-1]
 
 
 @caught_by("test_15_list_runs_orders_runs_by_creation_newest_first", "test_11_run_ids_are_compared_exactly")
-class ListsInTheOrderOfNames(_Pages):
-    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+class ListsRunsByName(_ListsWithOffsets):
+    def selected(self, runs: list[RunInfo]) -> list[RunInfo]:
         return sorted(runs, key=lambda info: info.run)
 
 
 @caught_by("test_15_list_runs_orders_runs_by_creation_newest_first")
-class ListsTheLastChangedFirst(_Pages):
+class ListsTheLastChangedRunFirst(_ListsWithOffsets):
     async def appending(self, append: Append) -> AppendResult:
         self.notes[append.agent, append.run] = self.notes["count"] = self.notes.get("count", 0) + 1
         return await super().appending(append)
 
-    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+    def selected(self, runs: list[RunInfo]) -> list[RunInfo]:
         return sorted(runs, key=lambda info: int(self.notes[info.agent, info.run]), reverse=True)
 
 
 @caught_by("test_15_a_run_created_again_is_listed_as_the_newest")
-class KeepsThePlaceOfADeletedRun(_Pages):
+class KeepsThePositionOfADeletedRun(_ListsWithOffsets):
     async def appending(self, append: Append) -> AppendResult:
         self.notes.setdefault((append.agent, append.run), len(self.notes))
         return await super().appending(append)
 
-    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+    def selected(self, runs: list[RunInfo]) -> list[RunInfo]:
         return sorted(runs, key=lambda info: int(self.notes[info.agent, info.run]), reverse=True)
 
 
 @caught_by("test_15_pages_lose_and_repeat_no_run")
-class GivesACursorAfterTheLastPage(_Pages):
+class GivesACursorAfterTheLastPage(_ListsWithOffsets):
     async def listing(self, listing: Listing) -> RunPage:
         page = await super().listing(listing)
         return RunPage(page.runs, page.cursor or ("1000" if page.runs else None))
 
 
 @caught_by("test_15_list_runs_leaves_out_reserved_runs_by_default")
-class ShowsTheLibrarysOwnRuns(BrokenStore):
+class ListsReservedRunsByDefault(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         return await super().listing(msgspec.structs.replace(listing, include_reserved=True))
 
 
 @caught_by("test_15_list_runs_leaves_out_reserved_runs_by_default")
-class HidesTheLibrarysOwnRunsEvenWhenNamed(BrokenStore):
+class HidesTheRunsOfARequestedReservedAgent(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         if (listing.agent or "").startswith("@"):
             return RunPage((), None)
@@ -103,13 +103,13 @@ class HidesTheLibrarysOwnRunsEvenWhenNamed(BrokenStore):
 
 
 @caught_by("test_15_list_runs_selects_the_runs_of_one_agent", "test_11_agent_ids_are_compared_exactly")
-class ListsEveryAgentsRuns(BrokenStore):
+class ListsTheRunsOfEveryAgent(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         return await super().listing(msgspec.structs.replace(listing, agent=None))
 
 
 @caught_by("test_15_list_runs_refuses_a_malformed_cursor")
-class StartsOverAtACursorThatIsNone(BrokenStore):
+class StartsOverForAMalformedCursor(BrokenStore):
     async def listing(self, listing: Listing) -> RunPage:
         try:
             return await super().listing(listing)
@@ -139,21 +139,21 @@ class ListsRunsThatWereOnlyRead(BrokenStore):
 
 
 @caught_by("test_15_list_runs_describes_a_run_that_does_not_begin_at_1")
-class TakesTheVersionForTheCount(_Pages):
-    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+class ReportsTheVersionAsTheEventCount(_ListsWithOffsets):
+    def selected(self, runs: list[RunInfo]) -> list[RunInfo]:
         return [msgspec.structs.replace(info, event_count=info.version) for info in runs]
 
 
 @caught_by("test_15_list_runs_describes_a_run")
-class SaysWhenInAnotherZone(_Pages):
-    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+class ReportsCreationTimesInAnotherZone(_ListsWithOffsets):
+    def selected(self, runs: list[RunInfo]) -> list[RunInfo]:
         current = timezone(timedelta(hours=1))
         return [msgspec.structs.replace(info, created=info.created.astimezone(current)) for info in runs]
 
 
 @caught_by("test_15_meta_is_stored_with_the_run", "test_15_any_meta_comes_back_unchanged")
-class ListsNoMeta(_Pages):
-    def chosen(self, runs: list[RunInfo]) -> list[RunInfo]:
+class ListsNoMeta(_ListsWithOffsets):
+    def selected(self, runs: list[RunInfo]) -> list[RunInfo]:
         return [msgspec.structs.replace(info, meta={}) for info in runs]
 
 

@@ -9,11 +9,11 @@ import msgspec
 from agent_memory_log import Snapshot
 from agent_memory_log.errors import CursorOutOfRange, InvalidArgument
 from agent_memory_log.snapshot import EventList
-from tests.conformance.broken_stores.base import BrokenStore, Load, caught_by, remade
+from tests.conformance.broken_stores.base import BrokenStore, Load, caught_by, changed_copy
 
 
 @caught_by("test_6_an_unknown_run_loads_as_an_empty_snapshot")
-class TakesAnUnknownRunForAnError(BrokenStore):
+class RaisesForAnUnknownRun(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
         if not snapshot.version:
@@ -34,14 +34,14 @@ class _Unsorted(Snapshot):
 )
 class DoesNotSortEvents(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
-        return remade(await super().loading(load), kind=_Unsorted)
+        return changed_copy(await super().loading(load), kind=_Unsorted)
 
 
 @caught_by("test_6_log_is_in_append_order_and_events_by_time_then_seq", "test_1_an_append_stores_its_events_in_order")
 class SortsTheLogByTime(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        return remade(snapshot, sorted(snapshot.log, key=lambda event: event.timestamp))
+        return changed_copy(snapshot, sorted(snapshot.log, key=lambda event: event.timestamp))
 
 
 @caught_by(
@@ -49,15 +49,15 @@ class SortsTheLogByTime(BrokenStore):
     "test_6_extend_refuses_a_gap_another_filter_and_another_run",
     "test_6_a_snapshot_extended_by_new_events_equals_a_new_read",
 )
-class DoesNotSayWhatWasRead(BrokenStore):
+class LosesTheArgumentsOfTheRead(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
-        return remade(await super().loading(load), after=0, types=None)
+        return changed_copy(await super().loading(load), after=0, types=None)
 
 
 @caught_by("test_6_after_leaves_out_events_up_to_that_seq", "test_6_pages_cover_the_run_exactly_once")
 class IncludesAfter(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
-        return remade(
+        return changed_copy(
             await super().loading(msgspec.structs.replace(load, after=max(load.after - 1, 0))), after=load.after
         )
 
@@ -69,7 +69,7 @@ class AcceptsAfterBeyondTheVersion(BrokenStore):
             return await super().loading(load)
         except CursorOutOfRange:
             snapshot = await self.read(load.agent, load.run)
-            return remade(snapshot, [], after=load.after)
+            return changed_copy(snapshot, [], after=load.after)
 
 
 @caught_by(
@@ -81,24 +81,24 @@ class AcceptsAfterBeyondTheVersion(BrokenStore):
 class IgnoresTypes(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         types = None if load.types is None else list(load.types)
-        return remade(await super().loading(msgspec.structs.replace(load, types=None)), types=types)
+        return changed_copy(await super().loading(msgspec.structs.replace(load, types=None)), types=types)
 
 
 @caught_by("test_6_types_leave_out_events_of_other_types", "test_6_extending_page_by_page_equals_one_read")
-class TakesNoTypesForAll(BrokenStore):
+class ReturnsAllEventsIfNoTypeMatches(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         types = None if load.types is None else list(load.types)
-        known = {event.type for event in (await self.read(load.agent, load.run)).log}
-        requested = types if types and known & set(types) else None
-        return remade(await super().loading(msgspec.structs.replace(load, types=requested)), types=types)
+        stored_types = {event.type for event in (await self.read(load.agent, load.run)).log}
+        requested = types if types and stored_types & set(types) else None
+        return changed_copy(await super().loading(msgspec.structs.replace(load, types=requested)), types=types)
 
 
 @caught_by("test_6_every_set_of_types_selects_exactly_those_events")
-class SelectsRareTypesOnlyByThemselves(BrokenStore):
+class SelectsPlannerNotesOnlyWithoutToolCalls(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         types = None if load.types is None else frozenset(load.types)
         requested = types - {"planner_note"} if types is not None and "tool_call" in types else types
-        return remade(await super().loading(msgspec.structs.replace(load, types=requested)), types=types)
+        return changed_copy(await super().loading(msgspec.structs.replace(load, types=requested)), types=types)
 
 
 @caught_by("test_6_limit_stops_the_read", "test_6_limit_counts_only_returned_events")
@@ -108,46 +108,46 @@ class IgnoresLimit(BrokenStore):
 
 
 @caught_by("test_6_limit_counts_only_returned_events")
-class CountsWhatTypesLeaveOutInLimit(BrokenStore):
+class CountsFilteredEventsInLimit(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         page = await super().loading(msgspec.structs.replace(load, types=None))
         if load.types is None:
             return page
         types = frozenset(load.types)
-        return remade(page, [event for event in page.log if event.type in types], types=types)
+        return changed_copy(page, [event for event in page.log if event.type in types], types=types)
 
 
 @caught_by("test_6_limit_counts_in_append_order_not_in_time_order")
-class LimitsInTheOrderOfTime(BrokenStore):
+class LimitsInTimeOrder(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(msgspec.structs.replace(load, limit=None))
-        kept = sorted(list(snapshot.events)[: load.limit], key=lambda event: event.seq)
-        return remade(snapshot, kept, last_seq=kept[-1].seq if kept else snapshot.last_seq)
+        limited = sorted(list(snapshot.events)[: load.limit], key=lambda event: event.seq)
+        return changed_copy(snapshot, limited, last_seq=limited[-1].seq if limited else snapshot.last_seq)
 
 
 @caught_by("test_6_limit_stops_the_read", "test_6_pages_cover_the_run_exactly_once")
-class TakesTheVersionForLastSeq(BrokenStore):
+class ReportsTheVersionAsLastSeq(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        return remade(snapshot, last_seq=snapshot.version)
+        return changed_copy(snapshot, last_seq=snapshot.version)
 
 
 @caught_by("test_6_types_leave_out_events_of_other_types", "test_6_a_snapshot_extended_by_new_events_equals_a_new_read")
-class TakesTheLastReturnedForLastSeq(BrokenStore):
+class ReportsTheLastReturnedSeqAsLastSeq(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        return remade(snapshot, last_seq=snapshot.log[-1].seq if snapshot.log else load.after)
+        return changed_copy(snapshot, last_seq=snapshot.log[-1].seq if snapshot.log else load.after)
 
 
 @caught_by("test_6_a_snapshot_holds_the_arguments_of_its_read", "test_6_limit_stops_the_read")
-class TakesLastSeqForTheVersion(BrokenStore):
+class ReportsLastSeqAsTheVersion(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        return remade(snapshot, version=snapshot.last_seq)
+        return changed_copy(snapshot, version=snapshot.last_seq)
 
 
 @caught_by("test_6_a_selection_never_returns_events_of_other_runs", "test_3_each_run_has_its_own_seqs")
-class ReadsOnIntoOtherRuns(BrokenStore):
+class ReturnsEventsOfOtherRuns(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
         other_events = [
@@ -156,11 +156,11 @@ class ReadsOnIntoOtherRuns(BrokenStore):
             if info.run != load.run
             for event in (await self.read(info.agent, info.run)).log
         ]
-        return remade(snapshot, [*snapshot.log, *other_events])
+        return changed_copy(snapshot, [*snapshot.log, *other_events])
 
 
 @caught_by("test_6_load_run_refuses_invalid_arguments")
-class AcceptsArgumentsThatMeanNothing(BrokenStore):
+class AcceptsInvalidLoadArguments(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         try:
             return await super().loading(load)
@@ -189,39 +189,39 @@ class ReadsFromACache(BrokenStore):
     "test_6_extending_past_a_redacted_marker_masks_its_events",
     "test_6_a_redaction_between_two_pages_masks_events_of_the_first",
 )
-class KeepsQuietAboutRedactions(BrokenStore):
+class ReportsNoRedactions(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
-        return remade(await super().loading(load), redactions={})
+        return changed_copy(await super().loading(load), redactions={})
 
 
 @caught_by("test_6_extending_past_a_deletion_drops_the_earlier_events", "test_3_a_deleted_run_keeps_its_version")
-class KeepsQuietAboutDeletions(BrokenStore):
+class ReportsNoDeletions(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
-        return remade(await super().loading(load), first_seq=1)
+        return changed_copy(await super().loading(load), first_seq=1)
 
 
 @caught_by("test_6_a_snapshot_extended_by_new_events_equals_a_new_read", "test_15_meta_is_stored_with_the_run")
-class ReadsMetaOnlyFromTheStart(BrokenStore):
+class ReturnsNoMetaAfterTheFirstPage(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        return remade(snapshot, meta={}) if load.after else snapshot
+        return changed_copy(snapshot, meta={}) if load.after else snapshot
 
 
 @caught_by("test_6_extending_page_by_page_equals_one_read", "test_6_after_leaves_out_events_up_to_that_seq")
-class DropsTheLastOfAPage(BrokenStore):
+class DropsTheLastEventOfAPage(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        return remade(snapshot, list(snapshot.log)[:-1]) if load.after else snapshot
+        return changed_copy(snapshot, list(snapshot.log)[:-1]) if load.after else snapshot
 
 
-class _GrowsItself(Snapshot):
+class _ExtendsItself(Snapshot):
     def extend(self, newer: Snapshot) -> Snapshot:
-        grown = super().extend(newer)
+        extended = super().extend(newer)
         self.version = newer.version
-        return grown
+        return extended
 
 
 @caught_by("test_6_extending_does_not_change_the_original_snapshot")
 class SharesASnapshotWithItsExtension(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
-        return remade(await super().loading(load), kind=_GrowsItself)
+        return changed_copy(await super().loading(load), kind=_ExtendsItself)

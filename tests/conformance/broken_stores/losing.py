@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from agent_memory_log import AppendResult, Event, EventData, JsonValue, Snapshot, UnknownPayload
-from tests.conformance.broken_stores.base import Append, BrokenStore, Load, caught_by, remade, with_data
+from tests.conformance.broken_stores.base import Append, BrokenStore, Load, caught_by, changed_copy, with_data
 
 
-class _Loses(BrokenStore):
-    """Changes every event before it stores it. A subclass says how."""
+class _ChangesEvents(BrokenStore):
+    """Changes every event before storing it. A subclass overrides ``change`` or ``stored``."""
 
     def change(self, value: JsonValue) -> JsonValue:
         return value
@@ -28,8 +28,8 @@ class _Loses(BrokenStore):
         return await super().appending(append)
 
 
-class _LosesText(_Loses):
-    """Changes every text: values, labels and keys."""
+class _ChangesText(_ChangesEvents):
+    """Changes every text in values, labels and keys."""
 
     def text(self, text: str) -> str:
         return text
@@ -55,7 +55,7 @@ class _LosesText(_Loses):
     "test_10_any_redaction_reason_comes_back_unchanged",
     "test_10_large_content_comes_back_unchanged",
 )
-class EndsTextAtANul(_LosesText):
+class EndsTextAtANul(_ChangesText):
     def text(self, text: str) -> str:
         return text.split("\x00", 1)[0]
 
@@ -65,7 +65,7 @@ class EndsTextAtANul(_LosesText):
     "test_10_any_json_value_comes_back_unchanged",
     "test_10_any_labels_come_back_unchanged",
 )
-class NormalizesText(_LosesText):
+class NormalizesText(_ChangesText):
     def text(self, text: str) -> str:
         return unicodedata.normalize("NFC", text)
 
@@ -75,19 +75,19 @@ class NormalizesText(_LosesText):
     "test_10_any_labels_come_back_unchanged",
     "test_10_any_redaction_reason_comes_back_unchanged",
 )
-class TrimsText(_LosesText):
+class TrimsText(_ChangesText):
     def text(self, text: str) -> str:
         return text.strip()
 
 
 @caught_by("test_10_any_text_comes_back_unchanged", "test_10_large_content_comes_back_unchanged")
-class LosesAstralCharacters(_LosesText):
+class LosesAstralCharacters(_ChangesText):
     def text(self, text: str) -> str:
         return "".join(character if character < "\U00010000" else "\ufffd" for character in text)
 
 
 @caught_by("test_10_any_json_value_comes_back_unchanged", "test_13_an_unknown_type_comes_back_unchanged")
-class TurnsLargeIntegersToFloats(_Loses):
+class TurnsLargeIntegersToFloats(_ChangesEvents):
     def change(self, value: JsonValue) -> JsonValue:
         if isinstance(value, int) and 2**63 <= abs(value) < 10**300:
             return float(value)
@@ -95,19 +95,19 @@ class TurnsLargeIntegersToFloats(_Loses):
 
 
 @caught_by("test_10_any_json_value_comes_back_unchanged", "test_13_an_unknown_type_comes_back_unchanged")
-class TurnsIntegralFloatsToIntegers(_Loses):
+class TurnsIntegralFloatsToIntegers(_ChangesEvents):
     def change(self, value: JsonValue) -> JsonValue:
         return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @caught_by("test_10_any_json_value_comes_back_unchanged")
-class LosesTheSignOfZero(_Loses):
+class LosesTheSignOfZero(_ChangesEvents):
     def change(self, value: JsonValue) -> JsonValue:
         return 0.0 if str(value) == "-0.0" else value
 
 
 @caught_by("test_10_any_json_value_comes_back_unchanged", "test_13_an_unknown_type_comes_back_unchanged")
-class EscapesKeysItCannotHold(_Loses):
+class EscapesDollarsAndDotsInKeys(_ChangesEvents):
     def change(self, value: JsonValue) -> JsonValue:
         if isinstance(value, dict):
             return {key.replace("$", "\uff04").replace(".", "\uff0e"): inner for key, inner in value.items()}
@@ -115,13 +115,13 @@ class EscapesKeysItCannotHold(_Loses):
 
 
 @caught_by("test_10_any_json_value_comes_back_unchanged", "test_13_an_unknown_type_comes_back_unchanged")
-class LosesEmptyKeys(_Loses):
+class LosesEmptyKeys(_ChangesEvents):
     def change(self, value: JsonValue) -> JsonValue:
         return {key: inner for key, inner in value.items() if key} if isinstance(value, dict) else value
 
 
 @caught_by("test_10_every_payload_comes_back_unchanged", "test_10_any_json_value_comes_back_unchanged")
-class TakesEmptyForAbsent(_Loses):
+class StoresEmptyStructuredAsNone(_ChangesEvents):
     def stored(self, event: Event) -> Event:
         built = event.to_map()
         data: Any = built["data"]
@@ -129,22 +129,22 @@ class TakesEmptyForAbsent(_Loses):
 
 
 @caught_by("test_10_every_payload_comes_back_unchanged")
-class TakesZeroForUnknown(_Loses):
+class StoresZeroTotalAsNone(_ChangesEvents):
     def change(self, value: JsonValue) -> JsonValue:
         return {**value, "Total": value["Total"] or None} if isinstance(value, dict) and "Total" in value else value
 
 
 @caught_by("test_10_json_text_is_stored_byte_for_byte", "test_10_every_payload_comes_back_unchanged")
-class RewritesJsonText(_Loses):
+class RewritesJsonText(_ChangesEvents):
     def change(self, value: JsonValue) -> JsonValue:
         if isinstance(value, dict):
             return {
-                key: self.rewritten(inner) if key in ("payload", "result_json", "server_data") else inner
+                key: self.rewrite(inner) if key in ("payload", "result_json", "server_data") else inner
                 for key, inner in value.items()
             }
         return value
 
-    def rewritten(self, text: JsonValue) -> JsonValue:
+    def rewrite(self, text: JsonValue) -> JsonValue:
         try:
             return json.dumps(json.loads(str(text)), separators=(",", ":"))
         except (TypeError, ValueError):
@@ -152,13 +152,13 @@ class RewritesJsonText(_Loses):
 
 
 @caught_by("test_10_large_content_comes_back_unchanged")
-class CutsLongText(_LosesText):
+class CutsLongText(_ChangesText):
     def text(self, text: str) -> str:
         return text[:65_535]
 
 
 @caught_by("test_10_json_nested_to_the_limit_comes_back_unchanged", "test_10_any_json_value_comes_back_unchanged")
-class LosesWhatIsDeep(_Loses):
+class LosesDeeplyNestedValues(_ChangesEvents):
     def stored(self, event: Event) -> Event:
         built = event.to_map()
         return Event.from_map({**built, "data": _shallow(built["data"], 40)})
@@ -173,7 +173,7 @@ def _shallow(value: JsonValue, depth: int) -> JsonValue:
 
 
 @caught_by("test_10_any_bytes_come_back_unchanged", "test_10_every_payload_comes_back_unchanged")
-class TakesBytesForText(_Loses):
+class StoresBytesAsText(_ChangesEvents):
     def stored(self, event: Event) -> Event:
         redacted = getattr(event.data, "redacted", None)
         if not isinstance(redacted, bytes):
@@ -183,14 +183,14 @@ class TakesBytesForText(_Loses):
 
 
 @caught_by("test_10_times_keep_their_microseconds_in_utc", "test_1_an_append_stores_its_events_in_order")
-class CutsTimesToMilliseconds(_Loses):
+class CutsTimesToMilliseconds(_ChangesEvents):
     def stored(self, event: Event) -> Event:
         time = event.timestamp
         return msgspec.structs.replace(event, timestamp=time.replace(microsecond=time.microsecond // 1000 * 1000))
 
 
 @caught_by("test_10_times_keep_their_microseconds_in_utc")
-class KeepsTimesAsFloats(_Loses):
+class StoresTimesAsFloats(_ChangesEvents):
     def stored(self, event: Event) -> Event:
         epoch = event.timestamp.replace(year=1970, month=1, day=1, hour=0, minute=0, second=0, microsecond=0)
         seconds = (event.timestamp - epoch).total_seconds()
@@ -198,11 +198,11 @@ class KeepsTimesAsFloats(_Loses):
 
 
 @caught_by("test_10_a_time_with_another_offset_is_stored_in_utc", "test_10_times_keep_their_microseconds_in_utc")
-class GivesTimesBackInAnotherZone(BrokenStore):
+class ReturnsTimesInAnotherZone(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
         current = timezone(timedelta(minutes=1))
-        return remade(
+        return changed_copy(
             snapshot,
             [
                 msgspec.structs.replace(event, timestamp=event.timestamp.astimezone(current))
@@ -214,13 +214,13 @@ class GivesTimesBackInAnotherZone(BrokenStore):
 
 
 @caught_by("test_10_a_time_with_another_offset_is_stored_in_utc")
-class TakesAnyClockForUtc(_Loses):
+class StoresLocalTimesAsUtc(_ChangesEvents):
     def stored(self, event: Event) -> Event:
         return msgspec.structs.replace(event, timestamp=event.timestamp.replace(tzinfo=UTC))
 
 
 @caught_by("test_10_any_labels_come_back_unchanged", "test_1_an_append_returns_the_version_the_count_and_the_events")
-class LosesLabels(_Loses):
+class LosesLabels(_ChangesEvents):
     def stored(self, event: Event) -> Event:
         return msgspec.structs.replace(event, labels={})
 
@@ -237,30 +237,30 @@ class LosesTheReasonOfARedaction(BrokenStore):
 class SkipsUnknownTypesOnReading(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        return remade(snapshot, [event for event in snapshot.log if not isinstance(event.data, UnknownPayload)])
+        return changed_copy(snapshot, [event for event in snapshot.log if not isinstance(event.data, UnknownPayload)])
 
     async def follow(self, agent: str, run: str, *, after: int = 0) -> AsyncGenerator[Event]:
-        async for event in self.followed(agent, run, after):
+        async for event in self.follow_correctly(agent, run, after):
             if not isinstance(event.data, UnknownPayload):
                 yield event
 
 
 @caught_by("test_13_an_unknown_type_can_be_selected_and_redacted")
-class SelectsKnownTypesOnly(BrokenStore):
+class IgnoresUnknownTypesInSelections(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         if load.types is not None:
-            load.types = [one for one in load.types if "." not in one]
+            load.types = [type_ for type_ in load.types if "." not in type_]
         return await super().loading(load)
 
 
 @caught_by("test_13_a_registered_payload_comes_back_typed")
-class KnowsBuiltInPayloadsOnly(BrokenStore):
+class ReturnsRegisteredPayloadsUntyped(BrokenStore):
     async def loading(self, load: Load) -> Snapshot:
         snapshot = await super().loading(load)
-        return remade(snapshot, [_plain(event) for event in snapshot.log])
+        return changed_copy(snapshot, [_untyped(event) for event in snapshot.log])
 
 
-def _plain(event: Event) -> Event:
+def _untyped(event: Event) -> Event:
     if type(event.data).__module__ == EventData.__module__:
         return event
     return msgspec.structs.replace(event, data=UnknownPayload(type=event.type, data=event.data.to_map()))

@@ -19,41 +19,43 @@ Runs = Iterable[tuple[str, str]]
 Heads = tuple[RunHead | None, ...]
 
 
-class _Look(msgspec.Struct):
+class _PeekedRun(msgspec.Struct):
     """A requested run, its head, and its stored data."""
 
     name: tuple[str, str]
     head: RunHead | None
-    kept: _Run
+    stored: _Run
 
 
-class _Peeks(BrokenStore):
+class _PeeksAtEachRun(BrokenStore):
     """A store that returns the result of ``head`` for each run."""
 
     async def peek_runs(self, runs: Runs) -> Heads:
         requested = list(runs) if isinstance(runs, Iterable) else runs
         heads = await super().peek_runs(requested)
-        kept = self._data._runs
-        looks = (_Look(one, head, kept.get(one, _Run())) for one, head in zip(requested, heads, strict=True))
-        return tuple(map(self.head, looks))
+        stored_runs = self._data._runs
+        peeked_runs = (
+            _PeekedRun(name, head, stored_runs.get(name, _Run())) for name, head in zip(requested, heads, strict=True)
+        )
+        return tuple(map(self.head, peeked_runs))
 
-    def head(self, look: _Look) -> RunHead | None:
-        return look.head
-
-
-@caught_by("test_17_every_handle_sees_every_change_of_a_run")
-class PeeksAtWhatThisHandleKnows(_Peeks):
-    """Sees the changes of other handles only at its first peek at a run."""
-
-    def head(self, look: _Look) -> RunHead | None:
-        return cast("RunHead | None", self.notes.setdefault((id(self), look.name), look.head))
+    def head(self, peeked: _PeekedRun) -> RunHead | None:
+        return peeked.head
 
 
 @caught_by("test_17_every_handle_sees_every_change_of_a_run")
-class SeesNoRedaction(_Peeks):
-    def head(self, look: _Look) -> RunHead | None:
-        markers = sum(isinstance(event.data, Redaction) for event in look.kept.events)
-        return None if look.head is None else RunHead(look.head.version - markers, look.head.first_seq)
+class CachesHeadsPerHandle(_PeeksAtEachRun):
+    """Returns the head of the first peek forever, so later changes stay unseen."""
+
+    def head(self, peeked: _PeekedRun) -> RunHead | None:
+        return cast("RunHead | None", self.notes.setdefault((id(self), peeked.name), peeked.head))
+
+
+@caught_by("test_17_every_handle_sees_every_change_of_a_run")
+class LeavesMarkersOutOfTheHead(_PeeksAtEachRun):
+    def head(self, peeked: _PeekedRun) -> RunHead | None:
+        markers = sum(isinstance(event.data, Redaction) for event in peeked.stored.events)
+        return None if peeked.head is None else RunHead(peeked.head.version - markers, peeked.head.first_seq)
 
 
 @caught_by(
@@ -61,66 +63,66 @@ class SeesNoRedaction(_Peeks):
     "test_17_a_run_created_again_has_another_head",
     "test_17_peek_runs_returns_the_first_seq_of_a_run",
 )
-class SeesNoDeletion(_Peeks):
-    def head(self, look: _Look) -> RunHead | None:
-        return None if look.head is None else RunHead(look.head.version, 1)
+class LeavesDeletionsOutOfTheHead(_PeeksAtEachRun):
+    def head(self, peeked: _PeekedRun) -> RunHead | None:
+        return None if peeked.head is None else RunHead(peeked.head.version, 1)
 
 
 @caught_by("test_17_a_run_created_again_has_another_head", "test_17_calls_that_store_nothing_leave_the_head_unchanged")
-class CountsEvents(_Peeks):
-    """Forgets a deletion, so that the run looks like one that was never deleted, or never existed."""
+class ReturnsTheEventCountAsTheVersion(_PeeksAtEachRun):
+    """Returns the number of events as the version, which hides deletions and redactions."""
 
-    def head(self, look: _Look) -> RunHead | None:
-        count = sum(not isinstance(event.data, Redaction) for event in look.kept.events)
-        return None if look.head is None else RunHead(count, 1)
+    def head(self, peeked: _PeekedRun) -> RunHead | None:
+        count = sum(not isinstance(event.data, Redaction) for event in peeked.stored.events)
+        return None if peeked.head is None else RunHead(count, 1)
 
 
 @caught_by("test_17_calls_that_store_nothing_leave_the_head_unchanged")
-class CountsWhatTheStoreHolds(_Peeks):
-    def head(self, look: _Look) -> RunHead | None:
-        if look.head is None or not look.kept.events:
-            return look.head
-        return RunHead(look.head.version + len(self._data._runs) - 1, look.head.first_seq)
+class AddsTheNumberOfRunsToTheVersion(_PeeksAtEachRun):
+    def head(self, peeked: _PeekedRun) -> RunHead | None:
+        if peeked.head is None or not peeked.stored.events:
+            return peeked.head
+        return RunHead(peeked.head.version + len(self._data._runs) - 1, peeked.head.first_seq)
 
 
 @caught_by("test_17_every_handle_sees_every_change_of_a_run", "test_17_an_expired_run_has_no_head")
-class TakesADeletedRunForOneThatNeverWas(_Peeks):
-    def head(self, look: _Look) -> RunHead | None:
-        return look.head if look.kept.events else RunHead(0, 1)
+class ReturnsTheHeadOfAnUnknownRunForADeletedRun(_PeeksAtEachRun):
+    def head(self, peeked: _PeekedRun) -> RunHead | None:
+        return peeked.head if peeked.stored.events else RunHead(0, 1)
 
 
 @caught_by("test_17_peek_runs_returns_heads_in_the_order_of_its_argument")
-class SaysNothingOfUnknownRuns(_Peeks):
-    def head(self, look: _Look) -> RunHead | None:
-        return look.head if look.kept.version else None
+class ReturnsNoneForUnknownRuns(_PeeksAtEachRun):
+    def head(self, peeked: _PeekedRun) -> RunHead | None:
+        return peeked.head if peeked.stored.version else None
 
 
 @caught_by("test_17_peek_runs_returns_heads_in_the_order_of_its_argument")
-class LeavesOutUnknownRuns(_Peeks):
+class LeavesOutUnknownRuns(_PeeksAtEachRun):
     async def peek_runs(self, runs: Runs) -> Heads:
         return tuple(head for head in await super().peek_runs(runs) if head != RunHead(0, 1))
 
 
 @caught_by("test_17_peek_runs_returns_heads_in_the_order_of_its_argument")
-class AnswersEachRunOnce(_Peeks):
+class ReturnsOneHeadForARepeatedRun(_PeeksAtEachRun):
     async def peek_runs(self, runs: Runs) -> Heads:
         return await super().peek_runs(dict.fromkeys(runs))
 
 
 @caught_by("test_17_peek_runs_returns_heads_in_the_order_of_its_argument")
-class AnswersInTheOrderOfNames(_Peeks):
+class ReturnsHeadsInTheOrderOfNames(_PeeksAtEachRun):
     async def peek_runs(self, runs: Runs) -> Heads:
         return await super().peek_runs(sorted(runs))
 
 
 @caught_by("test_17_peek_runs_returns_heads_in_the_order_of_its_argument")
-class AnswersWithAList(_Peeks):
+class ReturnsHeadsAsAList(_PeeksAtEachRun):
     async def peek_runs(self, runs: Runs) -> Heads:
         return cast("Heads", list(await super().peek_runs(runs)))
 
 
 @caught_by("test_17_peek_runs_returns_heads_in_the_order_of_its_argument")
-class CreatesWhatItPeeksAt(_Peeks):
+class CreatesUnknownRunsOnPeeking(_PeeksAtEachRun):
     async def peek_runs(self, runs: Runs) -> Heads:
         requested = list(runs)
         heads = await super().peek_runs(requested)
@@ -132,27 +134,27 @@ class CreatesWhatItPeeksAt(_Peeks):
 
 
 @caught_by("test_17_ids_are_compared_exactly")
-class PutsTheIdsOfARunTogether(_Peeks):
+class ComparesJoinedAgentAndRunIds(_PeeksAtEachRun):
     async def peek_runs(self, runs: Runs) -> Heads:
-        joined = {"".join(one): one for one in self._data._runs}
-        return await super().peek_runs([joined.get("".join(one), one) for one in runs])
+        joined = {"".join(name): name for name in self._data._runs}
+        return await super().peek_runs([joined.get("".join(name), name) for name in runs])
 
 
 @caught_by("test_17_ids_are_compared_exactly")
-class ComparesIdsUpToANul(_Peeks):
+class ComparesIdsUpToANul(_PeeksAtEachRun):
     async def peek_runs(self, runs: Runs) -> Heads:
         return await super().peek_runs([(agent, run.partition("\0")[0]) for agent, run in runs])
 
 
 @caught_by("test_17_peek_runs_accepts_any_number_of_runs")
-class LooksAtTheFirstThousand(_Peeks):
+class PeeksAtOnlyAThousandRuns(_PeeksAtEachRun):
     async def peek_runs(self, runs: Runs) -> Heads:
         heads = await super().peek_runs(runs)
         return (*heads[:1000], *(RunHead(0, 1) for _ in heads[1000:]))
 
 
 @caught_by("test_17_peek_runs_accepts_any_number_of_runs")
-class RefusesTooManyRuns(_Peeks):
+class RefusesTooManyRuns(_PeeksAtEachRun):
     async def peek_runs(self, runs: Runs) -> Heads:
         requested = list(runs) if isinstance(runs, Iterable) else runs
         if isinstance(requested, list) and len(requested) > 999:
@@ -161,38 +163,38 @@ class RefusesTooManyRuns(_Peeks):
 
 
 @caught_by("test_17_an_expired_run_has_no_head")
-class PeeksAtExpiredRuns(_Peeks):
-    def head(self, look: _Look) -> RunHead | None:
-        return RunHead(look.kept.version, look.kept.base + 1)
+class PeeksAtExpiredRuns(_PeeksAtEachRun):
+    def head(self, peeked: _PeekedRun) -> RunHead | None:
+        return RunHead(peeked.stored.version, peeked.stored.base + 1)
 
 
 @caught_by("test_17_an_expired_run_has_no_head")
-class KnowsTheEndOfWhatItSawLiving(_Peeks):
+class PeeksAtExpiredRunsItHasPeekedAtBefore(_PeeksAtEachRun):
     """Treats a run as alive if it peeked at the run before its end."""
 
-    def head(self, look: _Look) -> RunHead | None:
-        if look.head is not None:
-            self.notes[look.name] = look.head
-        return look.head or cast("RunHead | None", self.notes.get(look.name))
+    def head(self, peeked: _PeekedRun) -> RunHead | None:
+        if peeked.head is not None:
+            self.notes[peeked.name] = peeked.head
+        return peeked.head or cast("RunHead | None", self.notes.get(peeked.name))
 
 
 @caught_by("test_17_an_expired_run_has_no_head")
-class RaisesWhereARunHasExpired(_Peeks):
+class RaisesForAnExpiredRun(_PeeksAtEachRun):
     async def peek_runs(self, runs: Runs) -> Heads:
         heads = await super().peek_runs(runs)
         if None in heads:
-            raise RunExpired("one of them")
+            raise RunExpired("one of the runs")
         return heads
 
 
 @caught_by("test_17_an_expired_run_has_no_head")
-class TakesAnyEndForOneThatHasCome(_Peeks):
-    def head(self, look: _Look) -> RunHead | None:
-        return look.head if look.kept.expires_at is None else None
+class ReturnsNoneForEveryRunWithAnEnd(_PeeksAtEachRun):
+    def head(self, peeked: _PeekedRun) -> RunHead | None:
+        return peeked.head if peeked.stored.expires_at is None else None
 
 
 @caught_by("test_17_peek_runs_refuses_invalid_arguments")
-class TakesAnythingForRuns(BrokenStore):
+class AcceptsAnyRuns(BrokenStore):
     async def peek_runs(self, runs: Runs) -> Heads:
         try:
             return await super().peek_runs(runs)
@@ -201,16 +203,16 @@ class TakesAnythingForRuns(BrokenStore):
 
 
 @caught_by("test_17_peek_runs_refuses_invalid_arguments")
-class TakesTextOfTwoForAPair(BrokenStore):
+class AcceptsTextAsAPair(BrokenStore):
     async def peek_runs(self, runs: Runs) -> Heads:
         if isinstance(runs, Iterable):
-            pairs: list[Any] = [tuple(one) if isinstance(one, str) else one for one in runs]
+            pairs: list[Any] = [tuple(pair) if isinstance(pair, str) else pair for pair in runs]
             return await super().peek_runs(pairs)
         return await super().peek_runs(runs)
 
 
 @caught_by("test_17_peek_runs_refuses_invalid_arguments")
-class TakesAnyIds(BrokenStore):
+class PeeksAtInvalidIds(BrokenStore):
     async def peek_runs(self, runs: Runs) -> Heads:
         try:
             return await super().peek_runs(runs)
@@ -219,7 +221,7 @@ class TakesAnyIds(BrokenStore):
 
 
 @caught_by("test_17_peek_runs_refuses_invalid_arguments")
-class NamesNoFieldOfAWrongId(BrokenStore):
+class NamesNoFieldOfAnInvalidId(BrokenStore):
     async def peek_runs(self, runs: Runs) -> Heads:
         try:
             return await super().peek_runs(runs)
@@ -234,6 +236,6 @@ class PeeksAfterClosing(BrokenStore):
 
 
 @caught_by("test_17_peek_runs_on_a_closed_handle_raises_store_closed")
-class AnswersNothingForNothingWhenClosed(BrokenStore):
+class AcceptsAnEmptyPeekAfterClosing(BrokenStore):
     async def peek_runs(self, runs: Runs) -> Heads:
         return await super().peek_runs(runs) if runs else ()

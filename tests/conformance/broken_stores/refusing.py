@@ -13,14 +13,14 @@ from agent_memory_log.errors import InvalidEvent
 from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
 
 
-class _Accepts(BrokenStore):
-    """Repairs an invalid event and stores it. A subclass chooses the errors to repair."""
+class _RepairsInvalidEvents(BrokenStore):
+    """Repairs an invalid event and stores it if ``accepts`` returns true for the error."""
 
     def accepts(self, error: InvalidEvent) -> bool:
         return bool(error.field)
 
     def repaired(self, event: Event) -> Event:
-        return msgspec.structs.replace(event, data=_anything(), labels={})
+        return msgspec.structs.replace(event, data=_replacement(), labels={})
 
     async def appending(self, append: Append) -> AppendResult:
         try:
@@ -32,52 +32,52 @@ class _Accepts(BrokenStore):
             return await super().appending(append)
 
 
-def _anything() -> Annotation:
+def _replacement() -> Annotation:
     return Annotation(message="repaired")
 
 
-class _AcceptsText(_Accepts):
+class _RepairsInvalidPayloads(_RepairsInvalidEvents):
     word = ""
 
     def accepts(self, error: InvalidEvent) -> bool:
         return self.word in str(error) and error.field.startswith("data")
 
     def repaired(self, event: Event) -> Event:
-        return msgspec.structs.replace(event, type="annotation", data=_anything())
+        return msgspec.structs.replace(event, type="annotation", data=_replacement())
 
 
 @caught_by("test_10_append_refuses_lone_surrogates_in_payloads", "test_1_a_batch_with_an_invalid_event_stores_nothing")
-class AcceptsLoneSurrogates(_AcceptsText):
+class AcceptsLoneSurrogates(_RepairsInvalidPayloads):
     word = "surrogate"
 
 
 @caught_by(
     "test_10_append_refuses_numbers_that_json_cannot_write", "test_1_a_batch_with_an_invalid_event_stores_nothing"
 )
-class AcceptsNan(_AcceptsText):
+class AcceptsNan(_RepairsInvalidPayloads):
     word = "nan"
 
 
 @caught_by("test_10_append_refuses_json_nested_too_deeply")
-class AcceptsAnyDepth(_AcceptsText):
+class AcceptsAnyDepth(_RepairsInvalidPayloads):
     word = "deep"
 
 
 @caught_by("test_10_append_refuses_wrong_types_in_payload_fields")
-class AcceptsWrongTypes(_AcceptsText):
+class AcceptsWrongTypes(_RepairsInvalidPayloads):
     def accepts(self, error: InvalidEvent) -> bool:
         return error.field == "data.message"
 
 
 @caught_by("test_10_append_refuses_values_that_are_not_events")
-class AcceptsWhatIsNoEvent(BrokenStore):
+class DropsValuesThatAreNotEvents(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.events = tuple(event for event in append.events if isinstance(event, Event))
         return await super().appending(append)
 
 
 @caught_by("test_10_append_refuses_times_that_utc_cannot_hold")
-class TakesNaiveTimesForUtc(BrokenStore):
+class StoresNaiveTimesAsUtc(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.events = tuple(
             msgspec.structs.replace(event, timestamp=event.timestamp.replace(tzinfo=UTC)) for event in append.events
@@ -86,7 +86,7 @@ class TakesNaiveTimesForUtc(BrokenStore):
 
 
 @caught_by("test_11_append_refuses_labels_that_are_not_text_or_too_large")
-class AcceptsAnyLabels(_Accepts):
+class AcceptsAnyLabels(_RepairsInvalidEvents):
     def accepts(self, error: InvalidEvent) -> bool:
         return error.field.startswith("labels")
 
@@ -112,7 +112,7 @@ class AcceptsAnyReason(BrokenStore):
 
 
 @caught_by("test_10_redact_refuses_a_reason_that_is_not_text")
-class RedactsBeforeItChecksTheReason(BrokenStore):
+class RedactsBeforeCheckingTheReason(BrokenStore):
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         requested = list(seqs)
         try:
@@ -143,7 +143,7 @@ class NamesNoField(BrokenStore):
 @caught_by(
     "test_10_append_refuses_lone_surrogates_in_payloads", "test_10_append_refuses_numbers_that_json_cannot_write"
 )
-class CreatesTheRunBeforeItChecks(BrokenStore):
+class CreatesTheRunBeforeCheckingEvents(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         try:
             return await super().appending(append)

@@ -13,12 +13,12 @@ from agent_memory_log.events.payloads import Redacted
 from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
 
 
-def _renamed(event: Event) -> Event:
+def _with_new_id(event: Event) -> Event:
     return msgspec.structs.replace(event, event_id=new_event_id())
 
 
-class _Compares(BrokenStore):
-    """Compares bodies with ``equal``. Equal events keep their first body."""
+class _ComparesBodies(BrokenStore):
+    """Compares bodies with ``equal``. An equal event is replaced by the stored event."""
 
     def equal(self, stored: Event, original: Event) -> bool:
         return same_body(stored, original)
@@ -28,10 +28,10 @@ class _Compares(BrokenStore):
         stored = {event.event_id: event for event in log if not isinstance(event.data, Redacted)}
         events: list[Event] = []
         for event in append.events:
-            known = stored.get(event.event_id)
-            if known is not None and not self.equal(known, event):
-                raise EventConflict("another body", event_id=event.event_id, seq=known.seq)
-            events.append(event if known is None else known)
+            stored_event = stored.get(event.event_id)
+            if stored_event is not None and not self.equal(stored_event, event):
+                raise EventConflict("another body", event_id=event.event_id, seq=stored_event.seq)
+            events.append(event if stored_event is None else stored_event)
         append.events = tuple(events)
         return await super().appending(append)
 
@@ -47,7 +47,7 @@ class _Compares(BrokenStore):
 )
 class IgnoresEventIds(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
-        append.events = tuple(_renamed(event) for event in append.events)
+        append.events = tuple(_with_new_id(event) for event in append.events)
         return await super().appending(append)
 
 
@@ -61,18 +61,18 @@ class ChecksTheVersionBeforeTheIds(BrokenStore):
 
 
 @caught_by("test_4_new_events_in_a_partly_stored_batch_are_appended")
-class TakesSomeForAll(BrokenStore):
+class DropsNewEventsOfAPartlyStoredBatch(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
-        known = {event.event_id for event in (await self.read(append.agent, append.run)).log}
-        append.events = tuple(event for event in append.events if event.event_id in known) or append.events
+        stored_ids = {event.event_id for event in (await self.read(append.agent, append.run)).log}
+        append.events = tuple(event for event in append.events if event.event_id in stored_ids) or append.events
         return await super().appending(append)
 
 
 @caught_by("test_4_expected_version_applies_to_a_partly_stored_batch")
-class ForgetsTheVersionWhereSomeAreThere(BrokenStore):
+class IgnoresTheVersionForAPartlyStoredBatch(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
-        known = {event.event_id for event in (await self.read(append.agent, append.run)).log}
-        if any(event.event_id in known for event in append.events):
+        stored_ids = {event.event_id for event in (await self.read(append.agent, append.run)).log}
+        if any(event.event_id in stored_ids for event in append.events):
             append.expected_version = None
         return await super().appending(append)
 
@@ -80,38 +80,38 @@ class ForgetsTheVersionWhereSomeAreThere(BrokenStore):
 @caught_by(
     "test_4_another_body_for_a_stored_id_is_a_conflict", "test_1_a_batch_with_a_conflicting_event_stores_nothing"
 )
-class TakesAnyBodyForTheSame(_Compares):
+class AcceptsAnyBodyForAStoredId(_ComparesBodies):
     def equal(self, stored: Event, original: Event) -> bool:
         return bool(stored) and bool(original)
 
 
 @caught_by("test_4_one_id_with_two_bodies_in_a_batch_is_a_conflict")
-class TakesAnyBodyInABatchForTheSame(BrokenStore):
+class AcceptsTwoBodiesForAnIdInABatch(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.events = tuple({event.event_id: event for event in append.events}.values())
         return await super().appending(append)
 
 
 @caught_by("test_4_an_event_twice_in_a_batch_is_stored_once")
-class StoresTwiceWhatIsTwiceInABatch(BrokenStore):
+class StoresARepeatedEventOfABatchTwice(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
-        seen: set[str] = set()
+        earlier_ids: set[str] = set()
         events: list[Event] = []
         for event in append.events:
-            events.append(_renamed(event) if event.event_id in seen else event)
-            seen.add(event.event_id)
+            events.append(_with_new_id(event) if event.event_id in earlier_ids else event)
+            earlier_ids.add(event.event_id)
         append.events = tuple(events)
         return await super().appending(append)
 
 
 @caught_by("test_4_events_with_another_timestamp_have_the_same_body")
-class ComparesTimes(_Compares):
+class ComparesTimes(_ComparesBodies):
     def equal(self, stored: Event, original: Event) -> bool:
         return stored.timestamp == original.timestamp and same_body(stored, original)
 
 
 @caught_by("test_4_events_with_another_timestamp_have_the_same_body")
-class ReportsTheTimeOfTheRepetition(BrokenStore):
+class ReturnsTheTimeOfTheRepeatedAppend(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         result = await super().appending(append)
         events = [
@@ -122,7 +122,7 @@ class ReportsTheTimeOfTheRepetition(BrokenStore):
 
 
 @caught_by("test_4_another_body_for_a_stored_id_is_a_conflict")
-class IgnoresLabelsInBodies(_Compares):
+class IgnoresLabelsInBodies(_ComparesBodies):
     def equal(self, stored: Event, original: Event) -> bool:
         return same_body(stored, msgspec.structs.replace(original, labels=stored.labels))
 
@@ -137,19 +137,19 @@ class NamesNoSeqInAConflict(BrokenStore):
 
 
 @caught_by("test_4_events_with_another_key_order_have_the_same_body")
-class ComparesBodiesAsText(_Compares):
+class ComparesBodiesAsText(_ComparesBodies):
     def equal(self, stored: Event, original: Event) -> bool:
         return str(stored.data.to_map()) == str(original.data.to_map())
 
 
 @caught_by("test_4_numbers_of_different_types_are_different_bodies")
-class ComparesBodiesAsPythonDoes(_Compares):
+class ComparesNumbersOfDifferentTypesAsEqual(_ComparesBodies):
     def equal(self, stored: Event, original: Event) -> bool:
         return (stored.data, stored.labels) == (original.data, original.labels)
 
 
 @caught_by("test_4_an_event_with_the_id_of_a_redacted_one_stores_nothing")
-class KeepsADigestOfWhatWasRedacted(BrokenStore):
+class KeepsADigestOfRedactedEvents(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         digests = self.notes.setdefault("digests", {})
         for event in append.events:
@@ -160,7 +160,7 @@ class KeepsADigestOfWhatWasRedacted(BrokenStore):
 
 
 @caught_by("test_4_event_ids_are_unique_only_within_their_run")
-class CountsIdsAcrossRuns(BrokenStore):
+class RequiresUniqueIdsAcrossRuns(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         owners = self.notes.setdefault("owners", {})
         for event in append.events:
@@ -180,11 +180,11 @@ class GivesEqualEventsEqualIds(BrokenStore):
 
 
 @caught_by("test_4_two_calls_of_new_event_make_two_events", "test_3_many_tasks_on_one_handle_leave_no_gap")
-class TakesEqualBodiesForOneEvent(BrokenStore):
+class StoresEqualBodiesOnce(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
-        seen: dict[str, str] = self.notes.setdefault("seen", {})
+        ids_by_body: dict[str, str] = self.notes.setdefault("seen", {})
         append.events = tuple(
-            msgspec.structs.replace(event, event_id=seen.setdefault(str(event.data)[:20], event.event_id))
+            msgspec.structs.replace(event, event_id=ids_by_body.setdefault(str(event.data)[:20], event.event_id))
             for event in append.events
         )
         return await super().appending(append)

@@ -12,21 +12,21 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
 
 
 @caught_by("test_18_append_refuses_reserved_agents_by_default")
-class TakesReservedAgents(BrokenStore):
+class AcceptsReservedAgents(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.reserved = append.reserved or is_reserved(append.agent)
         return await super().appending(append)
 
 
 @caught_by("test_18_append_refuses_reserved_types_by_default")
-class TakesReservedTypes(BrokenStore):
+class AcceptsReservedTypes(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         append.reserved = append.reserved or not is_reserved(append.agent)
         return await super().appending(append)
 
 
 @caught_by("test_18_redact_refuses_memory_tombstones")
-class RedactsWhatIsRefused(BrokenStore):
+class IgnoresRefusedRedactions(BrokenStore):
     """Ignores a refused redaction without an error."""
 
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
@@ -39,7 +39,7 @@ class RedactsWhatIsRefused(BrokenStore):
 
 
 @caught_by("test_3_append_refuses_a_first_seq_above_the_limit")
-class TakesAnyFirstSeq(BrokenStore):
+class AcceptsAnyFirstSeq(BrokenStore):
     async def appending(self, append: Append) -> AppendResult:
         if type(append.first_seq) is int:
             append.first_seq = min(append.first_seq, 2**31)

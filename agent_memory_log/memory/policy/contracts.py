@@ -170,7 +170,7 @@ def _candidate(
     )
 
 
-def _number(value: object, least: int, most: int, name: str, where: str) -> float | None:
+def _number(value: object, least: int, most: int, name: str, path: str) -> float | None:
     if value is None:
         return None
     # An integer may have more digits than a float can hold.

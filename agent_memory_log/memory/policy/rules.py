@@ -61,7 +61,7 @@ class MemoryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         check_limit(self.max_value_chars, "max_value_chars")
 
     def violation(self, candidates: Sequence[Candidate], *, origin: Origin) -> Violation | None:
-        """Return the first violation: of the number of candidates, or of a candidate's key, scope or value."""
+        """Return the first violation. It checks the number of candidates, then each key, scope and value."""
         if origin == "remember" and len(candidates) > self.max_capture_items:
             return Violation(MAX_CAPTURE_ITEMS)
         for candidate in candidates:

@@ -124,20 +124,20 @@ class Extractor(Protocol):
         ...
 
     def extract(self, new: RunSlice, /) -> Extraction:
-        """Return the candidates in ``new``. If it raises, the report has the error, and the next call reads ``new`` again."""
+        """Return the candidates in ``new``. If it raises, the report has the error, and the next call tries again."""
         ...
 
 
 class Merger(Protocol):
     """Merges two values of a preference or fact. An asynchronous client calls it in a thread."""
 
-    def merge(self, known: Record, candidate: Candidate, /) -> str | None:
+    def merge(self, record: Record, candidate: Candidate, /) -> str | None:
         """Return the value that holds now, or None if the merger cannot decide.
 
         If it raises, the candidate is stored, and the outcome has the error.
 
         Args:
-            known: The active record.
+            record: The active record.
             candidate: The candidate that would replace the record.
         """
         ...

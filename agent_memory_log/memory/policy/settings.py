@@ -67,7 +67,7 @@ class UpkeepSettings(Settings, frozen=True):
         Count | None, Meta(description="The largest number of preferences and facts of a subject. null: no limit.")
     ] = 100
     older_than_days: Annotated[
-        float, Meta(ge=0, le=36_500, description="The least age, in days, at which cleanup archives an episode.")
+        float, Meta(ge=0, le=36_500, description="The age, in days, after which cleanup may archive an episode.")
     ] = 90.0
     below_stars: Annotated[float, Meta(ge=1, le=6, description="Cleanup archives only episodes with fewer stars.")] = (
         3.0

@@ -36,7 +36,7 @@ def forget(context: Context, call: Forget) -> Steps[ForgetReport]:
         def is_about(blocked: MemoryBlocked) -> bool:
             return bool(wanted) and fold_key(blocked.key) == wanted and kind in (None, "", blocked.kind)
 
-        return (yield from erase(context, context.one(scope), Target(lambda _: has_key, is_about), reach))
+        return (yield from erase(context, context.readable_scope(scope), Target(lambda _: has_key, is_about), reach))
     total = ForgetReport()
     target = Target(lambda ledger: _same_as(ledger, call.id or ""), lambda _: False)
     for name in context.readable(None if scope is None else [scope]):

@@ -53,9 +53,9 @@ def test_a_file_that_was_cut_off_or_changed_is_refused_whole() -> None:
         lines = data.splitlines(keepends=True)
         assert msgspec.json.decode(lines[0])["records"] == 3
         for damaged in (*(lines[:end] for end in range(1, 4)), [*lines, lines[1]], [lines[0], *lines[:0:-1]]):
-            with pytest.raises(DecodeError, match="the header on line 1 promises 3 records"):
+            with pytest.raises(DecodeError, match="the header, which announces 3 records"):
                 other.import_jsonl(b"".join(damaged))
-        with pytest.raises(DecodeError, match="line 1 promises 3 records with another SHA-256 than the 3 that follow"):
+        with pytest.raises(DecodeError, match="the SHA-256 of the 3 records does not match the header, which announces 3 records"):
             other.import_jsonl(data.replace(b"key 0", b"key 9"))
         assert other.list() == ()
         other.import_jsonl(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))

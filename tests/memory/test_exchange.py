@@ -55,7 +55,9 @@ def test_a_file_that_was_cut_off_or_changed_is_refused_whole() -> None:
         for damaged in (*(lines[:end] for end in range(1, 4)), [*lines, lines[1]], [lines[0], *lines[:0:-1]]):
             with pytest.raises(DecodeError, match="the header, which announces 3 records"):
                 other.import_jsonl(b"".join(damaged))
-        with pytest.raises(DecodeError, match="the SHA-256 of the 3 records does not match the header, which announces 3 records"):
+        with pytest.raises(
+            DecodeError, match="the SHA-256 of the 3 records does not match the header, which announces 3 records"
+        ):
             other.import_jsonl(data.replace(b"key 0", b"key 9"))
         assert other.list() == ()
         other.import_jsonl(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))
@@ -156,7 +158,7 @@ def test_an_import_keeps_to_the_longest_time_of_its_kind(open_memory_store: Open
         ({"kind": "fact", "data": {"key": "k", "value": "v"}, "valid_from": "2026-01-01T00:00:00"}, "valid_from"),
         (
             {"kind": "fact", "data": {"key": "k", "value": "v"}, "evidence": [{"agent": "@x", "run": "r", "seq": 1}]},
-            "library itself",
+            "library reserves",
         ),
         (
             {"kind": "fact", "data": {"key": "k", "value": "v"}, "evidence": [{"agent": "a", "run": "r", "seq": 0}]},

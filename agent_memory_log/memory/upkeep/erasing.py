@@ -106,8 +106,8 @@ def erase(context: Context, scope: str, target: Target, reach: Reach) -> Steps[F
             return report
         if reach.sweep and len(traces.to_redact) > reach.sweep_limit:
             raise MemoryStopped(
-                f"the sweep would redact {len(traces.to_redact):,} events of linked runs; sweep_limit is "
-                f"{reach.sweep_limit:,}, so nothing was erased: check with dry_run=True, then raise sweep_limit",
+                f"the sweep would redact {len(traces.to_redact):,} events of linked runs; the limit is sweep_limit="
+                f"{reach.sweep_limit:,}. Nothing was erased: check with dry_run=True, then raise sweep_limit",
                 reason="sweep_limit",
             )
         if plan.tombstone.erased or plan.tombstone.until:

@@ -1,8 +1,10 @@
 """The events of a memory stream.
 
-Each event holds a decision that the writer has already made, so folding needs no rules. Only ``MemoryRemembered``,
-``MemoryChanged`` and ``MemorySnapshot`` hold the content of memories. An erasure redacts them. ``MemoryBlocked`` may
-hold a key. The other events hold only ids, positions and reasons.
+Each event holds a decision that the writer has already made, so folding needs no rules. A change of the rules changes
+no old memory. ``MemoryClosed`` has no value, so that the erasure of a newer value does not restore an older one.
+
+Only ``MemoryRemembered``, ``MemoryChanged`` and ``MemorySnapshot`` hold the content of memories. ``MemoryBlocked`` may
+hold a key. An erasure redacts all four. Except for vectors, the other events hold only ids, positions and reasons.
 """
 
 from __future__ import annotations

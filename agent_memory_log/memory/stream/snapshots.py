@@ -4,7 +4,8 @@ With a snapshot, the cost of opening a subject depends on its active records and
 
 A snapshot has one or more parts. Each part is the JSON text of some records, and the first part also has the other
 fields of the state. A snapshot is valid if all its parts directly follow the version of its state. Every append to a
-memory stream expects the version that its writer folded, so no other event can come between them.
+memory stream expects the version that its writer folded, so no other event can come between them. For the same reason,
+a snapshot never contains a memory that another client has already forgotten.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ _Index = TypeVar("_Index", bound=Index)
 class WarmIndexes:
     """A cache of the search indexes of subjects, limited to about ``max_bytes``.
 
-    The least recently used index is dropped first. The indexes of a running search are never dropped, nor are those
-    of the search that has just ended. So the next search of the same principal finds them in the cache.
+    The least recently used index is dropped first. The end of a search never drops its own indexes or those of a
+    running search, even if they are larger than the limit. So the principal's next search finds them in the cache.
     """
 
     def __init__(self, max_bytes: int) -> None:

@@ -107,9 +107,8 @@ class Subject:
 
     def _erase_in_runs(self, now: datetime) -> Steps[None]:
         in_runs, version = self.ask(lambda state: (dict(state.in_runs), state.version))
-        for tombstone in sorted(
-            set(in_runs.values())
-        ):  # one at a time, because a run may have been deleted and restarted between two
+        # One tombstone at a time, because a run may have been deleted and restarted between two tombstones.
+        for tombstone in sorted(set(in_runs.values())):
             for events in by_run(event for event, written_by in in_runs.items() if written_by == tombstone):
                 with suppress(CursorOutOfRange, RunExpired):  # the run is gone
                     yield from redact(events.agent, events.run, events.seqs, FORGOTTEN)

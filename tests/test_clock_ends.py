@@ -44,7 +44,7 @@ def test_memory_works_at_any_time(now: datetime) -> None:
 def test_a_clock_that_shows_no_time_in_utc_is_named(now: datetime) -> None:
     me = memory_at(now)
     for call in (me.list, lambda: me.search("x"), lambda: me.remember(key="k", value="v")):
-        with pytest.raises(InvalidArgument, match=r"the clock gives .* outside the years 1 to 9999"):
+        with pytest.raises(InvalidArgument, match=r"the clock returned .* outside the years 1 to 9999"):
             call()
 
 

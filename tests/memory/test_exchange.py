@@ -51,9 +51,11 @@ def test_import_refuses_a_truncated_or_changed_file() -> None:
         lines = data.splitlines(keepends=True)
         assert msgspec.json.decode(lines[0])["records"] == 3
         for damaged in (*(lines[:end] for end in range(1, 4)), [*lines, lines[1]], [lines[0], *lines[:0:-1]]):
-            with pytest.raises(DecodeError, match="the header on line 1 promises 3 records"):
+            with pytest.raises(DecodeError, match="the header, which announces 3 records"):
                 other.import_jsonl(b"".join(damaged))
-        with pytest.raises(DecodeError, match="line 1 promises 3 records with another SHA-256 than the 3 that follow"):
+        with pytest.raises(
+            DecodeError, match="the SHA-256 of the 3 records does not match the header, which announces 3 records"
+        ):
             other.import_jsonl(data.replace(b"key 0", b"key 9"))
         assert other.list() == ()
         other.import_jsonl(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n"))
@@ -154,7 +156,7 @@ def test_import_limits_valid_until_to_the_maximum_of_the_kind(open_memory_store:
         ({"kind": "fact", "data": {"key": "k", "value": "v"}, "valid_from": "2026-01-01T00:00:00"}, "valid_from"),
         (
             {"kind": "fact", "data": {"key": "k", "value": "v"}, "evidence": [{"agent": "@x", "run": "r", "seq": 1}]},
-            "library itself",
+            "library reserves",
         ),
         (
             {"kind": "fact", "data": {"key": "k", "value": "v"}, "evidence": [{"agent": "a", "run": "r", "seq": 0}]},

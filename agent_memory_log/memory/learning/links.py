@@ -34,7 +34,7 @@ def link_runs(context: Context, call: LinkRuns) -> Steps[LinkReport]:
     for agent, _ in places:
         if is_reserved(agent):
             raise InvalidArgument(f"the library's own runs, as those of {describe(agent)}, are not linked")
-    name = context.one(call.scope)
+    name = context.readable_scope(call.scope)
     without_events = yield from _without_events(places)
     linked: list[RunId] = []
     for begin in range(0, len(places), _AT_ONCE):

@@ -1,8 +1,4 @@
-"""The boundaries between what is proposed and what is stored: policy, execution, redaction, and the reading of JSON.
-What an answer says that it rests on is audited here too.
-
-Public names only; each part has its module.
-"""
+"""The rules for memories: policy, execution, redaction, the JSON contracts of models, and the audit of answers."""
 
 from agent_memory_log.memory.policy.auditing import AnswerAudit, Verifier, audit_answer
 from agent_memory_log.memory.policy.contracts import RetrievalIntent, read_candidates, read_intent

@@ -1,4 +1,4 @@
-"""Checks an answer against the memories that it declares to follow: each was retrieved, and the answer follows it.
+"""Checks that the memories that an answer declares were retrieved, and that the answer follows them.
 
 audit = audit_answer(text, ["language"], [hit.record for hit in hits if hit.record], verifiers={"language": is_english})
 if audit.stop_reason:
@@ -16,20 +16,21 @@ from agent_memory_log.memory.records.kinds import fold_key
 from agent_memory_log.memory.records.record import Record
 
 MAX_ANSWER = 700
-"""How many characters an answer may have, where nothing else is said."""
+"""The default limit of an answer, in characters."""
 
 Verifier = Callable[[str, str], bool | None]
-"""Returns whether the answer (second) follows the value (first), or None where that cannot be told."""
+"""A function of a value and an answer. It returns whether the answer follows the value, or None if it cannot decide."""
 
 
 class AnswerAudit(msgspec.Struct, frozen=True, kw_only=True):
-    """What an audit of an answer found.
+    """The result of an audit of an answer.
 
-    - ``stop_reason``: why the answer must not be used: ``invalid_answer:…``; ``""`` if it may be used.
-    - ``used_keys``: the declared keys that were retrieved, each once, spelled as the records spell them.
-    - ``unknown_keys``: the declared keys that were not retrieved, sorted.
-    - ``applied``: the retrieved records under ``used_keys``.
-    - ``verified``: by key, whether the answer follows a record; keys that no verifier can judge are left out.
+    Attributes:
+        stop_reason: The reason why the answer must not be used, ``invalid_answer:…``. ``""``: it may be used.
+        used_keys: The declared keys that were retrieved, without duplicates, in the records' spelling.
+        unknown_keys: The declared keys that were not retrieved, sorted.
+        applied: The retrieved records that have one of the ``used_keys``.
+        verified: Whether the answer follows a record, by key. It omits keys that no verifier can judge.
     """
 
     stop_reason: str = ""
@@ -49,12 +50,18 @@ def audit_answer(
 ) -> AnswerAudit:
     """Check an answer against the keys of the memories that it declares to follow.
 
-    ``retrieved`` are the records that the answer could know. Keys are compared trimmed and case-folded. ``verifiers``
-    are functions by key; without any, a declared key must only have been retrieved. An answer with several declared
-    keys must follow one of those that a verifier can judge. ``max_chars`` limits the answer, in characters.
+    Keys are compared without surrounding white space and without case. An answer with several declared keys must
+    follow at least one record that a verifier can judge. Without verifiers, each declared key only has to be retrieved.
 
-    The stop reasons are ``invalid_answer:memory_keys_out_of_context``, ``invalid_answer:too_long`` and
-    ``invalid_answer:memory_declared_but_not_applied``, looked for in this order.
+    The checks run in this order. Their stop reasons are ``invalid_answer:memory_keys_out_of_context``,
+    ``invalid_answer:too_long`` and ``invalid_answer:memory_declared_but_not_applied``.
+
+    Args:
+        answer: The text of the answer.
+        declared_keys: The keys that the answer declares.
+        retrieved: The records that were retrieved for the answer.
+        verifiers: The verifiers by key.
+        max_chars: The limit of the answer, in characters.
     """
     records = [record for record in retrieved if record.key]
     spelling = {fold_key(record.key): record.key for record in records}
@@ -77,7 +84,7 @@ def audit_answer(
 
 
 def _verify(records: Iterable[Record], answer: str, verifiers: Mapping[str, Verifier]) -> dict[str, bool]:
-    """By key, whether the answer follows one of the records under it, which may stand in several scopes."""
+    """Return by key whether the answer follows a record with that key. Several scopes may have such a record."""
     by_key = {fold_key(key): verifier for key, verifier in verifiers.items()}
     verified: dict[str, bool] = {}
     for record in records:

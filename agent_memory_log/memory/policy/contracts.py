@@ -1,7 +1,6 @@
-"""The JSON that a model proposes memories and plans retrievals in, read as what it must be, or refused with a reason.
+"""Reads the JSON in which a model proposes memories and plans retrievals, or refuses it with a stable reason.
 
-Strict about what a field is, lenient about what is too large or too small where that does no harm: a life and a
-confidence are cut to their bounds. What else stands in the JSON is left alone.
+The type of each field must be right. A lifetime or confidence outside its bounds is clamped. Other fields are ignored.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from agent_memory_log.memory.records.kinds import Preference
 from agent_memory_log.memory.records.record import DEFAULT_CONFIDENCE, Evidence, Source
 
 RETRIEVE = "retrieve_memory"
-"""The kind of the one plan there is."""
+"""The kind of a retrieval plan. No other kind exists."""
 
 MAX_QUERY = 240
-"""How many characters a query may have, where nothing else is said."""
+"""The default limit of a query, in characters."""
 
 MAX_TOP_K = 6
 DEFAULT_TOP_K = 4
@@ -34,9 +33,12 @@ _MAX_TTL_DAYS = Preference.max_ttl_days or 1
 
 
 class RetrievalIntent(msgspec.Struct, frozen=True):
-    """What a model plans to look for.
+    """The search that a model plans.
 
-    ``scopes`` are those it named, each once (None: it named none, and those that execution allows are meant).
+    Attributes:
+        query: The query.
+        top_k: The number of hits.
+        scopes: The scopes, without duplicates. None: the plan names no scopes, so all that execution allows are meant.
     """
 
     query: str
@@ -52,13 +54,23 @@ def read_candidates(
     source: Source = Source("run"),  # noqa: B008  # frozen
     evidence: tuple[Evidence, ...] = (),
 ) -> tuple[Candidate, ...]:
-    """The preferences of ``{"items": [{"key", "value", "scope", "ttl_days", "confidence"}, …]}``.
+    """Read preferences from ``{"items": [{"key", "value", "scope", "ttl_days", "confidence"}, …]}``.
 
-    Only ``key`` and ``value`` are required; a null is as good as nothing. ``ttl_days`` is cut to 1 to 365 and
-    ``confidence`` to 0 to 1; a number is a number, never a boolean, NaN or an infinity. A ``scope`` left out is the
-    principal's home. Each candidate gets ``source`` and ``evidence``.
+    Only ``key`` and ``value`` are required. A null counts as a missing field. ``ttl_days`` is clamped to 1 to 365 and
+    ``confidence`` to 0 to 1. A number must not be a boolean, NaN or an infinity. The default ``scope`` is the
+    principal's home scope.
 
-    Raises ``MemoryStopped`` with a reason ``invalid_memory_candidates:…``; what is not JSON is ``…:items``.
+    Args:
+        raw: The answer of the model.
+        max_items: The largest number of items.
+        max_value_chars: The limit of a value, in characters.
+        source: The source of every candidate.
+        evidence: The evidence of every candidate.
+
+    Raises:
+        MemoryStopped: The answer breaks the contract. The reason is ``invalid_memory_candidates:…``, with ``items`` if
+            the answer is not JSON.
+        InvalidArgument: A limit is not an integer from 1.
     """
     check_limit(max_items, "max_items")
     check_limit(max_value_chars, "max_value_chars")
@@ -68,9 +80,9 @@ def read_candidates(
         _stop(invalid_candidates("items"), "items must be a list")
     items = cast("list[object]", items)
     if len(items) > max_items:
-        _stop(invalid_candidates("too_many_items"), f"{len(items)} items, where {max_items} are allowed")
+        _stop(invalid_candidates("too_many_items"), f"got {len(items)} items; the limit is {max_items}")
     return tuple(
-        _candidate(item, f"items[{place}]", max_value_chars, source, evidence) for place, item in enumerate(items)
+        _candidate(item, f"items[{index}]", max_value_chars, source, evidence) for index, item in enumerate(items)
     )
 
 
@@ -82,12 +94,21 @@ def read_intent(
     max_top_k: int = MAX_TOP_K,
     default_top_k: int = DEFAULT_TOP_K,
 ) -> RetrievalIntent:
-    """The plan ``{"kind": "retrieve_memory", "query", "top_k", "scopes"}``.
+    """Read a retrieval plan from ``{"kind": "retrieve_memory", "query", "top_k", "scopes"}``.
 
-    ``top_k``, 1 to ``max_top_k``, and ``scopes`` may be left out or null. ``allowed_scopes`` are those that policy
-    allows (None: any).
+    ``top_k`` and ``scopes`` may be missing or null.
 
-    Raises ``MemoryStopped`` with a reason ``invalid_retrieval_intent:…``; what is not JSON is ``…:kind``.
+    Args:
+        raw: The answer of the model.
+        allowed_scopes: The scopes that the plan may name. None: any scope.
+        max_query_chars: The limit of the query, in characters.
+        max_top_k: The largest ``top_k``.
+        default_top_k: The ``top_k`` of a plan without one, at most ``max_top_k``.
+
+    Raises:
+        MemoryStopped: The answer breaks the contract. The reason is ``invalid_retrieval_intent:…``, with ``kind`` if
+            the answer is not JSON.
+        InvalidArgument: A limit is not an integer from 1.
     """
     check_limit(max_query_chars, "max_query_chars")
     check_limit(max_top_k, "max_top_k")
@@ -97,7 +118,7 @@ def read_intent(
         _stop(invalid_intent("kind"), f"kind must be {RETRIEVE!r}")
     query = _text(answer.get("query"), invalid_intent("query"), "query")
     if len(query) > max_query_chars:
-        _stop(invalid_intent("query_too_long"), f"query has {len(query)} characters, over {max_query_chars}")
+        _stop(invalid_intent("query_too_long"), f"query has {len(query)} characters; the limit is {max_query_chars}")
     top_k = answer.get("top_k")
     if top_k is None:
         top_k = min(default_top_k, max_top_k)
@@ -110,33 +131,35 @@ def _scopes(scopes: object, allowed: Collection[str] | None) -> tuple[str, ...] 
     if scopes is None:
         return None
     if not isinstance(scopes, list) or not scopes:
-        _stop(invalid_intent("scopes"), "scopes must be a list that is not empty")
-    named = dict.fromkeys(
-        _text(scope, invalid_intent("scope_item"), "each of scopes") for scope in cast("list[object]", scopes)
+        _stop(invalid_intent("scopes"), "scopes must be a non-empty list")
+    unique = dict.fromkeys(
+        _text(scope, invalid_intent("scope_item"), f"scopes[{index}]")
+        for index, scope in enumerate(cast("list[object]", scopes))
     )
-    denied = min((scope for scope in named if allowed is not None and scope not in allowed), default=None)
+    denied = min((scope for scope in unique if allowed is not None and scope not in allowed), default=None)
     if denied is not None:
         _stop(invalid_intent(f"scope_not_allowed:{denied}"), f"policy does not allow the scope {denied!r}")
-    return tuple(named)
+    return tuple(unique)
 
 
 def _candidate(
-    item: object, where: str, max_value_chars: int, source: Source, evidence: tuple[Evidence, ...]
+    item: object, path: str, max_value_chars: int, source: Source, evidence: tuple[Evidence, ...]
 ) -> Candidate:
     if not isinstance(item, dict):
-        _stop(invalid_candidates("item"), f"{where} must be an object")
+        _stop(invalid_candidates("item"), f"{path} must be an object")
     fields = cast("dict[str, object]", item)
     if not {"key", "value"} <= fields.keys():
-        _stop(invalid_candidates("missing_keys"), f"{where} must have key and value")
-    key, value = (_text(fields[name], invalid_candidates(name), f"{where}.{name}") for name in ("key", "value"))
+        _stop(invalid_candidates("missing_keys"), f"{path} must have key and value")
+    key, value = (_text(fields[name], invalid_candidates(name), f"{path}.{name}") for name in ("key", "value"))
     if len(value) > max_value_chars:
         _stop(
-            invalid_candidates("value_too_long"), f"{where}.value has {len(value)} characters, over {max_value_chars}"
+            invalid_candidates("value_too_long"),
+            f"{path}.value has {len(value)} characters; the limit is {max_value_chars}",
         )
     scope = fields.get("scope")
-    scope = "" if scope is None else _text(scope, invalid_candidates("scope"), f"{where}.scope")
-    days = _number(fields.get("ttl_days"), 1, _MAX_TTL_DAYS, "ttl_days", where)
-    confidence = _number(fields.get("confidence"), 0, 1, "confidence", where)
+    scope = "" if scope is None else _text(scope, invalid_candidates("scope"), f"{path}.scope")
+    days = _number(fields.get("ttl_days"), 1, _MAX_TTL_DAYS, "ttl_days", path)
+    confidence = _number(fields.get("confidence"), 0, 1, "confidence", path)
     return Candidate(
         Preference(key, value),
         scope=scope,
@@ -147,36 +170,38 @@ def _candidate(
     )
 
 
-def _number(value: object, least: int, most: int, name: str, where: str) -> float | None:
+def _number(value: object, least: int, most: int, name: str, path: str) -> float | None:
     if value is None:
         return None
     # An integer may have more digits than a float can hold.
     is_number = type(value) is int or (isinstance(value, float) and math.isfinite(value))
     if not is_number:
-        _stop(invalid_candidates(name), f"{where}.{name} must be a number")
+        _stop(invalid_candidates(name), f"{path}.{name} must be a number")
     return float(min(max(cast("float", value), least), most))
 
 
-def _text(value: object, reason: str, where: str) -> str:
-    """A text without the white space around it. Raises ``MemoryStopped`` with the reason if it is blank or no text."""
+def _text(value: object, reason: str, path: str) -> str:
+    """Return the text without surrounding white space, or raise ``MemoryStopped`` if it is blank or not text."""
     text = value.strip() if isinstance(value, str) else ""
     try:
         check_text(text, "")
     except NotJson:
         text = ""
     if not text:
-        _stop(reason, f"{where} must be text that is not white space alone")
+        _stop(reason, f"{path} must be text with a character other than white space")
     return text
 
 
 def _object(raw: str, invalid: Callable[[str], str], *, broken: str) -> Mapping[str, object]:
     try:
-        # Python's own decoder reads NaN and Infinity, so that they are refused by the field they stand in.
+        # Python's decoder accepts NaN and Infinity, so the check of the field refuses them and names the field.
         decoded: object = json.loads(raw)
     except (ValueError, TypeError, RecursionError) as error:
-        raise MemoryStopped(f"the answer is not JSON: {type(error).__name__}", reason=invalid(broken)) from error
+        raise MemoryStopped(
+            f"the answer must be JSON; decoding raised {type(error).__name__}", reason=invalid(broken)
+        ) from error
     if not isinstance(decoded, dict):
-        _stop(invalid("not_object"), "the answer must be an object")
+        _stop(invalid("not_object"), "the answer must be a JSON object")
     return cast("dict[str, object]", decoded)
 
 

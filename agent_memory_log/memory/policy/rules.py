@@ -1,4 +1,4 @@
-"""What policy allows to be asked for, and what execution permits now: two lists that an application fills in."""
+"""The built-in policy and execution. The application gives the allowed and denied keys and scopes."""
 
 from __future__ import annotations
 
@@ -22,24 +22,29 @@ from agent_memory_log.memory.records.kinds import fold_key
 from agent_memory_log.memory.records.protocols import Origin, Violation
 
 MAX_CAPTURE = 6
-"""How many memories may be asked for at once, where nothing else is said."""
+"""The default limit of the candidates of one call."""
 
 MAX_VALUE = 120
-"""How many characters a value may have, where nothing else is said."""
+"""The default limit of a value, in characters."""
 
 
 class MemoryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be asked for; a violation stops the call, and nothing of it is written.
-
-    - ``allowed_keys``: the keys of keyed kinds (None: any), compared trimmed and case-folded. Kinds without keys pass.
-    - ``allowed_scopes``: the scopes (None: any), compared exactly.
-    - ``max_capture_items``: how many candidates one call of ``remember`` or ``write`` may have; 6.
-    - ``max_value_chars``: how long a keyed value may be, in characters; 120.
-
-    Neither number holds for an import, nor the first for ``derive``: what was stored once may come back, and what a
-    long run holds is the run's affair. Raises ``InvalidArgument``.
+    """A policy of allowed keys and scopes. A violation stops the call, and no candidate of the call is written.
 
         MemoryPolicy(allowed_keys={"language", "response_style"}, allowed_scopes={"user"})
+
+    An import ignores both limits, so that every exported record can be imported again. ``derive`` ignores
+    ``max_capture_items``, because a long run may have many candidates.
+
+    Attributes:
+        allowed_keys: The allowed keys, compared without surrounding white space and without case. None: any key. Kinds
+            without keys are always allowed.
+        allowed_scopes: The allowed scopes, compared exactly. None: any scope.
+        max_capture_items: The largest number of candidates in one call of ``remember`` or ``write``. Default: 6.
+        max_value_chars: The limit of a value with a key, in characters. Default: 120.
+
+    Raises:
+        InvalidArgument: A limit is not an integer from 1, or a key or scope is blank or not text.
     """
 
     allowed_keys: frozenset[str] | None = None
@@ -56,16 +61,16 @@ class MemoryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         check_limit(self.max_value_chars, "max_value_chars")
 
     def violation(self, candidates: Sequence[Candidate], *, origin: Origin) -> Violation | None:
-        """The first rule that is broken: the number of candidates, then each one's key, scope and value."""
+        """Return the first violation. It checks the number of candidates, then each key, scope and value."""
         if origin == "remember" and len(candidates) > self.max_capture_items:
             return Violation(MAX_CAPTURE_ITEMS)
-        for one in candidates:
-            reason = self._broken(one, origin)
+        for candidate in candidates:
+            reason = self._violation_of(candidate, origin)
             if reason:
-                return Violation(reason, one.key, one.scope)
+                return Violation(reason, candidate.key, candidate.scope)
         return None
 
-    def _broken(self, candidate: Candidate, origin: Origin) -> str:
+    def _violation_of(self, candidate: Candidate, origin: Origin) -> str:
         key, scope = candidate.key, candidate.scope
         if key and self.allowed_keys is not None and fold_key(key) not in self.allowed_keys:
             return key_not_allowed(key)
@@ -77,15 +82,17 @@ class MemoryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryExecution(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runtime permits now; what it denies is blocked and reported, and the rest written.
-
-    - ``denied_keys``: keys that are not written, compared trimmed and case-folded.
-    - ``denied_scopes``: scopes that are not written to.
-    - ``denied_retrieval_scopes``: scopes that are not read from.
-
-    Raises ``InvalidArgument``.
+    """An execution of denied keys and scopes. It blocks and reports these candidates; the others are written.
 
         MemoryExecution(denied_keys={"declared_tier"})
+
+    Attributes:
+        denied_keys: The keys that may not be written, compared without surrounding white space and without case.
+        denied_scopes: The scopes that may not be written to.
+        denied_retrieval_scopes: The scopes that may not be read.
+
+    Raises:
+        InvalidArgument: A key or scope is blank or not text.
     """
 
     denied_keys: frozenset[str] = frozenset()
@@ -98,20 +105,20 @@ class MemoryExecution(msgspec.Struct, frozen=True, kw_only=True):
             _set(self, name, _names(getattr(self, name), name))
 
     def denial(self, candidate: Candidate, /) -> str | None:
-        """``key_denied_execution``, ``scope_denied_execution`` or None."""
+        """Return ``key_denied_execution``, ``scope_denied_execution`` or None."""
         if candidate.key and fold_key(candidate.key) in self.denied_keys:
             return KEY_DENIED
         return SCOPE_DENIED if candidate.scope in self.denied_scopes else None
 
     def retrieval_scopes(self, scopes: frozenset[str], /) -> frozenset[str]:
-        """The scopes that are not denied; a search in another one stops with ``scope_denied:<scope>``."""
+        """Return the scopes that are not denied. A search in a denied scope stops with ``scope_denied:<scope>``."""
         return scopes - self.denied_retrieval_scopes
 
 
 def check_limit(value: object, name: str) -> None:
-    """Refuse what is not an integer from 1. Raises ``InvalidArgument``."""
+    """Raise ``InvalidArgument`` if the value is not an integer from 1."""
     if type(value) is not int or value < 1:
-        raise InvalidArgument(f"{name} must be an integer from 1, found {describe(value)}")
+        raise InvalidArgument(f"{name} must be an integer from 1, got {describe(value)}")
 
 
 def _set(struct: msgspec.Struct, name: str, value: object) -> None:
@@ -123,11 +130,11 @@ def _folded(values: object, name: str) -> frozenset[str]:
 
 
 def _names(values: object, name: str) -> frozenset[str]:
-    # A text is a collection of texts as well, and "user" would be read as four scopes.
+    # A text is iterable too. Without this check, "user" would become four scopes.
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidArgument(f"{name} must be a set of texts, found {describe(values)}")
-    found = list(cast("Iterable[object]", values))
-    for value in found:
+        raise InvalidArgument(f"{name} must be a set of texts, got {describe(values)}")
+    names = list(cast("Iterable[object]", values))
+    for value in names:
         if not isinstance(value, str) or not value.strip():
-            raise InvalidArgument(f"{name} must hold texts that are not white space alone, found {describe(value)}")
-    return frozenset(cast("list[str]", found))
+            raise InvalidArgument(f"each of {name} must have a character other than white space, got {describe(value)}")
+    return frozenset(cast("list[str]", names))

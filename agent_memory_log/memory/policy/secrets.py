@@ -1,4 +1,4 @@
-"""The default redactor: a candidate that holds a secret is not stored."""
+"""The default redactor, which blocks candidates that contain a secret."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _REASON = "secret"
 
 
 def stop_secrets(candidate: Candidate, /) -> Candidate | Refusal:
-    """Refuse a candidate that holds a secret, wherever in it; any other is left as it is.
+    """Refuse a candidate if any of its texts contains a secret. Otherwise return it unchanged.
 
-    The reason is ``secret:`` and the kind that ``agent_memory_log.secrets`` found, as in ``secret:password``. It never
-    holds the secret.
+    The reason is ``secret:`` and the kind of secret, such as ``secret:password``. It never contains the secret.
     """
     for findings in find_in_values(list(_values(candidate))):
         if findings:
@@ -27,7 +26,7 @@ def stop_secrets(candidate: Candidate, /) -> Candidate | Refusal:
 
 
 def _values(candidate: Candidate) -> Iterator[tuple[str, str]]:
-    """Each text of ``candidate`` with the key that it belongs to."""
+    """Yield each text of ``candidate`` after the key it belongs to."""
     data = candidate.data
     if isinstance(data, (Preference, Fact)):
         yield "", data.key

@@ -1,4 +1,4 @@
-"""The settings of derived memory: every number and name that can be set, in one frozen struct.
+"""The settings of memory as one frozen struct, with a JSON schema.
 
 settings = MemorySettings.from_environment()
 settings = MemorySettings.from_json('{"budgets": {"max_seconds": 10}}')
@@ -20,62 +20,70 @@ _Names = frozenset[Annotated[str, Meta(min_length=1, pattern=r"\S")]]
 
 
 class Budgets(Settings, frozen=True):
-    """What one session may spend."""
+    """The limits of one session."""
 
-    max_capture_items: Annotated[Count, Meta(description="Memories that one capture may propose.")] = 6
-    max_top_k: Annotated[Count, Meta(description="Memories that one retrieval may ask for.")] = 6
-    default_top_k: Annotated[Count, Meta(description="Memories that a retrieval gets that names no number.")] = 4
-    max_query_chars: Annotated[Count, Meta(description="Characters of a query.")] = 240
-    max_answer_chars: Annotated[Count, Meta(description="Characters of an answer.")] = 700
-    max_value_chars: Annotated[Count, Meta(description="Characters of a remembered value.")] = 120
-    max_seconds: Annotated[Seconds, Meta(description="Seconds of a session.")] = 25.0
+    max_capture_items: Annotated[
+        Count, Meta(description="The largest number of memories that one capture may propose.")
+    ] = 6
+    max_top_k: Annotated[Count, Meta(description="The largest number of memories that one retrieval may request.")] = 6
+    default_top_k: Annotated[Count, Meta(description="The number of memories that a retrieval returns by default.")] = 4
+    max_query_chars: Annotated[Count, Meta(description="The limit of a query, in characters.")] = 240
+    max_answer_chars: Annotated[Count, Meta(description="The limit of an answer, in characters.")] = 700
+    max_value_chars: Annotated[Count, Meta(description="The limit of a value, in characters.")] = 120
+    max_seconds: Annotated[Seconds, Meta(description="The time limit of a session, in seconds.")] = 25.0
 
 
 class ExtractionSettings(Settings, frozen=True):
-    """What a model reads of a run."""
+    """The part of a run that a model reads."""
 
     min_messages: Annotated[
-        Count, Meta(description="A run with fewer messages, tool messages counted, waits for more.")
+        Count, Meta(description="The least number of messages, tool messages included. A shorter run is read later.")
     ] = 4
-    message_chars: Annotated[Count, Meta(description="Characters of a message that are sent.")] = 500
-    last_messages: Annotated[Count, Meta(description="Messages that are sent: the last ones.")] = 20
+    message_chars: Annotated[Count, Meta(description="The limit of each message that is sent, in characters.")] = 500
+    last_messages: Annotated[
+        Count, Meta(description="The number of messages that are sent. The last messages are sent.")
+    ] = 20
 
 
 class PolicySettings(Settings, frozen=True):
-    """What may be asked for; see ``MemoryPolicy``."""
+    """The allowed keys and scopes. See ``MemoryPolicy``."""
 
-    allowed_keys: Annotated[_Names | None, Meta(description="The keys; null: any.")] = None
-    allowed_scopes: Annotated[_Names | None, Meta(description="The scopes; null: any.")] = None
+    allowed_keys: Annotated[_Names | None, Meta(description="The allowed keys. null: any key.")] = None
+    allowed_scopes: Annotated[_Names | None, Meta(description="The allowed scopes. null: any scope.")] = None
 
 
 class ExecutionSettings(Settings, frozen=True):
-    """What is permitted now; see ``MemoryExecution``."""
+    """The denied keys and scopes. See ``MemoryExecution``."""
 
-    denied_keys: Annotated[_Names, Meta(description="Keys that are not written.")] = frozenset()
-    denied_scopes: Annotated[_Names, Meta(description="Scopes that are not written to.")] = frozenset()
-    denied_retrieval_scopes: Annotated[_Names, Meta(description="Scopes that are not read from.")] = frozenset()
+    denied_keys: Annotated[_Names, Meta(description="The keys that may not be written.")] = frozenset()
+    denied_scopes: Annotated[_Names, Meta(description="The scopes that may not be written to.")] = frozenset()
+    denied_retrieval_scopes: Annotated[_Names, Meta(description="The scopes that may not be read.")] = frozenset()
 
 
 class UpkeepSettings(Settings, frozen=True):
-    """How much a subject holds, and what ``cleanup`` archives."""
+    """The number of records that a subject may have, and the limits of ``cleanup``."""
 
-    max_keyed: Annotated[Count | None, Meta(description="Preferences and facts of a subject; null: any number.")] = 100
+    max_keyed: Annotated[
+        Count | None, Meta(description="The largest number of preferences and facts of a subject. null: no limit.")
+    ] = 100
     older_than_days: Annotated[
-        float, Meta(ge=0, le=36_500, description="Episodes as old as this, in days, may be archived ...")
+        float, Meta(ge=0, le=36_500, description="The age, in days, after which cleanup may archive an episode.")
     ] = 90.0
-    below_stars: Annotated[float, Meta(ge=1, le=6, description="... where they have fewer stars than this.")] = 3.0
+    below_stars: Annotated[float, Meta(ge=1, le=6, description="Cleanup archives only episodes with fewer stars.")] = (
+        3.0
+    )
 
 
 class SearchSettings(Settings, frozen=True):
-    """What a client keeps at hand to search."""
+    """The memory that a client uses for search."""
 
     index_bytes: Annotated[
-        int, Meta(ge=1, description="Bytes of memory that the indexes of all subjects may take, about.")
+        int, Meta(ge=1, description="The approximate limit of the indexes of all subjects, in bytes.")
     ] = INDEX_BYTES
 
 
 class MemorySettings(Settings, frozen=True):
-    """All settings of derived memory. Every one has a default; an unknown one is refused."""
+    """All settings of memory. Each has a default. An unknown name is an error."""
 
     model: ModelSettings = ModelSettings()
     budgets: Budgets = Budgets()
@@ -86,7 +94,7 @@ class MemorySettings(Settings, frozen=True):
     search: SearchSettings = SearchSettings()
 
     def memory_policy(self) -> MemoryPolicy:
-        """The policy that they describe."""
+        """Return the policy of these settings."""
         return MemoryPolicy(
             allowed_keys=self.policy.allowed_keys,
             allowed_scopes=self.policy.allowed_scopes,
@@ -95,5 +103,5 @@ class MemorySettings(Settings, frozen=True):
         )
 
     def memory_execution(self) -> MemoryExecution:
-        """The execution that they describe."""
+        """Return the execution of these settings."""
         return MemoryExecution(**msgspec.structs.asdict(self.execution))

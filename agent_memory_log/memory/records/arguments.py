@@ -67,7 +67,7 @@ def several(values: Iterable[_Item], name: str) -> tuple[_Item, ...]:
     """
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         actual = describe(cast("object", values))
-        raise InvalidArgument(f"{name} must be a list or tuple, found {actual}")
+        raise InvalidArgument(f"{name} must be a list or tuple, got {actual}")
     return tuple(sorted(values, key=repr) if isinstance(values, AbstractSet) else values)
 
 
@@ -116,7 +116,7 @@ def _check_optional(hint: object, meta: msgspec.Meta | None) -> _Check | None:
 def _check_literal(names: tuple[str, ...]) -> _Check:
     def check(value: object, name: str) -> None:
         if value not in names:
-            raise InvalidArgument(f"{name} must be one of {', '.join(names)}, found {describe(value)}")
+            raise InvalidArgument(f"{name} must be one of {', '.join(names)}, got {describe(value)}")
 
     return check
 
@@ -126,7 +126,7 @@ def _check_several(hint: object) -> _Check:
 
     def check(values: object, name: str) -> None:
         if not isinstance(values, (tuple, list)):  # the check would consume an iterator
-            raise InvalidArgument(f"{name} must be a tuple, found {describe(values)}")
+            raise InvalidArgument(f"{name} must be a tuple, got {describe(values)}")
         for position, value in enumerate(cast("tuple[object, ...]", values)):
             if item is not None:
                 item(value, f"{name}[{position}]")
@@ -145,7 +145,7 @@ def _check_number(hint: object, meta: msgspec.Meta) -> _Check:
     def check(value: object, name: str) -> None:
         is_number = isinstance(value, types) and not isinstance(value, bool)
         if not is_number or not (least <= value <= most and value not in _INFINITE):  # type: ignore[operator]  # a number
-            raise InvalidArgument(f"{name} must be {expected}, found {describe(value)}")
+            raise InvalidArgument(f"{name} must be {expected}, got {describe(value)}")
 
     return check
 
@@ -153,7 +153,7 @@ def _check_number(hint: object, meta: msgspec.Meta) -> _Check:
 def _check_instance(cls: type) -> _Check:
     def check(value: object, name: str) -> None:
         if not isinstance(value, cls):
-            raise InvalidArgument(f"{name} must be a {cls.__name__}, found {describe(value)}")
+            raise InvalidArgument(f"{name} must be a {cls.__name__}, got {describe(value)}")
 
     return check
 
@@ -163,7 +163,7 @@ def text_of(value: object, name: str) -> str:
     if type(value) is str and value.isascii():
         return value
     if not isinstance(value, str):
-        raise InvalidArgument(f"{name} must be text, found {describe(value)}")
+        raise InvalidArgument(f"{name} must be text, got {describe(value)}")
     try:
         check_text(value, "")
     except NotJson as error:
@@ -173,17 +173,17 @@ def text_of(value: object, name: str) -> str:
 
 def _check_bool(value: object, name: str) -> None:
     if type(value) is not bool:
-        raise InvalidArgument(f"{name} must be True or False, found {describe(value)}")
+        raise InvalidArgument(f"{name} must be True or False, got {describe(value)}")
 
 
 def _check_datetime(value: object, name: str) -> None:
     if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise InvalidArgument(f"{name} must be a timezone-aware datetime, found {describe(value)}")
+        raise InvalidArgument(f"{name} must be a timezone-aware datetime, got {describe(value)}")
 
 
 def _check_bytes(value: object, name: str) -> None:
     if not isinstance(value, bytes):
-        raise InvalidArgument(f"{name} must be bytes, found {describe(value)}")
+        raise InvalidArgument(f"{name} must be bytes, got {describe(value)}")
 
 
 def _check_pair(value: object, name: str) -> None:
@@ -191,7 +191,7 @@ def _check_pair(value: object, name: str) -> None:
         case (str(), str()):
             return
         case _:
-            raise InvalidArgument(f"{name} must be a pair (agent, run), found {describe(value)}")
+            raise InvalidArgument(f"{name} must be a pair (agent, run), got {describe(value)}")
 
 
 _INFINITE = (math.inf, -math.inf)

@@ -88,52 +88,54 @@ class Candidate(Envelope, frozen=True):
 def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
     """Return the candidate with its numbers clamped and its times in UTC, after a check of all its fields.
 
-    With ``may_be_copy``, evidence may name a record in a memory stream, as the evidence of an imported record does.
-    Raises ``InvalidArgument`` with the name of the field.
+    Raises ``InvalidArgument`` with the path of the invalid field.
+
+    Args:
+        candidate: The candidate.
+        may_be_copy: Allow evidence in a memory stream. An imported record may have such evidence.
     """
     data = _data(candidate.data)
     if isinstance(data, Episode):
         if not text_of(data.category, "category").strip():
-            raise InvalidArgument("category must be text that is not only white space")
+            raise InvalidArgument("category must contain a character other than white space")
         data = msgspec.structs.replace(data, occurred_at=_time(data.occurred_at, "occurred_at"))
         if not candidate.text.strip():
             raise InvalidArgument("an episode needs a text that describes the event")
     most = data.max_ttl_days or _MAX_TTL_DAYS
     fields: dict[str, Any] = {name: check(getattr(candidate, name), name) for name, check in _ENVELOPE_CHECKS}
-    made = Candidate(
+    checked_candidate = Candidate(
         data,
         text_of(candidate.scope, "scope"),
         None if candidate.ttl_days is None else int(within(candidate.ttl_days, "ttl_days", 1, most)),
         **fields,
     )
-    if made.memory_type and made.memory_type not in MEMORY_TYPES:
-        raise InvalidArgument(
-            f"memory_type must be one of {', '.join(MEMORY_TYPES)}, found {describe(made.memory_type)}"
-        )
-    for evidence in made.evidence:
+    memory_type = checked_candidate.memory_type
+    if memory_type and memory_type not in MEMORY_TYPES:
+        raise InvalidArgument(f"memory_type must be one of {', '.join(MEMORY_TYPES)}, got {describe(memory_type)}")
+    for evidence in checked_candidate.evidence:
         if is_reserved(evidence.agent) and not (may_be_copy and subject_of(evidence.agent)):
             raise InvalidArgument(
-                f"evidence.agent must not be an agent id of the library itself, found {describe(evidence.agent)}"
+                f"evidence.agent must not be an agent id that the library reserves, got {describe(evidence.agent)}"
             )
-    return made
+    return checked_candidate
 
 
 def _data(data: object) -> RecordData:
     """Return the data of a candidate after checking it."""
     if not isinstance(data, RecordData):
-        raise InvalidArgument(f"data must be a RecordData such as a Preference or Fact, found {describe(data)}")
+        raise InvalidArgument(f"data must be a RecordData such as a Preference or Fact, got {describe(data)}")
     if not isinstance(data.kind, str) or not data.kind:
-        raise InvalidArgument(f"data must have a kind with a name, found {describe(data)}")
+        raise InvalidArgument(f"data must have a kind with a name, got {describe(data)}")
     if isinstance(data, UnknownKind) and kind_named(data.kind) is not None:
-        known = read_kind(data.kind, data.data)
-        if isinstance(known, UnknownKind):
-            raise InvalidArgument(f"data does not fit the kind {data.kind}, found {describe(data.data)}")
-        data = known
+        registered = read_kind(data.kind, data.data)
+        if isinstance(registered, UnknownKind):
+            raise InvalidArgument(f"data does not fit the kind {data.kind}, got {describe(data.data)}")
+        data = registered
     if isinstance(data, (Preference, Fact)):
         text_of(data.value, "value")
         key = text_of(data.key, "key").strip()
         if not key:
-            raise InvalidArgument("key must be text that is not only white space")
+            raise InvalidArgument("key must contain a character other than white space")
         if key is not data.key:
             data = msgspec.structs.replace(data, key=key)
         if type(data) in _TWO_TEXTS and type(data.value) is str:
@@ -154,14 +156,14 @@ def within(value: object, name: str, least: float, most: float) -> float:
         return value
     number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
     if isinstance(value, bool) or not number:
-        raise InvalidArgument(f"{name} must be a number, found {describe(value)}")
+        raise InvalidArgument(f"{name} must be a number, got {describe(value)}")
     return float(min(max(cast("float", value), least), most))
 
 
 def several(values: Sequence[_Item], name: str) -> tuple[_Item, ...]:
     """Return the items of a list or tuple. Raises ``InvalidArgument`` for anything else, including a text."""
     if not isinstance(values, (list, tuple)):
-        raise InvalidArgument(f"{name} must be a list or tuple, found {describe(values)}")
+        raise InvalidArgument(f"{name} must be a list or tuple, got {describe(values)}")
     return tuple(values)
 
 
@@ -173,7 +175,7 @@ def _time(value: object, name: str) -> datetime | None:
     if value is None or (type(value) is datetime and value.tzinfo is UTC):
         return value
     if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise InvalidArgument(f"{name} must be a timezone-aware datetime, found {describe(value)}")
+        raise InvalidArgument(f"{name} must be a timezone-aware datetime, got {describe(value)}")
     try:
         return value.astimezone(UTC)
     except OverflowError as error:
@@ -182,7 +184,7 @@ def _time(value: object, name: str) -> datetime | None:
 
 def _source(value: object, name: str) -> Source:
     if not isinstance(value, Source):
-        raise InvalidArgument(f"{name} must be a Source, found {describe(value)}")
+        raise InvalidArgument(f"{name} must be a Source, got {describe(value)}")
     return Source(
         text_of(value.kind, f"{name}.kind"),
         text_of(value.id, f"{name}.id"),
@@ -194,9 +196,9 @@ def _evidence(values: Sequence[Evidence], name: str) -> tuple[Evidence, ...]:
     checked_evidence: list[Evidence] = []
     for value in cast("tuple[object, ...]", several(values, name)):
         if not isinstance(value, Evidence):
-            raise InvalidArgument(f"{name} must be a list or tuple of Evidence, found {describe(value)}")
+            raise InvalidArgument(f"{name} must be a list or tuple of Evidence, got {describe(value)}")
         if type(value.seq) is not int or not 1 <= value.seq <= _MAX_SEQ:
-            raise InvalidArgument(f"{name}.seq must be an integer from 1, found {describe(value.seq)}")
+            raise InvalidArgument(f"{name}.seq must be an integer from 1, got {describe(value.seq)}")
         agent, run, item, event_id = (
             text_of(getattr(value, part), f"{name}.{part}") for part in ("agent", "run", "item", "event_id")
         )
@@ -210,7 +212,7 @@ def _links(values: Sequence[Link], name: str) -> tuple[Link, ...]:
     links: list[Link] = []
     for value in cast("tuple[object, ...]", several(values, name)):
         if not isinstance(value, Link):
-            raise InvalidArgument(f"{name} must be a list or tuple of Link, found {describe(value)}")
+            raise InvalidArgument(f"{name} must be a list or tuple of Link, got {describe(value)}")
         links.append(Link(text_of(value.type, f"{name}.type"), text_of(value.target, f"{name}.target")))
     return tuple(links)
 

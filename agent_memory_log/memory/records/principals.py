@@ -69,7 +69,7 @@ class Principal(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not isinstance(self.scopes, Mapping) or not self.scopes:
-            raise InvalidArgument(f"a principal's scopes must be a map with at least one scope, found {self.scopes!r}")
+            raise InvalidArgument(f"a principal's scopes must be a map with at least one scope, got {self.scopes!r}")
         msgspec.structs.force_setattr(self, "scopes", dict(self.scopes))
         for scope in self.scopes:
             stream_of(self.subject(scope))
@@ -90,7 +90,7 @@ def stream_of(subject: SubjectId) -> str:
     for name in ("tenant", "scope", "id"):
         part = cast("object", getattr(subject, name))
         if not isinstance(part, str) or not part:
-            raise InvalidArgument(f"a principal's {name} must be non-empty text, found {describe(part)}")
+            raise InvalidArgument(f"a principal's {name} must be non-empty text, got {describe(part)}")
         part = text_of(part, f"a principal's {name}")
         _check_visible(part, name)
         parts.append(part.replace("%", "%25").replace("/", "%2F"))
@@ -98,18 +98,18 @@ def stream_of(subject: SubjectId) -> str:
     if len(agent) > _MAX_AGENT_ID:
         raise InvalidArgument(
             f"tenant, scope and id may have {_MAX_AGENT_ID - len(_PREFIX) - 2} characters together, and each % or / "
-            f"counts as three; found {len(agent) - len(_PREFIX) - 2}"
+            f"counts as three; got {len(agent) - len(_PREFIX) - 2}"
         )
     return agent
 
 
 def _check_visible(part: str, name: str) -> None:
     if any(unicodedata.category(character) in _CONTROLS for character in part):
-        raise InvalidArgument(f"a principal's {name} must not contain control characters, found {describe(part)}")
+        raise InvalidArgument(f"a principal's {name} must not contain control characters, got {describe(part)}")
     for edge in (part[0], part[-1]):
         if edge.isspace() or edge in _BLANK or unicodedata.category(edge) == _FORMAT:
             raise InvalidArgument(
-                f"a principal's {name} must not begin or end with white space or an invisible character, found "
+                f"a principal's {name} must not begin or end with white space or an invisible character, got "
                 f"{describe(part)}: strip it"
             )
 

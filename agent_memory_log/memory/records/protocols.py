@@ -21,17 +21,26 @@ Clock = Callable[[], datetime]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A redactor's word that a candidate is not to be stored, and why: stable text without the value.
+    """The answer of a redactor that blocks a candidate.
 
-    Of the candidate no more is noted than the events it rests on, its kind where that is registered, its scope where
-    that is the principal's, and its key, which the redactor is shown again, alone, and must let pass.
+    The stream records the refusal: the reason, the evidence, the kind if it is registered, and the scope if it is the
+    principal's. It also records the key, if the redactor accepts the key alone.
+
+    Attributes:
+        reason: Stable text that does not contain the value.
     """
 
     reason: str
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """A policy's word that a call must stop: the stable ``reason``, and the key and scope that broke it."""
+    """The answer of a policy that stops a call.
+
+    Attributes:
+        reason: Stable text.
+        key: The key that broke the rule, or ``""``.
+        scope: The scope that broke the rule, or ``""``.
+    """
 
     reason: str
     key: str = ""
@@ -39,7 +48,7 @@ class Violation(msgspec.Struct, frozen=True):
 
 
 class Redactor(Protocol):
-    """Sees every candidate before anything else does."""
+    """Checks every candidate first, before policy and execution."""
 
     def __call__(self, candidate: Candidate, /) -> Candidate | Refusal:
         """Return the candidate, with or without changes, or a refusal that blocks it."""
@@ -67,9 +76,15 @@ class Execution(Protocol):
 
 
 class RunSlice(msgspec.Struct, frozen=True):
-    """The new part of a run: its ``events`` after seq ``after``, in seq order.
+    """The new part of a run.
 
-    ``meta`` is the run's own map; ``scopes`` are those a candidate may name.
+    Attributes:
+        agent: The agent of the run.
+        run: The run.
+        meta: The metadata of the run.
+        after: The seq before the first new event.
+        events: The new events in seq order.
+        scopes: The scopes that a candidate may name.
     """
 
     agent: str
@@ -83,11 +98,14 @@ class RunSlice(msgspec.Struct, frozen=True):
 class Extraction(msgspec.Struct, frozen=True):
     """The result of an extractor for one slice.
 
-    - ``candidates``: what it proposes.
-    - ``position``: the seq up to which it is done (None: all). What is beyond is read again next time, and candidates
-      with evidence beyond it are dropped.
-    - ``stop_reason``: where it could not do its work: nothing is written then, and all is read again next time.
-    - ``model_calls``, ``usage``: what it cost.
+    Attributes:
+        candidates: The proposed memories.
+        position: The seq up to which the extractor has read. None: all events. The next call reads the later events
+            again, and candidates that cite them are dropped.
+        stop_reason: The reason why the extractor could not work, or ``""``. With a reason, nothing is written, and the
+            next call reads all events again.
+        model_calls: The number of model calls.
+        usage: The usage that the model reported, such as tokens.
     """
 
     candidates: tuple[Candidate, ...] = ()
@@ -98,25 +116,29 @@ class Extraction(msgspec.Struct, frozen=True):
 
 
 class Extractor(Protocol):
-    """Finds what is worth remembering. Runs in a thread of its own where the caller is asynchronous."""
+    """Finds candidates in a run. An asynchronous client calls it in a thread."""
 
     @property
     def name(self) -> str:
-        """Its name, which begins the ``item`` of its evidence; without a ``/``."""
+        """The name without a ``/``. The ``item`` of the evidence begins with it."""
         ...
 
     def extract(self, new: RunSlice, /) -> Extraction:
-        """Return the candidates in ``new``. An exception is reported, and the events are read again next time."""
+        """Return the candidates in ``new``. If it raises, the report has the error, and the next call tries again."""
         ...
 
 
 class Merger(Protocol):
-    """Makes one value of two that a preference or fact has had. Runs in a thread of its own, as an extractor does."""
+    """Merges two values of a preference or fact. An asynchronous client calls it in a thread."""
 
-    def merge(self, known: Record, candidate: Candidate, /) -> str | None:
-        """The value that holds now, given the active record and what is to take its place; None: undecidable.
+    def merge(self, record: Record, candidate: Candidate, /) -> str | None:
+        """Return the value that holds now, or None if the merger cannot decide.
 
-        Whatever it raises is noted in the outcome, and the candidate is kept.
+        If it raises, the candidate is stored, and the outcome has the error.
+
+        Args:
+            record: The active record.
+            candidate: The candidate that would replace the record.
         """
         ...
 
@@ -125,7 +147,7 @@ class OpenPolicy:
     """The policy that allows everything."""
 
     def violation(self, candidates: Sequence[Candidate], *, origin: Origin) -> Violation | None:  # noqa: ARG002  # the protocol's
-        """None."""
+        """Return None."""
         return None
 
 
@@ -133,14 +155,14 @@ class OpenExecution:
     """The execution that permits everything."""
 
     def denial(self, candidate: Candidate, /) -> str | None:  # noqa: ARG002  # the protocol's
-        """None."""
+        """Return None."""
         return None
 
     def retrieval_scopes(self, scopes: frozenset[str], /) -> frozenset[str]:
-        """All of them."""
+        """Return all scopes."""
         return scopes
 
 
 def utc_now() -> datetime:
-    """The machine's clock."""
+    """Return the time of the system's clock, in UTC."""
     return datetime.now(UTC)

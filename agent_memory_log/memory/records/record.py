@@ -1,4 +1,4 @@
-"""The record, which is a stored memory, and the envelope of fields that all kinds share."""
+"""The record, which is a stored memory, and the envelope: the fields that all kinds share."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ DEFAULT_IMPORTANCE = 0.5
 _SECONDS_A_DAY = 86_400
 
 RunId = tuple[str, str]
-"""A run of the log: its agent and its run."""
+"""The agent and the run that identify a run of the log."""
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, order=True):
-    """The event that a memory cites: the event ``seq`` of ``agent``/``run``.
+    """An event that a memory cites.
 
-    - ``item``: which statement of that event, as an extractor counts them: ``rules/2`` is the second that the extractor
-      named ``rules`` found; ``""`` is the whole event. It never holds a key or a value.
-    - ``event_id``: the id of that event, ``""`` if it is not known. A copy that gives its events other seqs keeps their
-      ids, so the id decides which event is meant, and the seq only where there is no id.
+    Two values are equal if ``agent``, ``run``, ``seq`` and ``item`` are equal. The ``event_id`` is not compared.
 
-    Two are equal that name the same statement of the same place, whether both know the event's id or not.
+    Attributes:
+        agent: The agent of the run that holds the event.
+        run: The run that holds the event.
+        seq: The seq of the event.
+        item: The statement within the event: the extractor's name and a number. ``rules/2`` is the second statement
+            that the extractor ``rules`` read from the event. ``""``: the whole event. It never holds a key or a value.
+        event_id: The id of the event, or ``""`` if it is unknown. A copied run may have other seqs, but it keeps the
+            ids. So the id decides which event is meant. The seq decides only if there is no id.
     """
 
     agent: str
@@ -58,15 +62,18 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, gc=False, order=
 
 
 def place_name(evidence: Evidence) -> str:
-    """An event's name, ``AGENT/RUN#seq``: no two events have the same, and it is no record's id."""
+    """Return the unique name of an event, ``AGENT/RUN#seq``. No record has such an id."""
     agent, run = (part.replace("%", "%25").replace("/", "%2F") for part in (evidence.agent, evidence.run))
     return f"{agent}/{run}#{evidence.seq}"
 
 
 class Source(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The source of a memory: ``kind`` is ``run``, ``user``, ``operator``, ``import`` or any text; ``id`` names it.
+    """The source of a memory.
 
-    ``reliability`` is from 0 to 1.
+    Attributes:
+        kind: ``run``, ``user``, ``operator``, ``import`` or any other text.
+        id: The id of the source, such as the id of a run or a user.
+        reliability: From 0 to 1.
     """
 
     kind: str = "user"
@@ -75,7 +82,7 @@ class Source(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
-    """A tie to another record: ``type``, as in ``supersedes``, and the ``target``'s id."""
+    """A link to another record: its ``type``, such as ``supersedes``, and the id of the ``target``."""
 
     type: str
     target: str
@@ -84,15 +91,21 @@ class Link(msgspec.Struct, frozen=True, gc=False):
 class Envelope(msgspec.Struct, frozen=True, kw_only=True):
     """The fields that every memory has: as a candidate, as an event, as a record and as a line of an export.
 
-    - ``text``: the memory in words (``""``: the kind's own).
-    - ``confidence``: 0 to 1, to 3 decimals; ``importance``: 0 to 1, shown as ``stars``.
-    - ``memory_type``: ``semantic`` (what is true), ``episodic`` (what happened) or ``procedural`` (how something is
-      done); ``""``: as its kind says.
-    - ``source``, ``evidence``: who says so, and the events it rests on, the statement itself first.
-    - ``entities``, ``tags``, ``links``: what it is also found by, and the records it is tied to.
-    - ``valid_from``, ``valid_until``: from when it holds, and until when it is returned (None: not said; for ever).
+    A new field needs to be added only here. ``candidates`` chooses the check of its values by its type.
 
-    A new field is added here, and nowhere else; how its values are checked follows from its type (``candidates``).
+    Attributes:
+        text: The memory in words. ``""``: the text that the kind makes from the data.
+        confidence: From 0 to 1, with 3 decimals.
+        importance: From 0 to 1, with 3 decimals. ``stars`` shows it as 1 to 5.
+        memory_type: ``semantic`` (a truth), ``episodic`` (an event) or ``procedural`` (a way to do something). ``""``:
+            the type of its kind.
+        source: The source of the memory.
+        evidence: The events that support the memory. The statement itself comes first.
+        entities: Names that a search finds the memory by.
+        tags: Words that a search finds the memory by.
+        links: Links to other records.
+        valid_from: The time from which the memory is true. None: unknown.
+        valid_until: The time at which the memory expires. None: it never expires.
     """
 
     text: str = ""
@@ -115,12 +128,12 @@ _envelope_values = attrgetter(*ENVELOPE_FIELDS)
 _FREE_TEXTS = tuple(
     name
     for name, hint in get_type_hints(Envelope).items()
-    if hint in (str, tuple[str, ...]) and name != "memory_type"  # which is one of three words
+    if hint in (str, tuple[str, ...]) and name != "memory_type"  # one of three fixed words
 )
 
 
 def free_texts(memory: Envelope) -> Iterator[str]:
-    """Every text of the envelope in which a caller may write anything: a secret, or a value to be forgotten."""
+    """Yield each text of the envelope that is free text. It may hold a secret, or a value to forget."""
     for name in _FREE_TEXTS:
         value: str | tuple[str, ...] = getattr(memory, name)
         if isinstance(value, str):
@@ -130,8 +143,8 @@ def free_texts(memory: Envelope) -> Iterator[str]:
 
 
 def envelope_of(memory: Envelope, **changes: object) -> dict[str, Any]:
-    """The fields of ``memory``'s envelope by name, with ``changes``: another struct with an envelope takes them."""
-    fields: dict[str, Any] = dict(zip(ENVELOPE_FIELDS, _envelope_values(memory)))  # noqa: B905  # always as many
+    """Return the envelope fields of ``memory`` by name, with ``changes``, as arguments for another struct."""
+    fields: dict[str, Any] = dict(zip(ENVELOPE_FIELDS, _envelope_values(memory)))  # noqa: B905  # the lengths are equal
     fields.update(changes)
     return fields
 
@@ -139,10 +152,15 @@ def envelope_of(memory: Envelope, **changes: object) -> dict[str, Any]:
 class Record(Envelope, frozen=True):
     """A stored memory; see ``Envelope`` for the fields that every memory has.
 
-    - ``id``: unique among all subjects; ``scope``: the principal's scope whose subject holds it.
-    - ``kind``, ``data``: what it is about; ``key``: what it is found by, ``""`` for kinds without keys.
-    - ``created``, ``updated``: the times of the first and the latest event that made it what it is.
-    - ``status``: only what is ``active`` is returned where nothing is said.
+    Attributes:
+        id: The id. It is unique among all subjects.
+        kind: The name of the kind, such as ``preference``.
+        scope: The principal's scope that holds the record.
+        key: The key, or ``""`` if the kind has no keys.
+        created: The time of the event that made the record.
+        updated: The time of the latest event that changed the record.
+        status: Calls return only ``active`` records by default.
+        data: The content.
     """
 
     id: str
@@ -156,7 +174,7 @@ class Record(Envelope, frozen=True):
 
     @property
     def value(self) -> str:
-        """The value under the key, or ``""`` for kinds without keys."""
+        """The value, or ``""`` if the kind has no keys."""
         return self.data.record_value
 
     @property
@@ -166,16 +184,16 @@ class Record(Envelope, frozen=True):
 
     @property
     def supersedes(self) -> tuple[str, ...]:
-        """The ids of the records that this one took the place of."""
+        """The ids of the records that this record replaced."""
         return tuple(link.target for link in self.links if link.type == "supersedes")
 
     def ttl_left_days(self, now: datetime) -> int | None:
-        """Whole days until it expires, rounded up, at least 0; None if it never does."""
+        """Return the whole days until the record expires, rounded up, at least 0. None: it never expires."""
         if self.valid_until is None:
             return None
         return max(0, math.ceil((self.valid_until - now).total_seconds() / _SECONDS_A_DAY))
 
 
 def stars_of(importance: float) -> int:
-    """An importance of 0 to 1 as 1 to 5 stars; 0.5 is 3."""
+    """Return an importance from 0 to 1 as 1 to 5 stars. 0.5 is 3 stars."""
     return 1 + math.floor(importance * 4 + 0.5)

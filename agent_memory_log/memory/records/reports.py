@@ -18,15 +18,28 @@ Action = Literal[
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """The result of one candidate.
+    """The result of one candidate, or of a record that was archived to make room.
 
-    - ``action``: ``written``: it is a record now; ``refreshed``: it was known, and has more evidence or a later end;
-      ``changed``: a record was changed in place; ``unchanged``: it was known, evidence and all; ``outdated``: a newer
-      value is known, or its time is over; ``blocked``: it may not be stored; ``forgotten``: it rests on a statement
-      that was forgotten; ``archived``: a record that had to make room.
-    - ``record``: the record as it stands then; None where there is none.
-    - ``superseded``: the id of the record whose place it took, else ``""``.
-    - ``reason``: why, in stable text; ``evidence``: what the candidate rests on.
+    The actions are:
+
+    - ``written``: the candidate became a new record.
+    - ``refreshed``: an equal record existed and now has more evidence or a later end.
+    - ``changed``: a record was changed in place.
+    - ``unchanged``: an equal record existed, with the same evidence.
+    - ``outdated``: the subject has a newer value, or the candidate has expired.
+    - ``blocked``: the redactor, policy or execution refused the candidate.
+    - ``forgotten``: the candidate cites a statement that was forgotten.
+    - ``archived``: the record was archived because the subject had too many.
+
+    Attributes:
+        action: The action.
+        scope: The scope of the candidate.
+        kind: The kind of the candidate.
+        key: The key of the candidate, or ``""``.
+        record: The record after the call, or None if there is no such record.
+        superseded: The id of the record that was replaced, or ``""``.
+        reason: The reason for the action, as stable text.
+        evidence: The events that the candidate cites.
     """
 
     action: Action
@@ -40,7 +53,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class WriteReport(msgspec.Struct, frozen=True):
-    """The result of a write. If the status is ``stopped``, nothing was written and ``stop_reason`` says why."""
+    """The result of a write. If the status is ``stopped``, nothing was written and ``stop_reason`` has the reason."""
 
     status: Literal["ok", "stopped"] = "ok"
     stop_reason: str = ""
@@ -50,8 +63,17 @@ class WriteReport(msgspec.Struct, frozen=True):
 class DeriveReport(msgspec.Struct, frozen=True):
     """The result of deriving from one run.
 
-    ``after`` and ``position`` are the seqs between which it was read. ``stop_reason`` says why it was ``stopped``, or
-    ``skipped`` without a look; ``error`` is what a failing extractor said.
+    Attributes:
+        agent: The agent of the run.
+        run: The run.
+        status: ``ok``; ``stopped``, if nothing was written; or ``skipped``, if the run was not read.
+        stop_reason: The reason if the status is not ``ok``.
+        after: The seq after which the events were read.
+        position: The seq up to which the run has now been read.
+        outcomes: The result of each candidate.
+        error: The message of the extractor's error, or ``""``.
+        model_calls: The number of model calls.
+        usage: The usage that the model reported, such as tokens.
     """
 
     agent: str
@@ -67,12 +89,12 @@ class DeriveReport(msgspec.Struct, frozen=True):
 
     @property
     def written(self) -> tuple[Outcome, ...]:
-        """The outcomes with a new record."""
+        """The outcomes that wrote a new record."""
         return tuple(outcome for outcome in self.outcomes if outcome.action == "written")
 
     @property
     def refreshed(self) -> tuple[Outcome, ...]:
-        """The outcomes with a record that existed before."""
+        """The outcomes that refreshed an existing record."""
         return tuple(outcome for outcome in self.outcomes if outcome.action == "refreshed")
 
     @property
@@ -82,11 +104,16 @@ class DeriveReport(msgspec.Struct, frozen=True):
 
 
 class ForgetReport(msgspec.Struct, frozen=True):
-    """What was forgotten: ``records``, ``events`` redacted in memory's streams, and in run logs (``evidence``).
+    """The result of forgetting. A dry run reports the same fields and changes nothing.
 
-    ``elsewhere``: the events of linked runs that hold the value as whole words and were not redacted;
-    ``other_records``: the ids of the scope's records that hold it and are not forgotten, of any status. Both are looked
-    for with ``evidence`` or ``sweep`` only.
+    ``elsewhere`` and ``other_records`` are filled only with ``evidence`` or ``sweep``.
+
+    Attributes:
+        records: The number of records that were forgotten.
+        events: The number of events that were redacted in the memory streams.
+        evidence: The number of events that were redacted in the logs of runs.
+        elsewhere: The events of linked runs that hold the value as whole words and were not redacted.
+        other_records: The ids of other records of the scope that hold the value, of any status.
     """
 
     records: int = 0
@@ -97,9 +124,11 @@ class ForgetReport(msgspec.Struct, frozen=True):
 
 
 class LinkReport(msgspec.Struct, frozen=True):
-    """What linking did: the runs ``linked`` that were not, and those of all given that are ``without_events``.
+    """The result of linking runs. A run is a pair of agent and run.
 
-    Runs are pairs of agent and run. One without events has none yet, or has expired, or its name is a mistake.
+    Attributes:
+        linked: The runs that were not linked before.
+        without_events: The runs of the call that have no events. The name may be wrong, or the run may have expired.
     """
 
     linked: tuple[tuple[str, str], ...] = ()
@@ -107,7 +136,13 @@ class LinkReport(msgspec.Struct, frozen=True):
 
 
 class RebuildReport(msgspec.Struct, frozen=True):
-    """What folding everything again gave: active ``records`` from ``events``; ``equal``: the state that was held."""
+    """The result of a rebuild.
+
+    Attributes:
+        records: The number of active records.
+        events: The number of events in the streams.
+        equal: Whether the rebuilt state equals the state that the client had.
+    """
 
     records: int
     events: int
@@ -122,7 +157,16 @@ class CleanupReport(msgspec.Struct, frozen=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """Counts: active records by kind, others by status, what was blocked by reason; events, runs read, parts."""
+    """Counts of the memory of the scopes that were read.
+
+    Attributes:
+        active: The number of active records by kind.
+        closed: The number of other records by status.
+        blocked: The number of blocked candidates by reason.
+        events: The number of events in the streams.
+        runs: The number of runs that were read.
+        snapshot_parts: The number of snapshot parts in the streams.
+    """
 
     active: Mapping[str, int]
     closed: Mapping[str, int]
@@ -135,7 +179,11 @@ class Stats(msgspec.Struct, frozen=True):
 class Hit(msgspec.Struct, frozen=True):
     """A match of a search: either a ``record`` or a ``message`` of a linked run. The other field is None.
 
-    ``matched_by`` has each part's share of the ``score``, by the parts' names in their order.
+    Attributes:
+        score: The score. Scores of two searches are not comparable.
+        matched_by: The share of each part of the search in the score, by the name of the part.
+        record: The record, or None.
+        message: The message, or None.
     """
 
     score: float
@@ -145,8 +193,10 @@ class Hit(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """The record's id; of a message ``AGENT/RUN#seq``."""
-        return self.record.id if self.record is not None else "".join(place_name(one) for one in self.evidence)
+        """The id of the record. A message has the id ``AGENT/RUN#seq``."""
+        return (
+            self.record.id if self.record is not None else "".join(place_name(evidence) for evidence in self.evidence)
+        )
 
     @property
     def kind(self) -> str:
@@ -162,25 +212,26 @@ class Hit(msgspec.Struct, frozen=True):
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        """The events that it rests on; of a message the message itself."""
+        """The events that the record cites. A message cites itself."""
         if self.record is not None:
             return self.record.evidence
         return () if self.message is None else (self.message.evidence,)
 
 
 class Hits(tuple[Hit, ...]):  # noqa: SLOT001  # a tuple that has a note cannot have slots
-    """The hits of a search, the best first; a tuple.
+    """The hits of a search as a tuple, the best first.
 
-    ``note`` says what the search had to do without, as when an embedder fails; ``""``: nothing.
+    Attributes:
+        note: The problem that limited the search, such as an embedder that failed. ``""``: no problem.
     """
 
     note: str
 
     def __new__(cls, hits: Iterable[Hit] = (), note: str = "") -> Self:
-        """Made by a search."""
-        made = super().__new__(cls, hits)
-        made.note = note
-        return made
+        """Make the result of a search."""
+        result = super().__new__(cls, hits)
+        result.note = note
+        return result
 
     def __reduce__(self) -> tuple[object, ...]:
         return Hits, (tuple(self), self.note)
@@ -189,9 +240,12 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001  # a tuple that has a note cannot 
 class MemoryContext(msgspec.Struct, frozen=True):
     """Background from memory for a model.
 
-    - ``text``: the block, ``""`` where there is nothing to say; ``tokens``: how many it has, as they were counted.
-    - ``records``: the ids of the records in it; ``messages``: where the messages in it stand; both as they come in it.
-    - ``note``: what the search had to do without.
+    Attributes:
+        text: The block of text, or ``""`` if there is nothing to show.
+        tokens: The number of tokens of the text.
+        records: The ids of the records in the text, in the order of the text.
+        messages: The events of the messages in the text, in the order of the text.
+        note: The problem that limited the search, or the reason why the text is empty. ``""``: no problem.
     """
 
     text: str = ""
@@ -202,7 +256,14 @@ class MemoryContext(msgspec.Struct, frozen=True):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A value that a key has had: the ``record``, the ``seq`` it came with, and when and why it ended (``""``: not)."""
+    """A value that a key has had.
+
+    Attributes:
+        record: The record that holds the value.
+        seq: The seq of the event that made the record.
+        closed_at: The time at which the record was closed. None: it is active.
+        reason: The reason why it was closed, or ``""``.
+    """
 
     record: Record
     seq: int
@@ -211,9 +272,12 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class EvidenceLine(msgspec.Struct, frozen=True):
-    """An event that a memory rests on, as a line to read: ``user: I prefer English``.
+    """An event that a memory cites, as a line of text such as ``user: I prefer English``.
 
-    ``text`` is ``""`` where the event cannot be shown; ``reason`` says why, as in ``not linked to this subject``.
+    Attributes:
+        evidence: The event.
+        text: The line, or ``""`` if the event cannot be shown.
+        reason: The reason why the event cannot be shown, such as ``not linked to this subject``.
     """
 
     evidence: Evidence
@@ -222,7 +286,15 @@ class EvidenceLine(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Why a memory is believed: the record, who says so, the events it rests on, and what happened to it since."""
+    """The origin and the history of a record.
+
+    Attributes:
+        record: The record.
+        status: The status of the record.
+        source: The source, in words.
+        evidence: The events that the record cites.
+        events: The events about the record, one line each.
+    """
 
     record: Record
     status: Status

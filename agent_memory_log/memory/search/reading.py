@@ -30,7 +30,7 @@ def get(context: Context, call: Get) -> Steps[Record | None]:
     record, key, kind, scope = call.id, call.key, call.kind, call.scope
     if (record is None) == (key is None):
         raise InvalidArgument("say what to get: either id or key")
-    names = [context.one(scope)] if key is not None else context.readable(None if scope is None else [scope])
+    names = [context.readable_scope(scope)] if key is not None else context.readable(None if scope is None else [scope])
     for name in names:
         subject = context.subject(name)
         yield from subject.refresh()
@@ -99,7 +99,7 @@ def _ledger(context: Context, scope: str, until: datetime | None = None) -> Step
 def history(context: Context, call: History) -> Steps[tuple[Version, ...]]:
     """Every value that a key has had, the oldest first."""
     wanted = fold_key(call.key)
-    name = context.one(call.scope)
+    name = context.readable_scope(call.scope)
     ledger = yield from _ledger(context, name)
     return tuple(
         Version(record, live.seq, *_end(closed, record))

@@ -1,1 +1,1 @@
-"""What memory writes: its events, the state they fold to, snapshots of it, and the subjects that are kept warm."""
+"""The memory stream: its events, the state that they fold to, snapshots of that state, and the cache of subjects."""

@@ -1,4 +1,4 @@
-"""What every operation of one principal needs: who is asking, the hooks, and the subjects kept warm."""
+"""The context of an operation: the principal, the hooks, and the caches of subjects and search indexes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
     from agent_memory_log.recall import Embedder  # needs the extra ``recall``
 
 WARM_SUBJECTS = 256
-"""How many subjects a client keeps warm; the one that was used the longest ago goes first."""
-
+"""The number of subjects in a client's cache. The least recently used subject is dropped first."""
 
 INDEX_BYTES = 512 * 1024 * 1024
-"""How much memory the indexes of all subjects may take unless said: some 350,000 short messages, or 20,000 with a
-vector of 384 dimensions for each of 25 tokens."""
+"""The default limit of the indexes of all subjects, in bytes.
+
+It is enough for about 350,000 short messages, or for 20,000 messages of 25 tokens with a vector of 384 dimensions each.
+"""
 
 
 class Hooks(msgspec.Struct, frozen=True):
-    """What the application plugged in; see ``MemoryClient``."""
+    """The plug-ins and limits that the application gives to ``MemoryClient``."""
 
     policy: Policy
     execution: Execution
@@ -44,41 +45,41 @@ class Hooks(msgspec.Struct, frozen=True):
     merger: Merger | None = None
 
     def now(self) -> datetime:
-        """The clock's time in UTC. Raises ``InvalidArgument`` for one without a time zone or a place in UTC."""
+        """Return the clock's time in UTC. Raises ``InvalidArgument`` if the time has no zone or no value in UTC."""
         time = self.clock()
         if not isinstance(time, datetime) or time.utcoffset() is None:
-            raise InvalidArgument(f"the clock must give a timezone-aware datetime, found {describe(time)}")
+            raise InvalidArgument(f"the clock must return a timezone-aware datetime, got {describe(time)}")
         try:
             return time.astimezone(UTC)
         except OverflowError as error:
             raise InvalidArgument(
-                f"the clock gives {time.isoformat()}, which is outside the years 1 to 9999 in UTC"
+                f"the clock returned {time.isoformat()}, which is outside the years 1 to 9999 in UTC"
             ) from error
 
 
 class WarmSubjects:
-    """The subjects that a client has used lately."""
+    """A cache of the subjects that a client used most recently."""
 
     def __init__(self) -> None:
         self._subjects: OrderedDict[SubjectId, Subject] = OrderedDict()
         self._lock = threading.Lock()
 
     def of(self, subject: SubjectId) -> Subject:
-        """The subject, warm if it was used lately."""
+        """Return the subject from the cache, or add it."""
         with self._lock:
-            found = self._subjects.pop(subject, None) or Subject(subject)
-            self._subjects[subject] = found
+            cached = self._subjects.pop(subject, None) or Subject(subject)
+            self._subjects[subject] = cached
             while len(self._subjects) > WARM_SUBJECTS:
                 self._subjects.popitem(last=False)
-            return found
+            return cached
 
 
 class Index(Protocol):
-    """An index of what can be found of a subject."""
+    """A search index of one subject."""
 
     @property
     def size(self) -> int:
-        """The bytes of memory that it takes, about."""
+        """The approximate size in bytes."""
         ...
 
 
@@ -86,10 +87,10 @@ _Index = TypeVar("_Index", bound=Index)
 
 
 class WarmIndexes:
-    """The recall indexes of the subjects that were searched lately, as long as all fit into ``max_bytes``, about.
+    """A cache of the search indexes of subjects, limited to about ``max_bytes``.
 
-    The one that was used the longest ago goes first. One that a search uses, or has just used, never goes: however
-    large the scopes of a principal are together, its next search finds them warm.
+    The least recently used index is dropped first. The end of a search never drops its own indexes or those of a
+    running search, even if they are larger than the limit. So the principal's next search finds them in the cache.
     """
 
     def __init__(self, max_bytes: int) -> None:
@@ -100,7 +101,7 @@ class WarmIndexes:
 
     @contextmanager
     def of(self, subjects: Sequence[Subject], make: Callable[[Subject], _Index]) -> Generator[list[_Index]]:
-        """The indexes of subjects, warm if they were searched lately, for one search."""
+        """Yield the indexes of the subjects for one search. Missing indexes are made and added."""
         ids = [subject.id for subject in subjects]
         with self._lock:
             self._searches.update(ids)
@@ -108,32 +109,32 @@ class WarmIndexes:
                 if subject.id not in self._indexes:
                     self._indexes[subject.id] = make(subject)
                 self._indexes.move_to_end(subject.id)
-            indexes = [self._indexes[one] for one in ids]
+            indexes = [self._indexes[subject_id] for subject_id in ids]
         try:
             yield indexes
         finally:
             with self._lock:
                 self._make_room()
                 self._searches.subtract(ids)
-                self._searches += Counter()  # without those that no search uses
+                self._searches += Counter()  # removes the zero counts
 
     def _make_room(self) -> None:
-        taken = sum(index.size for index in self._indexes.values())
+        size = sum(index.size for index in self._indexes.values())
         for subject in list(self._indexes):
-            if taken <= self._max_bytes:
+            if size <= self._max_bytes:
                 return
             if not self._searches[subject]:
-                taken -= self._indexes.pop(subject).size
+                size -= self._indexes.pop(subject).size
 
     def __len__(self) -> int:
         return len(self._indexes)
 
 
 class Context:
-    """One principal's."""
+    """The context of one principal's operations."""
 
     def __init__(self, principal: Principal, hooks: Hooks, warm: WarmSubjects, indexes: WarmIndexes) -> None:
-        """Reads nothing."""
+        """Set up the context without reading the store."""
         self.principal = principal
         self.hooks = hooks
         self._own = frozenset(principal.scopes)
@@ -142,29 +143,29 @@ class Context:
         self._warm = warm
 
     def subject(self, scope: str) -> Subject:
-        """The subject of one of the principal's scopes."""
+        """Return the subject of one of the principal's scopes."""
         return self._warm.of(self.principal.subject(scope))
 
     def all_scopes(self) -> tuple[str, ...]:
-        """All scopes of the principal, home first, the others sorted."""
+        """Return all scopes of the principal: the home scope first, the others sorted."""
         return self._scopes
 
     def readable(self, scopes: Iterable[str] | None) -> tuple[str, ...]:
-        """The scopes to read: those named, or all that execution allows; home first.
+        """Return the scopes to read, home first: ``scopes``, or by default all that execution allows.
 
-        Raises ``MemoryStopped`` with ``scope_denied:<scope>`` for one that is named and not the principal's, or denied:
-        the first, sorted.
+        Raises ``MemoryStopped`` with ``scope_denied:<scope>`` if a scope is not the principal's or is denied. With
+        several such scopes, the reason has the first in sorted order.
         """
         allowed = self._allowed()
         if scopes is None:
             return tuple(scope for scope in self._scopes if scope in allowed)
-        wanted = set(scopes)
-        for scope in sorted(wanted - allowed):
+        requested = set(scopes)
+        for scope in sorted(requested - allowed):
             raise _denied(scope)
-        return tuple(scope for scope in self._scopes if scope in wanted)
+        return tuple(scope for scope in self._scopes if scope in requested)
 
-    def one(self, scope: str | None) -> str:
-        """The scope to read or erase in, where one is meant: the one named, or home. Raises as ``readable`` does."""
+    def readable_scope(self, scope: str | None) -> str:
+        """Return ``scope``, or the home scope for None. Raises ``MemoryStopped`` if it may not be read."""
         name = self.principal.home if scope is None else scope
         if name not in self._allowed():
             raise _denied(name)

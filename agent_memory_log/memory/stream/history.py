@@ -1,7 +1,7 @@
-"""The whole history of a subject: the records that are active, and all that no longer are, from its stream alone.
+"""The full history of a subject, folded from its stream: the active records and the closed ones.
 
-What is asked rarely (history, what was believed on a day, what an erasure must reach) is folded from the stream when it
-is asked, so that what is kept warm is no larger than what is remembered.
+Only rare calls need it: ``history``, ``as_of``, ``explain``, ``stats`` and erasures. They fold the stream on each call,
+so that the cached state holds only active records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ from agent_memory_log.snapshot import Snapshot
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """A record that is active no longer: what it was, when it ended, as what and why, and which took its place."""
+    """A record that is no longer active.
+
+    Attributes:
+        live: The record as it was before it was closed.
+        at: The time at which it was closed.
+        status: Its status now.
+        reason: The reason.
+        by: The id of the record that replaced it, or ``""``.
+    """
 
     live: Live
     at: datetime
@@ -37,46 +45,49 @@ class Closed(msgspec.Struct, frozen=True):
 
 
 class Ledger:
-    """A stream, folded with everything that was closed.
+    """The history of one stream.
 
-    - ``state``: what is active; ``closed``: what was, by id; ``blocked``: the events that say what was not stored.
-    - ``events``: how many events the stream has.
-    - ``story``: the events about each record, by its id, in the order they came.
+    Attributes:
+        state: The state, with the active records.
+        events: The number of events in the stream.
+        closed: The closed records by id.
+        blocked: The events that record blocked candidates.
+        story: The events about each record, by the record's id, in seq order.
     """
 
     def __init__(self, stream: Snapshot, *, until: datetime | None = None) -> None:
-        """``until`` leaves out the events that happened after it."""
+        """Fold the stream. Events with a timestamp after ``until`` are ignored."""
         self.state = State()
         self.state.first_seq = stream.first_seq
         self.events = len(stream.log)
         self.closed: dict[str, Closed] = {}
         self.blocked: list[tuple[Event, MemoryBlocked]] = []
         self.story: dict[str, list[Event]] = {}
-        # What was forgotten is not to be seen on any day, be it redacted yet or not.
+        # A forgotten event is hidden at all times, even if it is not redacted yet.
         erased = {seq for event in stream.log if isinstance(event.data, MemoryTombstone) for seq in event.data.erased}
         for event in stream.log:
             if event.seq not in erased and (until is None or event.timestamp <= until):
-                self._take(event)
+                self._fold(event)
         self.state.version = stream.last_seq
 
     def lives(self) -> Iterator[tuple[Live, Closed | None]]:
-        """Every record that still says something, by the seq it came with."""
-        both: list[tuple[Live, Closed | None]] = [(live, None) for live in self.state.records.values()]
-        both.extend((one.live, one) for one in self.closed.values())
-        both.sort(key=lambda pair: pair[0].seq)
-        return iter(both)
+        """Return every record and whether it was closed, in the order in which the records were made."""
+        pairs: list[tuple[Live, Closed | None]] = [(live, None) for live in self.state.records.values()]
+        pairs.extend((closed.live, closed) for closed in self.closed.values())
+        pairs.sort(key=lambda pair: pair[0].seq)
+        return iter(pairs)
 
     def first_evidence(self, live: Live) -> tuple[Evidence, ...]:
-        """What a record rested on when it came to be."""
+        """Return the evidence that a record had when it was made."""
         data = self.story[live.id][0].data
         return data.evidence if isinstance(data, MemoryRemembered) else ()
 
     def records(self, scope: str, now: datetime) -> Iterator[Record]:
-        """All of them as records, as they stand at ``now``."""
+        """Yield every record with its status at ``now``."""
         for live, closed in self.lives():
             yield live.record(scope, now) if closed is None else live.record_as(scope, closed.status)
 
-    def _take(self, event: Event) -> None:
+    def _fold(self, event: Event) -> None:
         data = event.data
         if isinstance(data, MemoryRemembered):
             self.story[event.event_id] = [event]

@@ -1,8 +1,10 @@
 """The events of a memory stream.
 
-Each says what was decided when it was written, so that folding them decides nothing. What a memory says stands in
-``MemoryRemembered`` and ``MemoryChanged`` alone (and in snapshots): those are what an erasure redacts; the others hold
-ids, positions, reasons.
+Each event holds a decision that the writer has already made, so folding needs no rules. A change of the rules changes
+no old memory. ``MemoryClosed`` has no value, so that the erasure of a newer value does not restore an older one.
+
+Only ``MemoryRemembered``, ``MemoryChanged`` and ``MemorySnapshot`` hold the content of memories. ``MemoryBlocked`` may
+hold a key. An erasure redacts all four. Except for vectors, the other events hold only ids, positions and reasons.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from agent_memory_log.memory.records.record import Envelope, Evidence, Source
 
 @register_own_payload
 class MemoryRemembered(EventData, Envelope, frozen=True, gc=False):
-    """A record comes to be; its id is the event's. The fields are those of ``Record``."""
+    """A new record. Its id is the id of the event, and its fields are those of ``Record``."""
 
     event_type = "memory_remembered"
 
@@ -33,7 +35,14 @@ class MemoryRemembered(EventData, Envelope, frozen=True, gc=False):
 
 @register_own_payload
 class MemoryRefreshed(EventData, frozen=True):
-    """The same was said again: the ``evidence`` that is new, and what confidence and end are now."""
+    """New evidence for a record, with the record's new confidence and end.
+
+    Attributes:
+        record: The id of the record.
+        confidence: The new confidence.
+        evidence: The additional evidence.
+        valid_until: The new end.
+    """
 
     event_type = "memory_refreshed"
 
@@ -45,7 +54,7 @@ class MemoryRefreshed(EventData, frozen=True):
 
 @register_own_payload
 class MemoryChanged(EventData, Envelope, frozen=True, gc=False):
-    """A record was changed in place: the fields in ``changed`` are as they are here. Its value stays."""
+    """A change of a record in place. The fields named in ``changed`` have new values. The record's data stays."""
 
     event_type = "memory_changed"
 
@@ -54,7 +63,7 @@ class MemoryChanged(EventData, Envelope, frozen=True, gc=False):
 
     @classmethod
     def from_map(cls, data: Mapping[str, object]) -> Self:
-        """Read what was stored; the fields once stood in a map of their own, ``changes``."""
+        """Read a stored event. Old events have the fields in a map ``changes``."""
         changes = data.get("changes")
         if "changed" not in data and isinstance(changes, Mapping):
             fields = cast("Mapping[str, object]", changes)
@@ -64,7 +73,14 @@ class MemoryChanged(EventData, Envelope, frozen=True, gc=False):
 
 @register_own_payload
 class MemoryClosed(EventData, frozen=True):
-    """Records are active no longer: ``status`` says what they are, ``by`` which record took the place."""
+    """The end of records.
+
+    Attributes:
+        records: The ids of the records.
+        status: Their new status.
+        by: The id of the record that replaced them, or ``""``.
+        reason: The reason.
+    """
 
     event_type = "memory_closed"
 
@@ -76,7 +92,18 @@ class MemoryClosed(EventData, frozen=True):
 
 @register_own_payload
 class MemoryBlocked(EventData, frozen=True):
-    """Something was not stored, and why; never the value. ``stopped``: nor was anything else of that call."""
+    """A candidate that was blocked, without its value, or a call that was stopped.
+
+    Attributes:
+        reason: The reason, as stable text.
+        key: The key, or ``""``.
+        kind: The kind, or ``""``.
+        scope: The scope, or ``""``.
+        stopped: Whether the whole call was stopped, so that it wrote no candidate.
+        phase: The phase of the call, as the caller named it.
+        source: The source of the candidate.
+        evidence: The events that the candidate cites.
+    """
 
     event_type = "memory_blocked"
 
@@ -92,10 +119,16 @@ class MemoryBlocked(EventData, frozen=True):
 
 @register_own_payload
 class MemoryDerived(EventData, frozen=True):
-    """A run was read up to ``seq`` (0: not yet), by the ``extractor`` of that name.
+    """The position up to which a run was read.
 
-    ``linked``: its messages can be found here. They cannot where a run was only read for another subject, its reader's
-    home, and something in it was written here as well: who reaches this subject may not reach that run.
+    Attributes:
+        agent: The agent of the run.
+        run: The run.
+        seq: The last seq that was read. 0: no event was read.
+        extractor: The name of the extractor, or ``""``.
+        linked: Whether a search of this subject finds the messages of the run. It is False if the run was read for
+            the principal's home scope and wrote a candidate into this shared scope. Other readers of this scope may not
+            be allowed to read the run.
     """
 
     event_type = "memory_derived"
@@ -108,7 +141,7 @@ class MemoryDerived(EventData, frozen=True):
 
 
 class Until(msgspec.Struct, frozen=True, gc=False):
-    """All of a run up to ``seq``."""
+    """The events of a run up to ``seq``."""
 
     agent: str
     run: str
@@ -116,7 +149,7 @@ class Until(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunEvents(msgspec.Struct, frozen=True):
-    """Events of a run, by seq."""
+    """Events of a run, identified by their seqs."""
 
     agent: str
     run: str
@@ -125,12 +158,14 @@ class RunEvents(msgspec.Struct, frozen=True):
 
 @register_own_payload
 class MemoryTombstone(EventData, frozen=True):
-    """Something was forgotten. Positions only.
+    """A record of a forgotten memory. It holds only positions.
 
-    - ``erased``: the seqs of this stream that held it.
-    - ``sources``: the statements it came from, which are not to be learnt from again.
-    - ``until``: runs of which nothing up to a seq is to be learnt again.
-    - ``in_runs``: events of other runs that hold it too, which whoever writes next redacts there.
+    Attributes:
+        erased: The seqs of the events in this stream that must be redacted.
+        sources: The statements that must not be learnt from again.
+        until: The runs, each up to a seq, that must not be learnt from again.
+        in_runs: The events of other runs that must be redacted. The next writer to the stream redacts them if the
+            erasure was interrupted.
     """
 
     event_type = "memory_tombstone"
@@ -143,7 +178,7 @@ class MemoryTombstone(EventData, frozen=True):
 
 @register_own_payload
 class MemoryErasedInRuns(EventData, frozen=True):
-    """What tombstones up to ``seq`` name ``in_runs`` is redacted there."""
+    """A note that all ``in_runs`` events of tombstones up to ``seq`` are redacted."""
 
     event_type = "memory_erased_in_runs"
 
@@ -152,7 +187,14 @@ class MemoryErasedInRuns(EventData, frozen=True):
 
 @register_own_payload
 class MemorySnapshot(EventData, frozen=True):
-    """A part of the stream's state as of version ``at``: the ``part``-th of ``parts``, from 0."""
+    """One part of a snapshot of the stream's state.
+
+    Attributes:
+        at: The version of the state.
+        parts: The number of parts.
+        part: The number of this part, from 0.
+        state_json: The JSON text of the part.
+    """
 
     event_type = "memory_snapshot"
     __verbatim__ = "state_json"
@@ -165,12 +207,19 @@ class MemorySnapshot(EventData, frozen=True):
 
 @register_own_payload
 class MemoryVectors(EventData, frozen=True):
-    """The vectors of one text, in the run ``vectors`` beside the stream, so that its embedder is asked only once.
+    """The vectors of one text, so that each text is embedded only once. They are stored in the run ``vectors``.
 
-    - ``record``: whose words they are, as of the event ``seq`` of the stream; or, where there is an ``agent``, the
-      message ``seq`` of ``agent``/``run``. No digest of the text is here, from which a short one could be guessed.
-    - ``model``, ``dimension``: what made them; vectors of two models are never compared.
-    - ``vectors``: rows of ``dimension`` signed bytes each, longest component 127: the pooled vector, then one a token.
+    The event identifies the text by its position. It has no digest, because a short text could be guessed from it.
+
+    Attributes:
+        model: The model that made the vectors. Vectors of two models are never compared.
+        dimension: The number of components of each vector.
+        vectors: Rows of ``dimension`` signed bytes: the pooled vector, then one vector for each token. The largest
+            component of a row is 127.
+        seq: The seq of the message, or of the event that last changed the record's words.
+        record: The id of the record, or ``""`` for a message.
+        agent: The agent of the message's run, or ``""`` for a record.
+        run: The message's run, or ``""`` for a record.
     """
 
     event_type = "memory_vectors"

@@ -1,8 +1,11 @@
-"""Snapshots: a state as events of its own stream, in parts, so that opening costs what is remembered and not what was.
+"""Snapshots: the state of a memory stream, stored as events of the same stream.
 
-A part is the JSON text of some records; the first begins with everything else. A snapshot counts when all of its parts
-are there, one after the other, directly behind the version that it shows: every append to a memory stream expects the
-version that its writer folded, so nothing can stand between.
+With a snapshot, the cost of opening a subject depends on its active records and not on its whole history.
+
+A snapshot has one or more parts. Each part is the JSON text of some records, and the first part also has the other
+fields of the state. A snapshot is valid if all its parts directly follow the version of its state. Every append to a
+memory stream expects the version that its writer folded, so no other event can come between them. For the same reason,
+a snapshot never contains a memory that another client has already forgotten.
 """
 
 from __future__ import annotations
@@ -15,31 +18,34 @@ import msgspec
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.jsonvalue import encode_json
 from agent_memory_log.memory.stream.payloads import MemorySnapshot
-from agent_memory_log.memory.stream.state import Held, Live, State
+from agent_memory_log.memory.stream.state import Live, State, StateFields
 
 PART_BYTES = 512 * 1024
-"""How large a part is, about, unless the store takes less."""
+"""The approximate size of a part, in bytes. Stores with a smaller event limit get smaller parts."""
 
 EVENTS_BETWEEN = 1_000
-"""A snapshot is written after this many events, or half as many as there are records, whichever is more."""
+"""The least number of events between two snapshots. It grows to half the number of records if that is larger."""
 
 
 class _Part(msgspec.Struct, array_like=True):
     lives: list[Live]
-    held: Held | None = None
+    fields: StateFields | None = None
 
 
 _decode = msgspec.json.Decoder(_Part).decode
 
 
 def is_due(state: State) -> bool:
-    """Whether so much has come since the last snapshot that another is worth its cost."""
+    """Return whether enough events follow the last snapshot for a new one."""
     since = state.version - max(state.chunks, default=state.first_seq - 1)
     return since >= max(EVENTS_BETWEEN, len(state.records) // 2)
 
 
 def parts_of(state: State, time: datetime, part_bytes: int = PART_BYTES) -> list[Event]:
-    """The events of a snapshot of ``state``; each a little over ``part_bytes`` at most, or one record."""
+    """Return the events of a snapshot of ``state``.
+
+    The records of a part have at most ``part_bytes`` bytes, unless a single record is larger.
+    """
     pieces: list[bytes] = []
     groups: list[list[bytes]] = [[]]
     size = 0
@@ -50,9 +56,9 @@ def parts_of(state: State, time: datetime, part_bytes: int = PART_BYTES) -> list
             size = 0
         groups[-1].append(piece)
         size += len(piece) + 1
-    held = encode_json(state.held())
+    fields = encode_json(state.fields())
     for number, group in enumerate(groups):
-        tail = held if number == 0 else b"null"
+        tail = fields if number == 0 else b"null"
         pieces.append(b"[[" + b",".join(group) + b"]," + tail + b"]")
     return [
         new_event(
@@ -63,31 +69,31 @@ def parts_of(state: State, time: datetime, part_bytes: int = PART_BYTES) -> list
 
 
 def latest(events: Iterable[Event]) -> State | None:
-    """The state of the newest snapshot that is whole, up to and with its last part; None if there is none."""
+    """Return the state after the last part of the newest complete snapshot, or None if no snapshot is complete."""
     parts = [(event, event.data) for event in events if isinstance(event.data, MemorySnapshot)]
     for end in range(len(parts), 0, -1):
         last = parts[end - 1][1]
-        whole = parts[max(end - last.parts, 0) : end]
-        if last.parts == len(whole) and all(
+        snapshot = parts[max(end - last.parts, 0) : end]
+        if last.parts == len(snapshot) and all(
             (event.seq, part.at, part.parts, part.part) == (last.at + 1 + number, last.at, last.parts, number)
-            for number, (event, part) in enumerate(whole)
+            for number, (event, part) in enumerate(snapshot)
         ):
-            return _state(whole)
+            return _state(snapshot)
     return None
 
 
 def _state(parts: Sequence[tuple[Event, MemorySnapshot]]) -> State | None:
-    held: Held | None = None
+    fields: StateFields | None = None
     lives: list[Live] = []
     for _, data in parts:
         try:
             part = _decode(data.state_json)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            return None  # of another release: the events themselves can be folded
+            return None  # another release wrote it; the stream itself can still be folded
         lives.extend(part.lives)
-        held = part.held or held
-    if held is None:
+        fields = part.fields or fields
+    if fields is None:
         return None
-    state = State(held, lives)
+    state = State(fields, lives)
     state.fold((event for event, _ in parts), parts[-1][0].seq)
     return state

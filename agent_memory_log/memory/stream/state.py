@@ -1,10 +1,10 @@
-"""The fold: a memory stream's events, one after the other, into what is remembered now.
+"""The fold of a memory stream's events into the current state of the subject.
 
-Pure and deterministic: no clock, no policy, times from the events. What an event says is what happens; whether it may
-was decided when it was written. The law: folding a stream from its first event, or from a snapshot, or growing what was
-folded before by what is new, gives equal bytes.
+The fold is deterministic: it uses no clock and no policy, and all times come from the events. The writer has already
+made each decision. Three ways give a state with equal bytes: a fold from the first event, a fold from a snapshot, and a
+fold of the new events into an older state.
 
-Only active records are held. What they were before, and those that are active no longer, is in ``history.py``.
+The state holds only active records. ``history.py`` has their earlier values and the closed records.
 """
 
 from __future__ import annotations
@@ -39,13 +39,20 @@ from agent_memory_log.memory.stream.payloads import (
 )
 
 _WORDS = frozenset({"text", "entities", "tags"})
-"""What a record is found by, of what can be changed in place."""
+"""The fields that can be changed in place and that a search compares."""
 
 
 class Live(msgspec.Struct, array_like=True, gc=False):
-    """An active record: its id, the seq it came with, its times, the memory as it is now, the seqs that changed it.
+    """An active record.
 
-    ``worded``: the seq of the last change to its words (0: none).
+    Attributes:
+        id: The id.
+        seq: The seq of the event that made the record.
+        created: The time of that event.
+        updated: The time of the latest event that changed the record.
+        memory: The current content.
+        changed: The seqs of the ``MemoryChanged`` events of the record.
+        worded: The seq of the last change of its words. 0: they never changed.
     """
 
     id: str
@@ -58,18 +65,18 @@ class Live(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def data(self) -> RecordData:
-        """What it is about, read."""
+        """The data as a struct of its kind."""
         return read_kind(self.memory.kind, self.memory.data)
 
     def record(self, scope: str, now: datetime) -> Record:
-        """The record, as it stands at a time."""
+        """Return the record with its status at ``now``."""
         return self.record_as(scope, "expired" if self.is_expired(now) else "active")
 
     def record_as(self, scope: str, status: Status) -> Record:
-        """The record with a status."""
+        """Return the record with the status."""
         memory = self.memory
         data = read_kind(memory.kind, memory.data)
-        fields = msgspec.structs.asdict(memory)  # all of them are a record's fields
+        fields = msgspec.structs.asdict(memory)  # a record has all of these fields
         fields["data"] = data
         if not memory.text:
             fields["text"] = data.describe()
@@ -80,12 +87,12 @@ class Live(msgspec.Struct, array_like=True, gc=False):
         return Record(**fields)
 
     def is_expired(self, now: datetime) -> bool:
-        """Whether its end has come."""
+        """Return whether the record has expired at ``now``."""
         return self.memory.valid_until is not None and self.memory.valid_until <= now
 
 
-class Held(msgspec.Struct, frozen=True, array_like=True):
-    """What a state holds besides records, in the order in which it is written."""
+class StateFields(msgspec.Struct, frozen=True, array_like=True):
+    """The fields of a state except the records, in the order of the snapshot format. See ``State``."""
 
     version: int = 0
     first_seq: int = 1
@@ -99,31 +106,41 @@ class Held(msgspec.Struct, frozen=True, array_like=True):
 
 
 class State:
-    """What a subject remembers, as of a version of its stream.
+    """The state of a subject at a version of its stream.
 
-    - ``records``: the active ones by id, in the order they came; ``keys``: the id for each kind and folded key;
-      ``kinds``: the kinds that have had keys.
-    - ``positions``: how far each run was read; ``linked``: the runs whose messages can be found.
-    - ``until``, ``forgotten``: what is not to be learnt again, nor found.
-    - ``chunks``: the seqs of snapshots that hold content; ``pending``: those that are to be redacted and are not yet.
-    - ``in_runs``: events of other runs that are to be redacted and are not yet, each with the seq of its tombstone.
-    - ``stale``: something was redacted from outside of memory, so that only a fold from the first event is right.
+    Attributes:
+        version: The version.
+        first_seq: The first seq of the stream. It changes if the stream is deleted.
+        records: The active records by id, in the order in which they were made.
+        keys: The id of the active record of each kind and folded key.
+        kinds: The kinds that have had keys.
+        holders: The record whose content each event holds, by the event's seq.
+        positions: The seq up to which each run was read.
+        linked: The runs whose messages a search finds.
+        until: The seq up to which each run was forgotten.
+        forgotten: The forgotten items of each event.
+        chunks: The seqs of snapshot parts that are not redacted.
+        pending: The seqs of events that must still be redacted.
+        in_runs: The events of other runs that must still be redacted, with the seq of their tombstone.
+        stale: Whether other code redacted events of the stream. Then only a fold from the first event is correct.
     """
 
-    def __init__(self, held: Held | None = None, lives: Iterable[Live] = ()) -> None:
-        """Nothing, or what was held at a version."""
-        held = held or Held()
-        self.version = held.version
-        self.first_seq = held.first_seq
-        self.positions: dict[RunId, int] = {(one.agent, one.run): one.seq for one in held.positions}
-        self.until: dict[RunId, int] = {(one.agent, one.run): one.seq for one in held.until}
+    def __init__(self, fields: StateFields | None = None, lives: Iterable[Live] = ()) -> None:
+        """Make an empty state, or the state of a snapshot."""
+        fields = fields or StateFields()
+        self.version = fields.version
+        self.first_seq = fields.first_seq
+        self.positions: dict[RunId, int] = {(run.agent, run.run): run.seq for run in fields.positions}
+        self.until: dict[RunId, int] = {(run.agent, run.run): run.seq for run in fields.until}
         self.forgotten: dict[tuple[str, str, int], set[str]] = {}
-        for one in held.forgotten:
-            self.forgotten.setdefault((one.agent, one.run, one.seq), set()).add(one.item)
-        self.linked: dict[RunId, None] = dict.fromkeys(held.linked)
-        self.chunks = set(held.chunks)
-        self.pending = set(held.pending)
-        self.in_runs: dict[tuple[str, str, int], int] = {(agent, run, seq): by for agent, run, seq, by in held.in_runs}
+        for source in fields.forgotten:
+            self.forgotten.setdefault((source.agent, source.run, source.seq), set()).add(source.item)
+        self.linked: dict[RunId, None] = dict.fromkeys(fields.linked)
+        self.chunks = set(fields.chunks)
+        self.pending = set(fields.pending)
+        self.in_runs: dict[tuple[str, str, int], int] = {
+            (agent, run, seq): tombstone for agent, run, seq, tombstone in fields.in_runs
+        }
         self.stale = False
         self.records: dict[str, Live] = {live.id: live for live in lives}
         self.keys: dict[tuple[str, str], str] = {}
@@ -133,71 +150,75 @@ class State:
         for live in self.records.values():
             self._index(live)
 
-    def held(self) -> Held:
-        """All but the records."""
-        return Held(
+    def fields(self) -> StateFields:
+        """Return all fields except the records."""
+        return StateFields(
             self.version,
             self.first_seq,
-            tuple(Until(*place, seq) for place, seq in sorted(self.positions.items())),
-            tuple(Until(*place, seq) for place, seq in sorted(self.until.items())),
-            tuple(Evidence(*place, item) for place, items in sorted(self.forgotten.items()) for item in sorted(items)),
+            tuple(Until(*run_id, seq) for run_id, seq in sorted(self.positions.items())),
+            tuple(Until(*run_id, seq) for run_id, seq in sorted(self.until.items())),
+            tuple(Evidence(*event, item) for event, items in sorted(self.forgotten.items()) for item in sorted(items)),
             tuple(sorted(self.chunks)),
             tuple(sorted(self.pending)),
             tuple(sorted(self.linked)),
-            tuple((agent, run, seq, by) for (agent, run, seq), by in sorted(self.in_runs.items())),
+            tuple((*event, tombstone) for event, tombstone in sorted(self.in_runs.items())),
         )
 
     def to_bytes(self) -> bytes:
-        """The whole state as JSON: equal for equal states."""
-        return encode_json([self.held(), list(self.records.values())])
+        """Return the state as JSON. Equal states have equal bytes."""
+        return encode_json([self.fields(), list(self.records.values())])
 
     def fold(self, events: Iterable[Event], version: int) -> None:
-        """Take in what follows, up to ``version``; events at or before this state's version are left out."""
-        known = self.version
-        apply = self._APPLY.get
+        """Fold events up to ``version`` into the state. Events up to the state's own version are ignored."""
+        old_version = self.version
+        apply_for = self._APPLY.get
         for event in events:
-            if event.seq > known:
-                take = apply(type(event.data))
-                if take is not None:
-                    take(self, event, event.data)
-        self.version = max(known, version)
+            if event.seq > old_version:
+                apply = apply_for(type(event.data))
+                if apply is not None:
+                    apply(self, event, event.data)
+        self.version = max(old_version, version)
 
     def active(self, record: str, now: datetime) -> Live | None:
-        """An active record that has not expired, by its id."""
+        """Return the active record with this id, or None if it is not active or has expired."""
         live = self.records.get(record)
         return None if live is None or live.is_expired(now) else live
 
     def find(self, kind: str, key: str) -> Live | None:
-        """The active record of a kind with a key."""
-        found = self.keys.get((kind, fold_key(key)))
-        return None if found is None else self.records[found]
+        """Return the active record of a kind with a key, or None."""
+        record = self.keys.get((kind, fold_key(key)))
+        return None if record is None else self.records[record]
 
     def twins(self, kind: str, text: str) -> list[Live]:
-        """The active records of a kind, without keys, that have the same text but for case and white space."""
+        """Return the active records of a kind without keys that have this text. Case and white space are ignored."""
         if self._twins is None:
             self._twins = {}
             for live in self.records.values():
                 self._note_twin(live)
-        return [self.records[one] for one in self._twins.get((kind, fold_text(text)), ())]
+        return [self.records[record] for record in self._twins.get((kind, fold_text(text)), ())]
 
     def is_forgotten(self, evidence: Evidence) -> bool:
-        """Whether a statement is one that was forgotten, or may be: another extractor counts statements otherwise."""
+        """Return whether a statement is forgotten.
+
+        Extractors number their statements differently. So an item of another extractor counts as forgotten too.
+        """
         if evidence.seq <= self.until.get((evidence.agent, evidence.run), 0):
             return True
         items = self.forgotten.get((evidence.agent, evidence.run, evidence.seq))
         if items is None:
             return False
-        name = evidence.item.rpartition("/")[0]
+        extractor = evidence.item.rpartition("/")[0]
         return any(
-            not item or not evidence.item or item == evidence.item or item.rpartition("/")[0] != name for item in items
+            not item or not evidence.item or item == evidence.item or item.rpartition("/")[0] != extractor
+            for item in items
         )
 
     def may_find(self, agent: str, run: str, seq: int) -> bool:
-        """Whether an event of a run can be found: the run is linked, and what it says there was not forgotten."""
-        place, event = (agent, run), (agent, run, seq)
+        """Return whether a search may find an event: its run is linked, and the event is not forgotten."""
+        run_id, event = (agent, run), (agent, run, seq)
         return (
-            place in self.linked
-            and seq > self.until.get(place, 0)
+            run_id in self.linked
+            and seq > self.until.get(run_id, 0)
             and event not in self.forgotten
             and event not in self.in_runs
         )
@@ -227,9 +248,9 @@ class State:
             return
         for seq in (live.seq, *live.changed):
             self.holders.pop(seq, None)
-        place = (live.memory.kind, fold_key(live.memory.key))
-        if self.keys.get(place) == record:
-            del self.keys[place]
+        key = (live.memory.kind, fold_key(live.memory.key))
+        if self.keys.get(key) == record:
+            del self.keys[key]
         self._forget_twin(live)
 
     def _remembered(self, event: Event, data: MemoryRemembered) -> None:
@@ -254,7 +275,7 @@ class State:
         live = self.records.get(data.record)
         if live is None:
             return
-        # A newer release may have changed fields that this one does not know.
+        # A newer release may have changed fields that this release does not have.
         changes = {name: getattr(data, name) for name in data.changed if name in ENVELOPE_FIELDS}
         self._forget_twin(live)
         live.memory = msgspec.structs.replace(live.memory, **changes)
@@ -270,10 +291,10 @@ class State:
             self._drop(record)
 
     def _derived(self, _: Event, data: MemoryDerived) -> None:
-        place = (data.agent, data.run)
-        self.positions[place] = max(data.seq, self.positions.get(place, 0))
+        run_id = (data.agent, data.run)
+        self.positions[run_id] = max(data.seq, self.positions.get(run_id, 0))
         if data.linked:
-            self.linked[place] = None
+            self.linked[run_id] = None
 
     def _tombstone(self, event: Event, data: MemoryTombstone) -> None:
         for seq in data.erased:
@@ -284,33 +305,33 @@ class State:
                 self._drop(record)
         for source in data.sources:
             self.forgotten.setdefault((source.agent, source.run, source.seq), set()).add(source.item)
-        for one in data.until:
-            place = (one.agent, one.run)
-            self.until[place] = max(one.seq, self.until.get(place, 0))
+        for run in data.until:
+            run_id = (run.agent, run.run)
+            self.until[run_id] = max(run.seq, self.until.get(run_id, 0))
         for events in data.in_runs:
             self.in_runs.update(((events.agent, events.run, seq), event.seq) for seq in events.seqs)
 
     def _erased_in_runs(self, _: Event, data: MemoryErasedInRuns) -> None:
-        self.in_runs = {event: by for event, by in self.in_runs.items() if by > data.seq}
+        self.in_runs = {event: tombstone for event, tombstone in self.in_runs.items() if tombstone > data.seq}
 
     def _snapshot(self, event: Event, _: MemorySnapshot) -> None:
         self.chunks.add(event.seq)
 
     def _redacted(self, event: Event, data: Redacted) -> None:
-        # A part of a snapshot that went since: the marker that says so comes later, and is not one from outside.
+        # A redacted snapshot part. Its redaction marker follows later, and must not make the state stale.
         if data.original_type == MemorySnapshot.event_type:
             self.chunks.add(event.seq)
 
     def _redaction(self, _: Event, data: Redaction) -> None:
-        outside = False
+        by_other_code = False
         for seq in data.seqs:
             if seq in self.pending:
                 self.pending.discard(seq)
             elif seq in self.chunks:
                 self.chunks.discard(seq)
             else:
-                outside = True
-        if outside:
+                by_other_code = True
+        if by_other_code:
             self.stale = True
             self.pending |= self.chunks
             self.chunks.clear()

@@ -1,4 +1,4 @@
-"""One subject's memory, kept warm: opened once, then grown by what is new."""
+"""The stream of one subject with its cached state. The first call opens it; later calls read only new events."""
 
 from __future__ import annotations
 
@@ -26,64 +26,64 @@ _LEAST_PART_BYTES = 1024
 
 
 class Subject:
-    """A subject's stream and, once it was read, its state.
+    """A subject's stream and its cached state.
 
-    Any number of tasks and threads may use one: whatever looks at the state does so under ``ask``.
+    Any number of tasks and threads may share a subject. All code outside this class reads the state with ``ask``.
     """
 
     def __init__(self, subject: SubjectId) -> None:
-        """Reads nothing yet."""
+        """Set up the subject without reading the store."""
         self.id = subject
         self.agent = stream_of(subject)
         self._state: State | None = None
         self._lock = threading.RLock()
 
     def ask(self, question: Callable[[State], _Answer]) -> _Answer:
-        """What ``question`` answers to the state as it was last read, which does not change meanwhile."""
+        """Return the result of ``question`` for the cached state. The state does not change during the call."""
         with self._lock:
             if self._state is None:
-                raise AssertionError("a subject is read before it is asked")
+                raise AssertionError("call refresh before ask")
             return question(self._state)
 
     def refresh(self) -> Steps[None]:
-        """Read what is new, or all that is needed the first time. Raises what ``Store.load_run`` raises."""
+        """Read the new events, or open the stream the first time. Raises the errors of ``Store.load_run``."""
         state = self._state
         if state is None:
             yield from self._open()
             return
         try:
             newer = yield from load(self.agent, STREAM_RUN, state.version)
-        except CursorOutOfRange:  # the store has forgotten everything
+        except CursorOutOfRange:  # the stream is gone from the store
             yield from self.reopen()
             return
         with self._lock:
             if state.first_seq == newer.first_seq:
                 state.fold(newer.log, newer.last_seq)
             else:
-                state.stale = True  # the stream was deleted since
+                state.stale = True  # the stream was deleted
         if state.stale:
             yield from self.reopen()
 
     def reopen(self) -> Steps[State]:
-        """Fold the stream from its first event, whatever snapshots it has."""
-        everything = yield from self.load_all()
-        fresh = folded(everything)
+        """Fold the stream from its first event, without its snapshots."""
+        stream = yield from self.load_all()
+        fresh = folded(stream)
         self.hold(fresh)
         return fresh
 
     def hold(self, state: State) -> None:
-        """Keep this state from now on."""
+        """Replace the cached state."""
         with self._lock:
             self._state = state
 
     def load_all(self) -> Steps[Snapshot]:
-        """The whole stream."""
+        """Load the whole stream."""
         return (yield from load(self.agent, STREAM_RUN))
 
     def commit(self, events: Sequence[Event], expected_version: int) -> Steps[tuple[Event, ...]]:
-        """Append events that were decided on at a version, and take them in; they are returned as they are stored.
+        """Append events and fold them into the cached state. Return them as stored.
 
-        Raises ``VersionConflict`` when there is news, and what else ``Store.append_events`` raises.
+        Raises ``VersionConflict`` if the stream has another version, and the other errors of ``Store.append_events``.
         """
         result = yield from append(self.agent, STREAM_RUN, events, expected_version=expected_version, reserved=True)
         with self._lock:
@@ -93,9 +93,9 @@ class Subject:
         return result.events
 
     def finish_erasure(self, now: datetime) -> Steps[int]:
-        """Redact what tombstones name and is still there, whoever wrote them; how many events of this stream.
+        """Redact the events of all tombstones that are not yet redacted. Return how many are in this stream.
 
-        The subject is read before.
+        Call ``refresh`` first.
         """
         pending = self.ask(lambda state: tuple(sorted(state.pending)))
         if pending:
@@ -107,15 +107,16 @@ class Subject:
 
     def _erase_in_runs(self, now: datetime) -> Steps[None]:
         in_runs, version = self.ask(lambda state: (dict(state.in_runs), state.version))
-        for tombstone in sorted(set(in_runs.values())):  # each by itself: between two, a run may have begun anew
-            for events in by_run(event for event, by in in_runs.items() if by == tombstone):
+        # One tombstone at a time, because a run may have been deleted and restarted between two tombstones.
+        for tombstone in sorted(set(in_runs.values())):
+            for events in by_run(event for event, written_by in in_runs.items() if written_by == tombstone):
                 with suppress(CursorOutOfRange, RunExpired):  # the run is gone
                     yield from redact(events.agent, events.run, events.seqs, FORGOTTEN)
-        with suppress(VersionConflict):  # whoever was faster, or writes next, notes it
+        with suppress(VersionConflict):  # the faster writer, or the next one, appends this note
             yield from self.commit([new_event(MemoryErasedInRuns(max(in_runs.values())), timestamp=now)], version)
 
     def keep_opening_fast(self, now: datetime) -> Steps[None]:
-        """Write a snapshot where one is due. It is no loss if that fails: the stream says everything."""
+        """Write a snapshot if one is due. Errors are ignored, because the stream is complete without it."""
         if self.ask(snapshots.is_due):
             with suppress(AgentMemoryLogError):
                 yield from self._write_snapshot(now)
@@ -143,9 +144,9 @@ class Subject:
             yield from redact(self.agent, STREAM_RUN, old, _REPLACED)
 
     def _open(self) -> Steps[None]:
-        found = yield from load(self.agent, STREAM_RUN, types=(MemorySnapshot.event_type,))
-        state = snapshots.latest(found.log)
-        if state is None or state.first_seq != found.first_seq:
+        parts = yield from load(self.agent, STREAM_RUN, types=(MemorySnapshot.event_type,))
+        state = snapshots.latest(parts.log)
+        if state is None or state.first_seq != parts.first_seq:
             yield from self.reopen()
             return
         rest = yield from load(self.agent, STREAM_RUN, state.version)
@@ -158,25 +159,25 @@ class Subject:
                 self._state = state
 
 
-def folded(everything: Snapshot) -> State:
-    """The state of a stream that was read whole."""
+def folded(stream: Snapshot) -> State:
+    """Return the state of a stream that was loaded from its first event."""
     state = State()
-    state.first_seq = everything.first_seq
-    state.fold(everything.log, everything.last_seq)
+    state.first_seq = stream.first_seq
+    state.fold(stream.log, stream.last_seq)
     state.stale = False
     return state
 
 
 def by_run(events: Iterable[tuple[str, str, int]]) -> tuple[RunEvents, ...]:
-    """Events, each an agent, a run and a seq, sorted by run."""
+    """Group events by run. Each event is an agent, a run and a seq."""
     seqs: dict[tuple[str, str], list[int]] = {}
     for agent, run, seq in sorted(events):
         seqs.setdefault((agent, run), []).append(seq)
-    return tuple(RunEvents(*place, tuple(several)) for place, several in seqs.items())
+    return tuple(RunEvents(*run_id, tuple(run_seqs)) for run_id, run_seqs in seqs.items())
 
 
 def list_subjects(tenant: str | None) -> Steps[tuple[SubjectId, ...]]:
-    """The subjects whose streams hold events, sorted."""
+    """Return the subjects whose streams hold events, sorted."""
     runs = yield from all_runs(include_reserved=True)
     subjects = {subject for run in runs if (subject := subject_of(run.agent)) is not None}
     return tuple(sorted(subject for subject in subjects if tenant in (None, subject.tenant)))

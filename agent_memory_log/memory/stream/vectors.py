@@ -1,4 +1,4 @@
-"""The stream of a subject's vectors: what each event is the vectors of, and erasing those of what is gone."""
+"""Names the texts whose vectors a subject stores, and erases the vectors of texts that are gone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VECTOR_TYPES = (MemoryVectors.event_type,)
 
 
 class TextName(NamedTuple):
-    """What a text is known by: a record and the event that last changed its words, or an event of a run."""
+    """The name of a text: a record and the event that last changed its words, or an event of a run."""
 
     record: str
     agent: str
@@ -23,17 +23,17 @@ class TextName(NamedTuple):
 
 
 def record_name(live: Live) -> TextName:
-    """The name of a record's words."""
+    """Return the name of a record's words."""
     return TextName(live.id, "", "", live.worded or live.seq)
 
 
 def name_of(data: MemoryVectors) -> TextName:
-    """The name of the text whose vectors these are."""
+    """Return the name of the text that the vectors belong to."""
     return TextName(data.record, data.agent, data.run, data.seq)
 
 
 def is_alive(state: State, name: TextName) -> bool:
-    """Whether there may be something to find under a name, as far as the subject's own stream tells."""
+    """Return whether a search may still find the text, as far as the subject's state shows."""
     if name.agent:
         return state.may_find(name.agent, name.run, name.seq)
     live = state.records.get(name.record)
@@ -41,14 +41,14 @@ def is_alive(state: State, name: TextName) -> bool:
 
 
 def erase_orphans(subject: Subject) -> Steps[int]:
-    """Redact the vectors of everything that was forgotten, or is active no longer; how many there were.
+    """Redact the vectors of all texts that are forgotten or no longer active. Return the number of redacted events.
 
-    The subject is read before. Raises what the store raises.
+    Call ``refresh`` on the subject first. Raises the errors of the store.
     """
     stored = yield from load(subject.agent, VECTORS_RUN, types=VECTOR_TYPES)
     if not stored.log:
         return 0
-    yield from subject.refresh()  # after the vectors: whoever stored one knew what it is of
+    yield from subject.refresh()  # after loading the vectors, so that the state knows the text of each of them
     orphans = subject.ask(
         lambda state: tuple(
             event.seq

@@ -1,1 +1,1 @@
-"""What takes memory away or carries it elsewhere: maintenance, forgetting, erasure, export and import."""
+"""Maintenance, forgetting, erasure, export and import."""

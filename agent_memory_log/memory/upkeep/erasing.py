@@ -1,7 +1,7 @@
-"""Erasing: a tombstone first, so that every client knows, and then the redaction of all that holds the value.
+"""Erases memories: it appends a tombstone first, and then redacts every event that holds the value.
 
-The tombstone names it all, by position. A process that dies between the two leaves that unfinished: whoever writes next
-to the stream finishes.
+The tombstone tells every client which events are forgotten, by position. If the process dies before the redaction, the
+next writer to the stream finishes it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import Subject, by_run, folded
 from agent_memory_log.memory.stream.vectors import erase_orphans
 from agent_memory_log.memory.upkeep.mentions import Values, texts
-from agent_memory_log.memory.upkeep.traces import Traces, Wanted, find_traces
+from agent_memory_log.memory.upkeep.traces import TraceQuery, Traces, find_traces
 from agent_memory_log.snapshot import Snapshot
 from agent_memory_log.steps import Steps, work
 
@@ -38,7 +38,15 @@ _ATTEMPTS = 500
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """How far a forgetting goes beyond memory's own streams; see ``Memory.forget``. ``runs`` are looked at as well."""
+    """The options of forgetting. See ``Memory.forget`` and ``Memory.forget_all``.
+
+    Attributes:
+        evidence: Whether to redact the evidence in the linked runs.
+        sweep: Whether to redact every event of the linked runs that holds the value.
+        sweep_limit: The largest number of events that a sweep may redact.
+        dry_run: Whether to report only.
+        runs: The versions of more runs. They are searched too, and nothing up to the version is learnt from them again.
+    """
 
     evidence: bool = False
     sweep: bool = False
@@ -48,7 +56,13 @@ class Reach(msgspec.Struct, frozen=True):
 
 
 class Target(msgspec.Struct, frozen=True):
-    """What is to be erased: which records of a ledger, and which notes of what was blocked; or ``everything``."""
+    """The memories to erase.
+
+    Attributes:
+        choose: Returns for a ledger the function that chooses records.
+        is_about: Chooses the events of blocked candidates.
+        everything: Whether the whole memory of the scope is erased.
+    """
 
     choose: Callable[[Ledger], Callable[[Live], bool]]
     is_about: Callable[[MemoryBlocked], bool]
@@ -56,27 +70,35 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class _Plan(msgspec.Struct, frozen=True):
-    """What an erasure does to a stream in this ``state``: the records that go, those that stay, the notes that go."""
+    """The plan of an erasure.
+
+    Attributes:
+        state: The state of the stream.
+        lives: The records to erase.
+        remaining: The other records.
+        blocked: The events of blocked candidates to erase.
+        tombstone: The tombstone without the events of other runs.
+    """
 
     state: State
     lives: list[Live]
-    others: list[Live]
+    remaining: list[Live]
     blocked: list[tuple[Event, MemoryBlocked]]
     tombstone: MemoryTombstone
 
 
 def erase(context: Context, scope: str, target: Target, reach: Reach) -> Steps[ForgetReport]:
-    """Erase records of a scope, and what linked runs hold of them. Raises ``MemoryStopped`` for too large a sweep."""
+    """Erase memories of a scope, and their traces in linked runs. Raises ``MemoryStopped`` if a sweep is too large."""
     subject = context.subject(scope)
-    wanted, traces = Wanted(), Traces()
+    query, traces = TraceQuery(), Traces()
     for attempt in itertools.count(1):
         stream = yield from subject.load_all()
         plan = _plan(subject, stream, target, reach.runs)
-        now_wanted = yield from _wanted(context, plan, reach)
-        if now_wanted != wanted:  # else a faster writer changed nothing about what was found
-            wanted = now_wanted
-            traces = yield from find_traces(wanted)
-        records = yield from work(lambda: _records_with(wanted, plan))  # noqa: B023  # done at once
+        new_query = yield from _trace_query(context, plan, reach)
+        if new_query != query:  # after a version conflict, an equal query keeps its traces
+            query = new_query
+            traces = yield from find_traces(query)
+        records = yield from work(lambda: _records_with(query, plan))  # noqa: B023  # called before the next round
         in_runs = traces.to_redact | plan.state.in_runs.keys()
         elsewhere = tuple(Evidence(*event) for event in sorted(traces.elsewhere))
         report = ForgetReport(len(plan.lives), len(plan.tombstone.erased), len(in_runs), elsewhere, records)
@@ -84,8 +106,8 @@ def erase(context: Context, scope: str, target: Target, reach: Reach) -> Steps[F
             return report
         if reach.sweep and len(traces.to_redact) > reach.sweep_limit:
             raise MemoryStopped(
-                f"the sweep would redact {len(traces.to_redact):,} events of linked runs, more than sweep_limit="
-                f"{reach.sweep_limit:,}, so nothing was erased: look with dry_run=True, then raise sweep_limit",
+                f"the sweep would redact {len(traces.to_redact):,} events of linked runs; the limit is sweep_limit="
+                f"{reach.sweep_limit:,}. Nothing was erased: check with dry_run=True, then raise sweep_limit",
                 reason="sweep_limit",
             )
         if plan.tombstone.erased or plan.tombstone.until:
@@ -102,7 +124,7 @@ def erase(context: Context, scope: str, target: Target, reach: Reach) -> Steps[F
             return report
         events = yield from _finish(subject, context)
         return msgspec.structs.replace(report, events=events)
-    raise AssertionError("counting ends")
+    raise AssertionError("the loop has no end")
 
 
 def _plan(subject: Subject, stream: Snapshot, target: Target, runs: Mapping[tuple[str, str], int]) -> _Plan:
@@ -110,60 +132,61 @@ def _plan(subject: Subject, stream: Snapshot, target: Target, runs: Mapping[tupl
     state = folded(stream)
     is_chosen = target.choose(ledger)
     lives: list[Live] = []
-    others: list[Live] = []
+    remaining: list[Live] = []
     for live, _ in ledger.lives():
-        (lives if is_chosen(live) else others).append(live)
+        (lives if is_chosen(live) else remaining).append(live)
     blocked = [(event, data) for event, data in ledger.blocked if target.is_about(data)]
     until = {**(state.positions if target.everything else {})}
-    for place, seq in runs.items():
-        until[place] = max(seq, until.get(place, 0))
-    until = {place: seq for place, seq in until.items() if seq > state.until.get(place, 0)}
-    # What rested on nothing in the log is known by its own place, so that an older export does not bring it back.
+    for run_id, seq in runs.items():
+        until[run_id] = max(seq, until.get(run_id, 0))
+    until = {run_id: seq for run_id, seq in until.items() if seq > state.until.get(run_id, 0)}
+    # A record without evidence has its own event as evidence in an export. Its source here stops a later import.
     own = [
         Evidence(subject.agent, STREAM_RUN, live.seq, event_id=live.id)
         for live in lives
         if not ledger.first_evidence(live)
     ]
     if target.everything and own:
-        until[subject.agent, STREAM_RUN] = max(one.seq for one in own)
+        until[subject.agent, STREAM_RUN] = max(evidence.seq for evidence in own)
     sources = sorted({*_sources(lives, blocked), *own})
-    sources = [one for one in sources if one.seq > max(until.get((one.agent, one.run), 0), 0)]
+    sources = [source for source in sources if source.seq > until.get(source.run_id, 0)]
     seqs = {seq for live in lives for seq in (live.seq, *live.changed)} | {event.seq for event, _ in blocked}
     if target.everything:
         seqs |= {event.seq for event in stream.log if isinstance(event.data, _HOLDING)} - state.pending
     tombstone = MemoryTombstone(
         erased=tuple(sorted(seqs | state.chunks)) if seqs else (),
         sources=tuple(sources),
-        until=tuple(Until(*place, seq) for place, seq in sorted(until.items())),
+        until=tuple(Until(*run_id, seq) for run_id, seq in sorted(until.items())),
     )
-    return _Plan(state, lives, others, blocked, tombstone)
+    return _Plan(state, lives, remaining, blocked, tombstone)
 
 
-def _wanted(context: Context, plan: _Plan, reach: Reach) -> Steps[Wanted]:
-    """What to look for, in the runs that are linked here. Evidence may name any event: that of other runs is left.
+def _trace_query(context: Context, plan: _Plan, reach: Reach) -> Steps[TraceQuery]:
+    """Return the traces to look for in the linked runs. Evidence may cite any event; other runs are not touched.
 
-    A run that was read for this scope by the principal, at whose home it is linked, counts as linked; not for a sweep.
+    A run also counts as linked if it was read for this scope and is linked to the principal's home scope. A sweep does
+    not include such a run.
     """
     if not (reach.evidence or reach.sweep) or not (plan.lives or plan.blocked):
-        return Wanted()
+        return TraceQuery()
     home, state = context.subject(context.principal.home), plan.state
     yield from home.refresh()
-    own = home.ask(lambda at_home: {place: seq for place, seq in state.positions.items() if place in at_home.linked})
-    return Wanted(
+    own = home.ask(lambda at_home: {run: seq for run, seq in state.positions.items() if run in at_home.linked})
+    return TraceQuery(
         frozenset({*state.linked, *own, *reach.runs}),
         frozenset(map(_value, plan.lives)),
         frozenset(live.id for live in plan.lives),
         frozenset(
-            one
-            for one in _sources(plan.lives, plan.blocked)
-            if (one.agent, one.run) in state.linked or one.seq <= own.get((one.agent, one.run), 0)
+            source
+            for source in _sources(plan.lives, plan.blocked)
+            if source.run_id in state.linked or source.seq <= own.get(source.run_id, 0)
         ),
         frozenset(state.linked if reach.sweep else ()),
     )
 
 
 _HOLDING = (MemoryRemembered, MemoryChanged, MemoryBlocked)
-"""The events that hold a value or a key; what snapshots hold is in the state's chunks."""
+"""The events that hold a value or a key, except snapshots. The state's ``chunks`` name these."""
 
 
 def _finish(subject: Subject, context: Context) -> Steps[int]:
@@ -175,21 +198,21 @@ def _finish(subject: Subject, context: Context) -> Steps[int]:
 
 
 def _sources(lives: Sequence[Live], blocked: Sequence[tuple[Event, MemoryBlocked]]) -> list[Evidence]:
-    """The statements that are not to be learnt from again."""
+    """Return the statements that must not be learnt from again."""
     return sorted(
         {
-            *(one for live in lives for one in live.memory.evidence),
-            *(one for _, data in blocked for one in data.evidence),
+            *(evidence for live in lives for evidence in live.memory.evidence),
+            *(evidence for _, data in blocked for evidence in data.evidence),
         }
     )
 
 
-def _records_with(wanted: Wanted, plan: _Plan) -> tuple[str, ...]:
-    """The ids of the records that hold a value that was looked for, and are not forgotten with it."""
-    if not wanted.values:
+def _records_with(query: TraceQuery, plan: _Plan) -> tuple[str, ...]:
+    """Return the ids of the other records that hold one of the values."""
+    if not query.values:
         return ()
-    values = Values(wanted.values)
-    return tuple(live.id for live in plan.others if any(map(values.are_in, _texts(live.memory))))
+    values = Values(query.values)
+    return tuple(live.id for live in plan.remaining if any(map(values.are_in, _texts(live.memory))))
 
 
 def _texts(memory: MemoryRemembered) -> tuple[str, ...]:
@@ -197,6 +220,6 @@ def _texts(memory: MemoryRemembered) -> tuple[str, ...]:
 
 
 def _value(live: Live) -> str:
-    """What a record says that others may repeat: its value, or its words where its kind has no keys."""
+    """Return the value to look for in other texts: the record's value, or its words if the kind has no keys."""
     data = live.data
     return data.record_value or live.memory.text or data.describe()

@@ -1,7 +1,8 @@
-"""Memory as JSONL: a header line, then a record a line. What is imported passes what every candidate passes.
+"""Exports and imports memory as JSONL: a header line, then one line for each record.
 
-The header has the number of records and the SHA-256 of their lines, each with its newline, so that a file that was cut
-off or changed is refused; one that is written by hand leaves both out.
+The header has the number of records and the SHA-256 of their lines, newlines included. An import refuses a file that
+was truncated or changed. A header without the SHA-256 is valid too, for files written by hand. Imported records pass
+the same checks as other candidates.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ class _Line(Envelope, frozen=True, omit_defaults=True):
 
 
 def export_jsonl(context: Context, call: ExportJsonl) -> Steps[bytes]:
-    """The active records of each scope, as they came."""
+    """Return the active records of each scope, in the order in which they were made."""
     lines: list[bytes] = []
     for scope in context.readable(call.scopes):
         subject = context.subject(scope)
         yield from subject.refresh()
         now = context.hooks.now()
-        lives = subject.ask(lambda state: [(live.seq, live.record(scope, now)) for live in state.records.values()])  # noqa: B023  # asked at once
+        lives = subject.ask(lambda state: [(live.seq, live.record(scope, now)) for live in state.records.values()])  # noqa: B023  # called before the next round
         lines.extend(
             encode_json(_line(record, Evidence(subject.agent, STREAM_RUN, seq, event_id=record.id)))
             for seq, record in lives
@@ -56,11 +57,14 @@ def export_jsonl(context: Context, call: ExportJsonl) -> Steps[bytes]:
     return header + b"\n" + body
 
 
-def _line(record: Record, place: Evidence) -> _Line:
-    """What rests on nothing in the log has its own place as evidence: by that an import knows what was forgotten."""
+def _line(record: Record, own_event: Evidence) -> _Line:
+    """Return the line of a record.
+
+    A record without evidence cites its own event, so that an import can recognize a forgotten record.
+    """
     fields = envelope_of(
         record,
-        evidence=record.evidence or (place,),
+        evidence=record.evidence or (own_event,),
         links=tuple(link for link in record.links if link.type != SUPERSEDES),
         valid_from=record.valid_from or record.created,
     )
@@ -68,49 +72,49 @@ def _line(record: Record, place: Evidence) -> _Line:
 
 
 def import_jsonl(context: Context, call: ImportJsonl) -> Steps[WriteReport]:
-    """Write the records of an export. Raises ``DecodeError`` naming the line, before anything is written."""
+    """Write the records of an export. If a line is invalid, raises ``DecodeError`` and writes no record."""
     return (yield from write(context, read_jsonl(call.data), origin="import", phase="import"))
 
 
 def read_jsonl(data: bytes) -> list[Candidate]:
-    """The candidates of an export. Raises ``DecodeError`` naming the line, ``SchemaTooNew``."""
+    """Return the candidates of an export. Raises ``DecodeError`` with the invalid line, or ``SchemaTooNew``."""
     if not isinstance(data, bytes):
-        raise DecodeError(f"an export is bytes, found {describe(data)}")
+        raise DecodeError(f"an export must be bytes, got {describe(data)}")
     candidates: list[Candidate] = []
     header: Mapping[str, JsonValue] | None = None
     sha256 = hashlib.sha256()
     for number, text in enumerate(data.split(b"\n"), 1):
         if not line_bytes(text):
             continue
-        found = decode_line(text, number)
+        fields = decode_line(text, number)
         if header is None:
-            _check_header(found, number)
-            header = found
+            _check_header(fields, number)
+            header = fields
             continue
         sha256.update(line_bytes(text) + b"\n")
         try:
-            line = msgspec.convert(found, _Line, str_keys=True)
+            line = msgspec.convert(fields, _Line, str_keys=True)
             candidates.append(checked(_candidate(line), may_be_copy=True))
         except (msgspec.ValidationError, RecursionError, InvalidArgument) as error:
             raise DecodeError(f"line {number} is not a record: {error}") from error
     if header is not None and "sha256" in header and header["sha256"] != sha256.hexdigest():
         raise DecodeError(
-            f"the header on line 1 promises {header.get('records')} records with another SHA-256 than the "
-            f"{len(candidates)} that follow: the file was cut off or changed; export again, or leave sha256 out of the "
-            "header"
+            f"the SHA-256 of the {len(candidates)} records does not match the header, which announces "
+            f"{header.get('records')} records: the file was truncated or changed; export again, or remove sha256 from "
+            "the header"
         )
     return candidates
 
 
-def _check_header(found: Mapping[str, JsonValue], number: int) -> None:
-    name = found.get("format")
+def _check_header(header: Mapping[str, JsonValue], number: int) -> None:
+    name = header.get("format")
     head, _, version = name.partition("/") if isinstance(name, str) else ("", "", "")
     if head != _FORMAT or not (version.isascii() and version.isdigit()):
-        raise DecodeError(f"line {number} must be a header with the format {_FORMAT}, found {describe(found)}")
+        raise DecodeError(f"line {number} must be a header with the format {_FORMAT}, got {describe(header)}")
     if len(version) > _MAX_DIGITS or int(version) > FORMAT_NUMBER:
         raise SchemaTooNew(
-            f"line {number}: the records are of format {version[:_MAX_DIGITS]}; this release reads up to "
-            f"{FORMAT_NUMBER}: upgrade it",
+            f"line {number}: the records have format {version[:_MAX_DIGITS]}; this release reads formats up to "
+            f"{FORMAT_NUMBER}: upgrade agent-memory-log",
             actual=int(version[:_MAX_DIGITS]),
             supported=FORMAT_NUMBER,
         )

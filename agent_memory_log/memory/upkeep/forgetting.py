@@ -1,4 +1,4 @@
-"""Forgetting: what is meant by a key, an id, or everything; ``erasing`` carries it out."""
+"""Chooses the memories to forget by key, by id, or all of them. ``erasing`` erases them."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from agent_memory_log.steps import Steps, load
 
 
 def forget(context: Context, call: Forget) -> Steps[ForgetReport]:
-    """Forget what a key has ever held, or a record and whatever else of its key says the same."""
+    """Forget every value that a key has had, or one record and the other records that say the same."""
     key, kind, scope = call.key, call.kind, call.scope
     if (call.id is None) == (key is None):
-        raise InvalidArgument("say what to forget: either id or key")
+        raise InvalidArgument("expected either id or key, got both or neither")
     reach = Reach(call.evidence, call.sweep, call.sweep_limit, call.dry_run)
     if key is not None:
-        wanted = fold_key(key)
+        folded_key = fold_key(key)
 
         def has_key(live: Live) -> bool:
-            return bool(wanted) and fold_key(live.memory.key) == wanted and kind in (None, live.memory.kind)
+            return bool(folded_key) and fold_key(live.memory.key) == folded_key and kind in (None, live.memory.kind)
 
         def is_about(blocked: MemoryBlocked) -> bool:
-            return bool(wanted) and fold_key(blocked.key) == wanted and kind in (None, "", blocked.kind)
+            return bool(folded_key) and fold_key(blocked.key) == folded_key and kind in (None, "", blocked.kind)
 
-        return (yield from erase(context, context.one(scope), Target(lambda _: has_key, is_about), reach))
+        return (yield from erase(context, context.readable_scope(scope), Target(lambda _: has_key, is_about), reach))
     total = ForgetReport()
     target = Target(lambda ledger: _same_as(ledger, call.id or ""), lambda _: False)
     for name in context.readable(None if scope is None else [scope]):
@@ -45,28 +45,28 @@ def forget(context: Context, call: Forget) -> Steps[ForgetReport]:
 
 
 def forget_all(context: Context, call: ForgetAll) -> Steps[ForgetReport]:
-    """Forget everything of each scope, and what was said so far in every run that is known or named."""
+    """Forget all memory of each scope, and the messages so far of every linked or named run."""
     total = ForgetReport()
-    named: dict[tuple[str, str], int] = {}
+    versions: dict[tuple[str, str], int] = {}
     for agent, run in call.runs:
-        there = yield from load(agent, run, limit=1)
-        named[agent, run] = there.version
+        snapshot = yield from load(agent, run, limit=1)
+        versions[agent, run] = snapshot.version
     for scope in context.readable(call.scopes):
-        named |= yield from _linked(context.subject(scope))
-        reach = Reach(evidence=call.evidence, runs=dict(named))
+        versions |= yield from _linked(context.subject(scope))
+        reach = Reach(evidence=call.evidence, runs=dict(versions))
         target = Target(lambda _: _every, lambda _: True, everything=True)
         total = _sum(total, (yield from erase(context, scope, target, reach)))
     return total
 
 
 def _linked(subject: Subject) -> Steps[dict[tuple[str, str], int]]:
-    """The versions of the linked runs: what was said there so far is not to be found again."""
+    """Return the versions of the linked runs. A search must not find their messages up to these versions again."""
     yield from subject.refresh()
-    found: dict[tuple[str, str], int] = {}
-    for place in subject.ask(lambda state: tuple(state.linked)):
+    versions: dict[tuple[str, str], int] = {}
+    for run_id in subject.ask(lambda state: tuple(state.linked)):
         with suppress(CursorOutOfRange, RunExpired):  # the run is gone
-            found[place] = (yield from load(*place, limit=1)).version
-    return found
+            versions[run_id] = (yield from load(*run_id, limit=1)).version
+    return versions
 
 
 def _every(_: Live) -> bool:
@@ -74,28 +74,31 @@ def _every(_: Live) -> bool:
 
 
 def _same_as(ledger: Ledger, record: str) -> Callable[[Live], bool]:
-    """Whether a record is the one with this id, or of its kind and key and says the same; or was merged from such."""
-    named = next((live for live, _ in ledger.lives() if live.id == record), None)
-    if named is None:
+    """Return a function that chooses the record, its equals, and all records that were merged from them.
+
+    A keyed record's equals have the same kind and data. Without keys, they also have the same text.
+    """
+    original = next((live for live, _ in ledger.lives() if live.id == record), None)
+    if original is None:
         return lambda _: False
-    data, text = named.data, fold_text(named.memory.text)
+    data, text = original.data, fold_text(original.memory.text)
 
     def says_the_same(live: Live) -> bool:
         memory = live.memory
         return live.id == record or (
-            memory.kind == named.memory.kind
+            memory.kind == original.memory.kind
             and (bool(memory.key) or fold_text(memory.text) == text)
             and live.data.same_as(data)
         )
 
-    # What was merged comes after what it was merged from, and says it too.
-    found: set[str] = set()
+    # A merged record comes after the records that it was merged from, and repeats their values.
+    chosen: set[str] = set()
     for live, _ in ledger.lives():
         parts = {link.target for link in live.memory.links if link.type == MERGES}
-        if says_the_same(live) or not found.isdisjoint(parts):
-            found.add(live.id)
-    return lambda live: live.id in found
+        if says_the_same(live) or not chosen.isdisjoint(parts):
+            chosen.add(live.id)
+    return lambda live: live.id in chosen
 
 
-def _sum(one: ForgetReport, other: ForgetReport) -> ForgetReport:
-    return ForgetReport(*(first + second for first, second in zip(astuple(one), astuple(other), strict=True)))
+def _sum(left: ForgetReport, right: ForgetReport) -> ForgetReport:
+    return ForgetReport(*(first + second for first, second in zip(astuple(left), astuple(right), strict=True)))

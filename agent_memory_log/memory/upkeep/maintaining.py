@@ -1,4 +1,4 @@
-"""Upkeep: archiving what is old and of little importance, and folding everything again."""
+"""Archives old episodes of little importance, and rebuilds the state from the stream."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from agent_memory_log.steps import Steps
 
 
 def cleanup(context: Context, call: Cleanup) -> Steps[CleanupReport]:
-    """Archive episodes that are older than so many days and have fewer stars, and note what has expired."""
+    """Archive old episodes with few stars, and record which memories have expired."""
     archived: list[Record] = []
     expired: list[Record] = []
     for scope in context.readable(None):
 
         def decide(state: State, now: datetime) -> _Cleaning:
-            return _Cleaning(state, scope, now, timedelta(days=call.older_than_days), call.below_stars)  # noqa: B023  # decided at once
+            return _Cleaning(state, scope, now, timedelta(days=call.older_than_days), call.below_stars)  # noqa: B023  # called before the next round
 
         cleaning = yield from decided(context, scope, decide)
         archived.extend(live.record_as(scope, "archived") for live in cleaning.old)
@@ -34,7 +34,7 @@ def cleanup(context: Context, call: Cleanup) -> Steps[CleanupReport]:
 
 
 class _Cleaning(Decisions):
-    """What a cleanup closes."""
+    """The records that a cleanup closes in one scope."""
 
     def __init__(self, state: State, scope: str, now: datetime, age: timedelta, stars: float) -> None:
         super().__init__(state, scope, now, None)
@@ -58,18 +58,18 @@ def _is_old(live: Live, before: datetime, stars: float) -> bool:
 
 
 def rebuild(context: Context, _: Rebuild) -> Steps[RebuildReport]:
-    """Fold every stream again from its first event, and hold that; unfinished erasures are finished first."""
+    """Finish interrupted erasures, then fold every stream from its first event and cache that state."""
     records = events = 0
     equal = True
     for scope in context.readable(None):
         subject = context.subject(scope)
         yield from subject.refresh()
         yield from subject.finish_erasure(context.hooks.now())
-        version, held = subject.ask(lambda state: (state.version, state.to_bytes()))
+        version, cached = subject.ask(lambda state: (state.version, state.to_bytes()))
         stream = yield from subject.load_all()
         fresh = folded(stream)
-        # Another writer may have been faster than this read: then there is nothing to compare with.
-        equal = equal and (fresh.version != version or fresh.to_bytes() == held)
+        # If another writer appended before this read, the two states cannot be compared.
+        equal = equal and (fresh.version != version or fresh.to_bytes() == cached)
         subject.hold(fresh)
         records += len(fresh.records)
         events += len(stream.log)

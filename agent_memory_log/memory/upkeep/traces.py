@@ -1,6 +1,6 @@
-"""The traces that a forgotten value left in linked runs: its evidence, what repeats it, the injected contexts with it.
+"""Finds the traces of a forgotten value in linked runs.
 
-Each run is read once.
+Traces are the evidence, messages that repeat the value, and injected contexts that contain it. Each run is read once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,15 @@ RunEvent = tuple[str, str, int]
 """An event of the log: agent, run and seq."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """What to look for in ``runs``: the forgotten ``values``, the ids of their ``records``, the events they rest on.
+class TraceQuery(msgspec.Struct, frozen=True):
+    """The traces to look for.
 
-    ``evidence`` names these events; an id that a run does not hold gives way to the seq. ``swept``: the runs in which
-    every event that holds a value is to go.
+    Attributes:
+        runs: The runs to search.
+        values: The forgotten values.
+        records: The ids of the forgotten records.
+        evidence: The events that the records cite. The seq counts if a run does not hold the event id.
+        swept: The runs in which every event that holds a value is redacted.
     """
 
     runs: frozenset[tuple[str, str]] = frozenset()
@@ -39,7 +43,13 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Traces(msgspec.Struct, frozen=True):
-    """Events of runs: those that are ``to_redact``, those that are ``holding`` a value, and the injected contexts."""
+    """The traces in one or more runs.
+
+    Attributes:
+        to_redact: The events to redact.
+        holding: The events that hold a value.
+        injected: The injected contexts.
+    """
 
     to_redact: frozenset[RunEvent] = frozenset()
     holding: frozenset[RunEvent] = frozenset()
@@ -47,26 +57,26 @@ class Traces(msgspec.Struct, frozen=True):
 
     @property
     def elsewhere(self) -> frozenset[RunEvent]:
-        """The events that hold a value and stay."""
+        """The events that hold a value and are not redacted."""
         return self.holding - self.to_redact
 
 
-def find_traces(wanted: Wanted) -> Steps[Traces]:
-    """Read the runs. Raises what ``Store.load_run`` raises, but for a run that is gone."""
-    values = Values(wanted.values)
+def find_traces(query: TraceQuery) -> Steps[Traces]:
+    """Read the runs and return their traces. A missing run has none. Raises the other errors of ``Store.load_run``."""
+    values = Values(query.values)
     evidence: dict[RunId, list[Evidence]] = {}
-    for place in wanted.evidence:
-        evidence.setdefault(place.run_id, []).append(place)
+    for cited in query.evidence:
+        evidence.setdefault(cited.run_id, []).append(cited)
     by_run = yield from each(
-        _in_run(*run, values, evidence.get(run, ()), swept=run in wanted.swept) for run in sorted(wanted.runs)
+        _in_run(*run, values, evidence.get(run, ()), swept=run in query.swept) for run in sorted(query.runs)
     )
     messages = frozenset[RunEvent]().union(*(traces.to_redact for traces in by_run))
-    # An injected context goes with a message in it, and it is only now known which messages go.
+    # An injected context is redacted with the messages in it, so all messages to redact must be found first.
     injected = {
-        place
+        run_event
         for traces in by_run
-        for place, event in traces.injected.items()
-        if _names(event, wanted.records, messages)
+        for run_event, event in traces.injected.items()
+        if _names(event, query.records, messages)
     }
     return Traces(messages | injected, frozenset[RunEvent]().union(*(traces.holding for traces in by_run)))
 
@@ -74,7 +84,7 @@ def find_traces(wanted: Wanted) -> Steps[Traces]:
 def _in_run(agent: str, run: str, values: Values, evidence: Sequence[Evidence], *, swept: bool) -> Steps[Traces]:
     try:
         snapshot = yield from load(agent, run)
-    except (CursorOutOfRange, RunExpired):  # the run is gone, and what it said with it
+    except (CursorOutOfRange, RunExpired):  # the run is gone
         return Traces()
     return (yield from work(lambda: _traces(snapshot, values, evidence, swept=swept)))
 
@@ -85,28 +95,28 @@ def _traces(snapshot: Snapshot, values: Values, evidence: Sequence[Evidence], *,
     holding: set[RunEvent] = set()
     injected: dict[RunEvent, Event] = {}
     ids = {event.event_id for event in snapshot.log} - {""}
-    cited = {place.event_id if place.event_id in ids else place.seq for place in evidence}
+    cited = {source.event_id if source.event_id in ids else source.seq for source in evidence}
     for exchange in _exchanges(snapshot.log):
-        events = {(agent, run, event.seq): event for event in exchange if not isinstance(event.data, _KEPT)}
-        repeating = {place for place, event in events.items() if values.are_in_event(event)}
+        events = {(agent, run, event.seq): event for event in exchange if not isinstance(event.data, _WITHOUT_WORDS)}
+        repeating = {run_event for run_event, event in events.items() if values.are_in_event(event)}
         sources = {(agent, run, event.seq) for event in exchange if event.event_id in cited or event.seq in cited}
         to_redact |= sources & events.keys()
         if sources or swept:
             to_redact |= repeating
         holding |= repeating
-        injected.update((place, event) for place, event in events.items() if event.type == INJECTED_CONTEXT)
+        injected.update(pair for pair in events.items() if pair[1].type == INJECTED_CONTEXT)
     return Traces(frozenset(to_redact), frozenset(holding), injected)
 
 
-_KEPT = (Redacted, Redaction, MemoryTombstone)
-"""What holds no words, and is not redacted."""
+_WITHOUT_WORDS = (Redacted, Redaction, MemoryTombstone)
+"""The events that hold no words and are never redacted here."""
 
 _USER = EventType.USER_MESSAGE.value
 _ANSWER = EventType.ASSISTANT_MESSAGE.value
 
 
 def _exchanges(log: Sequence[Event]) -> list[list[Event]]:
-    """The events of a run by exchange: what the user says, in one message or several, and all up to the next."""
+    """Group the events of a run by exchange: one or more user messages and all events up to the next exchange."""
     exchanges: list[list[Event]] = [[]]
     is_answered = False
     for event in log:
@@ -120,14 +130,14 @@ def _exchanges(log: Sequence[Event]) -> list[list[Event]]:
 
 
 def _names(event: Event, records: frozenset[str], messages: frozenset[RunEvent]) -> bool:
-    """Whether an event names one of the records or messages in its data, which may be anything."""
+    """Return whether the data of an event names one of the records or messages. The data may have any shape."""
     data = event.data.to_map()
-    record_ids, places = data.get("records"), data.get("messages")
-    return (isinstance(record_ids, list) and any(isinstance(one, str) and one in records for one in record_ids)) or (
-        isinstance(places, list) and any(isinstance(place, dict) and _is_in(place, messages) for place in places)
+    record_ids, message_ids = data.get("records"), data.get("messages")
+    return (isinstance(record_ids, list) and any(isinstance(id_, str) and id_ in records for id_ in record_ids)) or (
+        isinstance(message_ids, list) and any(isinstance(id_, dict) and _is_in(id_, messages) for id_ in message_ids)
     )
 
 
-def _is_in(place: Mapping[str, JsonValue], messages: frozenset[RunEvent]) -> bool:
-    agent, run, seq = (place.get(part) for part in ("agent", "run", "seq"))
+def _is_in(message_id: Mapping[str, JsonValue], messages: frozenset[RunEvent]) -> bool:
+    agent, run, seq = (message_id.get(part) for part in ("agent", "run", "seq"))
     return isinstance(agent, str) and isinstance(run, str) and isinstance(seq, int) and (agent, run, seq) in messages

@@ -73,14 +73,14 @@ def dates_in(folded: str, text_words: Sequence[str], at: datetime | None) -> Dat
     lookup_terms: dict[str, None] = {}
     date_words: set[str] = set()
     spans: dict[tuple[float, float], None] = {}
-    for when, written in dates.items():
+    for when, text_parts in dates.items():
         if not _possible(when):
             continue
         completed = _with_year(when, at)
         terms |= dict.fromkeys(_terms(completed))
         # A guessed year helps other questions to find this text, but a question must not require it.
         lookup_terms[_terms(when)[-1]] = None
-        date_words.update(written)
+        date_words.update(text_parts)
         if span := _span(completed):
             spans[span] = None
     years = [word for word in text_words if _YEAR.fullmatch(word)] if digits else []

@@ -49,4 +49,4 @@ def test_every_question_points_at_turns_that_are_there(half: str) -> None:
 
 def test_the_search_leads_by_what_was_promised_where_the_words_have_spaces() -> None:
     found = [one for one in conversations("dev") if one.language != "zh"]
-    assert _recall(found, rankers.ours) >= _recall(found, rankers.fts5) + 0.2
+    assert _recall(found, rankers.recall_index) >= _recall(found, rankers.fts5) + 0.2

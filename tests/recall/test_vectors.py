@@ -188,9 +188,9 @@ def test_vectors_of_another_dimension_or_of_no_model_are_refused() -> None:
     with pytest.raises(InvalidArgument, match="no model"):
         index.put_vectors(["a"], wrong)
     index.use_model("m", 2)
-    with pytest.raises(InvalidArgument, match="dimension 2"):
+    with pytest.raises(InvalidArgument, match="rows of 2 numbers"):
         index.put_vectors(["a"], wrong)
-    with pytest.raises(InvalidArgument, match="dimension 2"):
+    with pytest.raises(InvalidArgument, match="rows of 2 numbers"):
         index.search("a", now=NOW, embedded=wrong)
 
 

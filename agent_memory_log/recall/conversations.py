@@ -279,8 +279,8 @@ class Conversations:
             in_question = np.zeros(len(self._speakers), np.bool_)
             in_question[speakers] = True
             lifts["speaker"] = SPEAKER * total * in_question[self._speaker.values]
-        if question.when or question.spans:
-            lifts["time"] = WHEN * total * self._timed.values if question.when else np.zeros(len(scores))
+        if question.asks_for_time or question.spans:
+            lifts["time"] = WHEN * total * self._timed.values if question.asks_for_time else np.zeros(len(scores))
             for start, end in question.spans:
                 within = (self._time.values >= start) & (self._time.values < end)
                 lifts["time"] += within * (SPAN * total + SPAN_ALONE)

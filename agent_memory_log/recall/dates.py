@@ -62,25 +62,27 @@ def dates_in(folded: str, text_words: Sequence[str], at: datetime | None) -> Dat
         return _NONE
     timed = unspaced or not _time_words().isdisjoint(text_words)
     dates: dict[_Date, set[str]] = {}
-    for when, written in chain(
+    for date_parts, written in chain(
         _in_digits(folded) if digits else (),
         _in_words(text_words) if hinted else (),
-        ((when, ()) for when in _relative(folded, text_words, at.date())) if timed and at is not None else (),
+        ((date_parts, ()) for date_parts in _relative(folded, text_words, at.date()))
+        if timed and at is not None
+        else (),
     ):
-        if when in dates or len(dates) < _MOST_DATES:
-            dates.setdefault(when, set()).update(written)
+        if date_parts in dates or len(dates) < _MOST_DATES:
+            dates.setdefault(date_parts, set()).update(written)
     terms: dict[str, None] = {}
     lookup_terms: dict[str, None] = {}
     date_words: set[str] = set()
     spans: dict[tuple[float, float], None] = {}
-    for when, text_parts in dates.items():
-        if not _possible(when):
+    for date_parts, written_words in dates.items():
+        if not _possible(date_parts):
             continue
-        completed = _with_year(when, at)
+        completed = _with_year(date_parts, at)
         terms |= dict.fromkeys(_terms(completed))
         # A guessed year helps other questions to find this text, but a question must not require it.
-        lookup_terms[_terms(when)[-1]] = None
-        date_words.update(text_parts)
+        lookup_terms[_terms(date_parts)[-1]] = None
+        date_words.update(written_words)
         if span := _span(completed):
             spans[span] = None
     years = [word for word in text_words if _YEAR.fullmatch(word)] if digits else []
@@ -260,23 +262,23 @@ def _moved(today: date, days: int) -> _Date:
     return moved.year, moved.month, moved.day
 
 
-def _possible(when: _Date) -> bool:
-    year, month, day = when
+def _possible(date_parts: _Date) -> bool:
+    year, month, day = date_parts
     if month is None:
         return year is not None
     return 1 <= month <= _MONTHS and (day is None or 1 <= day <= monthrange(2024, month)[1])
 
 
-def _with_year(when: _Date, at: datetime | None) -> _Date:
-    year, month, day = when
+def _with_year(date_parts: _Date, at: datetime | None) -> _Date:
+    year, month, day = date_parts
     if year is None and month is not None and at is not None:
         # The nearest year: the date is at most half a year before or after the message.
         year = at.year + round((at.month - month) / _MONTHS)
     return year, month, day
 
 
-def _terms(when: _Date) -> tuple[str, ...]:
-    year, month, day = when
+def _terms(date_parts: _Date) -> tuple[str, ...]:
+    year, month, day = date_parts
     if month is None:
         # A year has the same term as its number in a text, so "last year" also finds "2023".
         return (str(year),)
@@ -290,8 +292,8 @@ def _terms(when: _Date) -> tuple[str, ...]:
     return tuple(terms)
 
 
-def _span(when: _Date) -> tuple[float, float] | None:
-    year, month, day = when
+def _span(date_parts: _Date) -> tuple[float, float] | None:
+    year, month, day = date_parts
     if year is None:
         return None
     try:

@@ -247,7 +247,7 @@ class RecallIndex:
         shared = self._conversations.shared(matches)
         if embedded is not None and self._vectors is not None:
             most = float(words.max(initial=0))
-            parts["vectors"] = self._vectors.likeness(embedded, words) * (VECTORS * (most or 1.0)) * alive
+            parts["vectors"] = self._vectors.scores(embedded, words) * (VECTORS * (most or 1.0)) * alive
             relevance = words + parts["vectors"]
             shared += self._conversations.shared([[(np.arange(len(alive), dtype=np.int32), parts["vectors"])]])
         parts |= self._conversations.lifts(question, relevance, shared)

@@ -18,13 +18,13 @@ class Question(msgspec.Struct, frozen=True):
         words: The words and dates of the query. Each has its possible terms in the index: at most one for each
             language of the index.
         spans: The times that the query names, as start and end in seconds since 1970. The end is exclusive.
-        when: True if the query asks for a time.
+        asks_for_time: True if the query asks for a time.
         compounds: True if the query's language writes compounds as one word.
     """
 
     words: tuple[tuple[str, tuple[str, ...]], ...]
     spans: tuple[tuple[float, float], ...]
-    when: bool
+    asks_for_time: bool
     compounds: bool
 
 
@@ -49,7 +49,7 @@ def is_question(folded: str, text_words: Sequence[str]) -> bool:
     )
 
 
-def asks_when(folded: str, text_words: Sequence[str]) -> bool:
+def asks_for_time(folded: str, text_words: Sequence[str]) -> bool:
     """Return whether a question asks for a time."""
     # Later in a question, "when" is a conjunction, as in "who spoke when the boat came?".
     first = any(word in _WHEN and (at < _EARLY or text_words[at - 1] in _AND) for at, word in enumerate(text_words))

@@ -74,7 +74,7 @@ class VectorIndex:
                 remaining.put(number, self._pooled[row], None if tokens is None else tokens.astype(np.float32))
         return remaining
 
-    def likeness(self, question: Embeddings, words: Floats) -> Floats:
+    def scores(self, question: Embeddings, words: Floats) -> Floats:
         """Return the vector score of each document from 0 to 1, by document number.
 
         The document most similar to the question has 1. A document with average similarity, or less, has 0.
@@ -83,20 +83,20 @@ class VectorIndex:
             question: The vectors of one text.
             words: The score of each document by its words.
         """
-        likeness = np.zeros(len(words))
+        scores = np.zeros(len(words))
         if not self._rows:
-            return likeness
+            return scores
         rows = np.asarray(self._rows, np.int32)
         pooled = self._pooled[: len(rows)] @ question.pooled[0]
         if question.tokens is None or not len(question.tokens[0]) or not self._tokens:
-            likeness[rows] = _above_average(pooled)
-            return likeness
+            scores[rows] = _above_average(pooled)
+            return scores
         examined = [
             number for number in self._best(rows, pooled, words) if number in self._tokens and len(self._tokens[number])
         ]
         if examined:
-            likeness[examined] = _above_average(self._late(question.tokens[0], examined))
-        return likeness
+            scores[examined] = _above_average(self._late(question.tokens[0], examined))
+        return scores
 
     @staticmethod
     def _best(rows: Numbers, pooled: Vectors, words: Floats) -> list[int]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from benchmarks.recall import rankers
 from benchmarks.recall.corpus import HALVES, Conversation, conversations, recall
+from tests.processes import ROOT
 
 _KINDS = {
     "single-hop",
@@ -50,3 +52,10 @@ def test_evidence_of_every_question_exists(half: str) -> None:
 def test_recall_index_leads_fts5_in_languages_with_spaces() -> None:
     corpus = [conversation for conversation in conversations("dev") if conversation.language != "zh"]
     assert _recall(corpus, rankers.recall_index) >= _recall(corpus, rankers.fts5) + 0.2
+
+
+def test_example_of_the_recall_page_finds_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "recall.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    exec(program, {})  # the program is part of the documentation
+    assert capsys.readouterr().out.startswith("2 {'neighbours':")

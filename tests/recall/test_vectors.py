@@ -104,7 +104,7 @@ def test_late_interaction_averages_the_best_match_of_each_token(texts: list[str]
     similarity = [sum(letter in text for letter in query) / len(query) for text in texts]
     most, mean = max(similarity), sum(similarity) / len(similarity)
     expected = [max(value - mean, 0) / (most - mean) if most - mean > 1e-6 else 0 for value in similarity]
-    assert index.likeness(question, np.zeros(len(texts))) == pytest.approx(expected, abs=1e-3)
+    assert index.scores(question, np.zeros(len(texts))) == pytest.approx(expected, abs=1e-3)
 
 
 def test_large_index_compares_tokens_of_the_best_by_words_and_by_vectors() -> None:
@@ -115,8 +115,8 @@ def test_large_index_compares_tokens_of_the_best_by_words_and_by_vectors() -> No
         index.put(number, near if number == 7 else far, (near if number in {7, 8} else far)[None])
     words = np.zeros(count)
     words[8] = 1
-    likeness = index.likeness(Embeddings(near[None], (near[None],)), words)
-    assert np.flatnonzero(likeness > 0.9).tolist() == [7, 8]
+    scores = index.scores(Embeddings(near[None], (near[None],)), words)
+    assert np.flatnonzero(scores > 0.9).tolist() == [7, 8]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=40))
@@ -135,7 +135,7 @@ def test_index_after_changes_equals_a_new_index(steps: list[tuple[bool, int]]) -
         fresh.put(number, vector, None)
     question = Embeddings(unit(np.array([[1, 1, 1]], np.float32)))
     assert len(index) == len(left)
-    assert index.likeness(question, np.zeros(7)) == pytest.approx(fresh.likeness(question, np.zeros(7)), abs=1e-5)
+    assert index.scores(question, np.zeros(7)) == pytest.approx(fresh.scores(question, np.zeros(7)), abs=1e-5)
 
 
 def test_vectors_are_removed_with_their_document_and_survive_a_rebuild() -> None:

@@ -200,7 +200,7 @@ def test_question_looks_up_its_date_instead_of_the_words_of_the_date(query: str,
 
 
 @pytest.mark.parametrize(
-    ("query", "when"),
+    ("query", "expected"),
     [
         ("When did the boiler break?", True),
         ("Until when is the hall booked?", True),
@@ -214,8 +214,8 @@ def test_question_looks_up_its_date_instead_of_the_words_of_the_date(query: str,
         ("What does it write since then?", False),
     ],
 )
-def test_when_asks_for_a_time_unless_it_is_a_conjunction(query: str, *, when: bool) -> None:
-    assert ask(query, AT, ["en"]).when == when
+def test_when_asks_for_a_time_unless_it_is_a_conjunction(query: str, *, expected: bool) -> None:
+    assert ask(query, AT, ["en"]).asks_for_time == expected
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""From text to the terms it is indexed by, and to what else a ranking wants to know of it."""
+"""Converts a text or a question to the terms of the index, with its language, dates and other properties."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ import msgspec
 
 from agent_memory_log.recall.dates import dates_in
 from agent_memory_log.recall.languages import COMPOUNDING, language_of, stems
-from agent_memory_log.recall.questions import Question, asks_when, is_question
+from agent_memory_log.recall.questions import Question, asks_for_time, is_question
 from agent_memory_log.recall.words import fold, words
 
 
 class Analysis(msgspec.Struct, frozen=True):
-    """A text as it is indexed: its terms in order, repeated as they are, those of its dates last; its words' number."""
+    """The indexed properties of a text.
+
+    Attributes:
+        terms: The terms of the words in their order, with repetitions, followed by the terms of the dates.
+        length: The number of words.
+        language: The language, as an ISO 639-1 code.
+        timed: True if the text mentions a time.
+        question: True if the text is a question.
+    """
 
     terms: Sequence[str]
     length: int
@@ -24,29 +32,29 @@ class Analysis(msgspec.Struct, frozen=True):
 
 
 def analyse(text: str, at: datetime | None) -> Analysis:
-    """The terms of a text written ``at`` (aware; None: unknown)."""
+    """Return the analysis of a text that was written ``at`` an aware time. None means that the time is unknown."""
     folded = fold(text)
-    found = words(folded)
-    language = language_of(found)
-    dates = dates_in(folded, found, at)
-    terms = [*filter(None, map(stems(language).__getitem__, found)), *dates.terms]
-    return Analysis(terms, len(found), language, dates.timed, is_question(folded, found))
+    text_words = words(folded)
+    language = language_of(text_words)
+    dates = dates_in(folded, text_words, at)
+    terms = [*filter(None, map(stems(language).__getitem__, text_words)), *dates.terms]
+    return Analysis(terms, len(text_words), language, dates.timed, is_question(folded, text_words))
 
 
 def ask(query: str, at: datetime | None, languages: Iterable[str]) -> Question:
-    """A query asked ``at`` of an index that holds ``languages``."""
+    """Return a query of time ``at`` as a question to an index with texts in ``languages``."""
     folded = fold(query)
-    found = words(folded)
-    own = language_of(found)
-    every = [stems(language) for language in (own, *sorted(set(languages) - {own}))]
-    dates = dates_in(folded, found, at)
-    asked: dict[str, tuple[str, ...]] = {}
-    for word in found:
-        # "3 March" is a day, and neither three of anything nor a march.
-        if word in dates.said:
+    text_words = words(folded)
+    own = language_of(text_words)
+    tables = [stems(language) for language in (own, *sorted(set(languages) - {own}))]
+    dates = dates_in(folded, text_words, at)
+    word_terms: dict[str, tuple[str, ...]] = {}
+    for word in text_words:
+        # The words of "3 March" mean a day, not the number 3 and not a march.
+        if word in dates.words:
             continue
-        # A function word of the question's language is one, whatever it means in another.
-        if every[0][word]:
-            asked[word] = tuple(dict.fromkeys(term for stem in every if (term := stem[word])))
-    asked |= {term: (term,) for term in dates.asked}
-    return Question(tuple(asked.items()), dates.spans, asks_when(folded, found), own in COMPOUNDING)
+        # A function word of the question's language is ignored, even if another language has it as a content word.
+        if tables[0][word]:
+            word_terms[word] = tuple(dict.fromkeys(term for table in tables if (term := table[word])))
+    word_terms |= {term: (term,) for term in dates.lookup_terms}
+    return Question(tuple(word_terms.items()), dates.spans, asks_for_time(folded, text_words), own in COMPOUNDING)

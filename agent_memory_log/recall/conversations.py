@@ -1,8 +1,8 @@
-"""What a conversation adds to its turns: the ones beside a match, its session, who is named, when it was.
+"""Raises the score of a turn by its conversation: its neighbours, its session, its speaker and its time.
 
-Evidence is often next to where the words are: the answer to a question need not repeat it. So a turn lends a share of
-its score to its neighbours and its session, and what fits the question otherwise gains a share of what it has. The
-shares are round numbers from the middle of where it matters little what they are.
+An answer is often next to the words of the question and need not repeat them. So a turn adds a share of its score to
+its neighbours and its session. The turns of a named speaker or time also gain a share of their score. The shares are
+round numbers from the middle of a range in which the results of the development corpora hardly change.
 """
 
 from __future__ import annotations
@@ -22,56 +22,72 @@ from agent_memory_log.recall.questions import Question
 from agent_memory_log.recall.words import fold, words
 
 BESIDE: Final = 0.25
-"""The share of its score that a turn lends to the one before it and to the one after it."""
+"""The share of a turn's score that the turn before it and the turn after it gain."""
 
 ANSWER: Final = 0.5
-"""What it lends to the one after it besides, when it is a question."""
+"""The additional share that the next turn gains if a turn is a question."""
 
 REACH: Final = 4
-"""How many turns before it and after it a turn lends to."""
+"""The number of turns before a turn, and after it, that gain from the turn."""
 
 FADING: Final = 40.0
-"""Words between two turns by which that share falls to a third (to 1/e): a burst of short messages is one remark."""
+"""The words between two turns that reduce the share to 1/e, about a third.
+
+Several short messages in a row are often one remark, so short messages reduce the share little.
+"""
 
 ASKING: Final = 0.2
-"""What a turn loses that asks something, as a share of what it has: it has a question's words and not the answer."""
+"""The loss of a turn that is a question, as a share of its score. Such a turn seldom holds the answer."""
 
 SESSION: Final = 0.25
-"""What a talk lends to each of its turns: a share of what its best turn for each word of the question has, together."""
+"""The gain of each turn of a talk: this share of the sum of the talk's best scores for each word of the question."""
 
 SPEAKER: Final = 0.6
-"""What a turn gains whose speaker is named, as a share of what it has."""
+"""The gain of a turn if the question names its speaker, as a share of its score."""
 
 NAME: Final = 0.2
-"""The weight of a speaker's name as a word: those who are asked about seldom say their own name."""
+"""The weight of a speaker's name as a word of the question. Speakers seldom say their own name."""
 
 WHEN: Final = 0.5
-"""What a text gains that speaks of time, when a time is asked for."""
+"""The gain of a text that mentions a time, as a share of its score, if the question asks for a time."""
 
 SPAN: Final = 0.5
-"""What a text gains that is from a time the question names."""
+"""The gain of a text from a time that the question names, as a share of its score."""
 
 SPAN_ALONE: Final = 0.1
-"""What it has even without a word of the question: asked what was said that day, all of that day is an answer."""
+"""The additional gain of such a text, even if it shares no word with the question.
+
+All texts of a day may answer a question about that day.
+"""
 
 SILENCE: Final = 6 * 3_600.0
-"""Seconds without a word, about a night, after which a session is another talk: a run may hold months of them."""
+"""The seconds without a turn, about a night, that end a talk. The session's next turn begins a new talk.
+
+A run may hold months of talks.
+"""
 
 _NONE: Final = -1
-"""The number of no document."""
+"""The document number for no neighbour."""
 
 _NO_TALK: Final = 0
-"""The talk of what is of no session."""
+"""The talk number of turns without a session."""
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """What of a document matters here.
+    """The properties of a document that its conversation needs.
 
-    ``time`` is in seconds, NaN when it is unknown; ``fade`` is what is left, behind it, of what a turn before it lends.
+    Attributes:
+        session: The session, or ``""``.
+        position: The position in the session and the document's id, which order the turns of a session.
+        speaker: The name of the speaker.
+        time: The time in seconds since 1970, or NaN if it is unknown.
+        question: True if the text is a question.
+        timed: True if the text mentions a time.
+        fade: The factor by which this turn reduces the gain that passes over it to the next turn.
     """
 
     session: str
-    place: tuple[int, str]
+    position: tuple[int, str]
     speaker: str
     time: float
     question: bool
@@ -80,7 +96,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 def turn_of(document: Document, analysis: Analysis) -> Turn:
-    """The turn that a document is."""
+    """Return the turn of a document."""
     return Turn(
         document.session,
         (document.position, document.id),
@@ -93,14 +109,15 @@ def turn_of(document: Document, analysis: Analysis) -> Turn:
 
 
 class Conversations:
-    """The sessions and speakers of documents, by number. Not for several threads at once.
+    """The sessions and speakers of documents, by document number. Not safe for concurrent use by several threads.
 
-    A turn goes where its position says: at the end of a session that costs nothing, elsewhere a search in it. Where it
-    was silent for long, a session falls into talks, each as if it were a session of its own.
+    The position of a turn decides its place among the session's turns. A turn at the end of a session is added in
+    constant time; any other turn needs a search. A pause longer than ``SILENCE`` divides a session into talks. Turns
+    raise each other's scores only within a talk.
     """
 
     def __init__(self) -> None:
-        self._places: list[tuple[int, str]] = []
+        self._positions: list[tuple[int, str]] = []
         self._before = Column(np.int32)
         self._after = Column(np.int32)
         self._question = Column(np.bool_)
@@ -118,14 +135,14 @@ class Conversations:
         self._names: dict[str, list[int]] = {}
 
     def append(self, turn: Turn) -> None:
-        """Add the next number's turn."""
-        number = len(self._places)
-        self._places.append(turn.place)
+        """Add the turn of the next document number."""
+        number = len(self._positions)
+        self._positions.append(turn.position)
         self._question.append(turn.question)
         self._timed.append(turn.timed)
         self._time.append(turn.time)
         self._fade.append(turn.fade)
-        self._speaker.append(self._heard(turn.speaker))
+        self._speaker.append(self._speaker_number(turn.speaker))
         self._before.append(_NONE)
         self._after.append(_NONE)
         session = self._sessions.setdefault(turn.session, len(self._turns))
@@ -136,7 +153,7 @@ class Conversations:
         if session:
             self._link(number, self._turns[session])
 
-    def _heard(self, name: str) -> int:
+    def _speaker_number(self, name: str) -> int:
         speaker = self._speakers.get(name)
         if speaker is None:
             speaker = self._speakers[name] = len(self._speakers)
@@ -147,9 +164,9 @@ class Conversations:
         return speaker
 
     def _link(self, number: int, turns: list[int]) -> None:
-        place = self._places[number]
-        last = not turns or self._places[turns[-1]] < place
-        at = len(turns) if last else bisect_left(turns, place, key=self._places.__getitem__)
+        position = self._positions[number]
+        last = not turns or self._positions[turns[-1]] < position
+        at = len(turns) if last else bisect_left(turns, position, key=self._positions.__getitem__)
         turns.insert(at, number)
         if at > 0:
             self._join(turns[at - 1], number)
@@ -163,30 +180,30 @@ class Conversations:
         self._before.values[after] = before if beside else _NONE
 
     def _divide(self, turns: Sequence[int], at: int) -> None:
-        """Say of the turns from a place on which talk they are of, as far as that is another than it was."""
+        """Set the talks of the turns from index ``at``. Stop at the first turn whose talk does not change."""
         talks, before = self._talk.values, self._before.values
-        last = int(talks[turns[at - 1]]) if at else _NO_TALK
-        for place in range(at, len(turns)):
-            talk = int(talks[turns[place]])
-            if before[turns[place]] != _NONE:
-                now = last
-            elif talk in {_NO_TALK, last}:
-                now = self._talks
+        previous = int(talks[turns[at - 1]]) if at else _NO_TALK
+        for turn in turns[at:]:
+            old = int(talks[turn])
+            if before[turn] != _NONE:
+                new = previous
+            elif old in {_NO_TALK, previous}:
+                new = self._talks
                 self._talks += 1
             else:
-                now = talk
-            if now == talk:
+                new = old
+            if new == old:
                 return
-            talks[turns[place]] = last = now
+            talks[turn] = previous = new
 
     def remove(self, number: int) -> None:
-        """Take a turn out: those beside it are beside each other now."""
+        """Remove a turn. The turns before and after it become neighbours."""
         self._spoken[int(self._speaker.values[number])] -= 1
         session = int(self._session.values[number])
         if session:
             self._talk.values[number] = _NO_TALK
             turns = self._turns[session]
-            at = bisect_left(turns, self._places[number], key=self._places.__getitem__)
+            at = bisect_left(turns, self._positions[number], key=self._positions.__getitem__)
             del turns[at]
             if at < len(turns):
                 if at:
@@ -198,14 +215,14 @@ class Conversations:
                 self._after.values[turns[at - 1]] = _NONE
 
     def keeping(self, numbers: Sequence[int]) -> Conversations:
-        """The same with these turns alone, numbered anew in their order."""
-        kept = Conversations()
+        """Return conversations with only these turns, renumbered in their order."""
+        remaining = Conversations()
         sessions, speakers = list(self._sessions), list(self._speakers)
         for number in numbers:
-            kept.append(
+            remaining.append(
                 Turn(
                     sessions[int(self._session.values[number])],
-                    self._places[number],
+                    self._positions[number],
                     speakers[int(self._speaker.values[number])],
                     float(self._time.values[number]),
                     bool(self._question.values[number]),
@@ -213,57 +230,64 @@ class Conversations:
                     float(self._fade.values[number]),
                 )
             )
-        return kept
+        return remaining
 
     @property
     def times(self) -> Floats:
-        """When each was, in seconds, by number; NaN where it is unknown."""
+        """The time of each document in seconds since 1970, by document number. NaN means unknown."""
         return self._time.values
 
-    def place(self, number: int) -> tuple[int, str]:
-        """The position of a turn in its session, and its id."""
-        return self._places[number]
+    def position(self, number: int) -> tuple[int, str]:
+        """Return the position of a turn in its session, and the document's id."""
+        return self._positions[number]
 
-    def weights(self, asked: Question) -> dict[str, float]:
-        """The words of a question that count for less: the names of speakers."""
-        return {word: NAME for word, _ in asked.words if self._named(word)}
+    def weights(self, question: Question) -> dict[str, float]:
+        """Return the weight of each word of the question that is the name of a speaker."""
+        return {word: NAME for word, _ in question.words if self._speakers_named(word)}
 
-    def shared(self, said: Iterable[Sequence[tuple[Numbers, Floats]]]) -> Floats:
-        """What each talk has, by its number: the best of each of ``said``, which are documents and what each has."""
+    def shared(self, matches: Iterable[Sequence[tuple[Numbers, Floats]]]) -> Floats:
+        """Return the score of each talk, by talk number.
+
+        ``matches`` has an item for each word of the question: documents and their scores. The score of a talk is the
+        sum of its best scores for each word.
+        """
         talks = self._talk.values
         shared = np.zeros(self._talks)
-        for one in filter(None, said):
+        for match in filter(None, matches):
             best = np.zeros(self._talks)
-            for documents, scores in one:
+            for documents, scores in match:
                 np.maximum.at(best, talks[documents], scores)
             shared += best
         shared[_NO_TALK] = 0
         return shared
 
-    def lifts(self, asked: Question, scores: Floats, shared: Floats) -> dict[str, Floats]:
-        """What each document gains, by part and number.
+    def lifts(self, question: Question, scores: Floats, shared: Floats) -> dict[str, Floats]:
+        """Return the gain of each document, by part of the ranking and document number.
 
-        It gains by what it and others have in ``scores`` (0 for those removed), and its talk in ``shared``.
+        Args:
+            question: The question.
+            scores: The score of each document by words and vectors. It is 0 for removed documents.
+            shared: The score of each talk, from the method ``shared``.
         """
         asks = self._question.values
         near = self._near(scores)
         together = SESSION * shared[self._talk.values]
-        have = scores + near + together
-        lifts = {"asking": -ASKING * have * asks, "neighbours": near, "session": together}
-        named = [speaker for word, _ in asked.words for speaker in self._named(word)]
-        if named:
-            chosen = np.zeros(len(self._speakers), np.bool_)
-            chosen[named] = True
-            lifts["speaker"] = SPEAKER * have * chosen[self._speaker.values]
-        if asked.when or asked.spans:
-            lifts["time"] = WHEN * have * self._timed.values if asked.when else np.zeros(len(scores))
-            for start, end in asked.spans:
+        total = scores + near + together
+        lifts = {"asking": -ASKING * total * asks, "neighbours": near, "session": together}
+        speakers = [speaker for word, _ in question.words for speaker in self._speakers_named(word)]
+        if speakers:
+            in_question = np.zeros(len(self._speakers), np.bool_)
+            in_question[speakers] = True
+            lifts["speaker"] = SPEAKER * total * in_question[self._speaker.values]
+        if question.asks_for_time or question.spans:
+            lifts["time"] = WHEN * total * self._timed.values if question.asks_for_time else np.zeros(len(scores))
+            for start, end in question.spans:
                 within = (self._time.values >= start) & (self._time.values < end)
-                lifts["time"] += within * (SPAN * have + SPAN_ALONE)
+                lifts["time"] += within * (SPAN * total + SPAN_ALONE)
         return lifts
 
     def _near(self, scores: Floats) -> Floats:
-        """What the turns beside each one lend to it."""
+        """Return the gain of each turn from its neighbours."""
         near = np.zeros(len(scores))
         lending: Numbers = np.flatnonzero(scores).astype(np.int32)
         fade = self._fade.values
@@ -271,13 +295,13 @@ class Conversations:
             turns, lent = lending, BESIDE * scores[lending]
             for _ in range(REACH):
                 turns = beside[turns]
-                there = turns != _NONE
-                turns, lent = turns[there], lent[there]
+                exists = turns != _NONE
+                turns, lent = turns[exists], lent[exists]
                 near[turns] += lent
                 lent = lent * fade[turns]
         asking = lending[self._question.values[lending] & (self._after.values[lending] != _NONE)]
         near[self._after.values[asking]] += ANSWER * scores[asking]
         return near
 
-    def _named(self, word: str) -> Iterable[int]:
+    def _speakers_named(self, word: str) -> Iterable[int]:
         return [speaker for speaker in self._names.get(word, ()) if self._spoken[speaker]]

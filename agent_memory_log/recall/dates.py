@@ -1,8 +1,8 @@
-"""Dates in texts: in digits, in words, and relative to when the text was written.
+"""Finds dates in texts: in digits, in words, and relative to the text's own time.
 
-"March 3rd", "3/3/2024" and "2024-03-03" become the same terms, and so does "yesterday" in a message of 4 March. A text
-that names only a month or a day of a month is found by that and, with the year nearest to the message, by the whole
-date. A question's dates also say when it may have been talked about.
+"March 3rd", "3/3/2024" and "2024-03-03" become the same terms. "Yesterday" in a message of 4 March 2024 gives these
+terms too. If a text names a month or a day without a year, it gets terms without a year and terms with the year that
+is nearest to the message. The dates of a question also give spans: texts from these times gain score.
 """
 
 from __future__ import annotations
@@ -23,68 +23,77 @@ from agent_memory_log.recall.words import fold, without_accents, words
 from agent_memory_log.tables import read_table
 
 DATED: Final = "@"
-"""What the terms of dates begin with, and no word does."""
+"""The first character of the terms of dates. No word begins with it."""
 
 
 class Dates(msgspec.Struct, frozen=True):
-    """What a text says of time: the terms of its dates, the spans they cover, whether it speaks of time at all.
+    """The dates of a text.
 
-    ``terms`` are those it is found by. ``asked`` are those a question is looked up by, the most exact one of each date,
-    in place of the words that said it, ``said``. A span is two timestamps in seconds, the second one after its end.
+    Attributes:
+        terms: The terms by which the index finds the text.
+        lookup_terms: The terms by which a question looks for its dates: the most exact term of each date.
+        words: The words that name the dates. A question looks up ``lookup_terms`` in their place.
+        spans: The times that the dates cover, as start and end in seconds since 1970. The end is exclusive.
+        timed: True if the text mentions a time, even without a date.
     """
 
     terms: tuple[str, ...] = ()
-    asked: tuple[str, ...] = ()
-    said: frozenset[str] = frozenset()
+    lookup_terms: tuple[str, ...] = ()
+    words: frozenset[str] = frozenset()
     spans: tuple[tuple[float, float], ...] = ()
     timed: bool = False
 
 
-_Found = tuple[int | None, int | None, int | None]  # year, month, day
+_Date = tuple[int | None, int | None, int | None]  # year, month, day
 
 
-def dates_in(folded: str, found: Sequence[str], at: datetime | None) -> Dates:
-    """The dates of a text that was written, or asked, ``at``; ``found`` are its words.
+def dates_in(folded: str, text_words: Sequence[str], at: datetime | None) -> Dates:
+    """Return the dates of a text.
 
-    Without ``at`` nothing relative is resolved, and what lacks its year stays without it.
+    Args:
+        folded: The text, folded by ``fold``.
+        text_words: The words of the folded text.
+        at: The time of the text. Without it, relative dates are ignored and dates get no year.
     """
     digits = bool(_DIGIT.search(folded))
     unspaced = not folded.isascii() and bool(_UNSPACED_TIMES.search(folded))
-    named = not _hints().isdisjoint(found)
-    if not digits and not unspaced and not named:
+    hinted = not _hints().isdisjoint(text_words)
+    if not digits and not unspaced and not hinted:
         return _NONE
-    timed = unspaced or not _time_words().isdisjoint(found)
-    dates: dict[_Found, set[str]] = {}
-    for when, written in chain(
+    timed = unspaced or not _time_words().isdisjoint(text_words)
+    dates: dict[_Date, set[str]] = {}
+    for date_parts, written in chain(
         _in_digits(folded) if digits else (),
-        _named(found) if named else (),
-        ((when, ()) for when in _relative(folded, found, at.date())) if timed and at is not None else (),
+        _in_words(text_words) if hinted else (),
+        ((date_parts, ()) for date_parts in _relative(folded, text_words, at.date()))
+        if timed and at is not None
+        else (),
     ):
-        if when in dates or len(dates) < _MOST_DATES:
-            dates.setdefault(when, set()).update(written)
+        if date_parts in dates or len(dates) < _MOST_DATES:
+            dates.setdefault(date_parts, set()).update(written)
     terms: dict[str, None] = {}
-    asked: dict[str, None] = {}
-    said: set[str] = set()
+    lookup_terms: dict[str, None] = {}
+    date_words: set[str] = set()
     spans: dict[tuple[float, float], None] = {}
-    for when, in_words in dates.items():
-        if not _possible(when):
+    for date_parts, written_words in dates.items():
+        if not _possible(date_parts):
             continue
-        whole = _with_year(when, at)
-        terms |= dict.fromkeys(_terms(whole))
-        # A year that nobody said is a guess: good enough to be found by, and not to ask for.
-        asked[_terms(when)[-1]] = None
-        said.update(in_words)
-        if span := _span(whole):
+        completed = _with_year(date_parts, at)
+        terms |= dict.fromkeys(_terms(completed))
+        # A guessed year helps other questions to find this text, but a question must not require it.
+        lookup_terms[_terms(date_parts)[-1]] = None
+        date_words.update(written_words)
+        if span := _span(completed):
             spans[span] = None
-    years = [word for word in found if _YEAR.fullmatch(word)] if digits else []
+    years = [word for word in text_words if _YEAR.fullmatch(word)] if digits else []
     if not dates:
         spans |= dict.fromkeys(filter(None, (_span((int(year), None, None)) for year in years)))
-    return Dates(tuple(terms), tuple(asked), frozenset(said), tuple(spans), timed or bool(terms or years))
+    return Dates(tuple(terms), tuple(lookup_terms), frozenset(date_words), tuple(spans), timed or bool(terms or years))
 
 
 _NONE: Final = Dates()
 _MOST_DATES: Final = 256
-"""How many different dates of one text count, the first ones: a calendar is found by its words."""
+"""The most different dates of a text that the index keeps. Words alone find the later dates of a calendar."""
 
 _DIGIT: Final = re.compile(r"\d")
 _NUMERIC: Final = re.compile(
@@ -104,10 +113,13 @@ _TABLE: Final = read_table(__name__, "dates")
 _RELATIVE_DAYS: Final = {
     fold(word): int(offset) for offset, listed in _TABLE["relative_days"].items() for word in listed.split()
 }
-"""A word for a day relative to the one it is said on -> days from then."""
+"""The offset in days of each word that names a day relative to the time of the text."""
 
 _UNSPACED: Final = "\u0e00"
-"""Where the scripts begin whose words for days are looked for inside of others: 一昨日 is not 昨日."""
+"""The first character of the scripts without spaces. Their words for days are searched inside other text.
+
+The longest word wins, because 一昨日 (two days ago) contains 昨日 (yesterday).
+"""
 
 _UNITS: Final[dict[str, int]] = _TABLE["units"]
 _COUNTS: Final[dict[str, int]] = _TABLE["counts"]
@@ -120,8 +132,8 @@ _UNSPACED_TIMES: Final = re.compile(
 
 @cache
 def _time_words() -> frozenset[str]:
-    named = {word for word in _months() if word not in _WORDS["doubtful_months"]} | _weekdays().keys()
-    return frozenset(fold(word) for word in _WORDS["times"] | named | _RELATIVE_DAYS.keys())
+    names = {word for word in _months() if word not in _WORDS["doubtful_months"]} | _weekdays().keys()
+    return frozenset(fold(word) for word in _WORDS["times"] | names | _RELATIVE_DAYS.keys())
 
 
 @cache
@@ -131,7 +143,7 @@ def _hints() -> frozenset[str]:
 
 @cache
 def _months() -> dict[str, int]:
-    named: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for language in STEMMERS:
         locale = Locale(language)
         tables = [locale.months["format"]["wide"], locale.months["stand-alone"]["wide"]]
@@ -141,23 +153,23 @@ def _months() -> dict[str, int]:
             for number, name in table.items():
                 cut = words(fold(str(name)))
                 if len(cut) == 1 and not cut[0].isdecimal():
-                    named.setdefault(cut[0], int(number))
-                    named.setdefault(without_accents(cut[0]), int(number))
-    return named
+                    numbers.setdefault(cut[0], int(number))
+                    numbers.setdefault(without_accents(cut[0]), int(number))
+    return numbers
 
 
 @cache
 def _weekdays() -> dict[str, int]:
-    named: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     for language in STEMMERS:
         for number, name in Locale(language).days["format"]["wide"].items():
             cut = words(fold(str(name)))
             if len(cut) == 1:
-                named.setdefault(cut[0], int(number))
-    return named
+                numbers.setdefault(cut[0], int(number))
+    return numbers
 
 
-def _in_digits(folded: str) -> Iterator[tuple[_Found, Sequence[str]]]:
+def _in_digits(folded: str) -> Iterator[tuple[_Date, Sequence[str]]]:
     for match in _NUMERIC.finditer(folded):
         written = words(match[0])
         if match["y"]:
@@ -168,7 +180,7 @@ def _in_digits(folded: str) -> Iterator[tuple[_Found, Sequence[str]]]:
             yield (None, int(match["dm"]), int(match["dd"])), written
         else:
             first, second, year = int(match["a"]), int(match["b"]), int(match["z"])
-            # 4/5/2024 is read both ways: whoever wrote it meant one of them, and two terms cost nothing.
+            # 4/5/2024 may mean 4 May or April 5, so the text gets the terms of both.
             yield (year, second, first), written
             if match["mark"] == "/":
                 yield (year, first, second), written
@@ -178,37 +190,37 @@ def _number(digits: str | None) -> int | None:
     return int(digits) if digits else None
 
 
-def _named(found: Sequence[str]) -> Iterator[tuple[_Found, Sequence[str]]]:
+def _in_words(text_words: Sequence[str]) -> Iterator[tuple[_Date, Sequence[str]]]:
     months = _months()
-    for at, word in enumerate(found):
+    for at, word in enumerate(text_words):
         month = months.get(word)
         if month is None:
             continue
-        day, year, first, after = _day(found, at - 1), None, at - 1, at + 1
-        if day is None and at > 1 and found[at - 1] in _WORDS["nearly"]:
-            day, first = _day(found, at - 2), at - 2
+        day, year, first, after = _day(text_words, at - 1), None, at - 1, at + 1
+        if day is None and at > 1 and text_words[at - 1] in _WORDS["nearly"]:
+            day, first = _day(text_words, at - 2), at - 2
         if day is None:
-            day, first = _day(found, after), at
+            day, first = _day(text_words, after), at
             after += day is not None
-        last = after + (after < len(found) and found[after] in _WORDS["nearly"])
-        if last < len(found) and _YEAR.fullmatch(found[last]):
-            year, after = int(found[last]), last + 1
-        sure = word not in _WORDS["doubtful_months"] or (at > 0 and found[at - 1] in _WORDS["before_months"])
-        if sure or day is not None or year is not None:
-            yield (year, month, day), found[first:after]
+        last = after + (after < len(text_words) and text_words[after] in _WORDS["nearly"])
+        if last < len(text_words) and _YEAR.fullmatch(text_words[last]):
+            year, after = int(text_words[last]), last + 1
+        is_month = word not in _WORDS["doubtful_months"] or (at > 0 and text_words[at - 1] in _WORDS["before_months"])
+        if is_month or day is not None or year is not None:
+            yield (year, month, day), text_words[first:after]
 
 
-def _day(found: Sequence[str], at: int) -> int | None:
-    match = _DAY.fullmatch(found[at]) if 0 <= at < len(found) else None
+def _day(text_words: Sequence[str], at: int) -> int | None:
+    match = _DAY.fullmatch(text_words[at]) if 0 <= at < len(text_words) else None
     return int(match[1]) if match and 1 <= int(match[1]) <= _LONGEST_MONTH else None
 
 
-def _relative(folded: str, found: Sequence[str], today: date) -> Iterator[_Found]:
+def _relative(folded: str, text_words: Sequence[str], today: date) -> Iterator[_Date]:
     if not folded.isascii():
         yield from (_moved(today, _RELATIVE_DAYS[match[0]]) for match in _unspaced_days().finditer(folded))
     weekdays = _weekdays()
-    for at, word in enumerate(found):
-        before = found[at - 1] if at else ""
+    for at, word in enumerate(text_words):
+        before = text_words[at - 1] if at else ""
         if word in _RELATIVE_DAYS and word[0] < _UNSPACED:
             yield _moved(today, _RELATIVE_DAYS[word])
         elif word in weekdays:
@@ -216,13 +228,13 @@ def _relative(folded: str, found: Sequence[str], today: date) -> Iterator[_Found
         elif word in _UNITS and before in {"last", "next"}:
             yield _moved_by(today, -1 if before == "last" else 1, word)
         elif word == "ago" and at > 1 and before in _UNITS:
-            count = _COUNTS.get(found[at - 2]) or _day(found, at - 2)
+            count = _COUNTS.get(text_words[at - 2]) or _day(text_words, at - 2)
             if count:
                 yield _moved_by(today, -count, before)
 
 
-def _weekday(today: date, weekday: int, before: str) -> Iterator[_Found]:
-    # On Friday is the last one or the next: both are terms, and whoever asks knows which.
+def _weekday(today: date, weekday: int, before: str) -> Iterator[_Date]:
+    # "On Friday" may mean the last Friday or the next one, so the text gets the terms of both.
     back = (today.weekday() - weekday) % 7
     if before != "next":
         yield _moved(today, -(back or 7) if before == "last" else -back)
@@ -230,7 +242,7 @@ def _weekday(today: date, weekday: int, before: str) -> Iterator[_Found]:
         yield _moved(today, 7 - back)
 
 
-def _moved_by(today: date, count: int, unit: str) -> _Found:
+def _moved_by(today: date, count: int, unit: str) -> _Date:
     days = _UNITS[unit]
     year, month, day = _moved(today, count * days)
     return year, month if days < _UNITS["year"] else None, day if days == 1 else None
@@ -242,7 +254,7 @@ def _unspaced_days() -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, longest_first)))
 
 
-def _moved(today: date, days: int) -> _Found:
+def _moved(today: date, days: int) -> _Date:
     try:
         moved = today + timedelta(days=days)
     except OverflowError:
@@ -250,25 +262,25 @@ def _moved(today: date, days: int) -> _Found:
     return moved.year, moved.month, moved.day
 
 
-def _possible(when: _Found) -> bool:
-    year, month, day = when
+def _possible(date_parts: _Date) -> bool:
+    year, month, day = date_parts
     if month is None:
         return year is not None
     return 1 <= month <= _MONTHS and (day is None or 1 <= day <= monthrange(2024, month)[1])
 
 
-def _with_year(when: _Found, at: datetime | None) -> _Found:
-    year, month, day = when
+def _with_year(date_parts: _Date, at: datetime | None) -> _Date:
+    year, month, day = date_parts
     if year is None and month is not None and at is not None:
-        # The nearest one, up to half a year back or ahead.
+        # The nearest year: the date is at most half a year before or after the message.
         year = at.year + round((at.month - month) / _MONTHS)
     return year, month, day
 
 
-def _terms(when: _Found) -> tuple[str, ...]:
-    year, month, day = when
+def _terms(date_parts: _Date) -> tuple[str, ...]:
+    year, month, day = date_parts
     if month is None:
-        # Who speaks of last year is found by its number, as who says it is.
+        # A year has the same term as its number in a text, so "last year" also finds "2023".
         return (str(year),)
     terms = [f"@-{month:02}"]
     if day is not None:
@@ -280,8 +292,8 @@ def _terms(when: _Found) -> tuple[str, ...]:
     return tuple(terms)
 
 
-def _span(when: _Found) -> tuple[float, float] | None:
-    year, month, day = when
+def _span(date_parts: _Date) -> tuple[float, float] | None:
+    year, month, day = date_parts
     if year is None:
         return None
     try:

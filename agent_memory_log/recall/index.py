@@ -1,7 +1,7 @@
-"""The recall index: documents go in, a question comes, hits come out. Everything it knows is in memory.
+"""The recall index, which holds documents in memory and returns the documents that match a question.
 
-Words and vectors say what a text is about; a conversation lifts their sum; stars, age, confidence and the caller's
-policy have the last word.
+A document's score starts with its words and its vectors. Its conversation, stars, age, confidence and the boosted
+preferences then raise or lower the score.
 """
 
 from __future__ import annotations
@@ -24,35 +24,35 @@ from agent_memory_log.recall.lexical import MOST_DOCUMENTS, LexicalIndex
 from agent_memory_log.recall.vectors import VectorIndex
 
 VECTORS: Final = 0.75
-"""The weight of vectors beside words: the text most like the question has as much by them as the best one by words."""
+"""The score of the best match by vectors, as a share of the score of the best match by words."""
 
 IMPORTANCE: Final = 0.2
-"""What a text of five stars gains, as a share of what it has; fewer stars, less."""
+"""The gain of a text with five stars, as a share of its score. The gain is proportional to the stars."""
 
 RECENCY: Final = 0.2
-"""What a rated text of this moment gains, as a share of what it has; half of that ``HALF_LIFE`` later."""
+"""The gain of a new text that has stars, as a share of its score. The gain halves every ``HALF_LIFE`` seconds."""
 
 HALF_LIFE: Final = 30 * 86_400.0
-"""Seconds in which the gain by recency halves: a month."""
+"""The seconds after which the gain for recency has halved: 30 days."""
 
 PREFERENCE: Final = 0.5
-"""What a preference gains whose key the caller boosts, whether it shares a word with the question or not."""
+"""The gain of a preference whose key is in ``boost_preferences``, even if it shares no word with the question."""
 
 STARS: Final = 5
-"""The most stars there are."""
+"""The highest importance of a document."""
 
-ALIKE: Final = 9
-"""Digits behind the point to which scores are compared."""
+DECIMALS: Final = 9
+"""The decimal places to which scores are rounded before they are compared."""
 
 _WORTH_REBUILDING: Final = 256
-"""Removed documents below which an index is not rebuilt."""
+"""An index with at most this many removed documents is not rebuilt."""
 
 
 class RecallIndex:
-    """The documents of one subject. Not for several threads at once.
+    """An index of the documents of one subject. Not safe for concurrent use by several threads.
 
-    Adding and removing cost what the document holds; when more were removed than are left, the index is
-    rebuilt without them. It finds what a new index of the documents left would find.
+    The cost of adding or removing a document depends only on that document's length. When more documents were removed
+    than remain, the index rebuilds itself without them. Removed documents never change the results of a search.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class RecallIndex:
         self._alive = Column(np.bool_)
         self._kind = Column(np.int16)
         self._stars = Column(np.float32)
-        self._lifting = Column(np.float32)
+        self._score_stars = Column(np.float32)
         self._confidence = Column(np.float32)
         self._expires = Column(np.float64)
         self._lexical = LexicalIndex()
@@ -78,16 +78,19 @@ class RecallIndex:
         return len(self._numbers)
 
     def add(self, document: Document) -> None:
-        """Add a document, in place of the one with its id if there is one.
+        """Add a document. It replaces the document with the same id.
 
-        Raises ``InvalidArgument``, which names the field, and changes nothing then.
+        Raises:
+            InvalidArgument: A field is invalid, or the index is full. The index is unchanged.
         """
         _check(document)
         if document.id in self._numbers:
             self.remove(document.id)
         number = len(self._ids)
         if number >= MOST_DOCUMENTS:
-            raise InvalidArgument(f"an index holds at most {MOST_DOCUMENTS:,} documents: search fewer runs at a time")
+            raise InvalidArgument(
+                f"the index has {MOST_DOCUMENTS:,} documents, which is the limit; search fewer runs at a time"
+            )
         analysis = analyse(document.text, document.time)
         self._lexical.append(analysis.terms)
         self._conversations.append(turn_of(document, analysis))
@@ -98,7 +101,7 @@ class RecallIndex:
         self._alive.append(True)
         self._kind.append(self._kinds.setdefault(document.kind, len(self._kinds)))
         self._stars.append(document.importance)
-        self._lifting.append(0 if document.lasting else document.importance)
+        self._score_stars.append(0 if document.lasting else document.importance)
         self._confidence.append(document.confidence)
         self._expires.append(math.inf if document.expires is None else document.expires.timestamp())
         if document.key:
@@ -106,7 +109,7 @@ class RecallIndex:
             self._key_of[number] = document.key
 
     def remove(self, document_id: str) -> None:
-        """Remove a document and its vectors; nothing happens when there is none with this id."""
+        """Remove a document and its vectors. An unknown id is ignored."""
         number = self._numbers.pop(document_id, None)
         if number is None:
             return
@@ -126,34 +129,39 @@ class RecallIndex:
             self._rebuild()
 
     def _rebuild(self) -> None:
-        kept = np.flatnonzero(self._alive.values).tolist()
-        anew = {old: number for number, old in enumerate(kept)}
-        self._ids = [self._ids[number] for number in kept]
-        self._numbers = {document_id: anew[number] for document_id, number in self._numbers.items()}
-        self._languages = [self._languages[number] for number in kept]
-        self._keys = {key: {anew[number]: None for number in numbers} for key, numbers in self._keys.items()}
-        self._key_of = {anew[number]: key for number, key in self._key_of.items()}
-        self._alive = self._alive.keeping(kept)
-        self._kind = self._kind.keeping(kept)
-        self._stars = self._stars.keeping(kept)
-        self._lifting = self._lifting.keeping(kept)
-        self._confidence = self._confidence.keeping(kept)
-        self._expires = self._expires.keeping(kept)
-        self._lexical = self._lexical.keeping(kept)
-        self._conversations = self._conversations.keeping(kept)
+        alive = np.flatnonzero(self._alive.values).tolist()
+        new_numbers = {old: number for number, old in enumerate(alive)}
+        self._ids = [self._ids[number] for number in alive]
+        self._numbers = {document_id: new_numbers[number] for document_id, number in self._numbers.items()}
+        self._languages = [self._languages[number] for number in alive]
+        self._keys = {key: {new_numbers[number]: None for number in numbers} for key, numbers in self._keys.items()}
+        self._key_of = {new_numbers[number]: key for number, key in self._key_of.items()}
+        self._alive = self._alive.keeping(alive)
+        self._kind = self._kind.keeping(alive)
+        self._stars = self._stars.keeping(alive)
+        self._score_stars = self._score_stars.keeping(alive)
+        self._confidence = self._confidence.keeping(alive)
+        self._expires = self._expires.keeping(alive)
+        self._lexical = self._lexical.keeping(alive)
+        self._conversations = self._conversations.keeping(alive)
         if self._vectors is not None:
-            self._vectors = self._vectors.renumbered(anew)
+            self._vectors = self._vectors.renumbered(new_numbers)
 
     def use_model(self, model: str, dimension: int) -> None:
-        """Hold vectors of this model from now on; those of another are dropped, for the two cannot be compared."""
+        """Set the model of the vectors. The vectors of another model are removed: the two kinds cannot be compared."""
         if self._vectors is None or (model, dimension) != (self._model, self._vectors.dimension):
             self._model = model
             self._vectors = VectorIndex(dimension)
 
     def put_vectors(self, ids: Iterable[str], embeddings: Embeddings) -> None:
-        """Give documents the vectors of the model in use: a row of ``embeddings`` each; unknown ids are passed over.
+        """Set the vectors of documents. Unknown ids are ignored.
 
-        Raises ``InvalidArgument`` when no model is in use or the vectors are not of its dimension.
+        Args:
+            ids: The ids of the documents, in the order of the rows of ``embeddings``.
+            embeddings: The vectors, made by the model that was passed to ``use_model``.
+
+        Raises:
+            InvalidArgument: ``use_model`` was not called, or the vectors have another dimension.
         """
         self._check_vectors(embeddings)
         if self._vectors is None:
@@ -166,10 +174,13 @@ class RecallIndex:
 
     def _check_vectors(self, embeddings: Embeddings) -> None:
         if self._vectors is None:
-            raise InvalidArgument("the index has no model: call use_model before giving it vectors")
+            raise InvalidArgument(
+                "the index has no model; call use_model before put_vectors and before a search with vectors"
+            )
         if embeddings.pooled.ndim != 2 or embeddings.pooled.shape[1] != self._vectors.dimension:  # noqa: PLR2004  # rows
             raise InvalidArgument(
-                f"vectors of shape {embeddings.pooled.shape} for {self._model} of dimension {self._vectors.dimension}"
+                f"expected rows of {self._vectors.dimension} numbers for the model {self._model}, "
+                f"got vectors of shape {embeddings.pooled.shape}"
             )
 
     def search(
@@ -185,14 +196,26 @@ class RecallIndex:
         boost_preferences: Collection[str] = (),
         embedded: Embeddings | None = None,
     ) -> list[DocumentHit]:
-        """The documents that answer ``query`` best, the best first.
+        """Return the documents that match ``query``, the best first.
 
-        Of two alike the one that has more by itself, then the newer, then the later in its session, then by id.
+        Documents with equal scores are ordered by the score of their own words and vectors. Then newer documents come
+        first, then documents later in their session, then documents with a smaller id. If the query has no word and
+        no vectors, only documents with a key of ``boost_preferences`` are returned.
 
-        ``now`` is when it is asked: "yesterday" counts from it; what has expired by then is not found. ``kinds``,
-        ``since`` (inclusive), ``until`` (exclusive) and ``min_importance`` (stars) choose; what has no time is in no
-        span. ``embedded`` is the query's own vectors, by the model in use. A query without a word finds only what
-        ``boost_preferences``, a set of keys, lets in. Raises ``InvalidArgument``.
+        Args:
+            query: The question, in any language.
+            now: The time of the question. Relative dates such as "yesterday" count from it. Documents that expired
+                by this time are not returned.
+            top_k: The largest number of hits.
+            kinds: Only documents of these kinds are returned. None allows every kind.
+            since: Only documents from this time on are returned. A document without a time is not returned.
+            until: Only documents before this time are returned. A document without a time is not returned.
+            min_importance: Only documents with at least this many stars are returned.
+            boost_preferences: The keys whose documents gain ``PREFERENCE``.
+            embedded: The vectors of the query, made by the model that was passed to ``use_model``.
+
+        Raises:
+            InvalidArgument: ``top_k`` is below 1, a time has no time zone, or the vectors do not fit the index.
         """
         _check_search(top_k, {"now": now, "since": since, "until": until})
         if embedded is not None:
@@ -207,42 +230,42 @@ class RecallIndex:
         return [self._hit(number, float(total[number]), parts) for number in best]
 
     def _parts(
-        self, query: str, now: datetime, boosted: Collection[str], embedded: Embeddings | None
+        self, query: str, now: datetime, boosted_keys: Collection[str], embedded: Embeddings | None
     ) -> Mapping[str, Floats]:
-        asked = ask(query, now, [language for language, texts in self._texts_in.items() if texts])
+        question = ask(query, now, [language for language, texts in self._texts_in.items() if texts])
         alive = self._alive.values
-        matches = self._lexical.matches(asked, self._conversations.weights(asked))
+        matches = self._lexical.matches(question, self._conversations.weights(question))
         words = np.zeros(len(alive))
         for documents, scores in chain.from_iterable(matches):
-            if asked.compounds:
-                np.add.at(words, documents, scores)  # several compounds may stand in one text
+            if question.compounds:
+                np.add.at(words, documents, scores)  # a text may contain several of the compounds
             else:
                 words[documents] += scores
         words *= alive
         parts = {"words": words}
-        about = words
+        relevance = words
         shared = self._conversations.shared(matches)
         if embedded is not None and self._vectors is not None:
             most = float(words.max(initial=0))
-            parts["vectors"] = self._vectors.likeness(embedded, words) * (VECTORS * (most or 1.0)) * alive
-            about = words + parts["vectors"]
+            parts["vectors"] = self._vectors.scores(embedded, words) * (VECTORS * (most or 1.0)) * alive
+            relevance = words + parts["vectors"]
             shared += self._conversations.shared([[(np.arange(len(alive), dtype=np.int32), parts["vectors"])]])
-        parts |= self._conversations.lifts(asked, about, shared)
-        have = about + sum(parts[name] for name in parts if name not in {"words", "vectors"})
-        stars = self._lifting.values
+        parts |= self._conversations.lifts(question, relevance, shared)
+        score = relevance + sum(parts[name] for name in parts if name not in {"words", "vectors"})
+        stars = self._score_stars.values
         if stars.any():
-            parts["importance"] = have * (IMPORTANCE / STARS * stars)
+            parts["importance"] = score * (IMPORTANCE / STARS * stars)
             age = np.nan_to_num(np.maximum(now.timestamp() - self._conversations.times, 0), nan=math.inf)
-            parts["recency"] = have * (stars > 0) * (RECENCY * np.exp2(-age / HALF_LIFE))
-            have = have + parts["importance"] + parts["recency"]
-        chosen = [number for key in boosted for number in self._keys.get(key, ())]
-        if chosen:
-            parts["preference"] = np.zeros(len(have))
-            parts["preference"][chosen] = PREFERENCE
-            have = have + parts["preference"]
+            parts["recency"] = score * (stars > 0) * (RECENCY * np.exp2(-age / HALF_LIFE))
+            score = score + parts["importance"] + parts["recency"]
+        boosted_numbers = [number for key in boosted_keys for number in self._keys.get(key, ())]
+        if boosted_numbers:
+            parts["preference"] = np.zeros(len(score))
+            parts["preference"][boosted_numbers] = PREFERENCE
+            score = score + parts["preference"]
         confidence = self._confidence.values
         if (confidence < 1).any():
-            parts["confidence"] = have * (confidence.astype(np.float64) - 1)
+            parts["confidence"] = score * (confidence.astype(np.float64) - 1)
         return parts
 
     def _allowed(
@@ -254,7 +277,7 @@ class RecallIndex:
         min_importance: float,
     ) -> Flags:
         allowed = self._alive.values & (self._expires.values > now.timestamp())
-        allowed &= self._confidence.values > 0  # what is nothing but for rounding is nothing
+        allowed &= self._confidence.values > 0  # the rounded total of such a document may exceed 0
         if kinds is not None:
             allowed &= np.isin(self._kind.values, [self._kinds[kind] for kind in kinds if kind in self._kinds])
         if since is not None:
@@ -266,17 +289,18 @@ class RecallIndex:
         return allowed
 
     def _best(self, total: Floats, own: Floats, top_k: int) -> list[int]:
-        # What differs by rounding alone is alike: the sums of a question and of its answer come out the same.
-        total = np.round(total, ALIKE)
+        # Scores that differ only by the rounding of their sums count as equal.
+        total = np.round(total, DECIMALS)
         least = float(np.partition(total, -top_k)[-top_k]) if len(total) > top_k else 0.0
-        found = np.flatnonzero(total >= least if least > 0 else total > 0)
-        scores, times = total[found].tolist(), np.nan_to_num(self._conversations.times[found]).tolist()
-        places = [self._conversations.place(number) for number in found.tolist()]
-        alone = own[found].tolist()
+        numbers = np.flatnonzero(total >= least if least > 0 else total > 0)
+        scores, times = total[numbers].tolist(), np.nan_to_num(self._conversations.times[numbers]).tolist()
+        positions = [self._conversations.position(number) for number in numbers.tolist()]
+        own_scores = own[numbers].tolist()
         order = sorted(
-            range(len(places)), key=lambda at: (-scores[at], -alone[at], -times[at], -places[at][0], places[at][1])
+            range(len(positions)),
+            key=lambda at: (-scores[at], -own_scores[at], -times[at], -positions[at][0], positions[at][1]),
         )
-        best: list[int] = found[order[:top_k]].tolist()
+        best: list[int] = numbers[order[:top_k]].tolist()
         return best
 
     def _hit(self, number: int, score: float, parts: Mapping[str, Floats]) -> DocumentHit:
@@ -286,23 +310,23 @@ class RecallIndex:
 
 def _check(document: Document) -> None:
     if not document.id:
-        raise InvalidArgument("id: a document needs one")
+        raise InvalidArgument("id: expected a non-empty string")
     if not 0 <= document.importance <= STARS:
-        raise InvalidArgument(f"importance: {document.importance} is not between 0 and {STARS} stars")
+        raise InvalidArgument(f"importance: expected 0 to {STARS} stars, got {document.importance}")
     if not 0 <= document.confidence <= 1:
-        raise InvalidArgument(f"confidence: {document.confidence} is not between 0 and 1")
+        raise InvalidArgument(f"confidence: expected a number from 0 to 1, got {document.confidence}")
     if not -(2**63) <= document.position < 2**63:
-        raise InvalidArgument(f"position: {document.position} does not fit into 64 bits")
+        raise InvalidArgument(f"position: expected a signed 64-bit integer, got {document.position}")
     _check_aware({"time": document.time, "expires": document.expires})
 
 
 def _check_search(top_k: int, times: Mapping[str, datetime | None]) -> None:
     if top_k < 1:
-        raise InvalidArgument(f"top_k: {top_k} is not at least 1")
+        raise InvalidArgument(f"top_k: expected an integer from 1, got {top_k}")
     _check_aware(times)
 
 
 def _check_aware(times: Mapping[str, datetime | None]) -> None:
     for name, time in times.items():
         if time is not None and time.tzinfo is None:
-            raise InvalidArgument(f"{name}: {time} has no time zone; give an aware time, such as datetime.now(UTC)")
+            raise InvalidArgument(f"{name}: {time} has no time zone; pass an aware time, such as datetime.now(UTC)")

@@ -1,9 +1,9 @@
-"""What depends on the language of a text: which it is, its function words, and the stem of a word.
+"""Detects the language of a text, and provides the function words and the stems of each language.
 
-A text is of the language whose function words it uses most, if it has two of them: lists of function words hold some
-words that another language talks about, and such a word must not decide alone. Any other text, a name or a number, is
-taken for the default of its script. A question is looked up by the stems of every language that the index holds, so
-that a wrong guess about a short question costs nothing, and a text in one language finds its loan words in another.
+The language of a text is the one with most of its function words, if the text has at least two of them. One is not
+enough, because a function word of one language may be a content word of another. Other texts, such as a name or a
+number, get the default language of their script. A question is looked up by the stems of every language of the index.
+So a wrong guess about a short question does no harm, and a loan word is found in texts of another language.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _IRREGULAR_ENGLISH: Final = (
     | {form + plural: row[0] for row in _english_rows("nouns") for form in row[1:] for plural in ("", "s")}
     | {row[0]: row[1] for row in _english_rows("numbers")}
 )
-"""Word form -> base form, and number word -> digits; what is not in it is left to the stemmer."""
+"""The base form of each irregular word form, and the digits of each number word. The stemmer handles other words."""
 
 STEMMERS: Final[dict[str, str]] = _TABLE["stemmers"]
-"""Language (ISO 639-1) -> its Snowball stemmer; "" for those with known function words alone."""
+"""The Snowball stemmer of each language (ISO 639-1). It is ``""`` for a language that has only function words here."""
 
 COMPOUNDING: Final = frozenset(_TABLE["compounding"]["languages"].split())
 """The languages that write compounds as one word."""
@@ -45,16 +45,16 @@ COMPOUNDING: Final = frozenset(_TABLE["compounding"]["languages"].split())
 _LANGUAGES: Final = tuple(STEMMERS)
 
 _VOTE: Final = 60
-"""What a function word counts, divided among the languages that have it."""
+"""The weight of a function word. The languages that have the word share it equally."""
 
-_ENOUGH: Final = 2
-"""How many function words of a language a text has at least; "email" is one in a list for Czech."""
+_FEWEST_FUNCTION_WORDS: Final = 2
+"""The fewest function words that decide the language of a text. The list for Czech contains "email", for example."""
 
 _VOTE_BYTES: Final = 4
-"""The room of a count: texts of 70 million function words fit."""
+"""The bytes of a language's count. They suffice for texts with 70 million function words."""
 
 _MOST_REMEMBERED: Final = 100_000
-"""Words of a language whose stems are remembered; then it starts again."""
+"""The most stems in the cache of a language. A full cache is cleared."""
 
 
 class _Stemmer(Protocol):
@@ -69,15 +69,15 @@ class _StopWords(Protocol):
     def get_stop_words(self, language: str) -> list[str]: ...
 
 
-# Neither has types: what is used of them is said above.
+# The two libraries have no types. The protocols above declare the functions that this module uses.
 _snowball = cast("_Snowball", import_module("Stemmer"))
-_listed = cast("_StopWords", import_module("stop_words"))
+_stop_words = cast("_StopWords", import_module("stop_words"))
 
 
 class Stems(dict[str, str]):
-    """Word (folded) -> what it is found by in one language, "" for a function word; worked out when first asked for.
+    """The index term of each folded word in one language, or ``""`` for a function word. It computes terms on demand.
 
-    A text of an unknown language may be given any: what its stemmer does to words, it does to both sides.
+    A text of an unknown language may use any language, because the same stemmer then changes the question too.
     """
 
     def __init__(self, language: str) -> None:
@@ -91,7 +91,7 @@ class Stems(dict[str, str]):
         if len(self) >= _MOST_REMEMBERED:
             self.clear()
         stem = self._stem(word)
-        if len(word) <= LONGEST_WORD:  # a longer one may be a whole file, and seldom comes again
+        if len(word) <= LONGEST_WORD:  # a longer word may be a whole file and seldom occurs again
             self[word] = stem
         return stem
 
@@ -108,44 +108,48 @@ class Stems(dict[str, str]):
 
 @cache
 def stems(language: str) -> Stems:
-    """The stems of a language, one of ``STEMMERS``."""
+    """Return the stems of ``language``, a key of ``STEMMERS``."""
     return Stems(language)
 
 
 @cache
 def stop_words(language: str) -> frozenset[str]:
-    """The function words of a language, folded and cut as ``words`` cuts them."""
+    """Return the function words of a language, folded and divided by ``words``."""
     if language == ENGLISH:
         return frozenset(_ENGLISH["function_words"].split())
-    cut = (words(fold(entry)) for entry in _listed.get_stop_words(language))
-    # An entry of several words is an idiom of content words, unless it is one that an apostrophe cuts.
+    cut = (words(fold(entry)) for entry in _stop_words.get_stop_words(language))
+    # Entries of several words are left out. They are idioms with content words, or words with an apostrophe.
     return frozenset(word for entry in cut if len(entry) == 1 for word in entry)
 
 
-def language_of(found: Sequence[str]) -> str:
-    """The language of a text by its ``words``: the one that has most of them for function words, from two."""
-    votes = sum(map(_votes().get, found, repeat(0)))
+def language_of(text_words: Sequence[str]) -> str:
+    """Return the language of a text, given its ``words``.
+
+    It is the language with the highest count of function words, if the text has two of them. Otherwise it is the
+    default language of the script.
+    """
+    votes = sum(map(_votes().get, text_words, repeat(0)))
     if votes:
         counts = memoryview(votes.to_bytes(_VOTE_BYTES * len(STEMMERS), sys.byteorder)).cast("I").tolist()
         if sys.byteorder == "big":
             counts.reverse()
-        for place in sorted(range(len(counts)), key=counts.__getitem__, reverse=True):
-            if len(stop_words(_LANGUAGES[place]).intersection(found)) >= _ENOUGH:
-                return _LANGUAGES[place]
-    return _default(found[0]) if found else ENGLISH
+        for position in sorted(range(len(counts)), key=counts.__getitem__, reverse=True):
+            if len(stop_words(_LANGUAGES[position]).intersection(text_words)) >= _FEWEST_FUNCTION_WORDS:
+                return _LANGUAGES[position]
+    return _default(text_words[0]) if text_words else ENGLISH
 
 
 @cache
 def _votes() -> dict[str, int]:
-    # The counts of all languages share one integer, so that counting is one sum: five times faster than a loop.
-    speakers: dict[str, list[int]] = {}
-    for place, language in enumerate(STEMMERS):
+    # The counts of all languages share one integer, so counting is one sum. That is five times faster than a loop.
+    languages: dict[str, list[int]] = {}
+    for position, language in enumerate(STEMMERS):
         for word in stop_words(language):
-            speakers.setdefault(word, []).append(place)
-    # A word that many languages share tells little.
+            languages.setdefault(word, []).append(position)
+    # A word that many languages share is weak evidence for each of them.
     return {
-        word: sum(_VOTE // len(places) << 8 * _VOTE_BYTES * place for place in places)
-        for word, places in speakers.items()
+        word: sum(_VOTE // len(positions) << 8 * _VOTE_BYTES * position for position in positions)
+        for word, positions in languages.items()
     }
 
 

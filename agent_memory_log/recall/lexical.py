@@ -1,6 +1,6 @@
-"""The lexical index: which documents hold a question's words, and how much that says (BM25).
+"""The lexical index, which scores documents by the words that they share with a question (BM25).
 
-A document is known by its number: the first one is 0, and each the one after the last.
+It identifies documents by consecutive numbers from 0.
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ from agent_memory_log.recall.dates import DATED
 from agent_memory_log.recall.questions import Question
 
 SATURATION: Final = 1.0
-"""BM25's k1, how much a second occurrence of a word adds: less than the usual 1.2, for turns are short."""
+"""BM25's k1. Higher values let repeated words add more. It is below the usual 1.2 because turns are short."""
 
 LENGTH: Final = 0.4
-"""BM25's b, how far long texts are discounted: below the usual 0.75, for a long turn of a talk also says more."""
+"""BM25's b. Higher values reduce the scores of long texts more. It is below the usual 0.75: long turns say more."""
 
 COMPOUND: Final = 0.7
-"""The weight of a word as the beginning of a compound, or of the word that a compound begins with."""
+"""The weight of a match between a compound and the word that it begins with."""
 
 SHORTEST_PART: Final = 4
-"""Letters that a part of a compound has at least: fewer begin too many words."""
+"""The fewest letters of a part of a compound. Too many words begin with the same three letters."""
 
 MOST_COUNTED: Final = 255
-"""Occurrences of a term in one text that count: they share 32 bits with the text's number."""
+"""The most occurrences of a term in one text that count. A count shares 32 bits with a document number."""
 
 MOST_DOCUMENTS: Final = 1 << 24
-"""Documents that can be numbered."""
+"""The most documents of an index."""
 
-WORTH_SORTING: Final = 256
-"""How many old terms there are for a new one where it is put in its place, as sorting them all takes longer."""
+SORTED_PER_NEW: Final = 256
+"""With more than this many sorted terms for each new term, inserting the new terms is faster than sorting all terms."""
 
 Matches = Sequence[tuple[Numbers, Floats]]
-"""What a word finds: for each term that it stands as the documents that hold it, and what each has by that.
+"""The matches of a word: for each of its terms, the documents that hold the term and their scores.
 
-The compounds of a word, of which there may be thousands, are one term, and a document is there once for each it holds.
+All compounds of a word, possibly thousands, count as one term. A document occurs once for each compound that it holds.
 """
 
 
 class LexicalIndex:
-    """The terms of documents. Not for several threads at once.
+    """The terms of documents. Not safe for concurrent use by several threads.
 
-    An append costs what the document holds, and so does a removal. Of a term, the documents that hold it are kept as
-    ``number << 8 | count``; of a document its terms likewise.
+    The cost of an append or a removal depends only on the length of the document. A term stores its documents, and a
+    document its terms, as ``number << 8 | count``.
     """
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._sorted: list[str] = []
         self._holders: list[array[int]] = []
-        self._holding = array("I")
+        self._holder_counts = array("I")
         self._terms = array("I")
         self._starts = array("Q", [0])
         self._lengths = array("I")
@@ -66,7 +66,7 @@ class LexicalIndex:
         self._documents = 0
 
     def append(self, terms: Iterable[str]) -> None:
-        """Index the next document: its terms, each as often as it occurs."""
+        """Index the next document. ``terms`` repeats each term as often as it occurs."""
         self._append(Counter(terms).items())
 
     def _append(self, counts: Iterable[tuple[str, int]]) -> None:
@@ -75,17 +75,17 @@ class LexicalIndex:
         numbers = self._numbers
         for term, occurrences in counts:
             count = min(occurrences, MOST_COUNTED)
-            # What a date stands for was not written: it makes no text longer.
+            # The terms of dates are not words of the text, so they do not count towards its length.
             if term[0] != DATED:
                 length += count
             number = numbers.get(term)
             if number is None:
                 number = numbers[term] = len(numbers)
                 self._holders.append(array("I", (document | count,)))
-                self._holding.append(1)
+                self._holder_counts.append(1)
             else:
                 self._holders[number].append(document | count)
-                self._holding[number] += 1
+                self._holder_counts[number] += 1
             self._terms.append(number << 8 | count)
         self._starts.append(len(self._terms))
         self._lengths.append(length)
@@ -93,51 +93,53 @@ class LexicalIndex:
         self._documents += 1
 
     def remove(self, number: int) -> None:
-        """Count a document no more; its postings stay, to be left out by ``keeping``."""
+        """Stop counting a document. Its postings remain until ``keeping`` leaves them out."""
         for packed in self._terms[self._starts[number] : self._starts[number + 1]]:
-            self._holding[packed >> 8] -= 1
+            self._holder_counts[packed >> 8] -= 1
         self._length -= self._lengths[number]
         self._documents -= 1
 
     def keeping(self, numbers: Sequence[int]) -> LexicalIndex:
-        """The same with these documents alone, numbered anew in their order."""
-        kept = LexicalIndex()
+        """Return an index with only these documents, renumbered in their order."""
+        remaining = LexicalIndex()
         terms = list(self._numbers)
         for number in numbers:
             packed = self._terms[self._starts[number] : self._starts[number + 1]]
-            kept._append((terms[one >> 8], one & MOST_COUNTED) for one in packed)
-        return kept
+            remaining._append((terms[posting >> 8], posting & MOST_COUNTED) for posting in packed)
+        return remaining
 
-    def matches(self, asked: Question, weights: Mapping[str, float]) -> list[Matches]:
-        """What each word of the question finds, among it documents that were removed.
+    def matches(self, question: Question, weights: Mapping[str, float]) -> list[Matches]:
+        """Return the matches of each word of the question. They may include removed documents.
 
-        All that a document has is how much of the question it says, 0 to about 1: a word that no document holds counts
-        too, as one that each of them lacks. ``weights`` are those of words that count for less than 1.
+        The scores of a document add up to its share of the question, from 0 to about 1. A word that no document holds
+        also counts, so it lowers all scores. ``weights`` has the words whose weight is not 1.
         """
         matches: list[Matches] = []
-        whole = 0.0
+        total_rarity = 0.0
         lengths = np.frombuffer(self._lengths, np.uint32) if self._lengths else np.zeros(0, np.uint32)
         spread = SATURATION * LENGTH * self._documents / max(self._length, 1)
-        for word, terms in asked.words:
-            holding = sum(self._holding[number] for number in self._known(terms))
+        for word, terms in question.words:
+            holding = sum(self._holder_counts[number] for number in self._term_numbers(terms))
             rarity = math.log1p((max(self._documents - holding, 0) + 0.5) / (holding + 0.5)) * weights.get(word, 1.0)
-            whole += rarity
-            said: list[tuple[Sequence[int], float]] = [((number,), rarity) for number in self._known(terms)]
-            if asked.compounds and word not in weights and (compounds := self._compounds(terms)):
-                said.append((compounds, COMPOUND * rarity))
-            found: list[tuple[Numbers, Floats]] = []
-            for numbers, weight in said:
+            total_rarity += rarity
+            lookups: list[tuple[Sequence[int], float]] = [((number,), rarity) for number in self._term_numbers(terms)]
+            if question.compounds and word not in weights and (compounds := self._compounds(terms)):
+                lookups.append((compounds, COMPOUND * rarity))
+            word_matches: list[tuple[Numbers, Floats]] = []
+            for numbers, weight in lookups:
                 documents, counts = self._postings(numbers)
                 normal = SATURATION * (1 - LENGTH) + spread * lengths[documents]
-                found.append((documents, weight * counts / (counts + normal)))
-            matches.append(found)
-        return [[(documents, scores / whole) for documents, scores in found] for found in matches] if whole else []
+                word_matches.append((documents, weight * counts / (counts + normal)))
+            matches.append(word_matches)
+        if not total_rarity:
+            return []
+        return [[(documents, scores / total_rarity) for documents, scores in word_matches] for word_matches in matches]
 
-    def _known(self, terms: Iterable[str]) -> list[int]:
+    def _term_numbers(self, terms: Iterable[str]) -> list[int]:
         return [number for term in terms if (number := self._numbers.get(term)) is not None]
 
     def _compounds(self, terms: Collection[str]) -> list[int]:
-        """The terms that begin with one of ``terms``, or that one of them begins with; not themselves."""
+        """Return the numbers of terms that begin with a term of ``terms``, or with which a term of ``terms`` begins."""
         related: dict[str, None] = {}
         names = self._in_order()
         for term in terms:
@@ -149,12 +151,12 @@ class LexicalIndex:
                 if not names[at].startswith(term):
                     break
                 related[names[at]] = None
-        return self._known(term for term in related if term not in terms)
+        return self._term_numbers(term for term in related if term not in terms)
 
     def _in_order(self) -> list[str]:
-        # Sorted when asked for: only some languages need it, and the few terms since the last time find their places.
+        # Only some languages need sorted terms, so they are sorted on demand. A few new terms are inserted one by one.
         new = list(islice(reversed(self._numbers), len(self._numbers) - len(self._sorted)))
-        if len(new) * WORTH_SORTING < len(self._sorted):
+        if len(new) * SORTED_PER_NEW < len(self._sorted):
             for term in new:
                 insort(self._sorted, term)
         elif new:

@@ -1,4 +1,4 @@
-"""What a text asks: whether it is a question, whether it asks for a time, and the words it is looked up by."""
+"""Recognises questions and questions about a time, and defines the form in which the index looks up a query."""
 
 from __future__ import annotations
 
@@ -12,20 +12,23 @@ from agent_memory_log.tables import read_table
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A query as it is looked up.
+    """A query in the form in which the index looks it up.
 
-    ``words`` are its words and dates, each with the terms it may stand as in the index: one for each language that
-    the index holds. ``spans`` are the times it names, in seconds; ``when`` says that it asks for one, ``compounds``
-    that its language writes compounds as one word.
+    Attributes:
+        words: The words and dates of the query. Each has its possible terms in the index: at most one for each
+            language of the index.
+        spans: The times that the query names, as start and end in seconds since 1970. The end is exclusive.
+        asks_for_time: True if the query asks for a time.
+        compounds: True if the query's language writes compounds as one word.
     """
 
     words: tuple[tuple[str, tuple[str, ...]], ...]
     spans: tuple[tuple[float, float], ...]
-    when: bool
+    asks_for_time: bool
     compounds: bool
 
 
-_LAST_CHARACTERS: Final = re.compile(r"？|؟|か[。\s]*$|[吗嗎呢][。\s]*$")  # noqa: RUF001  # the marks of other scripts are meant
+_LAST_CHARACTERS: Final = re.compile(r"？|؟|か[。\s]*$|[吗嗎呢][。\s]*$")  # noqa: RUF001  # question marks and endings of other scripts
 
 _TABLE: Final = read_table(__name__, "questions")
 _FIRST_WORDS: Final = frozenset(_TABLE["first_words"].split())
@@ -34,20 +37,20 @@ _AND: Final = frozenset(_TABLE["and"].split())
 _TIMES_ASKED: Final = re.compile("|".join(_TABLE["times_asked"]))
 
 _EARLY: Final = 3
-"""Words of a question among which one for "when" asks: when was it, and until when was it?"""
+"""The number of first words of a question in which "when" asks for a time, as in "until when was it?"."""
 
 
-def is_question(folded: str, found: Sequence[str]) -> bool:
-    """Whether a text asks something; ``found`` are its words."""
+def is_question(folded: str, text_words: Sequence[str]) -> bool:
+    """Return whether a text is a question. ``text_words`` are the words of the folded text."""
     return (
         "?" in folded
-        or (bool(found) and found[0] in _FIRST_WORDS)
+        or (bool(text_words) and text_words[0] in _FIRST_WORDS)
         or (not folded.isascii() and bool(_LAST_CHARACTERS.search(folded)))
     )
 
 
-def asks_when(folded: str, found: Sequence[str]) -> bool:
-    """Whether a question asks for a time."""
-    # Further on it is a conjunction: what did she say when the boat came?
-    first = any(word in _WHEN and (at < _EARLY or found[at - 1] in _AND) for at, word in enumerate(found))
+def asks_for_time(folded: str, text_words: Sequence[str]) -> bool:
+    """Return whether a question asks for a time."""
+    # Later in a question, "when" is a conjunction, as in "who spoke when the boat came?".
+    first = any(word in _WHEN and (at < _EARLY or text_words[at - 1] in _AND) for at, word in enumerate(text_words))
     return first or bool(_TIMES_ASKED.search(folded))

@@ -1,8 +1,8 @@
-"""The vectors of documents, and how like a question each document is by them.
+"""Stores the vectors of documents and computes their similarity to a question.
 
-Late interaction: each token of the question looks for the token it is most like, and a document is as like the question
-as these are on average (MaxSim). What it costs is bounded: beyond ``EXAMINED`` documents only the best ones by pooled
-vector and by words are looked at token by token. All is exact: there is no approximate index to keep.
+With token vectors it uses late interaction (MaxSim): it takes the most similar document token for each token of the
+question, and averages these similarities. To bound the cost, an index with more than ``EXAMINED`` documents compares
+tokens only in the best documents by pooled vector and by words. There is no approximate index.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from agent_memory_log.recall.columns import Floats, Numbers
 from agent_memory_log.recall.embedding import Embeddings, Vectors
 
 EXAMINED: Final = 500
-"""Documents compared token by token: as many of the best by pooled vector, and as many of the best by words."""
+"""The number of best documents by pooled vector, and of best documents by words, that are compared by tokens."""
 
 
 class VectorIndex:
-    """The vectors of one model, of a fixed ``dimension``, by document number. Not for several threads at once.
+    """The vectors of one model, by document number. Not safe for concurrent use by several threads.
 
-    A document needs 4 bytes a dimension, and with token vectors 2 more for each of its tokens and dimensions.
+    A document needs 4 bytes for each dimension. Each token vector needs 2 bytes for each dimension.
     """
 
     def __init__(self, dimension: int) -> None:
+        """Create an empty index for vectors of ``dimension`` numbers."""
         self.dimension = dimension
         self._pooled: Vectors = np.zeros((16, dimension), np.float32)
         self._rows: list[int] = []
@@ -40,7 +41,7 @@ class VectorIndex:
         return number in self._row_of
 
     def put(self, number: int, pooled: Vectors, tokens: Vectors | None) -> None:
-        """Give a document its vectors, of length 1, in place of those it has."""
+        """Set the vectors of a document, each of length 1. ``tokens`` is None if there are no token vectors."""
         row = self._row_of.get(number)
         if row is None:
             row = self._row_of[number] = len(self._rows)
@@ -52,7 +53,7 @@ class VectorIndex:
             self._tokens[number] = tokens.astype(np.float16)
 
     def remove(self, number: int) -> None:
-        """Drop a document's vectors, if it has any: the last row takes its place."""
+        """Remove the vectors of a document, if it has any. The last row moves to the free row."""
         row = self._row_of.pop(number, None)
         if row is None:
             return
@@ -65,57 +66,58 @@ class VectorIndex:
         self._tokens.pop(number, None)
 
     def renumbered(self, numbers: Mapping[int, int]) -> VectorIndex:
-        """The same with the documents numbered anew; those without a new number are left out."""
-        kept = VectorIndex(self.dimension)
+        """Return an index with new document numbers. ``numbers`` maps old to new; other documents are left out."""
+        remaining = VectorIndex(self.dimension)
         for row, old in enumerate(self._rows):
             if (number := numbers.get(old)) is not None:
                 tokens = self._tokens.get(old)
-                kept.put(number, self._pooled[row], None if tokens is None else tokens.astype(np.float32))
-        return kept
+                remaining.put(number, self._pooled[row], None if tokens is None else tokens.astype(np.float32))
+        return remaining
 
-    def likeness(self, question: Embeddings, words: Floats) -> Floats:
-        """How much each document stands out by its vectors, 0 to 1, by number.
+    def scores(self, question: Embeddings, words: Floats) -> Floats:
+        """Return the vector score of each document from 0 to 1, by document number.
 
-        1 is the one most like the question, 0 one no more like it than the average. ``question`` is of one text;
-        ``words`` are the scores of the documents by their words.
+        The document most similar to the question has 1. A document with average similarity, or less, has 0.
+
+        Args:
+            question: The vectors of one text.
+            words: The score of each document by its words.
         """
-        likeness = np.zeros(len(words))
+        scores = np.zeros(len(words))
         if not self._rows:
-            return likeness
+            return scores
         rows = np.asarray(self._rows, np.int32)
         pooled = self._pooled[: len(rows)] @ question.pooled[0]
         if question.tokens is None or not len(question.tokens[0]) or not self._tokens:
-            likeness[rows] = _standing_out(pooled)
-            return likeness
+            scores[rows] = _above_average(pooled)
+            return scores
         examined = [
-            number
-            for number in self._rows_of_best(rows, pooled, words)
-            if number in self._tokens and len(self._tokens[number])
+            number for number in self._best(rows, pooled, words) if number in self._tokens and len(self._tokens[number])
         ]
         if examined:
-            likeness[examined] = _standing_out(self._late(question.tokens[0], examined))
-        return likeness
+            scores[examined] = _above_average(self._late(question.tokens[0], examined))
+        return scores
 
     @staticmethod
-    def _rows_of_best(rows: Numbers, pooled: Vectors, words: Floats) -> list[int]:
+    def _best(rows: Numbers, pooled: Vectors, words: Floats) -> list[int]:
         if len(rows) <= EXAMINED:
-            every: list[int] = rows.tolist()
-            return every
+            all_documents: list[int] = rows.tolist()
+            return all_documents
         by_vector = rows[np.argpartition(-pooled, EXAMINED)[:EXAMINED]]
         by_words = rows[np.argpartition(-words[rows], EXAMINED)[:EXAMINED]]
         best: list[int] = np.union1d(by_vector, by_words).tolist()
         return best
 
-    def _late(self, asked: Vectors, numbers: Sequence[int]) -> Floats:
+    def _late(self, question: Vectors, numbers: Sequence[int]) -> Floats:
         tokens = [self._tokens[number] for number in numbers]
-        starts = np.cumsum([0, *(len(one) for one in tokens[:-1])])
-        alike = asked @ np.concatenate(tokens).astype(np.float32).T
-        closest: Floats = np.maximum.reduceat(alike, starts, axis=1).mean(axis=0, dtype=np.float64)
+        starts = np.cumsum([0, *(len(vectors) for vectors in tokens[:-1])])
+        similarity = question @ np.concatenate(tokens).astype(np.float32).T
+        closest: Floats = np.maximum.reduceat(similarity, starts, axis=1).mean(axis=0, dtype=np.float64)
         return closest
 
 
-def _standing_out(alike: NDArray[np.floating]) -> Floats:
-    mean, most = float(alike.mean()), float(alike.max())
-    if most - mean < 1e-6:  # noqa: PLR2004  # all are alike: rounding decides nothing
-        return np.zeros(len(alike))
-    return np.clip((alike.astype(np.float64) - mean) / (most - mean), 0, None)
+def _above_average(similarity: NDArray[np.floating]) -> Floats:
+    mean, most = float(similarity.mean()), float(similarity.max())
+    if most - mean < 1e-6:  # noqa: PLR2004  # the differences are rounding errors
+        return np.zeros(len(similarity))
+    return np.clip((similarity.astype(np.float64) - mean) / (most - mean), 0, None)

@@ -1,7 +1,7 @@
-"""From text to words, whatever the script: the one place that decides where a word begins and ends.
+"""Divides text of any script into words. All other modules use these words.
 
-Text with spaces falls into runs of letters, marks and digits, folded (case, width, compatibility forms). Scripts that
-are written without spaces fall into overlapping runs of characters: no dictionary, so no word is unknown to it.
+Text with spaces is divided into runs of letters, marks and digits, after folding of case, width and compatibility
+forms. Scripts without spaces are divided into overlapping runs of characters, so they need no dictionary.
 """
 
 from __future__ import annotations
@@ -13,22 +13,25 @@ from functools import cache, lru_cache
 from typing import Final
 
 LONGEST_WORD: Final = 64
-"""Characters of a word that count: longer ones are keys, hashes or noise, and share their first characters at best."""
+"""The number of characters of a word that the index compares. Longer words are mostly keys, hashes or noise."""
 
 _PAIRED: Final = (
     "\u1100-\u11ff\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3130-\u318f\u31f0-\u31ff\u3400-\u4dbf"
     "\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\U0001b000-\U0001b16f\U00020000-\U000323af"
 )
-"""Han, kana and hangul, of which two characters make a word; hangul has spaces, and endings glued to its words."""
+"""The characters of Han, kana and hangul, which are divided into pairs.
+
+Hangul has spaces, but its endings are attached to the words.
+"""
 
 _TRIPLED: Final = "\u0e00-\u0e7f\u0e80-\u0eff\u1000-\u109f\u1780-\u17ff"
-"""Thai, Lao, Burmese and Khmer, of which three characters make about a syllable."""
+"""The characters of Thai, Lao, Burmese and Khmer. Three characters are about a syllable."""
 
 _HAN: Final = re.compile("[\u2e80-\u2fdf\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af]")
 
 
 def fold(text: str) -> str:
-    """``text`` as words are compared: compatibility forms and case folded, composed."""
+    """Return ``text`` in the form in which words are compared: casefolded, in Unicode's form NFKC."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
@@ -36,7 +39,7 @@ def fold(text: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def without_accents(word: str) -> str:
-    """``word`` without the accents that people leave out when they type: cafe is café, and stays as it is in Hindi."""
+    """Return ``word`` without accents, which people often omit: café becomes cafe. Indic vowel marks remain."""
     if word.isascii():
         return word
     bare = "".join(
@@ -46,13 +49,13 @@ def without_accents(word: str) -> str:
 
 
 def words(folded: str) -> list[str]:
-    """The words of a folded text in order; a number with separators is one word, without those of its thousands."""
+    """Return the words of a folded text in their order. A number with separators, such as 1,000.50, is one word."""
     if folded.isascii():
         return _ASCII_WORDS.findall(folded)
-    found: list[str] = _any_words().findall(folded.replace("_", " "))
+    text_words: list[str] = _any_words().findall(folded.replace("_", " "))
     if _UNSPACED.search(folded):
-        return [gram for word in found for gram in _grams(word)]
-    return found
+        return [gram for word in text_words for gram in _grams(word)]
+    return text_words
 
 
 _ASCII_WORDS: Final[re.Pattern[str]] = re.compile(r"[a-z]*[0-9]+(?:[.,:][0-9]+)+|[a-z0-9]+")
@@ -60,7 +63,7 @@ _ASCII_WORDS: Final[re.Pattern[str]] = re.compile(r"[a-z]*[0-9]+(?:[.,:][0-9]+)+
 
 @cache
 def _any_words() -> re.Pattern[str]:
-    # re's \w leaves out the marks that are the vowels of Indic scripts, and would cut their words there.
+    # re's \w does not match the marks that are vowels in Indic scripts, so it would divide their words.
     marks = "".join(chr(code) for code in range(0x300, 0x10000) if unicodedata.category(chr(code))[0] == "M")
     return re.compile(rf"[0-9]+(?:[.,:][0-9]+)+|\w[\w{marks}]*")
 
@@ -89,7 +92,7 @@ _ORDINAL: Final = re.compile(r"([0-9]{1,64})(?:st|nd|rd|th)")
 
 
 def plain_number(word: str) -> str:
-    """A number without what only presents it: 1,000 is 1000, 3rd is 3, ٣ is 3, 3.50 stays."""
+    """Return a number in plain digits: 1,000 becomes 1000, 3rd and ٣ become 3, 3.50 stays. Other words stay too."""
     if not word[0].isdecimal():
         return word
     if not word.isascii():

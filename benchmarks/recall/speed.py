@@ -1,4 +1,4 @@
-"""How fast the recall index is and what it takes, beside SQLite's full-text search on the same texts."""
+"""Measures the speed and memory of the recall index, and the speed of SQLite's full-text search on the same texts."""
 
 from __future__ import annotations
 
@@ -25,9 +25,17 @@ RUNS: Final = 100
 
 
 class Speed(msgspec.Struct, frozen=True):
-    """Seconds a search at the median and the 99th percentile, ours and FTS5's; messages a second; bytes a message.
+    """The measured speed and memory.
 
-    ``stored`` and ``stored_slowest`` are those of ``me.search``, over ``RUNS`` runs in a SQLite file.
+    Attributes:
+        median: The median time of a search with the recall index, in seconds.
+        slowest: The 99th percentile of that time, in seconds.
+        fts5_median: The median time of a search with FTS5, in seconds.
+        fts5_slowest: The 99th percentile of that time, in seconds.
+        stored: The median time of ``me.search`` over ``RUNS`` runs in a SQLite file, in seconds.
+        stored_slowest: The 99th percentile of that time, in seconds.
+        built: The messages that the index adds in a second.
+        memory: The bytes of the index for each message.
     """
 
     median: float
@@ -37,14 +45,14 @@ class Speed(msgspec.Struct, frozen=True):
     stored: float
     stored_slowest: float
     built: float
-    held: float
+    memory: float
 
 
 def measure(conversations: Sequence[Conversation]) -> Speed:
-    """Measure ``MESSAGES`` messages, made of the turns of ``conversations``, under the questions of these."""
+    """Measure searches with the questions of ``conversations`` over ``MESSAGES`` messages made from their turns."""
     documents = _documents(conversations)
-    questions = [question.question for one in conversations for question in one.questions]
-    now = max(turn.time for one in conversations for turn in one.turns)
+    questions = [question.question for conversation in conversations for question in conversation.questions]
+    now = max(turn.time for conversation in conversations for turn in conversation.turns)
     _build(documents[:100])
     with no_collections():
         start = perf_counter()
@@ -57,29 +65,29 @@ def measure(conversations: Sequence[Conversation]) -> Speed:
     gc.collect()
     tracemalloc.start()
     index = _build(documents)
-    held = tracemalloc.get_traced_memory()[0] / len(index)
+    memory = tracemalloc.get_traced_memory()[0] / len(index)
     tracemalloc.stop()
-    return Speed(median, slowest, fts5_median, fts5_slowest, stored, stored_slowest, built, held)
+    return Speed(median, slowest, fts5_median, fts5_slowest, stored, stored_slowest, built, memory)
 
 
 def _stored(documents: Sequence[Document], questions: Sequence[str]) -> tuple[float, float]:
-    a_run = len(documents) // RUNS
+    run_length = len(documents) // RUNS
     with TemporaryDirectory() as folder, open_sync_store(f"sqlite:///{folder}/runs.db") as store:
         me = SyncMemoryClient(store).of(Principal(tenant="bench", scopes={"user": "1"}))
         for number in range(RUNS):
-            turns = documents[number * a_run : (number + 1) * a_run]
-            said = [new_event(UserMessage(turn.text), labels={"speaker": turn.speaker}) for turn in turns]
-            store.append_events("agent", f"run-{number}", *said)
+            turns = documents[number * run_length : (number + 1) * run_length]
+            events = [new_event(UserMessage(turn.text), labels={"speaker": turn.speaker}) for turn in turns]
+            store.append_events("agent", f"run-{number}", *events)
             me.link_run("agent", f"run-{number}")
         return _timed(lambda question: me.search(question, top_k=TOP), questions)
 
 
 def _documents(conversations: Sequence[Conversation]) -> list[Document]:
-    turns = [turn for one in conversations for turn in one.turns]
+    turns = [turn for conversation in conversations for turn in conversation.turns]
     mixed = islice(zip(cycle(turns), cycle([turns[at * 7919 % len(turns)] for at in range(len(turns) + 1)])), MESSAGES)
     return [
         Document(
-            # Halves of two turns and a word of its own now and then: texts repeat no more than they do in a talk.
+            # Texts join halves of two turns, and every fourth has a unique word. So they repeat as little as in a talk.
             id=f"agent/run-{number // 400}/{number}",
             text=f"{turn.text[: len(turn.text) // 2]} {other.text[len(other.text) // 2 :]}"
             + f" w{number}" * (number % 4 == 0),

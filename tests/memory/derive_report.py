@@ -1,7 +1,8 @@
-"""What deriving from a file of real runs finds, and how much of it is right: the page ``docs/derive-report.md``.
+"""Writes the page ``docs/derive-report.md``: the memories that ``derive`` writes for real runs, and their quality.
 
-``python -m tests.memory.derive_report RUNS.jsonl`` writes it. ``RUNS.jsonl`` has one run a line: ``{"task_id", "trial",
-"messages"}``, the messages as of OpenAI Chat. The labels by hand are in ``tests/memory/derive_labels.json``.
+Run it with ``python -m tests.memory.derive_report RUNS.jsonl``. Each line of ``RUNS.jsonl`` is a run, ``{"task_id",
+"trial", "messages"}``, with messages in the format of OpenAI Chat. ``tests/memory/derive_labels.json`` holds the labels
+that were made by hand.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "derive-report.md"
 LABELS = Path(__file__).with_name("derive_labels.json")
 
 _AGENT = "airline"
-_SHOWN = 110
+_CELL_LENGTH = 110
 _EXAMPLES = 6
 _PHRASE = re.compile(
     r"\b(?:prefer|always|never|call me|instead|my name|live in|my user ?(?:id|name)|my email)\b", re.IGNORECASE
@@ -35,24 +36,24 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A line of the file."""
+    """A line of the file of runs."""
 
     task_id: int
     trial: int
     messages: list[dict[str, JsonValue]]
 
 
-class Said(msgspec.Struct, frozen=True):
-    """A statement that is worth remembering: in the user's words, and as the memory it should be."""
+class Statement(msgspec.Struct, frozen=True):
+    """A statement that a memory should hold: the user's words and the expected memory."""
 
-    said: str
+    quote: str
     kind: str
     key: str
     value: str
 
 
-class Judged(msgspec.Struct, frozen=True):
-    """A memory that was found, whether it is right, and why not."""
+class JudgedMemory(msgspec.Struct, frozen=True):
+    """A memory that ``derive`` wrote, and the judgement. ``why`` is the reason if it is wrong."""
 
     seq: int
     kind: str
@@ -61,43 +62,43 @@ class Judged(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-class Labelled(msgspec.Struct, frozen=True):
-    """A run that was read by hand; ``run`` counts from 0."""
+class LabelledRun(msgspec.Struct, frozen=True):
+    """A run that was read by hand. ``run`` counts from 0."""
 
     run: int
     task_id: int
     trial: int
-    statements: list[Said]
-    memories: list[Judged]
+    statements: list[Statement]
+    memories: list[JudgedMemory]
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """The whole sample."""
+    """The labels of all runs that were read by hand."""
 
     about: list[str]
-    runs: list[Labelled]
+    runs: list[LabelledRun]
 
 
 class Derived(msgspec.Struct, frozen=True):
-    """What deriving each run brought, and how much deriving it again did."""
+    """The outcomes of deriving each run, and the number of outcomes of deriving all runs again."""
 
     outcomes: list[tuple[Outcome, ...]]
     again: int
 
 
 def read_runs(path: Path) -> list[Run]:
-    """The runs of a file."""
+    """Return the runs of a file."""
     decode = msgspec.json.Decoder(Run).decode
     return [decode(line) for line in path.read_bytes().splitlines()]
 
 
 def read_labels() -> Labels:
-    """The hand-made labels."""
+    """Return the labels that were made by hand."""
     return msgspec.json.decode(LABELS.read_bytes(), type=Labels)
 
 
 def derive_all(runs: Sequence[Run]) -> Derived:
-    """Derive every run twice, each for a user of its own."""
+    """Derive every run twice. Each run belongs to another user."""
     with open_sync_store("memory:") as store:
         memory = SyncMemoryClient(
             store, extractor=RuleExtractor(), redactor=stop_secrets, policy=MemoryPolicy(), max_keyed=None
@@ -114,15 +115,15 @@ def derive_all(runs: Sequence[Run]) -> Derived:
 
 
 def topic_of(outcome: Outcome) -> str:
-    """The key of what has one, the category of an episode."""
+    """Return the category of an episode, and the key of another memory."""
     data = outcome.record.data if outcome.record is not None else None
     return data.category if isinstance(data, Episode) else outcome.key
 
 
 def build_page(runs: Sequence[Run]) -> str:
-    """The whole page."""
+    """Return the text of the page."""
     derived = derive_all(runs)
-    found = [
+    written = [
         (number, outcome)
         for number, outcomes in enumerate(derived.outcomes)
         for outcome in outcomes
@@ -130,55 +131,57 @@ def build_page(runs: Sequence[Run]) -> str:
     ]
     return "\n".join(
         [
-            *_introduction(runs, derived, len(found)),
-            *_counts(found),
-            *_found(found),
-            *_refused(runs, derived),
+            *_introduction(runs, derived, len(written)),
             *_sample(derived),
-            "",
+            *_counts(written),
+            *_memories(written),
+            *_refused(runs, derived),
         ]
     )
 
 
-def _introduction(runs: Sequence[Run], derived: Derived, found: int) -> list[str]:
+def _introduction(runs: Sequence[Run], derived: Derived, written: int) -> list[str]:
     messages = sum(len(run.messages) for run in runs)
     empty = sum(not outcomes for outcomes in derived.outcomes)
     return [
-        "# What `derive` finds without a model",
+        "# Results of `derive` without a model",
         "",
-        "<!-- Written by tests/memory/derive_report.py: change that, and run it again. -->",
+        "<!-- Written by tests/memory/derive_report.py: change the program and run it again. -->",
         "",
         *_wrapped(
-            f"{len(runs)} runs of an airline's customer service ({messages:,} messages; a model plays the agent, "
-            "another the customer; tau-bench, MIT) went through `derive` with the `RuleExtractor`, the default "
-            f"redactor and a `MemoryPolicy()`, each as the memory of a user of its own. {found} memories came of it; "
-            f"{empty} runs hold nothing that the rules take. Deriving all of it again wrote {derived.again} more."
+            f"This page shows the memories that `derive` writes for {len(runs)} runs of an airline's customer service "
+            f"({messages:,} messages). The runs are from tau-bench (MIT license), in which one model plays the agent "
+            "and another the customer. We used the `RuleExtractor`, the default redactor and a `MemoryPolicy()`. Each "
+            f"run has its own user. `derive` wrote {written} memories, and none for {empty} of the runs. A second "
+            f"`derive` of all runs wrote {derived.again} more."
         ),
         "",
     ]
 
 
-def _counts(found: Sequence[tuple[int, Outcome]]) -> list[str]:
-    counts = Counter((outcome.kind, topic_of(outcome)) for _, outcome in found)
+def _counts(written: Sequence[tuple[int, Outcome]]) -> list[str]:
+    counts = Counter((outcome.kind, topic_of(outcome)) for _, outcome in written)
     rows = [f"| {kind} | {topic} | {count} |" for (kind, topic), count in sorted(counts.items())]
-    return ["## What it found", "", "| kind | key or category | memories |", "|---|---|---:|", *rows, ""]
+    return ["## Memories by kind", "", "| kind | key or category | memories |", "|---|---|---:|", *rows, ""]
 
 
-def _found(found: Sequence[tuple[int, Outcome]]) -> list[str]:
+def _memories(written: Sequence[tuple[int, Outcome]]) -> list[str]:
     lines = [
+        "## Examples of memories",
+        "",
         *_wrapped(
-            "All preferences and facts but the user ids, and the first episodes of each category, with the run and the "
-            "event that each begins with."
+            "The table has all preferences, all facts except user ids, and the first episodes of each category. The "
+            "first column has the run and the seq of the first event of the evidence."
         ),
         "",
-        "| where | kind | memory |",
+        "| run:seq | kind | memory |",
         "|---|---|---|",
     ]
-    shown: Counter[str] = Counter()
-    for number, outcome in found:
+    rows: Counter[str] = Counter()
+    for number, outcome in written:
         topic = topic_of(outcome)
-        shown[topic] += 1
-        if topic == "user_id" or (outcome.kind == "episode" and shown[topic] > _EXAMPLES):
+        rows[topic] += 1
+        if topic == "user_id" or (outcome.kind == "episode" and rows[topic] > _EXAMPLES):
             continue
         text = outcome.record.text if outcome.record is not None else ""
         lines.append(f"| {number}:{outcome.evidence[0].seq} | {outcome.kind} | {_cell(text)} |")
@@ -186,24 +189,27 @@ def _found(found: Sequence[tuple[int, Outcome]]) -> list[str]:
 
 
 def _refused(runs: Sequence[Run], derived: Derived) -> list[str]:
-    reasons = Counter(one.reason for outcomes in derived.outcomes for one in outcomes if one.action == "blocked")
-    boundaries = ", ".join(f"`{reason}` {count}" for reason, count in sorted(reasons.items())) or "nothing"
+    reasons = Counter(
+        outcome.reason for outcomes in derived.outcomes for outcome in outcomes if outcome.action == "blocked"
+    )
+    boundaries = ", ".join(f"`{reason}` {count}" for reason, count in sorted(reasons.items())) or "no memory"
     lines = [
-        "## What it refused",
+        "## Sentences without a memory",
         "",
         *_wrapped(
-            f"Redaction, policy and execution blocked: {boundaries}. The extractor itself left these sentences of "
-            "users, which hold one of its phrases, as wishes for this once, questions, conditions or plain narration:"
+            f"The redactor, the policy and the checks of the store blocked {boundaries}. The extractor skipped the "
+            'users\' sentences below. Each contains a phrase such as "prefer" or "my user ID", but is a wish for '
+            "one occasion, a question, a condition or a plain report."
         ),
         "",
         "| run | sentence |",
         "|---:|---|",
     ]
-    lines += [f"| {number} | {_cell(sentence)} |" for number, sentence in _left(runs)]
+    lines += [f"| {number} | {_cell(sentence)} |" for number, sentence in _skipped(runs)]
     return [*lines, ""]
 
 
-def _left(runs: Sequence[Run]) -> Iterator[tuple[int, str]]:
+def _skipped(runs: Sequence[Run]) -> Iterator[tuple[int, str]]:
     for number, run in enumerate(runs):
         for message in run.messages:
             text = message.get("content")
@@ -216,47 +222,55 @@ def _left(runs: Sequence[Run]) -> Iterator[tuple[int, str]]:
 
 def _sample(derived: Derived) -> list[str]:
     labels = read_labels()
-    judged = [one for run in labels.runs for one in run.memories]
-    stated = [one for one in judged if one.kind != "episode"]
-    episodes = [one for one in judged if one.kind == "episode"]
-    said = [(run.run, one) for run in labels.runs for one in run.statements]
-    missed = [(number, one) for number, one in said if not was_found(one, derived.outcomes[number])]
-    wrong = [(run.run, one) for run in labels.runs for one in run.memories if not one.right]
+    memories = [(run.run, memory) for run in labels.runs for memory in run.memories]
+    keyed = [memory.right for _, memory in memories if memory.kind != "episode"]
+    episodes = [memory.right for _, memory in memories if memory.kind == "episode"]
+    statements = [(run.run, statement) for run in labels.runs for statement in run.statements]
+    missed = [
+        (number, statement) for number, statement in statements if not has_memory(statement, derived.outcomes[number])
+    ]
     return [
-        "## How much of it is right",
+        "## Precision and recall",
         "",
         *_wrapped(
-            f"{len(labels.runs)} runs, every fifth, were read by hand (`tests/memory/derive_labels.json`): what a user "
-            "says outright about themselves and that would still be of use in a later conversation was written down, "
-            "and every memory was judged against the run it came from."
+            f"Every fifth run ({len(labels.runs)} runs) was read and labelled by hand in "
+            "`tests/memory/derive_labels.json`. The labels contain every direct statement of a user about themselves "
+            "that is useful in a later conversation. They also judge every memory against its run."
         ),
         "",
-        "| | right | of | |",
+        "| | count | of | share |",
         "|---|---:|---:|---|",
-        _share("preferences and facts found that are right (precision)", sum(one.right for one in stated), len(stated)),
-        _share("episodes found that are right (precision)", sum(one.right for one in episodes), len(episodes)),
-        _share("statements worth remembering that were found (recall)", len(said) - len(missed), len(said)),
+        _share("correct preferences and facts (precision)", sum(keyed), len(keyed)),
+        _share("correct episodes (precision)", sum(episodes), len(episodes)),
+        _share("statements with a memory (recall)", len(statements) - len(missed), len(statements)),
         "",
-        "Wrong:",
+        "The wrong memories:",
         "",
-        *(f"- run {number}, event {one.seq}, `{one.key}`: {one.why}" for number, one in wrong),
+        *(
+            f"- run {number}, event {memory.seq}, `{memory.key}`: {memory.why}"
+            for number, memory in memories
+            if not memory.right
+        ),
         "",
-        "Missed, as only the words around them make them clear, or no rule takes them:",
+        "The missed statements. Their meaning depends on other messages, or no rule covers them:",
         "",
-        *(f"- run {number}: {_cell(one.said)}" for number, one in missed),
+        *(f"- run {number}: {_cell(statement.quote)}" for number, statement in missed),
         "",
         *_wrapped(
-            "The sample says much about user ids and little about preferences, which customers of an airline hardly "
-            "state: the table of what was found has every one."
+            "Most labelled statements are user ids. Customers of an airline seldom state preferences, so the sample "
+            "shows little about them. The table of examples has every preference."
         ),
+        "",
     ]
 
 
-def was_found(said: Said, outcomes: Sequence[Outcome]) -> bool:
-    """Whether one of the memories of a run is the statement's."""
+def has_memory(statement: Statement, outcomes: Sequence[Outcome]) -> bool:
+    """Return whether a memory of the run has the kind and the value of the statement."""
     return any(
-        one.kind == said.kind and one.record is not None and one.record.value.casefold() == said.value.casefold()
-        for one in outcomes
+        outcome.kind == statement.kind
+        and outcome.record is not None
+        and outcome.record.value.casefold() == statement.value.casefold()
+        for outcome in outcomes
     )
 
 
@@ -264,13 +278,13 @@ def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, 120, break_on_hyphens=False)
 
 
-def _share(what: str, part: int, whole: int) -> str:
-    return f"| {what} | {part} | {whole} | {100 * part / whole:.0f} % |"
+def _share(title: str, count: int, total: int) -> str:
+    return f"| {title} | {count} | {total} | {100 * count / total:.0f} % |"
 
 
 def _cell(text: str) -> str:
     line = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
-    return line if len(line) <= _SHOWN else line[: _SHOWN - 1] + "…"
+    return line if len(line) <= _CELL_LENGTH else line[: _CELL_LENGTH - 1] + "…"
 
 
 if __name__ == "__main__":

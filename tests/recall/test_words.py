@@ -1,4 +1,4 @@
-"""Words of any language: where they begin, which are the same, and what cannot break them."""
+"""Tests of words, languages, dates and questions: which words a text has, and which of them are equal."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def date_terms(text: str, at: datetime | None = AT) -> set[str]:
         ("", "en"),
     ],
 )
-def test_a_text_is_of_the_language_of_its_function_words(text: str, language: str) -> None:
+def test_function_words_decide_the_language_of_a_text(text: str, language: str) -> None:
     assert language_of(words(fold(text))) == language
 
 
@@ -53,23 +53,23 @@ _FOREIGN_WORDS = sorted(
 
 
 @given(st.sampled_from(_FOREIGN_WORDS), st.sampled_from(["{}", "An {} bounced", "{} {}", "Kim's {}, Robin's {}!"]))
-def test_one_function_word_never_decides(word: str, sentence: str) -> None:
-    """It may be what an English text is about: a list for Czech holds "email"."""
-    found = words(fold(sentence.format(word, word)))
-    language = language_of(found)
-    assert language == "en" or len(stop_words(language).intersection(found)) > 1
+def test_one_function_word_does_not_decide_the_language(word: str, sentence: str) -> None:
+    # A function word may be the topic of an English text: the list for Czech has "email".
+    text_words = words(fold(sentence.format(word, word)))
+    language = language_of(text_words)
+    assert language == "en" or len(stop_words(language).intersection(text_words)) > 1
     assert language_of([word]) == "en"
     assert terms(word)
 
 
 @pytest.mark.parametrize("language", STEMMERS)
-def test_every_language_has_function_words_that_are_left_out(language: str) -> None:
+def test_every_language_has_folded_function_words(language: str) -> None:
     assert len(stop_words(language)) > 30
     assert all(word == fold(word) for word in stop_words(language))
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("text", "other"),
     [
         ("She went running", "to go for a run"),
         ("the children were taught", "teaching a child"),
@@ -81,7 +81,7 @@ def test_every_language_has_function_words_that_are_left_out(language: str) -> N
         ("1,000 euros", "1000 euro"),
         ("on the 3rd", "3"),
         ("café", "CAFE"),
-        ("ｆｕｌｌ ｗｉｄｔｈ", "full width"),  # noqa: RUF001  # the compatibility forms are meant
+        ("ｆｕｌｌ ｗｉｄｔｈ", "full width"),  # noqa: RUF001  # the text has compatibility forms
         ("die Katzen schliefen und", "der Katze und"),
         ("los libros de ella", "el libro de ella"),
         ("купил машину и", "купила машины и"),
@@ -94,23 +94,23 @@ def test_every_language_has_function_words_that_are_left_out(language: str) -> N
         ("हिन्दी में पानी", "पानी"),
     ],
 )
-def test_what_means_the_same_shares_a_term(one: str, other: str) -> None:
-    assert set(terms(one)) & set(terms(other))
+def test_texts_with_the_same_meaning_share_a_term(text: str, other: str) -> None:
+    assert set(terms(text)) & set(terms(other))
 
 
-def test_a_mark_inside_a_word_does_not_cut_it() -> None:
+def test_mark_inside_a_word_does_not_divide_it() -> None:
     assert words(fold("हिन्दी")) == ["हिन्दी"]
 
 
-def test_a_word_beyond_the_limit_is_cut_and_still_found() -> None:
+def test_long_word_is_shortened_to_the_limit() -> None:
     assert terms("x" * 100_000) == ["x" * LONGEST_WORD]
 
 
 @given(st.text())
-def test_any_text_has_terms_and_none_is_empty_or_too_long(text: str) -> None:
-    found = terms(text, AT)
-    assert all(0 < len(term) <= LONGEST_WORD * 4 for term in found)
-    assert found == terms(text, AT)
+def test_terms_are_never_empty_or_too_long(text: str) -> None:
+    text_terms = terms(text, AT)
+    assert all(0 < len(term) <= LONGEST_WORD * 4 for term in text_terms)
+    assert text_terms == terms(text, AT)
     ask(text, AT, ["de", "en"])
 
 
@@ -120,7 +120,7 @@ def test_case_and_compatibility_forms_do_not_matter(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["\x00", "\u0301", "\u0301\u0302", "👩‍👩‍👧", "\u202e", "___", "'", "٪", "\udc80"])
-def test_what_holds_no_word_has_no_terms(text: str) -> None:
+def test_text_without_words_has_no_terms(text: str) -> None:
     assert terms(text) == []
 
 
@@ -142,7 +142,7 @@ def test_what_holds_no_word_has_no_terms(text: str) -> None:
         "am 03.03.",
     ],
 )
-def test_a_day_is_one_term_however_it_is_written(text: str) -> None:
+def test_every_notation_of_a_day_gives_the_same_terms(text: str) -> None:
     assert date_terms(text) == {"@2024-03-03", "@2024-03", "@-03-03", "@-03"}
 
 
@@ -165,26 +165,26 @@ def test_a_day_is_one_term_however_it_is_written(text: str) -> None:
         ("tomorrow", "2024-05-09"),
     ],
 )
-def test_a_relative_day_counts_from_the_message(text: str, day: str) -> None:
+def test_relative_day_counts_from_the_time_of_the_text(text: str, day: str) -> None:
     exact = {term for term in date_terms(text) if len(term) == 11}
     assert exact == {f"@{day}"}
     assert date_terms(text, None) == set()
 
 
-def test_a_month_without_a_year_is_the_nearest_one() -> None:
+def test_month_without_a_year_gets_the_nearest_year() -> None:
     assert "@2023-12" in date_terms("in December", datetime(2024, 1, 10, tzinfo=UTC))
     assert "@2025-01" in date_terms("in January", datetime(2024, 12, 10, tzinfo=UTC))
     assert "@2024-05" in date_terms("in May", AT)
 
 
 @pytest.mark.parametrize("text", ["last year", "a year ago", "one year ago"])
-def test_who_speaks_of_last_year_is_found_by_its_number(text: str) -> None:
+def test_last_year_has_the_term_of_its_number(text: str) -> None:
     assert date_terms(text) == {"2023"}
     assert "2023" in terms("back in 2023")
 
 
 @pytest.mark.parametrize(
-    ("query", "words_asked"),
+    ("query", "expected"),
     [
         ("What broke on 3 March?", {"broke", "@-03-03"}),
         ("What broke on March 3rd, 2024?", {"broke", "@2024-03-03"}),
@@ -195,14 +195,12 @@ def test_who_speaks_of_last_year_is_found_by_its_number(text: str) -> None:
         ("Which 3 boats broke?", {"3", "boats", "broke"}),
     ],
 )
-def test_a_question_is_looked_up_by_its_date_and_not_by_the_words_that_say_it(
-    query: str, words_asked: set[str]
-) -> None:
-    assert {word for word, _ in ask(query, AT, ["en"]).words} == words_asked
+def test_question_looks_up_its_date_instead_of_the_words_of_the_date(query: str, expected: set[str]) -> None:
+    assert {word for word, _ in ask(query, AT, ["en"]).words} == expected
 
 
 @pytest.mark.parametrize(
-    ("query", "when"),
+    ("query", "expected"),
     [
         ("When did the boiler break?", True),
         ("Until when is the hall booked?", True),
@@ -210,29 +208,29 @@ def test_a_question_is_looked_up_by_its_date_and_not_by_the_words_that_say_it(
         ("On which two dates were they away?", True),
         ("Seit wann wohnt sie dort?", True),
         ("¿Desde cuándo vive allí?", True),
-        ("她什么时候搬家？", True),  # noqa: RUF001  # the mark of its script
+        ("她什么时候搬家？", True),  # noqa: RUF001  # the question mark of Chinese
         ("What did she say when the boat came?", False),
         ("¿Qué temperatura tenía el mar cuando se bañó?", False),
         ("What does it write since then?", False),
     ],
 )
-def test_a_question_asks_for_a_time_only_where_its_word_is_no_conjunction(query: str, *, when: bool) -> None:
-    assert ask(query, AT, ["en"]).when == when
+def test_when_asks_for_a_time_unless_it_is_a_conjunction(query: str, *, expected: bool) -> None:
+    assert ask(query, AT, ["en"]).asks_for_time == expected
 
 
 @pytest.mark.parametrize(
     "text", ["you may go", "a long march", "99/99/2020", "31 February", "2024-13-01", "1.2.3", "0"]
 )
-def test_what_is_no_date_is_none(text: str) -> None:
+def test_text_without_a_date_has_no_date_terms(text: str) -> None:
     assert not date_terms(text)
 
 
 @given(st.text(alphabet="0123456789-/.: maychyesterdayago月日年"), st.datetimes(timezones=st.just(UTC)))
-def test_nothing_that_looks_like_a_date_breaks_anything(text: str, at: datetime) -> None:
+def test_any_text_like_a_date_can_be_read(text: str, at: datetime) -> None:
     date_terms(text, at)
 
 
-def test_a_whole_file_without_a_space_is_not_remembered_as_a_word() -> None:
-    long = "x" * 100_000
-    assert analyse(long, None).terms == [long[:LONGEST_WORD]]
-    assert not any(long in remembered for remembered in map(stems, STEMMERS))
+def test_very_long_word_does_not_enter_the_cache_of_stems() -> None:
+    long_word = "x" * 100_000
+    assert analyse(long_word, None).terms == [long_word[:LONGEST_WORD]]
+    assert not any(long_word in cache for cache in map(stems, STEMMERS))

@@ -2,6 +2,8 @@
 
 Words and vectors say what a text is about; a conversation lifts their sum; stars, age, confidence and the caller's
 policy have the last word.
+
+The conversation lifts the sum of both scores, because evidence can be next to a match by words or by vectors.
 """
 
 from __future__ import annotations

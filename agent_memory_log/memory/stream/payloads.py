@@ -3,6 +3,9 @@
 Each says what was decided when it was written, so that folding them decides nothing. What a memory says stands in
 ``MemoryRemembered`` and ``MemoryChanged`` alone (and in snapshots): those are what an erasure redacts; the others hold
 ids, positions, reasons.
+
+A change of rules therefore changes no old memory. ``MemoryClosed`` has no value, so that the erasure of a newer value
+does not restore an older one.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 A part is the JSON text of some records; the first begins with everything else. A snapshot counts when all of its parts
 are there, one after the other, directly behind the version that it shows: every append to a memory stream expects the
 version that its writer folded, so nothing can stand between.
+
+For the same reason, a snapshot never contains a memory that another client has already forgotten.
 """
 
 from __future__ import annotations

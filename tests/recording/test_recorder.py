@@ -218,7 +218,7 @@ class ErrorWithoutText(Exception):
         (KeyError("id"), "'id'"),
         (TimeoutError(), "TimeoutError"),
         (OSError("\udcff"), "\\udcff"),
-        (ErrorWithoutText(), "Unspeakable"),
+        (ErrorWithoutText(), "ErrorWithoutText"),
         (KeyboardInterrupt(), "interrupted: KeyboardInterrupt"),
     ],
 )

@@ -6,8 +6,8 @@ among them, are copied like any other. An event that was redacted after it had b
 well. That appends a marker of the target's making, at the seq of the source's and for the same reason, which has
 another id and time, and names only those events that were still readable.
 
-The digest of a run leaves out the id and the time of a redaction marker, because they can differ between the two
-stores.
+For a redaction marker, the digest of a run covers only type, seq and reason, because the markers of the two stores can
+differ in the rest.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 A row's ``sum`` is a CRC-32. It detects every burst of up to 32 damaged bits, and all but one in four billion other
 changes. It does not protect against a person who changes a row and its checksum.
 
-Every read compares the run's row with its checksum and checks that no seq is missing. It compares the events only with
-``?verify=on``, because that makes a load 40 % slower. Rows that are older than checksums have none: ``unsummed`` is the
-run's last seq that may lack one.
+Every read compares the run's row with its checksum, and a read of all types checks that no seq is missing. The events
+are compared with their checksums only with ``?verify=on`` and by ``check``, because that makes a load 40 % slower. Rows
+that are older than checksums have none: ``unsummed`` is the run's last seq that may lack one.
 """
 
 from __future__ import annotations

@@ -323,7 +323,7 @@ async def test_fields_added_by_an_sdk_are_not_sent_back() -> None:
     assert (await recorded(message))[0] == SENT_BACK["anthropic"]
 
 
-async def test_audio_is_sent_back_by_its_id_only() -> None:
+async def test_only_the_id_of_audio_is_sent_back() -> None:
     answer = copy.deepcopy(COMPLETION)
     answer["choices"][0]["message"] = {
         "role": "assistant",

@@ -106,7 +106,7 @@ def test_lenient_match(replay):
     replayer = replay("one.jsonl", match="order")
     assert replayer.tool_result("x").tool_call_id == "t1"
 
-def test_in_a_running_loop(replay):
+def test_replay_in_a_running_loop(replay):
     import asyncio
 
     async def main():

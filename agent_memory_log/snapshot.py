@@ -2,6 +2,9 @@
 
 ``Snapshot.extend`` takes time only for the new events, because the snapshots of one run share one list of events. A
 snapshot extended by the new events equals a new read of the run; the conformance suite checks this.
+
+Every redaction appends a marker to the log, and ``Snapshot.redactions`` has the content of the markers. From them,
+``extend`` learns which earlier events to mask, even if the snapshot's types leave the markers out.
 """
 
 from __future__ import annotations

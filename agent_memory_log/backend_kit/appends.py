@@ -1,4 +1,8 @@
-"""What an append and a redaction come to, once the store has looked up what is there: the same for every backend."""
+"""What an append and a redaction come to, once the store has looked up what is there: the same for every backend.
+
+An event id whose event was redacted counts as stored for every new body, because the store keeps no digest of an erased
+body.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Stops the process on Ctrl-C, SIGTERM or SIGHUP. This module imports nothing slow, so that it can be loaded first.
 
 A signal removes the temporary files and ends the process at once. Work that needs more cleanup runs in a ``Graceful``
-block. There the first signal only requests a stop, and a second signal ends the process at once.
+block. There the first signal only requests a stop, and a second signal ends the process at once. Other code gets no
+``KeyboardInterrupt``, so a command ends without a traceback, even during its imports.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A document's score starts with its words and its vectors. Its conversation, stars, age, confidence and the boosted
 preferences then raise or lower the score.
+
+The conversation lifts the sum of both scores, because evidence can be next to a match by words or by vectors.
 """
 
 from __future__ import annotations

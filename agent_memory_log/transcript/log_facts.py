@@ -1,4 +1,7 @@
-"""Holds facts about a transcript that only the log has: its events, its recorded signatures and its requests."""
+"""Holds facts about a transcript that only the log has: its events, its recorded signatures and its requests.
+
+A provider's rules read only messages and these facts, never the log. So the same rules work for a plain list.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Defines ``Transcript``, a list of messages that stores their origins and can be updated when the run grows."""
+"""Defines ``Transcript``, a list of messages that stores their origins and can be updated when the run grows.
+
+A transcript keeps its builder, so that an update reads only the new events.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,9 @@ markers included; only ``created`` is the target's own. A copy is an operator's 
 among them, are copied like any other. An event that was redacted after it had been copied is redacted in the target as
 well. That appends a marker of the target's making, at the seq of the source's and for the same reason, which has
 another id and time, and names only those events that were still readable.
+
+For a redaction marker, the digest of a run covers only type, seq and reason, because the markers of the two stores can
+differ in the rest.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class SqliteStore(HoldsFile, AsyncSurface[Reader, Writer]):
             events, run_row = await self._read(lambda: self._reader.follow_on(agent, run, after, last))  # noqa: B023  # the lambda runs before the loop continues
             last = run_row
             for event in events:
-                now = self._version()
+                now = self._version()  # before each event, so that no event is returned after its redaction
                 if now != version and not self._is_current(agent, run, run_row):
                     break  # a redaction or deletion changed these events: read them again
                 check_expiry(agent, run, run_row.expires_at)

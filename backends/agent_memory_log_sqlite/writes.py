@@ -67,6 +67,8 @@ _NEXT_RUN = "SELECT coalesce(max(id), 0) + 1 FROM runs"
 _CREATE = "INSERT INTO runs (base_seq, created, meta, expires_at, sum, id, agent, run) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _BEGIN_ANEW = "UPDATE runs SET base_seq = ?, created = ?, meta = ?, expires_at = ?, sum = ? WHERE id = ?"
 _MASK = "UPDATE events SET type = ?, labels = NULL, data = ?, verbatim = NULL, sum = ? WHERE id = ?"
+# A deleted run keeps its row, and base_seq is the version at its last deletion. So its seqs continue after that, and
+# an old cursor never refers to a new event.
 _DELETE = (
     "UPDATE runs SET base_seq = ?, deletions = ?, created = NULL, meta = NULL, expires_at = NULL, sum = ? WHERE id = ?"
 )

@@ -1,4 +1,4 @@
-"""The example agent, as a process on a terminal of its own, against a model that is a server on this machine."""
+"""Runs the example agent as a process on a pseudo-terminal, with a local server as its model."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ os.setsid()
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
-"""Makes standard input the terminal that a program is controlled by, so that Ctrl-C typed there is a signal."""
+"""Makes standard input the controlling terminal of the program, so that Ctrl-C on it sends a signal."""
 
 CONTROL_C = "\x03"
 CONTROL_D = "\x04"
 
 
 class Agent:
-    """The agent on a terminal, in a ``with`` block; ``seen`` is all that it has written so far."""
+    """The agent's process on a terminal, for a ``with`` block. ``output`` is its output so far."""
 
     def __init__(self, folder: Path, url: str, **environment: str) -> None:
-        self.seen = ""
-        self._read = 0
+        self.output = ""
+        self._position = 0
         self._controller, terminal = pty.openpty()
         self._process = subprocess.Popen(
             [sys.executable, "-c", _ON_TERMINAL, str(PROGRAM), "--user", "kim", "--store", "sqlite:///agent.db"],
@@ -78,40 +78,40 @@ class Agent:
         os.close(self._controller)
 
     def expect(self, text: str) -> str:
-        """Wait for a text; what was written up to it since the last one."""
+        """Wait for ``text`` and return the output between the previous expected text and this one."""
         deadline = time.monotonic() + PATIENCE
-        while (found := self.seen.find(text, self._read)) < 0:
-            assert select.select([self._controller], [], [], max(0, deadline - time.monotonic()))[0], self.seen
-            assert self._take(), f"{text!r} never came: {self.seen}"
-        before, self._read = self.seen[self._read : found], found + len(text)
+        while (position := self.output.find(text, self._position)) < 0:
+            assert select.select([self._controller], [], [], max(0, deadline - time.monotonic()))[0], self.output
+            assert self._take(), f"{text!r} never came: {self.output}"
+        before, self._position = self.output[self._position : position], position + len(text)
         return before
 
     def type(self, text: str) -> None:
-        """Type, once the agent waits for it."""
+        """Type a line when the agent asks for one."""
         self.expect("you> ")
         self.press(text + "\r")
 
     def press(self, keys: str) -> None:
-        """Press keys, once the agent sleeps: Ctrl-C just before it waits is noticed with the next one only."""
+        """Press keys when the agent sleeps, because it notices an earlier Ctrl-C only with the next key."""
         state = Path(f"/proc/{self._process.pid}/stat")
         until_blocking(lambda: not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "S")
         os.write(self._controller, keys.encode())
 
     def kill(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait(PATIENCE)
 
     def end(self) -> int:
-        """Wait until it has ended; its status."""
+        """Wait until the process has ended and return its exit status."""
         while self._take():
             pass
         return self._process.wait(PATIENCE)
 
     def _take(self) -> bool:
-        with contextlib.suppress(OSError):  # this is how Linux reports that nobody holds the other side any more
+        with contextlib.suppress(OSError):  # Linux raises it when no process has the other side open
             block = os.read(self._controller, 65536)
-            self.seen += without_codes(block.decode(errors="replace"))
+            self.output += without_codes(block.decode(errors="replace"))
             return bool(block)
         return False
 
@@ -121,30 +121,31 @@ Chat = Callable[[Messages], dict[str, JsonValue]]
 
 
 class Model:
-    """What the server answers: ``chat`` makes the assistant's message; extraction finds what ``learn`` says is there.
+    """A scripted model: ``chat`` makes the assistant's messages, and ``preferences`` decides what extraction finds.
 
-    ``learn`` is a text of the user and what it makes: a preference's key and value. Every conversation that has one of
-    them is an episode too.
+    ``preferences`` maps a word of the user to the key and value of a preference. Each conversation with such a word is
+    an episode too. ``conversations`` has the messages of each chat request, and ``transcripts`` the text of each
+    extraction request.
     """
 
     def __init__(self, chat: Chat) -> None:
         self.chat = chat
-        self.learn = {"metric": ("units", "metric"), "Kyoto": ("city", "Kyoto")}
-        self.asked: list[Messages] = []
-        self.read: list[str] = []
+        self.preferences = {"metric": ("units", "metric"), "Kyoto": ("city", "Kyoto")}
+        self.conversations: list[Messages] = []
+        self.transcripts: list[str] = []
 
     def __call__(self, request: Request) -> Reply:
         messages = request.body["messages"]
         if "tools" in request.body:
-            self.asked.append(messages)
+            self.conversations.append(messages)
             return _completion(self.chat(messages))
         conversation = messages[-1]["content"]
-        self.read.append(conversation)
+        self.transcripts.append(conversation)
         lines = [json.loads(line) for line in conversation.splitlines()]
         cited = [
-            (line["n"], learnt)
+            (line["n"], learned)
             for line in lines
-            for word, learnt in self.learn.items()
+            for word, learned in self.preferences.items()
             if line["role"] == "user" and word in line["text"]
         ]
         if any('"episodes"' in message["content"] for message in messages[:-1]):
@@ -172,13 +173,13 @@ def _completion(message: dict[str, JsonValue]) -> Reply:
 
 
 def calls(name: str, number: int = 1, **arguments: str) -> dict[str, JsonValue]:
-    """An assistant's message that asks for a tool."""
+    """Return an assistant's message that calls a tool."""
     function: dict[str, JsonValue] = {"name": name, "arguments": json.dumps(arguments)}
     return {"tool_calls": [{"id": f"call-{number}", "type": "function", "function": function}]}
 
 
 def counts_files(messages: Messages) -> dict[str, JsonValue]:
-    """Runs a command where the user asks for a count, and says what it said."""
+    """Call a command if the user asks for a count, and answer with its output."""
     last = messages[-1]
     if last["role"] == "user" and "count" in last["content"]:
         return calls("run_command", len(messages), command="echo seventeen")
@@ -219,11 +220,11 @@ def _talk(agent: Agent) -> None:
     agent.expect("agent> Very well.")
 
 
-LEARNT = [("units", "metric"), ("", "")]
+LEARNED = [("units", "metric"), ("", "")]
 
 
 def _has_ended(process: int) -> bool:
-    """Whether a process is gone, or dead and not collected by its new parent yet."""
+    """Return whether a process has ended, even if its new parent has not collected it yet."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -231,44 +232,42 @@ def _has_ended(process: int) -> bool:
 
 
 def _values(folder: Path) -> list[tuple[str, str]]:
-    return [(one.key, one.value) for one in _remembered(folder)]
+    return [(record.key, record.value) for record in _remembered(folder)]
 
 
 class TestRemembering:
-    def test_it_knows_the_user_in_the_next_session(
-        self, start: Callable[[], Agent], model: Model, tmp_path: Path
-    ) -> None:
+    def test_next_session_recalls_the_user(self, start: Callable[[], Agent], model: Model, tmp_path: Path) -> None:
         with start() as agent:
             agent.expect("Hello. I know nothing about you yet.")
             _talk(agent)
             agent.type("/exit")
             agent.expect("(I will remember 1 preference and 1 episode.)")
             assert agent.end() == 0
-        assert [message["role"] for message in model.asked[0]] == ["system", "user"]
+        assert [message["role"] for message in model.conversations[0]] == ["system", "user"]
         with start() as agent:
             agent.expect("Hello again. I remember 1 preference and 1 episode.")
             agent.type("/memory")
-            shown = agent.expect("The files were counted.")
-            assert "units: metric" in shown
-            assert "****" in shown
+            listing = agent.expect("The files were counted.")
+            assert "units: metric" in listing
+            assert "****" in listing
             agent.type("How far is it? And what of the files?")
             agent.expect("agent> Very well.")
             agent.type("/exit")
             assert agent.end() == 0
-        instructions, memory, said = model.asked[-1]
-        assert (instructions["role"], memory["role"], said["role"]) == ("system", "system", "user")
+        instructions, memory, user_message = model.conversations[-1]
+        assert (instructions["role"], memory["role"], user_message["role"]) == ("system", "system", "user")
         assert "metric" not in instructions["content"]
         assert '- preference "units": "metric"' in memory["content"]
         assert "The files were counted." in memory["content"]
         assert "silently" in memory["content"]
         assert "follow the message" in memory["content"]
-        # What was recalled is logged as that, and is not learnt from once more.
+        # Recalled memory is logged as injected context, and the agent does not learn from it again.
         with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
             newest = store.load_run(AGENT, _runs(tmp_path)[0])
             assert [event.type for event in newest.log][:2] == ["injected_context", "user_message"]
             assert newest.meta == {"user": "kim"}
-        assert all("metric" not in text or "always want metric" in text for text in model.read)
-        assert _values(tmp_path) == LEARNT
+        assert all("metric" not in text or "always want metric" in text for text in model.transcripts)
+        assert _values(tmp_path) == LEARNED
 
     def test_agent_recalls_messages_of_old_sessions(
         self, start: Callable[[], Agent], model: Model, tmp_path: Path
@@ -280,7 +279,7 @@ class TestRemembering:
 
         model.chat = chat
         sessions = (
-            [refund],  # too short to learn from
+            [refund],  # too few messages to learn from
             ["The train to Bergen was late again.", "And the bicycle shop was closed."],
             ["Which files are the largest?"],
             ["My brother's dog is called Pixel.", "He found a new flat."],
@@ -303,18 +302,18 @@ class TestRemembering:
             agent.expect("agent> Very well.")
             agent.type("/exit")
             assert agent.end() == 0
-        for asked in model.asked[-2:]:
-            memory = asked[1]
+        for messages_sent in model.conversations[-2:]:
+            memory = messages_sent[1]
             assert memory["role"] == "system"
             assert f'"user" said "{refund}"' in memory["content"]
             assert memory["content"].count("</memory>") == 1
             assert "Pixel" not in memory["content"]
         with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
-            # What was recalled is logged with where it comes from, and is not found once more.
-            told = store.load_run(AGENT, _runs(tmp_path)[0], types=["injected_context"]).log[0].data
-            assert isinstance(told, UnknownPayload)
-            assert told.data["records"] == []
-            messages = told.data["messages"]
+            # Recalled messages are logged with their source, and a search does not find the log of the recall.
+            injected = store.load_run(AGENT, _runs(tmp_path)[0], types=["injected_context"]).log[0].data
+            assert isinstance(injected, UnknownPayload)
+            assert injected.data["records"] == []
+            messages = injected.data["messages"]
             assert isinstance(messages, list)
             assert {"agent": AGENT, "run": first, "seq": 1} in messages
             me = SyncMemoryClient(store).of(Principal("local", {"user": "kim"}))
@@ -336,12 +335,12 @@ class TestRemembering:
         with Agent(tmp_path, server.url, **without) as agent:
             agent.type("What of the metric files?")
             agent.expect("agent> Very well.")
-        memory = model.asked[-1][1]["content"]
+        memory = model.conversations[-1][1]["content"]
         assert '- preference "units": "metric"' in memory
         assert "The files were counted." in memory
         assert "What was said" not in memory
 
-    def test_messages_of_a_killed_session_are_found_later(
+    def test_next_session_finds_messages_of_a_killed_session(
         self, start: Callable[[], Agent], model: Model, tmp_path: Path
     ) -> None:
         with start() as agent:
@@ -351,11 +350,11 @@ class TestRemembering:
         with start() as agent:
             agent.type("Where are the spare keys?")
             agent.expect("agent> Very well.")
-        assert "under the blue pot" in model.asked[-1][1]["content"]
+        assert "under the blue pot" in model.conversations[-1][1]["content"]
         assert _remembered(tmp_path) == ()
 
     @pytest.mark.parametrize(("keys", "status"), [(CONTROL_C, 130), (CONTROL_D, 0)])
-    def test_it_learns_however_the_user_leaves(
+    def test_agent_learns_on_ctrl_c_and_on_the_end_of_input(
         self, start: Callable[[], Agent], tmp_path: Path, keys: str, status: int
     ) -> None:
         with start() as agent:
@@ -364,7 +363,7 @@ class TestRemembering:
             agent.press(keys)
             agent.expect("(I will remember 1 preference and 1 episode.)")
             assert agent.end() == status
-        assert _values(tmp_path) == LEARNT
+        assert _values(tmp_path) == LEARNED
 
     def test_ctrl_c_ends_a_command_and_is_recorded(
         self, start: Callable[[], Agent], model: Model, tmp_path: Path
@@ -398,9 +397,11 @@ class TestRemembering:
         assert _values(tmp_path) == []
         with start() as agent:
             agent.expect("Hello again. I remember 1 preference and 1 episode")
-        assert _values(tmp_path) == LEARNT
+        assert _values(tmp_path) == LEARNED
 
-    def test_a_model_that_fails_loses_nothing(self, start: Callable[[], Agent], model: Model, tmp_path: Path) -> None:
+    def test_session_is_learned_later_if_the_model_fails(
+        self, start: Callable[[], Agent], model: Model, tmp_path: Path
+    ) -> None:
         def answer(request: Request) -> Reply:
             return model(request) if "tools" in request.body else Reply(status=500)
 
@@ -413,7 +414,7 @@ class TestRemembering:
         with start() as agent:
             agent.expect("Hello again. I remember 1 preference and 1 episode")
 
-    def test_ctrl_c_while_it_learns_loses_nothing(
+    def test_session_is_learned_later_after_ctrl_c(
         self, start: Callable[[], Agent], model: Model, tmp_path: Path
     ) -> None:
         def answer(request: Request) -> Reply:
@@ -431,7 +432,7 @@ class TestRemembering:
 
 
 class TestForgetting:
-    def test_it_asks_and_does_not_learn_it_again(
+    def test_forget_asks_first_and_forgotten_memory_is_not_learned_again(
         self, start: Callable[[], Agent], model: Model, tmp_path: Path
     ) -> None:
         with start() as agent:
@@ -454,20 +455,20 @@ class TestForgetting:
             agent.expect("I remember nothing about you.")
             agent.type("I am in Kyoto. Thank you.")
             agent.expect("agent> ")
-            model.read.clear()
+            model.transcripts.clear()
             agent.type("/exit")
             agent.expect("(I will remember 1 preference and 1 episode.)")
             agent.end()
-        assert all("metric" not in text for text in model.read)
+        assert all("metric" not in text for text in model.transcripts)
         assert _values(tmp_path) == [("city", "Kyoto"), ("", "")]
-        # The model was told nothing any more after that, and what it was told before is gone from the log too.
-        assert [message["role"] for message in model.asked[-1]][:2] == ["system", "user"]
+        # Later requests contain no memory, and the earlier injected memory was redacted in the log too.
+        assert [message["role"] for message in model.conversations[-1]][:2] == ["system", "user"]
         with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
             assert [store.load_run(AGENT, run, types=["injected_context"]).log for run in _runs(tmp_path)] == [[], []]
         with start() as agent:
             agent.expect("Hello again. I remember 1 preference and 1 episode")
 
-    def test_the_end_of_input_is_no_yes(self, start: Callable[[], Agent], tmp_path: Path) -> None:
+    def test_end_of_input_does_not_confirm_forget(self, start: Callable[[], Agent], tmp_path: Path) -> None:
         with start() as agent:
             _talk(agent)
             agent.type("/exit")
@@ -477,7 +478,7 @@ class TestForgetting:
             agent.expect("[y/N] ")
             agent.press(CONTROL_D)
             assert agent.end() == 0
-        assert _values(tmp_path) == LEARNT
+        assert _values(tmp_path) == LEARNED
 
     def test_forgotten_memory_is_removed_from_the_file(self, start: Callable[[], Agent], tmp_path: Path) -> None:
         with start() as agent:
@@ -494,7 +495,7 @@ class TestForgetting:
             agent.type("/exit")
             agent.end()
         with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
-            for run in _runs(tmp_path):  # what was said is the log's, and is erased there
+            for run in _runs(tmp_path):  # the conversation itself is not memory, so its runs are deleted
                 store.delete_run(AGENT, run)
             assert isinstance(store, Compacts)
             store.compact()
@@ -502,9 +503,9 @@ class TestForgetting:
 
 
 class TestLimits:
-    def test_fifteen_steps(self, start: Callable[[], Agent], model: Model, tmp_path: Path) -> None:
+    def test_turn_stops_after_fifteen_steps(self, start: Callable[[], Agent], model: Model, tmp_path: Path) -> None:
         def chat(_: Messages) -> dict[str, JsonValue]:
-            return calls("run_command", len(model.asked), command="true")
+            return calls("run_command", len(model.conversations), command="true")
 
         model.chat = chat
         with start() as agent:
@@ -513,18 +514,24 @@ class TestLimits:
                 agent.expect("(stopped after 15 steps")
             agent.type("/exit")
             agent.end()
-        assert len(model.asked) == 30
-        assert all(validate(messages, "openai-chat") == [] for messages in model.asked)
+        assert len(model.conversations) == 30
+        assert all(validate(messages, "openai-chat") == [] for messages in model.conversations)
         with open_sync_store(f"sqlite:///{tmp_path / 'agent.db'}") as store:
             log = store.load_run(AGENT, _runs(tmp_path)[0]).log
         assert sum(isinstance(event.data, UserMessage) for event in log) == 2
         assert sum(isinstance(event.data, ToolCall) for event in log) == 30
 
-    def test_thirty_messages_cut_at_valid_places(self, start: Callable[[], Agent], model: Model) -> None:
+    def test_conversation_is_cut_to_thirty_messages_and_stays_valid(
+        self, start: Callable[[], Agent], model: Model
+    ) -> None:
         def chat(messages: Messages) -> dict[str, JsonValue]:
             if messages[-1]["content"] == "two calls":
-                asked = [calls("run_command", number, command="true")["tool_calls"] for number in (1, 2)]
-                return {"tool_calls": [call for one in asked if isinstance(one, list) for call in one]}
+                call_lists = [calls("run_command", number, command="true")["tool_calls"] for number in (1, 2)]
+                return {
+                    "tool_calls": [
+                        call for call_list in call_lists if isinstance(call_list, list) for call in call_list
+                    ]
+                }
             return {"content": "Very well."}
 
         model.chat = chat
@@ -532,13 +539,15 @@ class TestLimits:
             for turn in ("two calls", *("more",) * 16):
                 agent.type(turn)
                 agent.expect("agent> Very well.")
-        sizes = [len(messages) - 1 for messages in model.asked]
-        # One turn of five messages and then some of two: thirty fit, and then the first turn goes as a whole.
+        sizes = [len(messages) - 1 for messages in model.conversations]
+        # One turn of five messages and then turns of two. Above thirty messages, the first turn is removed as a unit.
         assert sizes == [1, 4, *range(6, 31, 2), 27, 29, 29]
-        assert all(validate(messages, "openai-chat") == [] for messages in model.asked)
-        assert all(messages[0]["role"] == "system" and messages[1]["role"] == "user" for messages in model.asked)
+        assert all(validate(messages, "openai-chat") == [] for messages in model.conversations)
+        assert all(
+            messages[0]["role"] == "system" and messages[1]["role"] == "user" for messages in model.conversations
+        )
 
-    def test_a_tool_that_fails_tells_the_model(self, start: Callable[[], Agent], model: Model) -> None:
+    def test_tool_error_is_sent_to_the_model(self, start: Callable[[], Agent], model: Model) -> None:
         def chat(messages: Messages) -> dict[str, JsonValue]:
             last = messages[-1]
             return calls("read_file", path="../secret") if last["role"] == "user" else {"content": last["content"]}
@@ -551,10 +560,10 @@ class TestLimits:
     def test_missing_key_is_reported_at_once(self, tmp_path: Path, server: ModelServer) -> None:
         with Agent(tmp_path, server.url, OPENAI_API_KEY="") as agent:
             assert agent.end() == 1
-            assert agent.seen.startswith("persistent_agent: OPENAI_API_KEY is not set")
+            assert agent.output.startswith("persistent_agent: OPENAI_API_KEY is not set")
         assert server.requests == []
 
-    def test_a_model_that_refuses_does_not_end_the_session(self, tmp_path: Path) -> None:
+    def test_refused_model_request_does_not_end_the_session(self, tmp_path: Path) -> None:
         refusal = Reply(status=400, body=b'{"error": {"message": "no such model"}}')
         with ModelServer([refusal]) as refusing, Agent(tmp_path, refusing.url) as agent:
             agent.type("hello")
@@ -564,37 +573,37 @@ class TestLimits:
 
 
 class TestTools:
-    """The tools by themselves."""
+    """Tests of the tools without the agent."""
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
 
-    def test_a_result_has_three_thousand_characters_at_most(self, tmp_path: Path) -> None:
+    def test_tool_result_is_cut_at_three_thousand_characters(self, tmp_path: Path) -> None:
         (tmp_path / "long.txt").write_text("x" * 5_000)
-        found = run_tool(ToolCall("c", "read_file", payload_json='{"path": "long.txt"}'))
-        assert len(found) == 3_000
-        assert found.endswith("[cut at 3,000 characters]")
+        result = run_tool(ToolCall("c", "read_file", payload_json='{"path": "long.txt"}'))
+        assert len(result) == 3_000
+        assert result.endswith("[cut at 3,000 characters]")
         (tmp_path / "exact.txt").write_text("y" * 3_000)
         assert run_tool(ToolCall("c", "read_file", payload_json='{"path": "exact.txt"}')) == "y" * 3_000
 
-    def test_a_command_says_two_thousand_and_five_hundred(self) -> None:
-        said = run_command("yes é | head -c 20000; yes no | head -c 20000 >&2; exit 3")
-        status, _, rest = said.partition("\n")
+    def test_command_output_is_cut_at_2000_and_errors_at_500_characters(self) -> None:
+        output = run_command("yes é | head -c 20000; yes no | head -c 20000 >&2; exit 3")
+        status, _, rest = output.partition("\n")
         out, _, err = rest.partition("\nstderr:\n")
         assert status == "status 3"
         assert len(out.removeprefix("stdout:\n")) == 2_000
         assert len(err) == 500
         assert run_command("true") == "status 0"
 
-    def test_a_command_that_takes_too_long_is_killed_with_all_it_started(self, tmp_path: Path) -> None:
+    def test_slow_command_is_killed_with_its_child_processes(self, tmp_path: Path) -> None:
         assert COMMAND_SECONDS == 30
-        said = run_command("sleep 1000 & echo $! > pid; echo begun; wait", seconds=2)
-        assert said == "killed after 2 seconds\nstdout:\nbegun\n"
+        output = run_command("sleep 1000 & echo $! > pid; echo begun; wait", seconds=2)
+        assert output == "killed after 2 seconds\nstdout:\nbegun\n"
         child = int((tmp_path / "pid").read_text())
         until_blocking(lambda: _has_ended(child))
 
-    def test_files_are_written_and_read_in_the_folder(self, tmp_path: Path) -> None:
+    def test_files_are_written_and_read_only_inside_the_folder(self, tmp_path: Path) -> None:
         written = ToolCall("c", "write_file", payload_json='{"path": "a/b.txt", "content": "hé"}')
         assert run_tool(written) == "wrote 2 characters to a/b.txt"
         assert run_tool(ToolCall("c", "read_file", payload_json='{"path": "a/b.txt"}')) == "hé"
@@ -606,7 +615,7 @@ class TestTools:
     @pytest.mark.parametrize(
         "payload", ["", "[]", "{", "{}", '{"path": 1}', '{"path": "a", "more": "b"}', '{"path": "a\\u0000"}']
     )
-    def test_arguments_that_are_none_are_refused(self, payload: str) -> None:
+    def test_invalid_arguments_are_refused(self, payload: str) -> None:
         with pytest.raises(ToolFailed, match=r"as text: path|not JSON"):
             run_tool(ToolCall("c", "read_file", payload_json=payload))
         with pytest.raises(ToolFailed, match="there is no tool remove"):

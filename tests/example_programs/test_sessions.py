@@ -1,4 +1,4 @@
-"""The example as a program: what is captured in one process is applied in another, and what is refused stays out."""
+"""Runs the example ``capture_and_apply`` as a program: one process captures memory, and another applies it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def amlog(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Amlog:
     return Amlog(tmp_path, capsys)
 
 
-def test_every_step_is_reported_and_can_be_inspected(amlog: Amlog, tmp_path: Path) -> None:
-    done = subprocess.run(
+def test_program_prints_each_step_and_memory_can_be_explained(amlog: Amlog, tmp_path: Path) -> None:
+    completed = subprocess.run(
         [sys.executable, PROGRAM, "--store", amlog.url],
         cwd=tmp_path,
         env=environment(PYTHONWARNINGS="error"),
@@ -35,7 +35,7 @@ def test_every_step_is_reported_and_can_be_inspected(amlog: Amlog, tmp_path: Pat
         text=True,
         timeout=PATIENCE,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (completed.returncode, completed.stderr) == (0, "")
     for text in (
         "please write to me in English",
         "ok     response_style: concise",
@@ -43,19 +43,21 @@ def test_every_step_is_reported_and_can_be_inspected(amlog: Amlog, tmp_path: Pat
         "agent  Incident update:",
         f"!!     stopped: {STOPPED}   declared_tier",
     ):
-        assert text in done.stdout
-    verified = done.stdout.partition("The results\n")[2].splitlines()
+        assert text in completed.stdout
+    verified = completed.stdout.partition("The results\n")[2].splitlines()
     assert [line[:5] for line in verified[:4]] == ["   ok"] * 4
-    shown = amlog.ok("memory", "explain", "language", "--store", amlog.url, "--tenant", "demo", "--user", "42").out
-    assert "incident-desk/demo-capture#1  user: Hello, please write to me in English" in shown
+    explanation = amlog.ok(
+        "memory", "explain", "language", "--store", amlog.url, "--tenant", "demo", "--user", "42"
+    ).out
+    assert "incident-desk/demo-capture#1  user: Hello, please write to me in English" in explanation
 
 
-def test_a_check_that_fails_is_a_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same process each time, and so no other session: the check on that must say so."""
+def test_failed_check_gives_exit_status_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All sessions have the same process id, so the check for separate processes must fail."""
     sessions = [msgspec.structs.replace(session, process=1) for session in play_all(f"sqlite:///{tmp_path / 'a.db'}")]
     assert [session.name for session in sessions] == list(SESSIONS)
     checks = program.check({session.name: session for session in sessions})
-    assert [one.ok for one in checks] == [True, True, False, True]
+    assert [check.ok for check in checks] == [True, True, False, True]
 
     def play_all_in_one_process(_url: str) -> Iterator[PlayedSession]:
         return iter(sessions)
@@ -64,16 +66,16 @@ def test_a_check_that_fails_is_a_status(tmp_path: Path, monkeypatch: pytest.Monk
     assert program.main(["--store", "sqlite:///unused.db"]) == 1
 
 
-def test_a_store_that_does_not_outlive_a_process_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_program_refuses_an_in_memory_store(capsys: pytest.CaptureFixture[str]) -> None:
     assert program.main(["--store", "memory:"]) == 1
     assert "outlives a process" in capsys.readouterr().err
 
 
-def test_sessions_play_in_processes_that_share_a_store(tmp_path: Path) -> None:
+def test_sessions_run_in_separate_processes_on_one_store(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'demo.db'}"
     captured, applied, overreached = play_all(url)
     assert len({captured.process, applied.process, overreached.process}) == 3
-    assert {one.key: one.value for one in captured.result.memory_state} == {
+    assert {memory.key: memory.value for memory in captured.result.memory_state} == {
         "language": "english",
         "response_style": "concise",
         "update_channel": "email",
@@ -94,7 +96,7 @@ def test_sessions_play_in_processes_that_share_a_store(tmp_path: Path) -> None:
     assert overreached.result.invalid_used_memory_keys == ("declared_tier",)
 
 
-def test_sessions_need_a_store_that_outlives_a_process() -> None:
+def test_sessions_refuse_an_in_memory_store_and_report_failures() -> None:
     with pytest.raises(InvalidArgument, match="outlives"):
         play_all("memory:")
     with pytest.raises(RuntimeError, match=r"(?s)'capture' failed.*no installed backend"):

@@ -1,4 +1,4 @@
-"""What shows that an answer follows a memory: each verifier on both sides of its line."""
+"""Tests of the example's verifiers, with answers that follow a memory and answers that do not."""
 
 from __future__ import annotations
 
@@ -40,5 +40,7 @@ def words(count: int) -> str:
         ("language", "german", "Alles gut.", None),
     ],
 )
-def test_verifiers(key: str, value: str, answer: str, follows: bool | None) -> None:
+def test_verifier_decides_whether_an_answer_follows_the_memory(
+    key: str, value: str, answer: str, follows: bool | None
+) -> None:
     assert VERIFIERS[key](value, answer) is follows

@@ -1,4 +1,4 @@
-"""ATIF: our runs go out, validated by the ``atif`` package, and come back the same."""
+"""Tests of ATIF export: the ``atif`` package accepts the documents, and an import restores the same runs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 
 
 def stored(log: Sequence[Event], first: int = 1) -> list[Event]:
-    """Events as a store gives them back."""
+    """Return the events as a store returns them."""
     return [
         Event.from_map({**event.to_map(), "seq": seq, "event_id": event.event_id or f"e-{seq}"})
         for seq, event in enumerate(log, first)
@@ -59,12 +59,12 @@ def run_of(log: Sequence[Event], *, agent: str = "agent", run: str = "run", firs
 
 
 def run_with(*payloads: EventData, agent: str = "agent", run: str = "run", **meta: Any) -> Snapshot:
-    log = [new_event(data, timestamp=START + timedelta(seconds=at)) for at, data in enumerate(payloads)]
+    log = [new_event(data, timestamp=START + timedelta(seconds=second)) for second, data in enumerate(payloads)]
     return run_of(log, agent=agent, run=run, **meta)
 
 
 def document_of(snapshot: Snapshot, *subagents: Snapshot, **options: Any) -> dict[str, Any]:
-    """The run as ATIF, through JSON text, valid for the package."""
+    """Return the run as an ATIF document that went through JSON text and that the ``atif`` package accepts."""
     document: dict[str, Any] = msgspec.json.decode(
         msgspec.json.encode(to_atif(snapshot, subagents=subagents, **options))
     )
@@ -72,27 +72,27 @@ def document_of(snapshot: Snapshot, *subagents: Snapshot, **options: Any) -> dic
     return document
 
 
-def assert_same_run(found: AtifRun, snapshot: Snapshot) -> None:
-    assert (found.agent, found.run) == (snapshot.agent, snapshot.run)
-    assert [encode_canonical(one.to_map()) for one in found.events] == [
-        encode_canonical(one.to_map()) for one in snapshot.log
+def assert_same_run(imported: AtifRun, snapshot: Snapshot) -> None:
+    assert (imported.agent, imported.run) == (snapshot.agent, snapshot.run)
+    assert [encode_canonical(event.to_map()) for event in imported.events] == [
+        encode_canonical(event.to_map()) for event in snapshot.log
     ]
-    assert list(found.events) == list(snapshot.log)
-    assert encode_canonical(found.meta) == encode_canonical(snapshot.meta)
+    assert list(imported.events) == list(snapshot.log)
+    assert encode_canonical(imported.meta) == encode_canonical(snapshot.meta)
 
 
 IDS = st.sampled_from(["c1", "c2", "c3", ""])
-SAID = st.sampled_from(["", "Yes.", "One\n\ntwo", "\x00\u2028", "\U0001f469\u200d\U0001f680"])
+SHORT_TEXTS = st.sampled_from(["", "Yes.", "One\n\ntwo", "\x00\u2028", "\U0001f469\u200d\U0001f680"])
 
 
 @st.composite
 def turns(draw: st.DrawFn) -> Event:
-    """Events that belong together: calls, results and what is said, with few ids."""
+    """Draw an event of a conversation. Calls and results have few ids, so that many of them match."""
     data: EventData = draw(
         st.one_of(
-            st.builds(UserMessage, message=SAID),
-            st.builds(AssistantMessage, message=SAID),
-            st.builds(Thinking, text=SAID, signature=st.sampled_from(["", "s"]), final=st.booleans()),
+            st.builds(UserMessage, message=SHORT_TEXTS),
+            st.builds(AssistantMessage, message=SHORT_TEXTS),
+            st.builds(Thinking, text=SHORT_TEXTS, signature=st.sampled_from(["", "s"]), final=st.booleans()),
             st.builds(
                 ToolCall,
                 tool_call_id=IDS,
@@ -106,11 +106,11 @@ def turns(draw: st.DrawFn) -> Event:
                 tool_name=st.sampled_from(["a.b", "c"]),
                 parent_tool_call_id=IDS,
                 result_json=json_texts(),
-                error_message=SAID,
+                error_message=SHORT_TEXTS,
                 server_data=json_texts(),
             ),
-            st.builds(PlannerNote, note=SAID),
-            st.builds(ModelRequest, provider=st.just("anthropic"), model=SAID),
+            st.builds(PlannerNote, note=SHORT_TEXTS),
+            st.builds(ModelRequest, provider=st.just("anthropic"), model=SHORT_TEXTS),
         )
     )
     own = draw(
@@ -123,7 +123,7 @@ def turns(draw: st.DrawFn) -> Event:
     return new_event(data, timestamp=draw(timestamps()), labels=own)
 
 
-class TestOurs:
+class TestExport:
     @unhurried
     @given(st.lists(turns() | events(), max_size=12), json_maps(), st.integers(1, 2**40))
     def test_any_run_is_restored_exactly(self, log: list[Event], meta: dict[str, Any], first: int) -> None:
@@ -133,25 +133,25 @@ class TestOurs:
     @settings(unhurried, max_examples=25)
     @given(st.lists(turns(), max_size=8))
     def test_server_data_can_be_left_out(self, log: list[Event]) -> None:
-        secret = "the-server's-own"
-        told = [
+        secret = "server-secret"
+        log_with_secret = [
             msgspec.structs.replace(event, data=msgspec.structs.replace(event.data, server_data=f'"{secret}"'))
             if isinstance(event.data, ToolResult)
             else event
             for event in log
         ]
-        snapshot = run_of(told)
+        snapshot = run_of(log_with_secret)
         assert secret not in repr(to_atif(snapshot, server_data=False))
-        kept = document_of(snapshot, server_data=False)
+        document = document_of(snapshot, server_data=False)
         without = [
             msgspec.structs.replace(event, data=msgspec.structs.replace(event.data, server_data=""))
             if isinstance(event.data, ToolResult)
             else event
             for event in snapshot.log
         ]
-        assert list(from_atif(kept).events) == without
+        assert list(from_atif(document).events) == without
 
-    def test_the_samples(self) -> None:
+    def test_samples_are_restored_exactly(self) -> None:
         with open_sync_store("memory:") as store:
             for line in sample_lines("support.jsonl"):
                 chat: Any = msgspec.json.decode(line)
@@ -162,7 +162,7 @@ class TestOurs:
                 snapshot = store.load_run("support", chat["run"])
                 assert_same_run(from_atif(document_of(snapshot)), snapshot)
 
-    async def test_a_sample_with_parallel_nested_and_failed_calls(self) -> None:
+    async def test_sample_with_parallel_nested_and_failed_calls_is_restored(self) -> None:
         async with open_store("memory:") as store:
             (done,) = await import_jsonl(store, sample_lines("demo.jsonl"))
             snapshot = await store.load_run(done.agent, done.run)
@@ -172,7 +172,7 @@ class TestOurs:
         assert nested_calls
         assert sum(len(step.get("tool_calls", [])) for step in document["steps"]) == 12
 
-    def test_what_it_shows(self) -> None:
+    def test_document_has_one_step_for_each_turn_and_nested_call(self) -> None:
         usage = '{"input_tokens":100,"cache_read_input_tokens":20,"output_tokens":7}'
         tools: Any = [{"name": "f", "input_schema": {"type": "object"}}]
         log = [
@@ -194,11 +194,11 @@ class TestOurs:
             new_event(AssistantMessage("Done")),
         ]
         document = document_of(run_of(log))
-        shown = [
+        steps = [
             {key: value for key, value in step.items() if key not in ("step_id", "timestamp", "extra")}
             for step in document["steps"]
         ]
-        assert shown == [
+        assert steps == [
             {"source": "system", "message": "Be kind."},
             {"source": "user", "message": "Look"},
             {
@@ -243,35 +243,35 @@ class TestOurs:
         }
 
     def test_text_is_stored_once_in_the_document(self) -> None:
-        words = ["asked", "thought", "said", "argued", "answered", "failed"]
-        asked, thought, said, argued, answered, failed = (f"{word}-once" for word in words)
+        words = ["question", "reasoning", "text", "argument", "output", "failure"]
+        question, reasoning, text, argument, output, failure = (f"{word}-once" for word in words)
         snapshot = run_with(
-            UserMessage(asked),
-            Thinking(text=thought, final=True),
-            AssistantMessage(said),
-            ToolCall("1", "f", payload_json=f'{{"x":"{argued}"}}'),
+            UserMessage(question),
+            Thinking(text=reasoning, final=True),
+            AssistantMessage(text),
+            ToolCall("1", "f", payload_json=f'{{"x":"{argument}"}}'),
             ToolCall("2", "f"),
-            ToolResult("1", "f", result_json=answered),
-            ToolResult("2", "f", error_message=failed),
+            ToolResult("1", "f", result_json=output),
+            ToolResult("2", "f", error_message=failure),
         )
         written = repr(document_of(snapshot))
         assert [written.count(f"{word}-once") for word in words] == [1] * 6
 
     def test_texts_of_one_answer_stay_separate(self) -> None:
-        said = ["first-thought", "first-word", "second-thought", "", "second-word"]
+        answer_texts = ["first-thought", "first-word", "second-thought", "", "second-word"]
         log = [
             new_event(Thinking(text=text, final=True) if "thought" in text else AssistantMessage(text), labels=ANSWER)
-            for text in said
+            for text in answer_texts
         ]
         document = document_of(run_of(log))
         (step,) = document["steps"]
         assert step["message"] == "first-word\n\nsecond-word"
         assert step["reasoning_content"] == "first-thought\n\nsecond-thought"
-        assert [repr(document).count(text) for text in said if text] == [1] * 4
+        assert [repr(document).count(text) for text in answer_texts if text] == [1] * 4
         assert [
             getattr(event.data, "text", "") or getattr(event.data, "message", "")
             for event in from_atif(document).events
-        ] == said
+        ] == answer_texts
 
     @pytest.mark.parametrize(
         "between",
@@ -290,7 +290,7 @@ class TestOurs:
             [new_event(AssistantMessage("A")), new_event(Thinking(text="B"))],
         ],
     )
-    def test_two_answers_are_two_steps(self, between: list[Event]) -> None:
+    def test_each_answer_is_a_separate_step(self, between: list[Event]) -> None:
         assert [step["source"] for step in document_of(run_of(between))["steps"]] == ["agent", "agent"]
 
     @pytest.mark.parametrize(
@@ -306,11 +306,11 @@ class TestOurs:
             ({"image": {"format": "png", "source": {"bytes": "AA"}}}, "data:image/png;base64,AA"),
         ],
     )
-    def test_images(self, block: dict[str, Any], path: str) -> None:
+    def test_images_become_image_parts(self, block: dict[str, Any], path: str) -> None:
         snapshot = run_with(
             UserMessage("See", structured={"p": {"fields": {"content": [block]}}}),
             ToolCall("1", "f"),
-            ToolResult("1", "f", result_json="seen", structured=[{"not": "ours"}]),
+            ToolResult("1", "f", result_json="seen", structured=[{"foreign": "data"}]),
         )
         document = document_of(snapshot)
         assert document["steps"][0]["message"] == [
@@ -327,7 +327,7 @@ class TestOurs:
         assert document["steps"][0]["message"] == "See"
         assert_same_run(from_atif(document), snapshot)
 
-    def test_an_edit_of_another_tool_counts(self) -> None:
+    def test_edits_by_another_tool_are_imported(self) -> None:
         document = document_of(
             run_with(UserMessage("Hi"), AssistantMessage("Hello"), ToolCall("1", "f", payload_json="{}"))
         )
@@ -340,16 +340,22 @@ class TestOurs:
     def test_added_steps_keep_their_position(self) -> None:
         log = [new_event(UserMessage("Hi")), new_event(AssistantMessage("Hello"))]
         document = document_of(run_of(log))
-        for at in (3, 1, 0):
-            document["steps"].insert(at, {"step_id": 0, "source": "user", "message": f"at {at}"})
+        for index in (3, 1, 0):
+            document["steps"].insert(index, {"step_id": 0, "source": "user", "message": f"at {index}"})
         for number, step in enumerate(document["steps"], 1):
             step["step_id"] = number
-        found = from_atif(document)
-        assert [getattr(event.data, "message", "") for event in found.events] == ["at 0", "Hi", "at 1", "Hello", "at 3"]
-        assert [event.seq for event in found.events] == [1, 2, 3, 4, 5]
-        assert len({event.event_id for event in found.events}) == 5
+        imported = from_atif(document)
+        assert [getattr(event.data, "message", "") for event in imported.events] == [
+            "at 0",
+            "Hi",
+            "at 1",
+            "Hello",
+            "at 3",
+        ]
+        assert [event.seq for event in imported.events] == [1, 2, 3, 4, 5]
+        assert len({event.event_id for event in imported.events}) == 5
 
-    def test_subagents_stand_inside_and_are_referred_to(self) -> None:
+    def test_subagents_are_embedded_and_referenced(self) -> None:
         outer = run_with(ToolCall("c1", "ask"), ToolResult("c1", "ask", result_json='"ok"'))
         parent = {"agent": "agent", "run": "run", "tool_call_id": "c1"}
         inner = run_with(UserMessage("sub"), agent="helper", run="r2", parent_run=parent)
@@ -357,11 +363,11 @@ class TestOurs:
         document = document_of(outer, deeper, inner)
         (result,) = document["steps"][0]["observation"]["results"]
         assert result["subagent_trajectory_ref"] == [{"trajectory_id": "helper/r2"}]
-        assert [one["trajectory_id"] for one in document["subagent_trajectories"]] == ["helper/r2"]
-        for found, snapshot in zip(from_atif(document), (outer, inner, deeper), strict=True):
-            assert_same_run(found, snapshot)
+        assert [trajectory["trajectory_id"] for trajectory in document["subagent_trajectories"]] == ["helper/r2"]
+        for imported, snapshot in zip(from_atif(document), (outer, inner, deeper), strict=True):
+            assert_same_run(imported, snapshot)
 
-    def test_a_run_is_embedded_once(self) -> None:
+    def test_repeated_or_circular_subagents_are_refused(self) -> None:
         run = run_with(UserMessage("x"))
         with pytest.raises(InvalidArgument, match="agent/run is passed twice"):
             to_atif(run, subagents=[run])
@@ -372,66 +378,68 @@ class TestOurs:
         with pytest.raises(InvalidArgument, match="name each other as parent"):
             to_atif(run, subagents=ring)
 
-    def test_a_redacted_event_says_only_that_it_was(self) -> None:
+    def test_redacted_event_is_exported_without_content(self) -> None:
         snapshot = run_with(
             UserMessage("secret"), ToolCall("1", "f", payload_json='{"a":"secret"}'), ToolResult("1", "f")
         )
-        gone = Snapshot(
+        redacted = Snapshot(
             "agent", "run", [redacted_form(event, "asked") for event in snapshot.log[:2]] + [snapshot.log[2]], version=3
         )
-        document = document_of(gone)
+        document = document_of(redacted)
         assert "secret" not in repr(document)
-        found = from_atif(document)
-        assert_same_run(found, gone)
-        assert isinstance(found.events[0].data, Redacted)
+        imported = from_atif(document)
+        assert_same_run(imported, redacted)
+        assert isinstance(imported.events[0].data, Redacted)
 
-    def test_a_run_without_steps(self) -> None:
+    def test_run_without_steps_is_restored_exactly(self) -> None:
         snapshot = run_with(PlannerNote("n"), Annotation("a"))
         document = document_of(snapshot)
         assert document["steps"] == []
         assert_same_run(from_atif(document), snapshot)
 
-    async def test_into_a_store_and_again(self) -> None:
+    async def test_second_import_stores_nothing(self) -> None:
         outer = run_with(ToolCall("c1", "ask"), ToolResult("c1", "ask", result_json='"ok"'), session_id="s")
         inner = run_with(UserMessage("sub"), agent="helper", run="r2", parent_run={"agent": "agent", "run": "run"})
-        found = from_atif(to_atif(outer, subagents=[inner]))
+        imported = from_atif(to_atif(outer, subagents=[inner]))
         async with open_store("memory:") as store:
-            first = await import_atif(store, found)
-            assert [(one.agent, one.run, one.read, one.inserted) for one in first] == [
+            first = await import_atif(store, imported)
+            assert [(summary.agent, summary.run, summary.read, summary.inserted) for summary in first] == [
                 ("agent", "run", 2, 2),
                 ("helper", "r2", 1, 1),
             ]
-            again = await import_atif(store, found)
-            assert [one.inserted for one in again] == [0, 0]
+            again = await import_atif(store, imported)
+            assert [summary.inserted for summary in again] == [0, 0]
             assert await store.load_run("agent", "run") == outer
             assert await store.load_run("helper", "r2") == inner
 
 
-def _mangled(value: Any, path: list[int], wrong: Any) -> Any:
-    """``value`` with something else in one place."""
+def _with_value_at(value: Any, path: list[int], new_value: Any) -> Any:
+    """Return ``value`` with ``new_value`` at a path."""
     if not path:
-        return wrong
+        return new_value
     if is_map(value) and len(value):
         keys: list[str] = list(value)
         key = keys[path[0] % len(keys)]
-        return {**value, key: _mangled(value[key], path[1:], wrong)}
+        return {**value, key: _with_value_at(value[key], path[1:], new_value)}
     if is_list(value) and len(value):
-        at = path[0] % len(value)
-        return [*value[:at], _mangled(value[at], path[1:], wrong), *value[at + 1 :]]
-    return wrong
+        index = path[0] % len(value)
+        return [*value[:index], _with_value_at(value[index], path[1:], new_value), *value[index + 1 :]]
+    return new_value
 
 
 class TestMalformed:
     @unhurried
     @given(st.lists(turns(), min_size=1, max_size=6), st.lists(st.integers(0, 9), max_size=9), wrong_values())
-    def test_anything_in_any_place_is_read_or_refused(self, log: list[Event], path: list[int], wrong: Any) -> None:
-        document = _mangled(document_of(run_of(log)), path, wrong)
+    def test_any_value_at_any_position_is_read_or_refused(
+        self, log: list[Event], path: list[int], new_value: Any
+    ) -> None:
+        document = _with_value_at(document_of(run_of(log)), path, new_value)
         with contextlib.suppress(DecodeError):
             for event in from_atif(document).events:
                 assert Event.from_map(event.to_map()) == event
 
     @pytest.mark.parametrize(
-        ("path", "wrong", "message"),
+        ("path", "invalid", "message"),
         [
             ([], 7, "a trajectory must be a map, got int 7"),
             (["steps", 0, "message"], 7, "trajectory.steps[0].message: expected `str | array`, got `int`"),
@@ -465,30 +473,30 @@ class TestMalformed:
             ),
         ],
     )
-    def test_the_place_is_named(self, path: list[Any], wrong: Any, message: str) -> None:
+    def test_error_names_the_path(self, path: list[Any], invalid: Any, message: str) -> None:
         document: Any = document_of(run_with(UserMessage("Hi"), AssistantMessage("Hello")))
-        if wrong == "sub":
-            wrong = [{**document}]
-            del wrong[0]["trajectory_id"]
+        if invalid == "sub":
+            invalid = [{**document}]
+            del invalid[0]["trajectory_id"]
         if path:
             inner = document
             for key in path[:-1]:
                 inner = inner[key]
-            inner[path[-1]] = wrong
+            inner[path[-1]] = invalid
         else:
-            document = wrong
+            document = invalid
         with pytest.raises(DecodeError) as caught:
             from_atif(document)
         assert message in str(caught.value)
 
-    def test_deep_nesting_is_refused_with_its_place(self) -> None:
+    def test_deep_nesting_is_refused_with_its_path(self) -> None:
         document: Any = document_of(run_with(UserMessage("Hi")))
         document["extra"]["deep"] = nested(5000)
         with pytest.raises(DecodeError, match=r"trajectory\.extra\.deep.*nests deeper"):
             from_atif(document)
 
     @given(texts())
-    def test_a_version_of_another_kind(self, version: str) -> None:
+    def test_invalid_schema_version_is_refused(self, version: str) -> None:
         document: Any = document_of(run_with(UserMessage("Hi")))
         document["schema_version"] = version
         with pytest.raises(DecodeError, match="schema_version"):

@@ -1,4 +1,4 @@
-"""ATIF: what other tools wrote comes in, and goes out again as it was."""
+"""Tests of ATIF import: documents of other tools are imported, and exported again without a change."""
 
 from __future__ import annotations
 
@@ -55,9 +55,11 @@ TIMES = st.sampled_from(
 )
 
 
-def some(known: dict[str, st.SearchStrategy[Any]], **required: st.SearchStrategy[Any]) -> st.SearchStrategy[Document]:
-    """Maps of ``required`` and some of ``known``, which may be null."""
-    return st.fixed_dictionaries(required, optional={key: st.none() | value for key, value in known.items()})
+def some(
+    optional: dict[str, st.SearchStrategy[Any]], **required: st.SearchStrategy[Any]
+) -> st.SearchStrategy[Document]:
+    """Return a strategy for maps of ``required`` and some of ``optional``, whose values may be null."""
+    return st.fixed_dictionaries(required, optional={key: st.none() | value for key, value in optional.items()})
 
 
 MEDIA: list[Document] = [
@@ -91,14 +93,14 @@ RESULTS = st.lists(
 @st.composite
 def steps(draw: st.DrawFn, number: int) -> Document:
     source = draw(st.sampled_from(["user", "system", "agent", "agent"]))
-    known: dict[str, st.SearchStrategy[Any]] = {
+    optional: dict[str, st.SearchStrategy[Any]] = {
         "timestamp": TIMES,
         "observation": st.fixed_dictionaries({"results": RESULTS}),
         "extra": MAPS,
         "is_copied_context": st.booleans(),
     }
     if source == "agent":
-        known |= {
+        optional |= {
             "model_name": st.sampled_from(["m", ""]),
             "reasoning_effort": st.sampled_from(["high", 0.5]),
             "reasoning_content": TEXTS,
@@ -106,7 +108,7 @@ def steps(draw: st.DrawFn, number: int) -> Document:
             "metrics": METRICS,
             "llm_call_count": st.integers(1, 3),
         }
-    step = draw(some(known, message=TEXTS | PARTS))
+    step = draw(some(optional, message=TEXTS | PARTS))
     if step.get("observation") and step.get("tool_calls") is not None:
         ids = {call["tool_call_id"] for call in step["tool_calls"]}
         for result in step["observation"]["results"]:
@@ -117,7 +119,7 @@ def steps(draw: st.DrawFn, number: int) -> Document:
 
 @st.composite
 def trajectories(draw: st.DrawFn, depth: int = 1) -> Document:
-    """Valid documents, of everything the format has."""
+    """Draw a valid document that can have every field of the format."""
     document = draw(
         some(
             {
@@ -141,26 +143,26 @@ def trajectories(draw: st.DrawFn, depth: int = 1) -> Document:
         inner = draw(st.none() | st.lists(trajectories(depth=depth - 1), max_size=2))
         if inner is not None or draw(st.booleans()):
             document["subagent_trajectories"] = inner
-        for number, one in enumerate(inner or ()):
-            one["trajectory_id"] = f"t{number}"
+        for number, trajectory in enumerate(inner or ()):
+            trajectory["trajectory_id"] = f"t{number}"
     return document
 
 
-def stored(found: AtifRun) -> list[Snapshot]:
-    """The runs as a store gives them back, the outermost first."""
+def stored(imported: AtifRun) -> list[Snapshot]:
+    """Return the runs as a store returns them, the outermost run first."""
     return [
         Snapshot(
-            one.agent,
-            one.run,
-            [Event.from_map(event.to_map()) for event in one.events],
-            version=len(one.events),
-            meta=one.meta,
+            run.agent,
+            run.run,
+            [Event.from_map(event.to_map()) for event in run.events],
+            version=len(run.events),
+            meta=run.meta,
         )
-        for one in found
+        for run in imported
     ]
 
 
-def written_again(document: Document) -> Document:
+def exported_again(document: Document) -> Document:
     outer, *inner = stored(from_atif(document))
     return to_atif(outer, subagents=reversed(inner))
 
@@ -192,7 +194,7 @@ RICH: Document = {
                 "results": [
                     {"source_call_id": "c2", "content": [{"type": "text", "text": "two"}]},
                     {"source_call_id": "c1", "content": "one", "extra": {"score": 1}},
-                    {"content": "by itself"},
+                    {"content": "without a call"},
                 ]
             },
             "metrics": {"prompt_tokens": 12, "completion_tokens": 3, "cost_usd": 0.5, "logprobs": [-0.5]},
@@ -204,54 +206,58 @@ RICH: Document = {
 CALL: Document = {"tool_call_id": "c", "function_name": "f", "arguments": {}}
 
 
-class TestTheirs:
+class TestImport:
     @unhurried
     @given(trajectories())
     def test_any_imported_trajectory_is_exported_unchanged(self, document: Document) -> None:
         atif.Trajectory.model_validate(document)
         before = copy.deepcopy(document)
-        again = written_again(document)
+        again = exported_again(document)
         assert encode_canonical(again) == encode_canonical(document)
         assert document == before
 
     @pytest.mark.parametrize(
-        "made",
+        "step_fields",
         [
             # two results of one call
             [({"tool_calls": [CALL], "observation": {"results": [{"source_call_id": "c"}, {"source_call_id": "c"}]}})],
-            # only results, and no call of its own that they could answer
+            # a step with only results, which have no call in this step
             [{"tool_calls": [CALL]}, {"observation": {"results": [{"content": "x"}, {"source_call_id": "c"}]}}],
             # a result without a call, and an open call without an id
             [{"tool_calls": [{**CALL, "tool_call_id": ""}]}, {"observation": {"results": [{"content": "x"}]}}],
             [{"tool_calls": [{**CALL, "tool_call_id": ""}], "observation": {"results": [{"content": "x"}]}}],
-            # nothing at all
+            # empty steps
             [{}, {}, {"tool_calls": [], "observation": {"results": []}, "metrics": {}, "reasoning_content": ""}],
         ],
     )
-    def test_odd_steps_go_out_as_they_came_in(self, made: list[Document]) -> None:
+    def test_unusual_steps_are_exported_unchanged(self, step_fields: list[Document]) -> None:
         common = {"timestamp": "2026-01-01T09:00:00Z", "source": "agent", "message": ""}
-        document = {**SMALL, "steps": [{"step_id": at, **common, **one} for at, one in enumerate(made, 1)]}
+        document = {
+            **SMALL,
+            "steps": [{"step_id": number, **common, **fields} for number, fields in enumerate(step_fields, 1)],
+        }
         atif.Trajectory.model_validate(document)
-        assert written_again(document) == document
+        assert exported_again(document) == document
 
     def test_inserted_foreign_step_gets_a_new_id(self) -> None:
         (snapshot,) = stored(from_atif(SMALL))
         more = msgspec.structs.replace(new_event(UserMessage("more")), seq=2)
         document = to_atif(Snapshot("a", "s", [*snapshot.log, more], version=2, meta=snapshot.meta))
-        document["steps"] = [STEP, *({**step, "step_id": at} for at, step in enumerate(document["steps"], 2))]
+        document["steps"] = [STEP, *({**step, "step_id": number} for number, step in enumerate(document["steps"], 2))]
         assert len({event.event_id for event in from_atif(document).events}) == 3
 
     @unhurried
     @given(trajectories(depth=0), st.lists(st.sampled_from(["user", "tool", "said"]), min_size=1, max_size=3))
     def test_continued_run_is_restored_exactly(self, document: Document, more: list[str]) -> None:
         (snapshot,) = stored(from_atif(document))
-        made = {
+        payloads = {
             "user": UserMessage("more"),
             "tool": ToolResult("c1", "f", result_json="1"),
             "said": AssistantMessage("A"),
         }
         added = [
-            msgspec.structs.replace(new_event(made[kind]), seq=snapshot.version + at) for at, kind in enumerate(more, 1)
+            msgspec.structs.replace(new_event(payloads[kind]), seq=snapshot.version + number)
+            for number, kind in enumerate(more, 1)
         ]
         grown = Snapshot(
             snapshot.agent,
@@ -262,14 +268,14 @@ class TestTheirs:
         )
         again = to_atif(grown)
         atif.Trajectory.model_validate(again)
-        found = from_atif(again)
-        assert list(found.events) == list(grown.log)
-        assert encode_canonical(found.meta) == encode_canonical(grown.meta)
+        imported = from_atif(again)
+        assert list(imported.events) == list(grown.log)
+        assert encode_canonical(imported.meta) == encode_canonical(grown.meta)
 
-    def test_what_it_comes_to(self) -> None:
-        found = from_atif(RICH)
-        assert (found.agent, found.run) == ("a", "s")
-        assert [event.data for event in found.events[2:]] == [
+    def test_step_is_imported_as_typed_events(self) -> None:
+        imported = from_atif(RICH)
+        assert (imported.agent, imported.run) == ("a", "s")
+        assert [event.data for event in imported.events[2:]] == [
             AssistantMessage(
                 "I look",
                 structured={
@@ -290,17 +296,17 @@ class TestTheirs:
                 structured={"atif": {"fields": {"content": [{"type": "text", "text": "two"}]}}},
             ),
             ToolResult("c1", "find", result_json="one", structured={"atif": {"fields": {"extra": {"score": 1}}}}),
-            ToolResult("", "", result_json="by itself"),
+            ToolResult("", "", result_json="without a call"),
         ]
-        assert found.events[1].data == Thinking(text="Hm", final=True)
-        assert found.events[1].labels == {
+        assert imported.events[1].data == Thinking(text="Hm", final=True)
+        assert imported.events[1].labels == {
             "atif_step": "2",
             "model": "m-1",
             "usage": '{"prompt_tokens":12,"completion_tokens":3,"cost_usd":0.5}',
         }
-        assert {event.timestamp.isoformat() for event in found.events} == {"2026-01-01T09:00:00+00:00"}
+        assert {event.timestamp.isoformat() for event in imported.events} == {"2026-01-01T09:00:00+00:00"}
 
-    def test_an_erased_event_takes_its_own_with_it(self) -> None:
+    def test_erased_event_also_erases_its_unknown_fields(self) -> None:
         secret: Document = {
             "step_id": 1,
             "source": "agent",
@@ -313,14 +319,14 @@ class TestTheirs:
             "extra": {"d": "open"},
         }
         (snapshot,) = stored(from_atif({**SMALL, "steps": [secret]}))
-        gone = [redacted_form(one, "asked") if SECRET in repr(one) else one for one in snapshot.log]
-        assert [event.type for event in gone] == ["assistant_message", "redacted", "tool_call", "redacted"]
-        left: Any = to_atif(Snapshot("a", "s", gone, version=4, meta=snapshot.meta))
-        atif.Trajectory.model_validate(left)
-        assert SECRET not in repr(left)
-        assert left["steps"][0]["extra"]["d"] == "open"
-        assert left["steps"][0]["tool_calls"][0]["extra"] == {"b": "open"}
-        assert list(from_atif(left).events) == gone
+        redacted = [redacted_form(event, "asked") if SECRET in repr(event) else event for event in snapshot.log]
+        assert [event.type for event in redacted] == ["assistant_message", "redacted", "tool_call", "redacted"]
+        document: Any = to_atif(Snapshot("a", "s", redacted, version=4, meta=snapshot.meta))
+        atif.Trajectory.model_validate(document)
+        assert SECRET not in repr(document)
+        assert document["steps"][0]["extra"]["d"] == "open"
+        assert document["steps"][0]["tool_calls"][0]["extra"] == {"b": "open"}
+        assert list(from_atif(document).events) == redacted
 
     def test_foreign_data_under_our_key_is_harmless(self) -> None:
         (snapshot,) = stored(from_atif(SMALL))
@@ -336,11 +342,11 @@ class TestTheirs:
                 changed = Snapshot("a", "s", log, version=2, meta=meta)
                 document = to_atif(changed)
                 atif.Trajectory.model_validate(document)
-                found = from_atif(document)
-                assert list(found.events) == log
-                assert found.meta == meta
+                imported = from_atif(document)
+                assert list(imported.events) == log
+                assert imported.meta == meta
 
-    def test_names(self) -> None:
+    def test_run_is_named_after_the_session_or_trajectory_id(self) -> None:
         nameless = {key: value for key, value in SMALL.items() if key != "session_id"}
         assert from_atif({**nameless, "trajectory_id": "t"}).run == "t"
         assert from_atif(nameless, agent="b", run="r").events[0] != from_atif(nameless, agent="b", run="q").events[0]
@@ -349,17 +355,17 @@ class TestTheirs:
         with pytest.raises(DecodeError, match="name is empty"):
             from_atif({**SMALL, "agent": {"name": "", "version": "1"}})
 
-    def test_times(self) -> None:
-        at = datetime(2026, 1, 1, tzinfo=UTC)
+    def test_events_take_the_time_of_a_step_with_a_timestamp(self) -> None:
+        import_time = datetime(2026, 1, 1, tzinfo=UTC)
         later = {**STEP, "step_id": 2, "timestamp": "2026-02-01T00:00:00+02:00"}
         last = {**STEP, "step_id": 3}
-        found = from_atif({**SMALL, "steps": [STEP, later, last]}, timestamp=at)
-        assert [event.timestamp for event in found.events] == [datetime(2026, 1, 31, 22, tzinfo=UTC)] * 3
-        assert from_atif(SMALL, timestamp=at).events[0].timestamp == at
+        imported = from_atif({**SMALL, "steps": [STEP, later, last]}, timestamp=import_time)
+        assert [event.timestamp for event in imported.events] == [datetime(2026, 1, 31, 22, tzinfo=UTC)] * 3
+        assert from_atif(SMALL, timestamp=import_time).events[0].timestamp == import_time
         with pytest.raises(InvalidArgument, match="timezone-aware"):
-            from_atif(SMALL, timestamp=at.replace(tzinfo=None))
+            from_atif(SMALL, timestamp=import_time.replace(tzinfo=None))
 
-    def test_the_trajectories_inside_are_runs_of_their_own(self) -> None:
+    def test_embedded_trajectories_become_separate_runs(self) -> None:
         inner = {**SMALL, "trajectory_id": "t"}
         result = {"source_call_id": "c", "subagent_trajectory_ref": [{"trajectory_id": "t"}]}
         call: Document = {"tool_call_id": "c", "function_name": "ask", "arguments": {}}
@@ -379,26 +385,26 @@ class TestTheirs:
         )
         assert outer.log[0].type == "tool_call"
 
-    def test_a_newer_version(self) -> None:
+    def test_newer_minor_version_is_read_and_newer_major_version_refused(self) -> None:
         assert from_atif({**SMALL, "schema_version": "ATIF-v1.99", "new": [1]}).events
         with pytest.raises(SchemaTooNew, match="upgrade") as caught:
             from_atif({**SMALL, "schema_version": "ATIF-v2.0"})
         assert (caught.value.actual, caught.value.supported) == (2, 1)
 
-    def test_fields_of_a_newer_version_come_back(self) -> None:
+    def test_fields_of_a_newer_version_are_exported_again(self) -> None:
         document = copy.deepcopy(RICH)
         document["new"] = document["agent"]["new"] = document["steps"][1]["new"] = {"x": 1}
         document["steps"][1]["observation"]["new"] = document["steps"][1]["tool_calls"][0]["new"] = [1]
-        assert written_again(document) == document
+        assert exported_again(document) == document
 
-    async def test_importing_again_stores_nothing(self) -> None:
+    async def test_second_import_stores_nothing(self) -> None:
         async with open_store("memory:") as store:
             for inserted in (8, 0):
                 (done,) = await import_atif(store, from_atif(RICH))
                 assert (done.read, done.inserted) == (8, inserted)
             assert to_atif(await store.load_run("a", "s")) == RICH
 
-    async def test_another_document_under_its_name_is_refused(self) -> None:
+    async def test_different_document_of_the_same_run_is_refused(self) -> None:
         async with open_store("memory:") as store:
             await import_atif(store, from_atif(SMALL))
             other = {**SMALL, "steps": [{**STEP, "message": "Other"}]}
@@ -406,7 +412,7 @@ class TestTheirs:
                 await import_atif(store, from_atif(other))
             assert caught.value.__notes__ == ["in the run a/s, converted to JSONL"]
 
-    def test_instructions(self) -> None:
+    def test_system_step_becomes_a_system_message(self) -> None:
         step = {"step_id": 1, "source": "system", "message": "Be kind"}
         assert from_atif({**SMALL, "steps": [step]}).events[0].data == SystemMessage(
             "Be kind", structured={"atif": {"without": ["timestamp"]}}

@@ -1,4 +1,4 @@
-"""OpenTelemetry: a run as the spans that the conventions for generative AI describe."""
+"""Tests of the OpenTelemetry export: spans by the conventions for generative AI."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ USAGE = '{"input_tokens":100,"cache_read_input_tokens":20,"cache_creation_input_
 
 
 def run_of(log: Sequence[Event | EventData]) -> Snapshot:
-    """A run with an event each second."""
+    """Return a run with one event for each second."""
     numbered = [
         msgspec.structs.replace(
-            one if isinstance(one, Event) else new_event(one), timestamp=START + timedelta(seconds=seq - 1), seq=seq
+            item if isinstance(item, Event) else new_event(item), timestamp=START + timedelta(seconds=seq - 1), seq=seq
         )
-        for seq, one in enumerate(log, 1)
+        for seq, item in enumerate(log, 1)
     ]
     return Snapshot("agent", "run", numbered, version=len(numbered))
 
@@ -79,12 +79,12 @@ RUN = run_of(
 )
 
 
-def at(second: float) -> int:
-    """That many seconds after the start, in nanoseconds."""
+def nanoseconds_at(second: float) -> int:
+    """Return the time ``second`` seconds after the start, in nanoseconds since 1970."""
     return to_microseconds(START) * 1000 + int(second * SECOND)
 
 
-def named(spans: Sequence[ReadableSpan]) -> dict[str, ReadableSpan]:
+def spans_by_name(spans: Sequence[ReadableSpan]) -> dict[str, ReadableSpan]:
     return {span.name: span for span in spans}
 
 
@@ -94,12 +94,12 @@ def id_of(span: ReadableSpan) -> int:
     return context.span_id
 
 
-def about(span: ReadableSpan) -> dict[str, Any]:
+def attributes_of(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
 class TestSpans:
-    def test_the_tree_and_its_times(self) -> None:
+    def test_spans_have_the_right_parents_and_times(self) -> None:
         spans = spans_of(RUN)
         names = {id_of(span): span.name for span in spans}
         tree = [
@@ -107,15 +107,15 @@ class TestSpans:
             for span in spans
         ]
         assert tree == [
-            ("invoke_agent agent", None, at(0), at(13)),
-            ("chat claude-x", "invoke_agent agent", at(2), at(6)),
-            ("execute_tool a.find", "invoke_agent agent", at(7), at(10)),
-            ("execute_tool a.send", "invoke_agent agent", at(6), at(9)),
-            ("execute_tool b.inner", "execute_tool a.find", at(7.5), at(8)),
-            ("chat claude-x", "invoke_agent agent", at(10), at(11)),
-            ("execute_tool a.open", "invoke_agent agent", at(11), at(11)),
-            ("execute_tool a.orphan", "invoke_agent agent", at(12), at(12)),
-            ("chat claude-x", "invoke_agent agent", at(12), at(13)),
+            ("invoke_agent agent", None, nanoseconds_at(0), nanoseconds_at(13)),
+            ("chat claude-x", "invoke_agent agent", nanoseconds_at(2), nanoseconds_at(6)),
+            ("execute_tool a.find", "invoke_agent agent", nanoseconds_at(7), nanoseconds_at(10)),
+            ("execute_tool a.send", "invoke_agent agent", nanoseconds_at(6), nanoseconds_at(9)),
+            ("execute_tool b.inner", "execute_tool a.find", nanoseconds_at(7.5), nanoseconds_at(8)),
+            ("chat claude-x", "invoke_agent agent", nanoseconds_at(10), nanoseconds_at(11)),
+            ("execute_tool a.open", "invoke_agent agent", nanoseconds_at(11), nanoseconds_at(11)),
+            ("execute_tool a.orphan", "invoke_agent agent", nanoseconds_at(12), nanoseconds_at(12)),
+            ("chat claude-x", "invoke_agent agent", nanoseconds_at(12), nanoseconds_at(13)),
         ]
         kinds = {span.name.split()[0]: span.kind for span in spans}
         assert kinds == {
@@ -124,7 +124,7 @@ class TestSpans:
             "execute_tool": SpanKind.INTERNAL,
         }
 
-    def test_the_attributes(self) -> None:
+    def test_spans_have_the_attributes_of_the_conventions(self) -> None:
         spans = spans_of(RUN)
         common = {"gen_ai.agent.name": "agent", "gen_ai.conversation.id": "run"}
         used = {
@@ -133,7 +133,7 @@ class TestSpans:
             "gen_ai.usage.cache_read.input_tokens": 20,
             "gen_ai.usage.cache_write.input_tokens": 5,
         }
-        assert about(spans[0]) == {
+        assert attributes_of(spans[0]) == {
             **common,
             **used,
             "gen_ai.operation.name": "invoke_agent",
@@ -141,7 +141,7 @@ class TestSpans:
             "gen_ai.request.model": "claude-x",
             "agent_memory_log.version": 14,
         }
-        assert about(spans[1]) == {
+        assert attributes_of(spans[1]) == {
             **common,
             **used,
             "gen_ai.operation.name": "chat",
@@ -154,7 +154,7 @@ class TestSpans:
             "gen_ai.response.finish_reasons": ("tool_use",),
             "agent_memory_log.seq": 4,
         }
-        assert about(spans[2]) == {
+        assert attributes_of(spans[2]) == {
             **common,
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": "a.find",
@@ -163,21 +163,23 @@ class TestSpans:
             "agent_memory_log.seq": 6,
         }
 
-    def test_errors(self) -> None:
-        spans = named(spans_of(RUN))
+    def test_failed_and_unanswered_calls_are_marked(self) -> None:
+        spans = spans_by_name(spans_of(RUN))
         failed = spans["execute_tool a.send"]
         assert (failed.status.status_code, failed.status.description) == (StatusCode.ERROR, None)
-        assert about(failed)["error.type"] == "TimeoutError"
-        assert about(spans["execute_tool a.orphan"])["error.type"] == "timeout"
+        assert attributes_of(failed)["error.type"] == "TimeoutError"
+        assert attributes_of(spans["execute_tool a.orphan"])["error.type"] == "timeout"
         assert spans["execute_tool a.find"].status.status_code is StatusCode.UNSET
-        assert about(spans["execute_tool a.open"])["agent_memory_log.unanswered"] is True
-        unnamed = named(spans_of(run_of([ToolCall("c", "f"), ToolResult("c", "f", error_message="x")])))
-        assert about(unnamed["execute_tool f"])["error.type"] == "_OTHER"
+        assert attributes_of(spans["execute_tool a.open"])["agent_memory_log.unanswered"] is True
+        without_type = spans_by_name(spans_of(run_of([ToolCall("c", "f"), ToolResult("c", "f", error_message="x")])))
+        assert attributes_of(without_type["execute_tool f"])["error.type"] == "_OTHER"
 
     def test_content_is_exported_only_on_request(self) -> None:
-        assert "secret" not in repr([(span.name, about(span), span.status.description) for span in spans_of(RUN)])
-        told = spans_of(RUN, content=True)
-        written = repr([(span.name, about(span), span.status.description) for span in told])
+        assert "secret" not in repr(
+            [(span.name, attributes_of(span), span.status.description) for span in spans_of(RUN)]
+        )
+        spans_with_content = spans_of(RUN, content=True)
+        written = repr([(span.name, attributes_of(span), span.status.description) for span in spans_with_content])
         for text in (
             "secret system",
             "secret question",
@@ -188,9 +190,15 @@ class TestSpans:
         ):
             assert text in written
         assert "server secret" not in written
-        assert about(named(told)["execute_tool a.find"])["gen_ai.tool.call.arguments"] == '{"q":"secret"}'
-        assert about(named(told)["execute_tool a.find"])["gen_ai.tool.call.result"] == '"secret"'
-        assert msgspec.json.decode(about(told[1])["gen_ai.output.messages"]) == [
+        assert (
+            attributes_of(spans_by_name(spans_with_content)["execute_tool a.find"])["gen_ai.tool.call.arguments"]
+            == '{"q":"secret"}'
+        )
+        assert (
+            attributes_of(spans_by_name(spans_with_content)["execute_tool a.find"])["gen_ai.tool.call.result"]
+            == '"secret"'
+        )
+        assert msgspec.json.decode(attributes_of(spans_with_content[1])["gen_ai.output.messages"]) == [
             {
                 "role": "assistant",
                 "parts": [
@@ -202,11 +210,11 @@ class TestSpans:
                 "finish_reason": "tool_use",
             }
         ]
-        assert msgspec.json.decode(about(told[1])["gen_ai.system_instructions"]) == [
+        assert msgspec.json.decode(attributes_of(spans_with_content[1])["gen_ai.system_instructions"]) == [
             {"type": "text", "content": "secret system"}
         ]
 
-    def test_a_model_that_is_not_known_has_no_span(self) -> None:
+    def test_turn_of_an_unknown_model_has_no_span(self) -> None:
         spans = spans_of(run_of([UserMessage("Hi"), AssistantMessage("Hello")]))
         assert [span.name for span in spans] == ["invoke_agent agent"]
 
@@ -216,11 +224,11 @@ class TestSpans:
     )
     def test_providers_have_the_names_of_the_conventions(self, recorded: str, name: str) -> None:
         event = new_event(AssistantMessage("Hello"), labels={"provider": recorded, "model": "m"})
-        assert about(spans_of(run_of([event]))[1])["gen_ai.provider.name"] == name
+        assert attributes_of(spans_of(run_of([event]))[1])["gen_ai.provider.name"] == name
 
     @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(st.lists(events(), max_size=8), st.booleans())
-    def test_any_run_makes_a_tree_that_can_be_written(self, log: list[Event], content: bool) -> None:
+    def test_any_run_gives_one_tree_of_spans_that_can_be_exported(self, log: list[Event], content: bool) -> None:
         numbered = [msgspec.structs.replace(event, seq=seq) for seq, event in enumerate(log, 1)]
         snapshot = Snapshot("agent", "run", numbered, version=len(log))
         stream = io.StringIO()
@@ -229,11 +237,11 @@ class TestSpans:
         assert count == len(spans)
         assert stream.getvalue().count("\n") == (1 if log else 0)
         assert stream.getvalue().count('"spanId"') == count
-        known = {id_of(span) for span in spans}
-        assert len(known) == count
+        span_ids = {id_of(span) for span in spans}
+        assert len(span_ids) == count
         for index, span in enumerate(spans):
             assert (span.parent is None) == (index == 0)
-            assert span.parent is None or span.parent.span_id in known
+            assert span.parent is None or span.parent.span_id in span_ids
             assert span.start_time is not None
             assert span.end_time is not None
             assert 0 <= span.start_time <= span.end_time < 2**63
@@ -248,18 +256,18 @@ class _Failing(SpanExporter):
 
 
 class TestExport:
-    def test_any_exporter(self) -> None:
+    def test_export_passes_all_spans_to_the_exporter(self) -> None:
         exporter = InMemorySpanExporter()
         assert export_spans(RUN, exporter) == 9
         assert [span.name for span in exporter.get_finished_spans()] == [span.name for span in spans_of(RUN)]
 
-    def test_exporting_again_gives_the_same(self) -> None:
+    def test_second_export_is_equal(self) -> None:
         streams = [io.StringIO(), io.StringIO()]
         for stream in streams:
             export_spans(RUN, FileSpanExporter(stream=stream), content=True)
         assert streams[0].getvalue() == streams[1].getvalue() != ""
 
-    def test_ids_are_those_of_the_run(self) -> None:
+    def test_span_ids_depend_only_on_the_run_and_its_events(self) -> None:
         grown = Snapshot("agent", "run", [*RUN.log, msgspec.structs.replace(RUN.log[-1], seq=15)], version=15)
         assert {id_of(span) for span in spans_of(RUN)} < {id_of(span) for span in spans_of(grown)}
         other = Snapshot("agent", "other", RUN.log, version=14)
@@ -267,18 +275,18 @@ class TestExport:
         contexts = [span.get_span_context() for span in spans_of(RUN)]
         assert len({context.trace_id for context in contexts if context is not None}) == 1
 
-    def test_the_environment_cuts_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_environment_variables_do_not_cut_or_drop_spans(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "OTEL_ATTRIBUTE_VALUE_LENGTH_LIMIT"):
             monkeypatch.setenv(name, "2")
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
         monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
-        assert len(about(spans_of(RUN)[1])) > 2
+        assert len(attributes_of(spans_of(RUN)[1])) > 2
         assert spans_of(RUN)[1].name == "chat claude-x"
-        assert about(spans_of(RUN)[1])["gen_ai.provider.name"] == "anthropic"
+        assert attributes_of(spans_of(RUN)[1])["gen_ai.provider.name"] == "anthropic"
 
-    def test_no_events_no_spans(self) -> None:
+    def test_empty_run_has_no_spans(self) -> None:
         assert export_spans(Snapshot("agent", "run"), _Failing()) == 0
 
-    def test_a_failure_is_an_error(self) -> None:
+    def test_failed_export_raises(self) -> None:
         with pytest.raises(StoreUnavailable, match="_Failing failed to export the 9 spans of agent/run"):
             export_spans(RUN, _Failing())

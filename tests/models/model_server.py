@@ -1,4 +1,4 @@
-"""A local server that speaks Chat Completions, and whatever else a server may do to its client: told call by call."""
+"""A local server for Chat Completions. Each reply is scripted, including delays, errors and broken connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DRIP_SECONDS = 0.02
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A call as it arrived."""
+    """A received request."""
 
     path: str
     headers: Mapping[str, str]
@@ -25,12 +25,16 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer.
+    """The reply to one request.
 
-    - ``hangs``: nothing is sent before the server ends.
-    - ``cut``: the connection is closed after this many bytes of the body (None: it is not); ``-1``: before the status.
-    - ``stalls``: after that many bytes nothing more is sent, and the connection stays open.
-    - ``drips``: the body is sent byte by byte, slowly.
+    Attributes:
+        status: The HTTP status.
+        body: The body of the response.
+        headers: The headers in addition to the content type and length.
+        hangs: Whether the server sends nothing until it ends.
+        cut: The number of body bytes after which the connection is closed. -1 closes it before the status.
+        stalls: The number of body bytes after which the server sends nothing more but leaves the connection open.
+        drips: Whether the body is sent slowly, byte by byte.
     """
 
     status: int = 200
@@ -43,9 +47,9 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 def says(text: str | None, usage: Mapping[str, object] | None = None) -> Reply:
-    """A chat completion whose message has this content."""
+    """Return a chat completion whose message has the content ``text``."""
     message = {"role": "assistant", "content": text}
-    answer: dict[str, object] = {
+    completion: dict[str, object] = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1,
@@ -53,12 +57,12 @@ def says(text: str | None, usage: Mapping[str, object] | None = None) -> Reply:
         "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
     }
     if usage is not None:
-        answer["usage"] = dict(usage)
-    return Reply(body=json.dumps(answer).encode())
+        completion["usage"] = dict(usage)
+    return Reply(body=json.dumps(completion).encode())
 
 
 def says_json(answer: object) -> Reply:
-    """A chat completion whose message is this JSON."""
+    """Return a chat completion whose message is ``answer`` as JSON."""
     return says(json.dumps(answer), {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15})
 
 
@@ -66,9 +70,10 @@ Answers = Iterable[Reply] | Callable[[Request], Reply]
 
 
 class ModelServer:
-    """Serves on a port of its own, from a thread, in a ``with`` block.
+    """A server on a free port and a separate thread, for a ``with`` block.
 
-    ``answers`` are given in turn, the last one on and on, or made of each request; ``requests`` are those that came.
+    ``answers`` are the replies in order, of which the last one is repeated, or a function of the request. ``requests``
+    are the received requests.
     """
 
     def __init__(self, answers: Answers) -> None:
@@ -98,7 +103,7 @@ class ModelServer:
         self._server.server_close()
 
     def reply_to(self, request: Request) -> Reply:
-        """The answer to the next request."""
+        """Record the request and return its reply."""
         with self._lock:
             self.requests.append(request)
             return self._answer(request)
@@ -117,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         reply = self._model.reply_to(Request(self.path, headers, body))
         self.close_connection = True
-        with contextlib.suppress(OSError):  # the client had no patience: that is what the test is about
+        with contextlib.suppress(OSError):  # the client closed the connection first
             self._send(reply)
 
     def _send(self, reply: Reply) -> None:
@@ -146,4 +151,4 @@ class _Handler(BaseHTTPRequestHandler):
                 return
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # as http.server names it
-        pass  # a test's output is its own
+        pass  # the server writes nothing to the output of a test

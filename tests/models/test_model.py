@@ -1,4 +1,4 @@
-"""The model port, over real HTTP: what is asked, what is tried again, and the reason that each failure ends in."""
+"""Tests of the model port over real HTTP: its requests, its retries, and the error for each failure."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from agent_memory_log.models.settings import ModelSettings
 from tests.models.model_server import ModelServer, Reply, says, says_json
 
 QUESTION = [ModelMessage("system", "Be brief."), ModelMessage("user", "What now?")]
-SCHEMA: dict[str, Any] = {"type": "object", "title": "of the test"}
+SCHEMA: dict[str, Any] = {"type": "object", "title": "test schema"}
 LONG_AGO, FAR_AWAY = "Sat, 01 Jan 2000 00:00:00 GMT", "Fri, 31 Dec 9999 00:00:00 GMT"
 BUSY = Reply(status=429, body=b'{"error": {"message": "slow down"}}')
 BROKEN = Reply(status=500, body=b"oops")
 
 
-def impatient(server: ModelServer | str, **settings: Any) -> OpenAIModel:
+def adapter_for(server: ModelServer | str, **settings: Any) -> OpenAIModel:
     url = server if isinstance(server, str) else server.url
     return OpenAIModel(ModelSettings(base_url=url, backoff_seconds=0.001, **settings), api_key="sk-of-the-test")
 
@@ -43,8 +43,8 @@ def impatient(server: ModelServer | str, **settings: Any) -> OpenAIModel:
 def ask(
     replies: Sequence[Reply], *, timeout: float = 30.0, model: str = "", **settings: Any
 ) -> tuple[Completion | ModelFailed, ModelServer]:
-    """The answer or the error, and the server for what it was asked."""
-    with ModelServer(replies) as server, impatient(server, **settings) as adapter:
+    """Return the answer or the error, and the server with its requests."""
+    with ModelServer(replies) as server, adapter_for(server, **settings) as adapter:
         try:
             return adapter.complete(QUESTION, schema=SCHEMA, max_tokens=77, timeout=timeout, model=model), server
         except ModelFailed as error:
@@ -52,8 +52,8 @@ def ask(
 
 
 def test_answer_has_its_token_usage() -> None:
-    found, server = ask([says_json({"ok": True})])
-    assert found == Completion('{"ok": true}', {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15})
+    outcome, server = ask([says_json({"ok": True})])
+    assert outcome == Completion('{"ok": true}', {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15})
     (request,) = server.requests
     assert request.path == "/v1/chat/completions"
     assert request.headers["authorization"] == "Bearer sk-of-the-test"
@@ -65,11 +65,11 @@ def test_answer_has_its_token_usage() -> None:
     assert system == {"role": "system", "content": "Be brief."}
     assert contract["role"] == "system"
     assert "JSON" in contract["content"]
-    assert '"title":"of the test"' in contract["content"]
+    assert '"title":"test schema"' in contract["content"]
     assert user == {"role": "user", "content": "What now?"}
 
 
-def test_a_call_names_its_model_before_the_settings_do() -> None:
+def test_model_of_the_call_overrides_the_settings() -> None:
     assert ask([says("x")], name="small")[1].requests[0].body["model"] == "small"
     assert ask([says("x")], name="small", model="large")[1].requests[0].body["model"] == "large"
 
@@ -79,13 +79,13 @@ def test_a_call_names_its_model_before_the_settings_do() -> None:
     [(None, {}), ({"total_tokens": 3, "details": {"cached": 1}, "fast": True, "cost": 0.1}, {"total_tokens": 3})],
 )
 def test_usage_has_only_integer_counts(usage: dict[str, object] | None, counts: dict[str, int]) -> None:
-    found, _ = ask([says("x", usage)])
-    assert isinstance(found, Completion)
-    assert found.usage == counts
+    outcome, _ = ask([says("x", usage)])
+    assert isinstance(outcome, Completion)
+    assert outcome.usage == counts
 
 
 @pytest.mark.parametrize(
-    "passing",
+    "temporary",
     [
         BUSY,
         BROKEN,
@@ -102,10 +102,10 @@ def test_usage_has_only_integer_counts(usage: dict[str, object] | None, counts: 
     ],
     ids=lambda reply: f"{reply.status} {reply.headers.get('Retry-After', '')} {reply.cut}",
 )
-def test_temporary_failure_is_retried(passing: Reply) -> None:
-    found, server = ask([passing, passing, says("at last")])
-    assert isinstance(found, Completion)
-    assert found.text == "at last"
+def test_temporary_failure_is_retried(temporary: Reply) -> None:
+    outcome, server = ask([temporary, temporary, says("at last")])
+    assert isinstance(outcome, Completion)
+    assert outcome.text == "at last"
     assert len(server.requests) == 3
 
 
@@ -115,41 +115,43 @@ def test_temporary_failure_is_retried(passing: Reply) -> None:
     ids=["429", "500", "closed", "closed half way"],
 )
 @pytest.mark.parametrize("attempts", [1, 3])
-def test_permanent_failure_ends_the_retries(reply: Reply, error: type[ModelFailed], attempts: int) -> None:
-    found, server = ask([reply], attempts=attempts)
-    assert isinstance(found, ModelFailed)
-    assert type(found) is error
-    assert found.__cause__ is not None
+def test_repeated_failure_is_raised_after_the_last_attempt(
+    reply: Reply, error: type[ModelFailed], attempts: int
+) -> None:
+    outcome, server = ask([reply], attempts=attempts)
+    assert isinstance(outcome, ModelFailed)
+    assert type(outcome) is error
+    assert outcome.__cause__ is not None
     assert len(server.requests) == attempts
 
 
 def test_server_message_is_in_the_error() -> None:
-    found, _ = ask([BUSY], attempts=1)
-    assert "429" in str(found)
-    assert "slow down" in str(found)
+    outcome, _ = ask([BUSY], attempts=1)
+    assert "429" in str(outcome)
+    assert "slow down" in str(outcome)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_permanent_failure_is_not_retried(status: int) -> None:
-    found, server = ask([Reply(status=status)])
-    assert type(found) is ModelUnavailable
+    outcome, server = ask([Reply(status=status)])
+    assert type(outcome) is ModelUnavailable
     assert len(server.requests) == 1
 
 
 def test_server_can_forbid_retries() -> None:
-    found, server = ask([Reply(status=429, headers={"x-should-retry": "false"})])
-    assert type(found) is ModelUnavailable
+    outcome, server = ask([Reply(status=429, headers={"x-should-retry": "false"})])
+    assert type(outcome) is ModelUnavailable
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("pause", ["2", FAR_AWAY])
-def test_a_pause_beyond_the_deadline_is_not_waited_for(pause: str) -> None:
-    found, server = ask([Reply(status=429, headers={"Retry-After": pause}), says("late")], timeout=1)
-    assert type(found) is ModelUnavailable
+def test_retry_after_beyond_the_deadline_is_not_waited_for(pause: str) -> None:
+    outcome, server = ask([Reply(status=429, headers={"Retry-After": pause}), says("late")], timeout=1)
+    assert type(outcome) is ModelUnavailable
     assert len(server.requests) == 1
 
 
-def test_a_pause_that_would_outlast_the_call_is_not_begun() -> None:
+def test_backoff_beyond_the_deadline_is_not_waited_for() -> None:
     with ModelServer([BUSY]) as server:
         settings = ModelSettings(base_url=server.url, backoff_seconds=2.0)
         with OpenAIModel(settings, api_key="k") as adapter, pytest.raises(ModelUnavailable):
@@ -167,30 +169,33 @@ def test_a_pause_that_would_outlast_the_call_is_not_begun() -> None:
     ],
     ids=["silent", "stalled", "stalled in an error", "dripping"],
 )
-def test_a_slow_server_is_a_timeout_and_all_attempts_share_the_time(slow: Reply) -> None:
-    found, server = ask([slow], timeout=0.3, attempts=50)
-    assert type(found) is ModelTimeout
-    assert found.code == "llm_timeout"
+def test_slow_server_is_a_timeout_shared_by_all_attempts(slow: Reply) -> None:
+    outcome, server = ask([slow], timeout=0.3, attempts=50)
+    assert type(outcome) is ModelTimeout
+    assert outcome.code == "llm_timeout"
     assert len(server.requests) <= 2
 
 
-def test_the_settings_may_have_less_patience_than_the_caller() -> None:
+def test_shorter_timeout_of_the_settings_applies() -> None:
     busy = Reply(status=429, headers={"Retry-After": "2"})
-    found, server = ask([busy, says("late")], timeout=30, timeout_seconds=1.0)
-    assert type(found) is ModelUnavailable
+    outcome, server = ask([busy, says("late")], timeout=30, timeout_seconds=1.0)
+    assert type(outcome) is ModelUnavailable
     assert len(server.requests) == 1
 
 
 def test_no_connection_is_a_timeout() -> None:
-    with socket.socket() as taken:  # bound and not listening: nobody else gets the port, and nobody answers
-        taken.bind(("127.0.0.1", 0))
-        with impatient(f"http://127.0.0.1:{taken.getsockname()[1]}/v1") as adapter, pytest.raises(ModelTimeout):
+    with socket.socket() as unused_socket:  # bound but not listening, so the port refuses connections
+        unused_socket.bind(("127.0.0.1", 0))
+        with (
+            adapter_for(f"http://127.0.0.1:{unused_socket.getsockname()[1]}/v1") as adapter,
+            pytest.raises(ModelTimeout),
+        ):
             adapter.complete(QUESTION, schema=SCHEMA, max_tokens=1, timeout=30)
 
 
-def test_no_time_is_a_timeout_without_a_call() -> None:
-    found, server = ask([says("x")], timeout=0)
-    assert type(found) is ModelTimeout
+def test_zero_timeout_raises_without_a_request() -> None:
+    outcome, server = ask([says("x")], timeout=0)
+    assert type(outcome) is ModelTimeout
     assert not server.requests
 
 
@@ -215,8 +220,8 @@ def test_no_time_is_a_timeout_without_a_call() -> None:
     ids=lambda value: value.body[:40].decode("latin-1") if isinstance(value, Reply) else value.__name__,
 )
 def test_invalid_response_has_a_reason_and_no_retry(reply: Reply, error: type[ModelFailed]) -> None:
-    found, server = ask([reply])
-    assert type(found) is error
+    outcome, server = ask([reply])
+    assert type(outcome) is error
     assert len(server.requests) == 1
 
 
@@ -230,10 +235,10 @@ def test_missing_api_key_has_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("key", ["sk-secret\n", "sk-sécret"])
-def test_a_key_that_no_header_holds_is_refused_without_showing_it(key: str) -> None:
-    with pytest.raises(InvalidArgument, match="OPENAI_API_KEY") as found:
+def test_error_for_an_unsendable_key_does_not_show_the_key(key: str) -> None:
+    with pytest.raises(InvalidArgument, match="OPENAI_API_KEY") as raised:
         OpenAIModel(ModelSettings(), api_key=key)
-    assert "cret" not in str(found.value)
+    assert "cret" not in str(raised.value)
 
 
 def test_environment_sets_server_model_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,24 +254,28 @@ def test_environment_sets_server_model_and_key(monkeypatch: pytest.MonkeyPatch) 
     assert request.body["model"] == "from-env"
 
 
-def test_text_that_cannot_be_sent_is_refused_by_name() -> None:
-    with ModelServer([says("x")]) as server, impatient(server) as adapter:
+def test_error_for_unsendable_text_names_the_message() -> None:
+    with ModelServer([says("x")]) as server, adapter_for(server) as adapter:
         with pytest.raises(InvalidArgument, match=r"messages\[0\].content"):
             adapter.complete([ModelMessage("user", "\ud800")], schema=SCHEMA, max_tokens=1, timeout=30)
         assert not server.requests
 
 
-def test_a_conversation_keeps_its_roles() -> None:
-    with ModelServer([says("x")]) as server, impatient(server) as adapter:
-        talk = [ModelMessage("user", "a"), ModelMessage("assistant", "b"), ModelMessage("user", "c")]
-        adapter.complete(talk, schema=SCHEMA, max_tokens=1, timeout=30)
+def test_messages_keep_their_roles() -> None:
+    with ModelServer([says("x")]) as server, adapter_for(server) as adapter:
+        conversation = [ModelMessage("user", "a"), ModelMessage("assistant", "b"), ModelMessage("user", "c")]
+        adapter.complete(conversation, schema=SCHEMA, max_tokens=1, timeout=30)
         (request,) = server.requests
     contract, *rest = request.body["messages"]
     assert contract["role"] == "system"
-    assert [(one["role"], one["content"]) for one in rest] == [("user", "a"), ("assistant", "b"), ("user", "c")]
+    assert [(message["role"], message["content"]) for message in rest] == [
+        ("user", "a"),
+        ("assistant", "b"),
+        ("user", "c"),
+    ]
 
 
-def test_the_client_is_imported_only_by_who_asks_it() -> None:
+def test_openai_is_imported_only_when_the_adapter_is_created() -> None:
     code = (
         "import sys, agent_memory_log.memory, agent_memory_log.models, agent_memory_log.memory.extraction; "
         "assert not {'openai', 'pydantic'} & set(sys.modules); "
@@ -274,12 +283,12 @@ def test_the_client_is_imported_only_by_who_asks_it() -> None:
         "sys.modules['openai'] = None; "
         "agent_memory_log.models.openai_chat.OpenAIModel(api_key='k')"
     )
-    found = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert "agent_memory_log.errors.InvalidArgument: the openai client cannot be imported" in found.stderr
-    assert "agent-memory-log[memory]" in found.stderr
+    completed = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "agent_memory_log.errors.InvalidArgument: the openai client cannot be imported" in completed.stderr
+    assert "agent-memory-log[memory]" in completed.stderr
 
 
-def test_scripted_model_gives_its_answers_in_turn() -> None:
+def test_scripted_model_returns_its_answers_in_order() -> None:
     model = ScriptedModel(["plain", {"a": 1}, ModelTimeout("slow"), " "])
     port: ModelPort = model
 
@@ -323,20 +332,20 @@ class Contract(BaseModel, strict=True):
         ('{"count": 1, "word": "\\ud800"}', ModelInvalidSchema),
     ],
 )
-def test_an_answer_that_breaks_its_contract_has_a_reason(text: str, error: type[ModelFailed]) -> None:
+def test_answer_that_breaks_its_contract_raises(text: str, error: type[ModelFailed]) -> None:
     with pytest.raises(error):
         read_answer(text, Contract)
 
 
-def test_the_message_names_the_place_and_never_the_value() -> None:
+def test_contract_error_names_the_path_and_never_the_value() -> None:
     value = "secret"[::-1]  # a traceback shows the lines of this file too
-    with pytest.raises(ModelInvalidSchema, match="count") as found:
+    with pytest.raises(ModelInvalidSchema, match="count") as raised:
         read_answer(f'{{"count": "{value}"}}', Contract)
-    assert value not in "".join(traceback.format_exception(found.value))
+    assert value not in "".join(traceback.format_exception(raised.value))
 
 
-def test_an_answer_within_its_contract_is_read() -> None:
-    assert read_answer('{"count": 3, "share": 1, "more": "is left alone"}', Contract) == Contract(count=3, share=1.0)
+def test_valid_answer_is_decoded_and_unknown_fields_are_ignored() -> None:
+    assert read_answer('{"count": 3, "share": 1, "more": "ignored"}', Contract) == Contract(count=3, share=1.0)
     properties = schema_of(Contract)["properties"]
     assert isinstance(properties, dict)
     assert properties.keys() == {"count", "share", "word"}

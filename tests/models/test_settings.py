@@ -1,4 +1,4 @@
-"""The settings: defaults as documented, read from JSON and from the environment, and nothing that cannot be."""
+"""Tests of the settings: their defaults, JSON, environment variables, and refusals of invalid values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agent_memory_log.memory.stream.context import INDEX_BYTES
 from agent_memory_log.models.settings import ModelSettings
 
 
-def test_defaults_are_those_that_are_documented() -> None:
+def test_defaults_match_the_documentation() -> None:
     settings = MemorySettings()
     assert asdict(settings.budgets) == {
         "max_capture_items": 6,
@@ -35,7 +35,7 @@ def test_defaults_are_those_that_are_documented() -> None:
     assert asdict(settings.upkeep) == {"max_keyed": 100, "older_than_days": 90, "below_stars": 3}
 
 
-def test_defaults_are_those_of_the_parts_they_set() -> None:
+def test_defaults_match_the_constants_of_the_modules() -> None:
     settings = MemorySettings()
     assert settings.memory_policy() == MemoryPolicy()
     assert settings.memory_execution() == MemoryExecution()
@@ -84,15 +84,15 @@ def test_invalid_settings_are_refused_by_name(text: str, expected: str) -> None:
         MemorySettings.from_json(text)
 
 
-def test_every_setting_that_cannot_be_is_named() -> None:
+def test_error_names_every_invalid_setting() -> None:
     text = '{"model": {"attempts": 0, "name": 3}, "budgets": {"seconds": 1}, "upkeep": []}'
     with pytest.raises(InvalidArgument) as caught:
         MemorySettings.from_json(text)
-    for place in ("model.attempts", "model.name", "budgets.seconds", "upkeep"):
-        assert f"{place}: " in str(caught.value)
+    for path in ("model.attempts", "model.name", "budgets.seconds", "upkeep"):
+        assert f"{path}: " in str(caught.value)
 
 
-def test_settings_made_in_code_are_checked_too() -> None:
+def test_settings_created_in_code_are_checked() -> None:
     with pytest.raises(InvalidArgument, match="max_top_k"):
         Budgets(max_top_k=0)
     with pytest.raises(InvalidArgument, match="budgets"):
@@ -101,14 +101,14 @@ def test_settings_made_in_code_are_checked_too() -> None:
     assert hash(PolicySettings(allowed_keys=names)) == hash(PolicySettings(allowed_keys=frozenset(names)))
 
 
-def test_a_model_is_set_without_the_rest_of_memory() -> None:
+def test_model_settings_ignore_other_memory_variables() -> None:
     environment = {"OPENAI_MODEL": "4", "AMLOG_MEMORY_MODEL_ATTEMPTS": "5", "AMLOG_MEMORY_BUDGETS_MAX_TOP_K": "six"}
     assert ModelSettings.from_environment(environment) == ModelSettings(name="4", attempts=5)
     with pytest.raises(InvalidArgument, match="AMLOG_MEMORY_MODEL_ATTEMPT "):
         ModelSettings.from_environment({"AMLOG_MEMORY_MODEL_ATTEMPT": "5"})
 
 
-def test_the_environment_sets_what_json_does() -> None:
+def test_environment_gives_the_same_settings_as_json() -> None:
     settings = MemorySettings.from_environment(
         {
             "OPENAI_MODEL": "small",
@@ -136,7 +136,7 @@ def test_the_environment_sets_what_json_does() -> None:
     assert settings.memory_execution().denied_keys == {"declared_tier"}
 
 
-def test_the_process_own_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_of_the_process_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AMLOG_MEMORY_BUDGETS_MAX_TOP_K", "3")
     assert MemorySettings.from_environment().budgets.max_top_k == 3
 
@@ -149,12 +149,12 @@ def test_the_process_own_environment_is_the_default(monkeypatch: pytest.MonkeyPa
         ("AMLOG_MEMORY_BUDGETS_MAX_TOP_K", "six"),
     ],
 )
-def test_a_variable_that_cannot_be_is_refused_by_name(variable: str, text: str) -> None:
+def test_invalid_variable_is_refused_by_name(variable: str, text: str) -> None:
     with pytest.raises(InvalidArgument, match=rf"^{variable} "):
         MemorySettings.from_environment({variable: text})
 
 
-def test_a_variable_of_the_wrong_type_names_the_setting() -> None:
+def test_error_for_a_wrong_type_names_the_setting() -> None:
     with pytest.raises(InvalidArgument, match=r"model\.timeout_seconds"):
         MemorySettings.from_environment({"OPENAI_TIMEOUT_SECONDS": '"soon"'})
 
@@ -168,12 +168,20 @@ def test_settings_cannot_be_changed() -> None:
     assert hash(settings) == hash(MemorySettings())
 
 
-def test_the_schema_can_be_printed_and_describes_every_setting() -> None:
+def test_schema_is_json_and_describes_every_setting() -> None:
     schema = json.loads(json.dumps(MemorySettings.json_schema()))
     groups = schema["$defs"]
-    whole = groups.pop("MemorySettings")
-    assert whole["properties"].keys() == {"model", "budgets", "extraction", "policy", "execution", "upkeep", "search"}
+    memory_schema = groups.pop("MemorySettings")
+    assert memory_schema["properties"].keys() == {
+        "model",
+        "budgets",
+        "extraction",
+        "policy",
+        "execution",
+        "upkeep",
+        "search",
+    }
     for group in groups.values():
-        for name, one in group["properties"].items():
-            assert one["description"], name
-            assert "default" in one, name
+        for name, setting in group["properties"].items():
+            assert setting["description"], name
+            assert "default" in setting, name

@@ -1,4 +1,4 @@
-"""What SDKs return goes into the log, and comes out of ``build`` as exactly what must be sent back."""
+"""Tests that ``build`` returns exactly the messages to send back for recorded answers of SDKs."""
 
 from __future__ import annotations
 
@@ -226,42 +226,42 @@ def built(snapshot: Any, provider: str) -> list[Any]:
 
 
 async def recorded(*responses: object, provider: str | None = None) -> tuple[list[Any], list[RecordedResponse]]:
-    """What is sent back after a user's message and these answers."""
+    """Return the messages to send back after a user's message, and the recorded ``responses``."""
     async with open_store("memory:") as store, RunRecorder(store, AGENT, RUN) as recorder:
         await recorder.user("Where is my order?")
-        found = [await recorder.record_response(response, provider=provider) for response in responses]
-        name = provider or found[0].events[0].labels["provider"]
-        return built(await store.load_run(AGENT, RUN), name)[1:], found
+        answers = [await recorder.record_response(response, provider=provider) for response in responses]
+        name = provider or answers[0].events[0].labels["provider"]
+        return built(await store.load_run(AGENT, RUN), name)[1:], answers
 
 
-# Whole answers.
+# Complete answers.
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-@pytest.mark.parametrize("named", [False, True])
-async def test_a_plain_answer_is_sent_back_exactly(provider: str, named: bool) -> None:
-    given = copy.deepcopy(ANSWERS[provider])
-    sent, _ = await recorded(given, provider=provider if named else None)
+@pytest.mark.parametrize("with_provider", [False, True])
+async def test_plain_answer_is_sent_back_exactly(provider: str, with_provider: bool) -> None:
+    response = copy.deepcopy(ANSWERS[provider])
+    sent, _ = await recorded(response, provider=provider if with_provider else None)
     assert sent == SENT_BACK[provider]
-    assert given == ANSWERS[provider]
+    assert response == ANSWERS[provider]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_an_sdks_object_is_sent_back_exactly(provider: str) -> None:
+async def test_sdk_object_is_sent_back_exactly(provider: str) -> None:
     sent, _ = await recorded(OBJECTS[provider]())
     assert sent == SENT_BACK[provider]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_the_synchronous_recorder_records_the_same(provider: str) -> None:
+def test_synchronous_recorder_records_the_same_answer(provider: str) -> None:
     with open_sync_store("memory:") as store, SyncRunRecorder(store, AGENT, RUN) as recorder:
-        asked = recorder.record_response(OBJECTS[provider]()).tool_calls[0]
-        assert isinstance(asked.data, ToolCall)
-        assert asked.data.tool_name == "orders.find"
+        call_event = recorder.record_response(OBJECTS[provider]()).tool_calls[0]
+        assert isinstance(call_event.data, ToolCall)
+        assert call_event.data.tool_name == "orders.find"
         assert built(store.load_run(AGENT, RUN), provider) == SENT_BACK[provider]
 
 
-def test_objects_made_by_hand_give_what_was_set() -> None:
+def test_sdk_object_from_a_constructor_is_sent_back_exactly() -> None:
     message = anthropic.types.Message(
         id="msg_1",
         type="message",
@@ -275,30 +275,30 @@ def test_objects_made_by_hand_give_what_was_set() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_answer_details_become_labels_with_usage_once(provider: str) -> None:
-    _, (found,) = await recorded(OBJECTS[provider]())
-    wanted = {
+async def test_answer_details_become_labels_and_usage_appears_once(provider: str) -> None:
+    _, (answer,) = await recorded(OBJECTS[provider]())
+    expected = {
         "anthropic": {"model": "claude-opus-4-8", "response_id": "msg_1", "stop_reason": "tool_use"},
         "openai-chat": {"model": "gpt-5.1", "response_id": "chatcmpl-1", "stop_reason": "tool_calls"},
         "openai-responses": {"model": "gpt-5.1", "response_id": "resp_1", "stop_reason": "completed"},
         "bedrock": {"response_id": "req-1", "stop_reason": "tool_use"},
     }[provider]
-    for event in found.events:
-        assert wanted.items() <= event.labels.items()
+    for event in answer.events:
+        assert expected.items() <= event.labels.items()
         assert event.labels["provider"] == provider
-    assert [number for number, event in enumerate(found.events) if "usage" in event.labels] == [0]
-    assert '":3' in found.events[0].labels["usage"]
-    assert not found.was_recorded
+    assert [number for number, event in enumerate(answer.events) if "usage" in event.labels] == [0]
+    assert '":3' in answer.events[0].labels["usage"]
+    assert not answer.was_recorded
 
 
 def test_answer_exposes_its_text_and_tool_calls() -> None:
-    _, (found,) = asyncio.run(recorded(MESSAGE))
-    assert found.text == "The sky is blue."
-    assert [event.data for event in found.tool_calls] == [
+    _, (answer,) = asyncio.run(recorded(MESSAGE))
+    assert answer.text == "The sky is blue."
+    assert [event.data for event in answer.tool_calls] == [
         ToolCall("toolu_1", "orders.find", payload_json=f'{{"id":7,"big":{2**70},"x":1.0}}'),
-        ToolCall("toolu_2", "get_weather", payload_json="{}", structured=found.tool_calls[1].data.structured),  # type: ignore[attr-defined]  # a ToolCall's
+        ToolCall("toolu_2", "get_weather", payload_json="{}", structured=answer.tool_calls[1].data.structured),  # type: ignore[attr-defined]  # a ToolCall's
     ]
-    assert [event.data.text for event in found.events if isinstance(event.data, Thinking)] == ["", ""]
+    assert [event.data.text for event in answer.events if isinstance(event.data, Thinking)] == ["", ""]
 
 
 async def test_fields_added_by_an_sdk_are_not_sent_back() -> None:
@@ -323,7 +323,7 @@ async def test_fields_added_by_an_sdk_are_not_sent_back() -> None:
     assert (await recorded(message))[0] == SENT_BACK["anthropic"]
 
 
-async def test_of_audio_only_the_id_is_sent_back() -> None:
+async def test_only_the_id_of_audio_is_sent_back() -> None:
     answer = copy.deepcopy(COMPLETION)
     answer["choices"][0]["message"] = {
         "role": "assistant",
@@ -346,16 +346,16 @@ async def test_of_audio_only_the_id_is_sent_back() -> None:
         ({**CONVERSE, "output": {"message": {"role": "assistant", "content": []}}}, "tool_use"),
     ],
 )
-async def test_an_empty_answer_is_recorded_and_nothing_sent_back(empty: dict[str, Any], reason: str) -> None:
-    sent, (found,) = await recorded(empty)
+async def test_empty_answer_is_recorded_but_not_sent_back(empty: dict[str, Any], reason: str) -> None:
+    sent, (answer,) = await recorded(empty)
     assert sent == []
-    assert isinstance(found.events[0].data, Annotation)
-    assert found.events[0].labels["stop_reason"] == reason
-    assert "usage" in found.events[0].labels
+    assert isinstance(answer.events[0].data, Annotation)
+    assert answer.events[0].labels["stop_reason"] == reason
+    assert "usage" in answer.events[0].labels
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("invalid", "message"),
     [
         ({"choices": []}, "one choice"),
         ({**COMPLETION, "choices": COMPLETION["choices"] * 2}, "one choice"),
@@ -371,25 +371,25 @@ async def test_an_empty_answer_is_recorded_and_nothing_sent_back(empty: dict[str
         (anthropic.types.Message.construct(content=[object()]), "cannot be read as JSON"),
     ],
 )
-async def test_invalid_answer_is_refused_and_not_stored(wrong: object, message: str) -> None:
+async def test_invalid_answer_is_refused_and_not_stored(invalid: object, message: str) -> None:
     async with open_store("memory:") as store, RunRecorder(store, AGENT, RUN) as recorder:
         with pytest.raises(DecodeError, match=message):
-            await recorder.record_response(wrong)
+            await recorder.record_response(invalid)
         with pytest.raises(InvalidArgument, match="unknown provider"):
             await recorder.record_response(MESSAGE, provider="nobody")
         with pytest.raises(DecodeError, match="openai-chat"):
             await recorder.record_response(MESSAGE, provider="openai-chat")
         assert not (await store.load_run(AGENT, RUN)).version
-        await recorder.record_response(MESSAGE)  # and the recorder goes on
+        await recorder.record_response(MESSAGE)  # the recorder can still be used
         assert built(await store.load_run(AGENT, RUN), "anthropic") == SENT_BACK["anthropic"]
 
 
-# In a conversation.
+# Answers in a conversation.
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("opening", ["user", "assistant", "nothing"])
-async def test_answers_in_a_conversation_are_each_sent_back_exactly(provider: str, opening: str) -> None:
+async def test_every_answer_in_a_conversation_is_sent_back_exactly(provider: str, opening: str) -> None:
     async with open_store("memory:") as store:
         recorder = RunRecorder(store, AGENT, RUN)
         if opening == "user":
@@ -398,40 +398,40 @@ async def test_answers_in_a_conversation_are_each_sent_back_exactly(provider: st
             await recorder.assistant("Hi.")
         before = len(built(await store.load_run(AGENT, RUN), provider))
         first = await recorder.record_response(OBJECTS[provider]())
-        for asked in first.tool_calls:
-            async with recorder.tool_call(asked) as call, recorder.tool_call("inner") as inner:
+        for call_event in first.tool_calls:
+            async with recorder.tool_call(call_event) as call, recorder.tool_call("inner") as inner:
                 inner.result("nothing the model knows of")
                 call.result({"state": "sent"})
         recorder = RunRecorder(store, AGENT, RUN)
-        # The same answer again, at once, with the same call ids, and once more: it is never joined to another.
+        # Answers with the same call ids that follow each other directly stay separate messages.
         await recorder.record_response(OBJECTS[provider]())
         await recorder.record_response(OBJECTS[provider]())
         await recorder.note("no part of the conversation")
         await recorder.record_response(OBJECTS[provider]())
         sent = built(await store.load_run(AGENT, RUN), provider)
-    one = SENT_BACK[provider]
-    assert sent[before : before + len(one)] == one
-    assert sent[-3 * len(one) :] == one * 3
-    assert len(sent) > before + 4 * len(one)
+    expected = SENT_BACK[provider]
+    assert sent[before : before + len(expected)] == expected
+    assert sent[-3 * len(expected) :] == expected * 3
+    assert len(sent) > before + 4 * len(expected)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_an_answers_calls_are_answered_and_not_recorded_again(provider: str) -> None:
+async def test_calls_of_an_answer_are_not_recorded_again(provider: str) -> None:
     async with open_store("memory:") as store, RunRecorder(store, AGENT, RUN) as recorder:
         await recorder.user("Hi.")
-        found = await recorder.record_response(OBJECTS[provider]())
-        for asked in found.tool_calls:
-            assert isinstance(asked.data, ToolCall)
-            # By its id alone: arguments are often read, completed and written anew.
+        answer = await recorder.record_response(OBJECTS[provider]())
+        for call_event in answer.tool_calls:
+            assert isinstance(call_event.data, ToolCall)
+            # The id alone identifies the call, because callers often change the arguments.
             async with recorder.tool_call(
-                asked.data.tool_name, {"id": 7, "more": True}, tool_call_id=asked.data.tool_call_id
+                call_event.data.tool_name, {"id": 7, "more": True}, tool_call_id=call_event.data.tool_call_id
             ) as call:
-                assert call.event == asked
+                assert call.event == call_event
                 call.result("ok")
         snapshot = await store.load_run(AGENT, RUN)
-        # Once answered, its id alone does not make another call the same.
-        for asked in found.tool_calls:
-            answered = decode_event(asked, ToolCall)
+        # After its result, another call with the same id is a new call.
+        for call_event in answer.tool_calls:
+            answered = decode_event(call_event, ToolCall)
             async with recorder.tool_call(answered.tool_name, tool_call_id=answered.tool_call_id) as call:
                 assert (call.event.seq > snapshot.last_seq, call.recorded) == (True, None)
     calls = [event for event in snapshot.log if isinstance(event.data, ToolCall)]
@@ -440,7 +440,7 @@ async def test_an_answers_calls_are_answered_and_not_recorded_again(provider: st
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_a_recorded_answer_is_handed_back_for_its_key(provider: str, tmp_path: Path) -> None:
+async def test_recorded_answer_is_returned_for_its_key(provider: str, tmp_path: Path) -> None:
     async with open_store(f"sqlite:///{tmp_path / 'runs.db'}") as store:
         async with RunRecorder(store, AGENT, RUN) as recorder:
             assert await recorder.recorded_response("turn-1") is None
@@ -465,7 +465,7 @@ async def test_a_recorded_answer_is_handed_back_for_its_key(provider: str, tmp_p
 @pytest.mark.parametrize("kind", [AssistantMessage, UserMessage])
 async def test_answer_is_appended_after_events_of_another_writer(kind: Any) -> None:
     class Crowded:
-        """A store in which something happens between the read and the append, three times."""
+        """A store in which another writer appends before each of the next ``left`` appends."""
 
         def __init__(self, store: Store) -> None:
             self.store = store
@@ -489,7 +489,7 @@ async def test_answer_is_appended_after_events_of_another_writer(kind: Any) -> N
         snapshot = await store.load_run(AGENT, RUN)
     assert built(snapshot, "anthropic")[-1:] == SENT_BACK["anthropic"]
     assert [event.type for event in snapshot.log][1:5] == [kind.event_type] * 3 + ["thinking"]
-    # As one that was recorded there at once, without a trace of the attempts.
+    # The log equals one of a recorder whose first attempt succeeded.
     async with open_store("memory:") as store:
         recorder = RunRecorder(store, AGENT, RUN)
         for event in snapshot.log[:4]:
@@ -500,7 +500,7 @@ async def test_answer_is_appended_after_events_of_another_writer(kind: Any) -> N
         ]
 
 
-async def test_a_run_that_was_deleted_begins_anew() -> None:
+async def test_deleted_run_records_the_same_answer_again() -> None:
     async with open_store("memory:") as store, RunRecorder(store, AGENT, RUN) as recorder:
         await recorder.user("Hi.")
         first = await recorder.record_response(MESSAGE)
@@ -520,16 +520,16 @@ async def test_erased_events_do_not_affect_the_next_answer() -> None:
         assert built(await store.load_run(AGENT, RUN), "anthropic")[-1:] == SENT_BACK["anthropic"]
 
 
-async def test_two_answers_of_one_step_are_never_mixed() -> None:
-    """A step that two processes do at once: the first answer stands, whole."""
+async def test_parallel_answers_of_one_step_are_never_mixed() -> None:
+    """Several recorders record the same step at once. The log has all events of one answer."""
     async with open_store("memory:") as store:
         recorders = [RunRecorder(store, AGENT, RUN) for _ in range(4)]
         answers = [{**MESSAGE, "id": str(number)} for number in range(4)]
-        found = await asyncio.gather(
+        outcomes = await asyncio.gather(
             *(recorder.record_response(answer, key="k") for recorder, answer in zip(recorders, answers, strict=True)),
             return_exceptions=True,
         )
-        assert all(isinstance(one, (RecordedResponse, EventConflict)) for one in found)
+        assert all(isinstance(outcome, (RecordedResponse, EventConflict)) for outcome in outcomes)
         snapshot = await store.load_run(AGENT, RUN)
     assert len({event.labels["response_id"] for event in snapshot.log}) == 1
     assert built(snapshot, "anthropic") == SENT_BACK["anthropic"]
@@ -551,15 +551,15 @@ def anthropic_stream() -> list[dict[str, Any]]:
         },
         {"type": "ping"},
     ]
-    for index, given in enumerate(copy.deepcopy(MESSAGE["content"])):
-        block: dict[str, Any] = given
+    for index, content_block in enumerate(copy.deepcopy(MESSAGE["content"])):
+        block: dict[str, Any] = content_block
         deltas: list[dict[str, Any]] = []
         kind = block["type"]
         if kind == "thinking":
             deltas = [{"type": "thinking_delta", "thinking": ""}, {"type": "signature_delta", "signature": "c2lnbmVk"}]
             block = {"type": "thinking", "thinking": "", "signature": ""}
         elif kind == "text":
-            deltas = [{"type": "citations_delta", "citation": one} for one in block["citations"]]
+            deltas = [{"type": "citations_delta", "citation": citation} for citation in block["citations"]]
             deltas += [{"type": "text_delta", "text": text} for text in ("The sky ", "is blue.")]
             block = {"type": "text", "text": "", "citations": []}
         elif kind in ("tool_use", "server_tool_use"):
@@ -632,8 +632,8 @@ def responses_stream() -> list[dict[str, Any]]:
 
 
 def converse_stream() -> list[dict[str, Any]]:
-    def delta(index: int, **found: Any) -> dict[str, Any]:
-        return {"contentBlockDelta": {"contentBlockIndex": index, "delta": found}}
+    def delta(index: int, **content: Any) -> dict[str, Any]:
+        return {"contentBlockDelta": {"contentBlockIndex": index, "delta": content}}
 
     def start(index: int, call_id: str, name: str) -> dict[str, Any]:
         return {
@@ -689,14 +689,14 @@ STREAMED = {
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_a_stream_is_the_answer_it_would_have_been(provider: str) -> None:
+async def test_stream_is_recorded_like_the_complete_answer(provider: str) -> None:
     events = STREAMS[provider]()
-    given = copy.deepcopy(events)
-    sent, (found,) = await recorded(events)
+    unchanged = copy.deepcopy(events)
+    sent, (answer,) = await recorded(events)
     assert sent == STREAMED[provider]
-    assert events == given
-    assert '":3' in found.events[0].labels["usage"]
-    assert found.events[0].labels["stop_reason"] in ("tool_use", "tool_calls", "completed")
+    assert events == unchanged
+    assert '":3' in answer.events[0].labels["usage"]
+    assert answer.events[0].labels["stop_reason"] in ("tool_use", "tool_calls", "completed")
 
     def generator() -> Iterator[dict[str, Any]]:
         yield from events
@@ -715,31 +715,31 @@ async def test_a_stream_is_the_answer_it_would_have_been(provider: str) -> None:
 
 
 async def test_converse_stream_output_is_read() -> None:
-    sent, (found,) = await recorded({"ResponseMetadata": {"RequestId": "req-1"}, "stream": iter(converse_stream())})
+    sent, (answer,) = await recorded({"ResponseMetadata": {"RequestId": "req-1"}, "stream": iter(converse_stream())})
     assert sent == SENT_BACK["bedrock"]
-    assert found.events[0].labels["provider"] == "bedrock"
+    assert answer.events[0].labels["provider"] == "bedrock"
 
 
 async def test_anthropic_stream_equals_the_sdk_message() -> None:
     adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(RawMessageStreamEvent)
-    known = [event for event in anthropic_stream() if event["type"] != "ping"]
-    known = [event for event in known if event.get("content_block", {}).get("type") != "a_block_of_tomorrow"]
-    for number, event in enumerate(event for event in known if event["type"] == "content_block_start"):
+    sdk_events = [event for event in anthropic_stream() if event["type"] != "ping"]
+    sdk_events = [event for event in sdk_events if event.get("content_block", {}).get("type") != "a_block_of_tomorrow"]
+    for number, event in enumerate(event for event in sdk_events if event["type"] == "content_block_start"):
         event["place"] = number
-    renumbered = {event["index"]: event.pop("place") for event in known if event["type"] == "content_block_start"}
-    known = [
+    renumbered = {event["index"]: event.pop("place") for event in sdk_events if event["type"] == "content_block_start"}
+    sdk_events = [
         {**event, **({"index": renumbered[event["index"]]} if "index" in event else {})}
-        for event in known
+        for event in sdk_events
         if event.get("index", 0) in renumbered
     ]
-    objects = [adapter.validate_python(event) for event in known]
+    objects = [adapter.validate_python(event) for event in sdk_events]
     message: Any = None
     buffers: dict[int, bytes] = {}
     for event in objects:
         message = accumulate_event(event=event, current_snapshot=message, json_bufs=buffers)
     streamed, _ = await recorded(objects)
-    whole, _ = await recorded(message)
-    assert streamed == whole
+    expected, _ = await recorded(message)
+    assert streamed == expected
 
 
 async def test_openai_stream_equals_the_sdk_message() -> None:
@@ -747,25 +747,25 @@ async def test_openai_stream_equals_the_sdk_message() -> None:
     chunks = [openai.types.chat.ChatCompletionChunk.construct(**chunk) for chunk in chat_stream()]
     for chunk in chunks:
         state.handle_chunk(chunk)
-    whole, _ = await recorded(state.get_final_completion())
+    expected, _ = await recorded(state.get_final_completion())
     streamed, _ = await recorded(chunks)
-    added = {key: whole[0].pop(key) for key in ("annotations", "audio", "function_call")}
+    added = {key: expected[0].pop(key) for key in ("annotations", "audio", "function_call")}
     assert set(added.values()) == {None}
-    assert streamed == whole
+    assert streamed == expected
 
     adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(ResponseStreamEvent)
-    events = [adapter.validate_python(responses_stream()[place]) for place in (1, 2)]
+    events = [adapter.validate_python(responses_stream()[index]) for index in (1, 2)]
     final = openai.types.responses.ResponseCompletedEvent.construct(**responses_stream()[-1])
     assert (await recorded([*events, final]))[0] == SENT_BACK["openai-responses"]
 
 
-async def test_items_that_a_server_sends_only_once_are_kept() -> None:
+async def test_items_missing_from_the_final_event_are_recorded() -> None:
     events = responses_stream()
     events[-1] = {**events[-1], "response": {**RESPONSE, "output": []}}
     assert (await recorded(events))[0] == SENT_BACK["openai-responses"]
 
 
-async def test_arguments_that_were_cut_off_are_kept_as_text() -> None:
+async def test_incomplete_arguments_are_stored_as_text() -> None:
     events = anthropic_stream()
     for event in events:
         if event.get("delta", {}).get("type") == "input_json_delta" and event["delta"]["partial_json"].endswith("1.0}"):
@@ -775,7 +775,7 @@ async def test_arguments_that_were_cut_off_are_kept_as_text() -> None:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_a_stream_that_was_cut_off_is_refused_and_nothing_stored(provider: str) -> None:
+async def test_incomplete_stream_is_refused_and_not_stored(provider: str) -> None:
     end = {"openai-chat": -2, "bedrock": -2}.get(provider, -1)
     cut = STREAMS[provider]()[:end]
     async with open_store("memory:") as store, RunRecorder(store, AGENT, RUN) as recorder:
@@ -816,18 +816,18 @@ UNREADABLE: list[tuple[list[dict[str, Any]], str]] = [
 
 
 @pytest.mark.parametrize(("events", "message"), UNREADABLE)
-async def test_a_stream_that_cannot_be_read_is_refused(events: list[dict[str, Any]], message: str) -> None:
+async def test_unreadable_stream_is_refused(events: list[dict[str, Any]], message: str) -> None:
     with pytest.raises(DecodeError, match=message):
         await recorded(events)
 
 
-async def test_a_stream_may_record_while_it_is_read() -> None:
+async def test_events_can_be_recorded_while_a_stream_is_read() -> None:
     async with open_store("memory:") as store, RunRecorder(store, AGENT, RUN) as recorder:
 
         async def stream() -> AsyncIterator[dict[str, Any]]:
             for event in anthropic_stream():
                 if event["type"] == "ping":
-                    await recorder.note("it has begun")
+                    await recorder.note("the stream has begun")
                 yield event
 
         await recorder.record_response(stream())
@@ -836,9 +836,7 @@ async def test_a_stream_may_record_while_it_is_read() -> None:
     assert built(snapshot, "anthropic") == SENT_BACK["anthropic"]
 
 
-async def test_many_answers_cost_what_is_new() -> None:
-    """Each answer reads only what came since the one before it."""
-
+async def test_each_answer_reads_only_new_events() -> None:
     class Counting:
         def __init__(self, store: Store) -> None:
             self.store = store

@@ -1,4 +1,4 @@
-"""Recording a run: what is stored, in which order, inside which call, whatever tasks, threads and errors do."""
+"""Tests of the recorders: the stored events, their order and their parent calls, with tasks, threads and errors."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def results(snapshot: Snapshot) -> list[ToolResult]:
 
 
 def calls(snapshot: Snapshot) -> dict[str, ToolCall]:
-    """The calls by the name of their tool."""
+    """Return the calls by the name of their tool."""
     return {event.data.tool_name: event.data for event in snapshot.log if isinstance(event.data, ToolCall)}
 
 
-# What is recorded.
+# The stored events.
 
 
-async def test_everything_a_run_says_is_recorded_as_its_payload(store: Store) -> None:
+async def test_each_method_records_its_payload(store: Store) -> None:
     async with RunRecorder(store, AGENT, RUN, meta={"session_id": "s-1"}) as recorder:
         event = await recorder.user("Where is my order?", structured={"a": [1]}, labels={"role": "user"})
         assert event.seq == 1
@@ -106,7 +106,7 @@ async def test_everything_a_run_says_is_recorded_as_its_payload(store: Store) ->
     assert list(snapshot.events) == list(snapshot.log)
 
 
-def test_the_synchronous_recorder_does_the_same(sync_store: SyncStore) -> None:
+def test_synchronous_recorder_records_nested_calls_and_errors(sync_store: SyncStore) -> None:
     with SyncRunRecorder(sync_store, AGENT, RUN, meta={"session_id": "s-1"}) as recorder:
         assert recorder.user("Where is my order?").seq == 1
         with recorder.tool_call("orders.find", {"id": 7}) as call:
@@ -125,7 +125,7 @@ def test_the_synchronous_recorder_does_the_same(sync_store: SyncStore) -> None:
         "tool_call",
         "tool_result",
     ]
-    outer, inner_call = (decode_event(snapshot.log[place], ToolCall) for place in (1, 2))
+    outer, inner_call = (decode_event(snapshot.log[index], ToolCall) for index in (1, 2))
     assert inner_call.parent_tool_call_id == outer.tool_call_id
     assert [result.result_json for result in results(snapshot)] == ["[1]", "found", ""]
     assert results(snapshot)[-1].error_message == "no such order"
@@ -138,8 +138,8 @@ async def test_tool_call_is_recorded_with_all_its_fields(store: Store) -> None:
         async with recorder.tool_call(
             "orders.find", '{ "id":7}', tool_call_id="tc-1", queue="fast", expected_children_total=2, labels={"a": "b"}
         ) as call:
-            begun = monotonic_ns()
-            while monotonic_ns() == begun:
+            start = monotonic_ns()
+            while monotonic_ns() == start:
                 pass
             call.result(
                 {"found": 12345678901234567890123},
@@ -159,15 +159,15 @@ async def test_tool_call_is_recorded_with_all_its_fields(store: Store) -> None:
         "tc-1", "orders.find", payload_json='{ "id":7}', queue="fast", expected_children_total=2
     )
     assert snapshot.log[0].labels == {"a": "b"}
-    found, hinted, failed, nothing = results(snapshot)
-    assert found.duration_ns > 0
-    assert found.result_json == '{"found":12345678901234567890123}'
-    assert found.bounds == Bounds(returned=1, total=9, truncated=True)
-    assert (found.server_data, found.preview) == ('{"secret":true}', "one order")
-    assert found.telemetry == ToolTelemetry(model="m", tokens_used=3)
-    assert (hinted.error_message, hinted.retry_hint, hinted.result_json) == ("say which order", hint, "")
+    successful, retried, failed, null_result = results(snapshot)
+    assert successful.duration_ns > 0
+    assert successful.result_json == '{"found":12345678901234567890123}'
+    assert successful.bounds == Bounds(returned=1, total=9, truncated=True)
+    assert (successful.server_data, successful.preview) == ('{"secret":true}', "one order")
+    assert successful.telemetry == ToolTelemetry(model="m", tokens_used=3)
+    assert (retried.error_message, retried.retry_hint, retried.result_json) == ("say which order", hint, "")
     assert (failed.error_message, failed.preview, failed.server_data) == ("not now", "failed", "{}")
-    assert nothing.result_json == "null"
+    assert null_result.result_json == "null"
 
 
 async def test_block_without_outcome_records_an_empty_result(store: Store) -> None:
@@ -195,7 +195,7 @@ async def test_non_json_value_raises_and_is_recorded_as_the_error(store: Store) 
                 call.result({"a": [float("nan")]})
         assert caught.value.field == "data.result_json.a[0]"
         with pytest.raises(InvalidEvent, match="payload"):
-            recorder.tool_call("b", {"when": object()})  # type: ignore[dict-item]  # what is tested
+            recorder.tool_call("b", {"when": object()})  # type: ignore[dict-item]  # the invalid argument under test
         with pytest.raises(InvalidArgument, match="text that gives the reason"):
             async with recorder.tool_call("c") as call:
                 call.fail(" ")
@@ -206,7 +206,7 @@ async def test_non_json_value_raises_and_is_recorded_as_the_error(store: Store) 
 # Exceptions and cancellation.
 
 
-class Unspeakable(Exception):
+class ErrorWithoutText(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
 
@@ -218,16 +218,14 @@ class Unspeakable(Exception):
         (KeyError("id"), "'id'"),
         (TimeoutError(), "TimeoutError"),
         (OSError("\udcff"), "\\udcff"),
-        (Unspeakable(), "Unspeakable"),
+        (ErrorWithoutText(), "ErrorWithoutText"),
         (KeyboardInterrupt(), "interrupted: KeyboardInterrupt"),
     ],
 )
-async def test_an_exception_is_recorded_and_passes_through_unchanged(
-    store: Store, error: BaseException, message: str
-) -> None:
+async def test_exception_is_recorded_and_raised_unchanged(store: Store, error: BaseException, message: str) -> None:
     hint = RetryHint(reason="timeout")
     recorder = RunRecorder(store, AGENT, RUN)
-    with pytest.raises(type(error)) as caught:  # noqa: PT012  # the block is what is tested
+    with pytest.raises(type(error)) as caught:  # noqa: PT012  # the whole block is under test
         async with recorder.tool_call("orders.find") as call:
             call.result("half of it")
             call.retry(hint)
@@ -243,7 +241,7 @@ async def test_an_exception_is_recorded_and_passes_through_unchanged(
 
 async def test_exception_replaces_an_earlier_result(store: Store) -> None:
     recorder = RunRecorder(store, AGENT, RUN)
-    with pytest.raises(ValueError, match="late"):  # noqa: PT012  # the block is what is tested
+    with pytest.raises(ValueError, match="late"):  # noqa: PT012  # the whole block is under test
         async with recorder.tool_call("orders.find") as call:
             call.result("half of it", server_data={"kept": True})
             raise ValueError("late")
@@ -251,25 +249,25 @@ async def test_exception_replaces_an_earlier_result(store: Store) -> None:
     assert (result.error_message, result.result_json, result.server_data) == ("late", "", '{"kept":true}')
 
 
-async def test_a_cancelled_call_is_recorded_as_interrupted(store: Store) -> None:
-    never, begun = asyncio.Event(), asyncio.Event()
+async def test_cancelled_call_is_recorded_as_interrupted(store: Store) -> None:
+    never, started = asyncio.Event(), asyncio.Event()
     async with RunRecorder(store, AGENT, RUN) as recorder:
 
         async def tool() -> None:
             async with recorder.tool_call("slow"):
-                begun.set()
+                started.set()
                 await never.wait()
 
         task = asyncio.create_task(tool())
-        await begun.wait()
+        await started.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
     assert [result.error_message for result in results(await load(store))] == ["interrupted: CancelledError"]
 
 
-class HeldStore:
-    """A store whose appends wait until they are let go."""
+class PausingStore:
+    """A store whose appends wait for ``let_go``."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -287,39 +285,39 @@ class HeldStore:
         return getattr(self.store, name)
 
 
-async def test_a_second_cancellation_does_not_lose_the_result(store: Store) -> None:
-    held: Any = HeldStore(store)
+async def test_second_cancellation_does_not_lose_the_result(store: Store) -> None:
+    pausing: Any = PausingStore(store)
     never = asyncio.Event()
-    begun = asyncio.Event()
-    async with RunRecorder(held, AGENT, RUN) as recorder:
+    started = asyncio.Event()
+    async with RunRecorder(pausing, AGENT, RUN) as recorder:
 
         async def tool() -> None:
             async with recorder.tool_call("slow"):
-                held.let_go.clear()
-                begun.set()
+                pausing.let_go.clear()
+                started.set()
                 await never.wait()
 
         task = asyncio.create_task(tool())
-        await begun.wait()
+        await started.wait()
         task.cancel()
-        await until(lambda: held.waiting)
+        await until(lambda: pausing.waiting)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert not results(await load(store))
-        held.let_go.set()
+        pausing.let_go.set()
     assert [result.error_message for result in results(await load(store))] == ["interrupted: CancelledError"]
 
 
-async def test_a_cancelled_operation_leaves_its_place_in_the_line(store: Store) -> None:
-    held: Any = HeldStore(store)
-    recorder = RunRecorder(held, AGENT, RUN)
-    held.let_go.clear()
+async def test_cancelled_operation_does_not_block_later_operations(store: Store) -> None:
+    pausing: Any = PausingStore(store)
+    recorder = RunRecorder(pausing, AGENT, RUN)
+    pausing.let_go.clear()
     tasks = [asyncio.create_task(recorder.note(str(number))) for number in range(4)]
-    await until(lambda: held.waiting)
-    tasks[2].cancel()  # it waits
-    tasks[0].cancel()  # it is being carried out
-    held.let_go.set()
+    await until(lambda: pausing.waiting)
+    tasks[2].cancel()  # waits
+    tasks[0].cancel()  # in progress
+    pausing.let_go.set()
     await asyncio.wait(tasks)
     assert [task.cancelled() for task in tasks] == [True, False, True, False]
     async with asyncio.timeout(10):
@@ -327,11 +325,11 @@ async def test_a_cancelled_operation_leaves_its_place_in_the_line(store: Store) 
     assert [decode_event(event, PlannerNote).note for event in (await load(store)).log] == ["1", "3", "last"]
 
 
-async def test_an_error_that_cannot_be_recorded_still_passes_through(tmp_path: Path) -> None:
+async def test_error_that_cannot_be_recorded_is_still_raised(tmp_path: Path) -> None:
     store = await open_store(f"sqlite:///{tmp_path / 'runs.db'}")
     recorder = RunRecorder(store, AGENT, RUN)
     error = ValueError("no such order")
-    with pytest.raises(ValueError, match="no such order") as caught:  # noqa: PT012  # the block is what is tested
+    with pytest.raises(ValueError, match="no such order") as caught:  # noqa: PT012  # the whole block is under test
         async with recorder.tool_call("orders.find"):
             await store.aclose()
             raise error
@@ -342,7 +340,7 @@ async def test_an_error_that_cannot_be_recorded_still_passes_through(tmp_path: P
 
 
 class HookBroke(Exception):
-    """Raised by a caller's own hook: no error of this library."""
+    """An error of a caller's hook, which is not an error of this library."""
 
 
 def breaks_at_results(event: Event) -> Event:
@@ -377,7 +375,7 @@ def test_failing_hook_keeps_the_tool_error_in_sync_code() -> None:
     assert error.__notes__ == ["this exception could not be recorded: the hook broke"]
 
 
-async def test_a_result_that_cannot_be_stored_is_an_error_and_the_call_stays_open(tmp_path: Path) -> None:
+async def test_result_that_is_too_large_raises_and_leaves_the_call_open(tmp_path: Path) -> None:
     async with open_store(f"sqlite:///{tmp_path / 'runs.db'}") as store, RunRecorder(store, AGENT, RUN) as recorder:
         with pytest.raises(EventTooLarge):
             async with recorder.tool_call("big") as call:
@@ -388,8 +386,8 @@ async def test_a_result_that_cannot_be_stored_is_an_error_and_the_call_stays_ope
 # Order, tasks and threads.
 
 
-class Delayed(HeldStore):
-    """A store that lets other tasks run before each append, for longer the earlier it is."""
+class DelayingStore(PausingStore):
+    """A store that lets other tasks run before each append. Earlier appends wait longer."""
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
@@ -402,8 +400,8 @@ class Delayed(HeldStore):
         return await self.store.append_events(*arguments, **options)
 
 
-async def test_appends_are_in_the_order_they_were_made_in(store: Store) -> None:
-    delayed: Any = Delayed(store)
+async def test_events_are_stored_in_the_order_of_the_calls(store: Store) -> None:
+    delayed: Any = DelayingStore(store)
     async with RunRecorder(delayed, AGENT, RUN) as recorder:
         await asyncio.gather(*(recorder.note(str(number)) for number in range(30)))
     snapshot = await load(store)
@@ -411,8 +409,8 @@ async def test_appends_are_in_the_order_they_were_made_in(store: Store) -> None:
     assert list(snapshot.events) == list(snapshot.log)
 
 
-async def test_a_result_is_before_what_is_made_after_it(store: Store) -> None:
-    delayed: Any = Delayed(store)
+async def test_result_is_stored_before_later_events(store: Store) -> None:
+    delayed: Any = DelayingStore(store)
     ended = asyncio.Event()
     async with RunRecorder(delayed, AGENT, RUN) as recorder:
 
@@ -428,7 +426,7 @@ async def test_a_result_is_before_what_is_made_after_it(store: Store) -> None:
     assert [event.type for event in (await load(store)).log] == ["tool_call", "tool_result", "planner_note"]
 
 
-async def test_calls_in_tasks_and_threads_know_the_call_around_them(store: Store, tmp_path: Path) -> None:
+async def test_calls_in_tasks_and_threads_have_the_right_parent(store: Store, tmp_path: Path) -> None:
     async with RunRecorder(store, AGENT, RUN) as recorder:
         with open_sync_store(f"sqlite:///{tmp_path / 'other.db'}") as other_store:
             other = SyncRunRecorder(other_store, AGENT, "other")
@@ -449,10 +447,10 @@ async def test_calls_in_tasks_and_threads_know_the_call_around_them(store: Store
                 async with recorder.tool_call("given", parent_tool_call_id="elsewhere"):
                     pass
             await tool("after")
-            found = calls(await load(store))
+            calls_by_name = calls(await load(store))
             inner = calls(other_store.load_run(AGENT, "other"))
-    ids = {name: data.tool_call_id for name, data in found.items()}
-    assert {name: data.parent_tool_call_id for name, data in found.items()} == {
+    ids = {name: data.tool_call_id for name, data in calls_by_name.items()}
+    assert {name: data.parent_tool_call_id for name, data in calls_by_name.items()} == {
         "root": "",
         "a": ids["root"],
         "aa": ids["a"],
@@ -468,22 +466,22 @@ async def test_calls_in_tasks_and_threads_know_the_call_around_them(store: Store
     assert inner["innermost"].parent_tool_call_id == inner["inner"].tool_call_id
 
 
-async def test_a_call_inside_another_recorders_call_finds_its_own(store: Store) -> None:
+async def test_parent_is_a_call_of_the_same_recorder(store: Store) -> None:
     mine, other = RunRecorder(store, AGENT, RUN), RunRecorder(store, AGENT, "other")
-    async with mine.tool_call("outer"), other.tool_call("theirs"), mine.tool_call("inner"):
+    async with mine.tool_call("outer"), other.tool_call("of another run"), mine.tool_call("inner"):
         pass
-    found = calls(await load(store))
-    assert found["inner"].parent_tool_call_id == found["outer"].tool_call_id
-    assert calls(await store.load_run(AGENT, "other"))["theirs"].parent_tool_call_id == ""
+    calls_by_name = calls(await load(store))
+    assert calls_by_name["inner"].parent_tool_call_id == calls_by_name["outer"].tool_call_id
+    assert calls(await store.load_run(AGENT, "other"))["of another run"].parent_tool_call_id == ""
 
 
-def test_threads_share_a_recorder_and_keep_their_own_calls(sync_store: SyncStore) -> None:
+def test_threads_that_share_a_recorder_have_separate_calls(sync_store: SyncStore) -> None:
     recorder = SyncRunRecorder(sync_store, AGENT, RUN)
-    together = threading.Barrier(8)
+    barrier = threading.Barrier(8)
 
     def child(number: int) -> None:
         with recorder.tool_call(f"child-{number}"):
-            together.wait()
+            barrier.wait()
             with recorder.tool_call(f"grandchild-{number}") as call:
                 call.result(number)
 
@@ -491,35 +489,37 @@ def test_threads_share_a_recorder_and_keep_their_own_calls(sync_store: SyncStore
         for waiting in [pool.submit(contextvars.copy_context().run, child, number) for number in range(8)]:
             waiting.result()
     snapshot = sync_store.load_run(AGENT, RUN)
-    found = calls(snapshot)
+    calls_by_name = calls(snapshot)
     for number in range(8):
-        assert found[f"child-{number}"].parent_tool_call_id == found["root"].tool_call_id
-        assert found[f"grandchild-{number}"].parent_tool_call_id == found[f"child-{number}"].tool_call_id
+        assert calls_by_name[f"child-{number}"].parent_tool_call_id == calls_by_name["root"].tool_call_id
+        assert (
+            calls_by_name[f"grandchild-{number}"].parent_tool_call_id == calls_by_name[f"child-{number}"].tool_call_id
+        )
     assert list(snapshot.events) == list(snapshot.log)
-    _is_valid(snapshot)
+    _check_calls_and_results(snapshot)
 
 
-def test_a_generator_that_ends_in_another_context_does_no_harm(sync_store: SyncStore) -> None:
+def test_generator_closed_in_another_context_keeps_parents_right(sync_store: SyncStore) -> None:
     recorder = SyncRunRecorder(sync_store, AGENT, RUN)
 
     def tool() -> Generator[None]:
         with recorder.tool_call("generator"):
             yield
 
-    left = tool()
-    contextvars.copy_context().run(next, left)
+    unfinished = tool()
+    contextvars.copy_context().run(next, unfinished)
     with recorder.tool_call("other"):
-        left.close()
+        unfinished.close()
         with recorder.tool_call("inner"):
             pass
-    found = calls(sync_store.load_run(AGENT, RUN))
-    assert found["inner"].parent_tool_call_id == found["other"].tool_call_id
+    calls_by_name = calls(sync_store.load_run(AGENT, RUN))
+    assert calls_by_name["inner"].parent_tool_call_id == calls_by_name["other"].tool_call_id
     assert "interrupted: GeneratorExit" in {result.error_message for result in results(sync_store.load_run(AGENT, RUN))}
 
 
-def test_a_generator_collected_in_the_middle_of_an_append_ends_its_call(sync_store: SyncStore) -> None:
+def test_generator_closed_during_an_append_ends_its_call(sync_store: SyncStore) -> None:
     class Collecting:
-        """A store in whose appends garbage is collected."""
+        """A store whose next append closes a generator, as a garbage collection could."""
 
         left: Generator[None] | None = None
 
@@ -540,7 +540,7 @@ def test_a_generator_collected_in_the_middle_of_an_append_ends_its_call(sync_sto
         left = tool()
         next(left)
         store.left = left
-        recorder.note("in its place")
+        recorder.note("later")
 
     thread = threading.Thread(target=use, daemon=True)
     thread.start()
@@ -550,7 +550,7 @@ def test_a_generator_collected_in_the_middle_of_an_append_ends_its_call(sync_sto
     assert kinds == ["tool_call", "tool_result", "planner_note"]
 
 
-async def test_times_follow_the_order_though_the_clock_be_set_back(store: Store) -> None:
+async def test_timestamps_never_decrease_when_the_clock_is_set_back(store: Store) -> None:
     recorder = RunRecorder(store, AGENT, RUN)
     ahead = datetime.now(UTC) + timedelta(hours=1)
     recorder._operations._latest = ahead
@@ -559,7 +559,7 @@ async def test_times_follow_the_order_though_the_clock_be_set_back(store: Store)
 
 
 class Tree(NamedTuple):
-    """A tool that waits, calls other tools in parallel, and ends in a way."""
+    """A tool that waits, calls other tools in parallel, and has the outcome ``ends``."""
 
     waits: int
     inside: tuple[Tree, ...]
@@ -576,18 +576,18 @@ def trees() -> st.SearchStrategy[Tree]:
     )
 
 
-def _is_valid(snapshot: Snapshot) -> None:
-    """Each call has one result, after it, and of its own parent; nothing is inside a call that has not begun."""
+def _check_calls_and_results(snapshot: Snapshot) -> None:
+    """Assert that each call has one later result with the same parent, and that parents come before nested calls."""
     reader = Reader(snapshot)
-    begun: set[str] = set()
+    call_ids: set[str] = set()
     for event in snapshot.log:
         if isinstance(event.data, ToolCall):
-            assert event.data.parent_tool_call_id in begun | {""}
-            begun.add(event.data.tool_call_id)
-            answer = reader.result_for(event)
-            assert answer is not None
-            result = decode_event(answer, ToolResult)
-            assert answer.seq > event.seq
+            assert event.data.parent_tool_call_id in call_ids | {""}
+            call_ids.add(event.data.tool_call_id)
+            result_event = reader.result_for(event)
+            assert result_event is not None
+            result = decode_event(result_event, ToolResult)
+            assert result_event.seq > event.seq
             assert (result.tool_name, result.parent_tool_call_id) == (
                 event.data.tool_name,
                 event.data.parent_tool_call_id,
@@ -598,7 +598,7 @@ def _is_valid(snapshot: Snapshot) -> None:
 
 @given(st.lists(trees(), min_size=1, max_size=3))
 @settings(max_examples=150)
-def test_any_interleaving_of_parallel_tools_is_a_valid_log(forest: list[Tree]) -> None:
+def test_any_interleaving_of_parallel_tools_gives_a_valid_log(forest: list[Tree]) -> None:
     parents: dict[str, str] = {}
 
     async def tool(recorder: RunRecorder, tree: Tree, name: str, outer: str) -> None:
@@ -607,7 +607,7 @@ def test_any_interleaving_of_parallel_tools_is_a_valid_log(forest: list[Tree]) -
             for _ in range(tree.waits):
                 await asyncio.sleep(0)
             await asyncio.gather(
-                *(tool(recorder, inner, f"{name}.{place}", name) for place, inner in enumerate(tree.inside)),
+                *(tool(recorder, inner, f"{name}.{index}", name) for index, inner in enumerate(tree.inside)),
                 return_exceptions=True,
             )
             if tree.ends == "result":
@@ -624,26 +624,26 @@ def test_any_interleaving_of_parallel_tools_is_a_valid_log(forest: list[Tree]) -
 
     async def main() -> Snapshot:
         async with open_store("memory:") as store:
-            delayed: Any = Delayed(store)
+            delayed: Any = DelayingStore(store)
             async with RunRecorder(delayed, AGENT, RUN) as recorder:
                 await asyncio.gather(
-                    *(tool(recorder, tree, str(place), "") for place, tree in enumerate(forest)),
+                    *(tool(recorder, tree, str(index), "") for index, tree in enumerate(forest)),
                     return_exceptions=True,
                 )
             return await load(store)
 
     snapshot = asyncio.run(main())
-    _is_valid(snapshot)
-    found = calls(snapshot)
-    assert {name: data.parent_tool_call_id for name, data in found.items()} == {
-        name: found[outer].tool_call_id if outer else "" for name, outer in parents.items()
+    _check_calls_and_results(snapshot)
+    calls_by_name = calls(snapshot)
+    assert {name: data.parent_tool_call_id for name, data in calls_by_name.items()} == {
+        name: calls_by_name[outer].tool_call_id if outer else "" for name, outer in parents.items()
     }
 
 
 # Steps with a key.
 
 
-async def test_the_same_steps_again_add_nothing(store: Store) -> None:
+async def test_repeated_steps_append_nothing(store: Store) -> None:
     ran: list[str] = []
 
     async def run() -> None:
@@ -659,7 +659,7 @@ async def test_the_same_steps_again_add_nothing(store: Store) -> None:
                     call.result({"state": "sent"})
                 else:
                     assert call.recorded.result() == {"state": "sent"}
-                    call.result("another result, which is dropped")
+                    call.result("another result, which is ignored")
             with pytest.raises(ValueError, match="late"):
                 async with recorder.tool_call("orders.cancel", key="cancel") as call:
                     raise ValueError("late")
@@ -672,7 +672,7 @@ async def test_the_same_steps_again_add_nothing(store: Store) -> None:
     assert ran == ["db.query", "orders.find"]
 
 
-async def test_another_content_under_a_known_key_is_a_conflict(store: Store) -> None:
+async def test_other_content_under_a_used_key_is_a_conflict(store: Store) -> None:
     recorder = RunRecorder(store, AGENT, RUN)
     await recorder.user("one", key="k")
     await recorder.note("one", key="k")
@@ -684,28 +684,28 @@ async def test_another_content_under_a_known_key_is_a_conflict(store: Store) -> 
         await recorder.tool_call("a", {"id": 2}, key="k").__aenter__()
     other = RunRecorder(store, AGENT, "another run")
     await other.user("two", key="k")
-    for wrong in ("", 7):
+    for invalid in ("", 7):
         with pytest.raises(InvalidArgument, match="key"):
-            await recorder.note("x", key=wrong)  # type: ignore[arg-type]  # what is tested
+            await recorder.note("x", key=invalid)  # type: ignore[arg-type]  # the invalid argument under test
 
 
-async def test_keys_of_different_steps_never_meet(store: Store) -> None:
-    one, two = RunRecorder(store, "a", "bc"), RunRecorder(store, "a", "b")
-    first = await one.note("x", key="d")
-    second = await two.note("x", key="cd")
+async def test_same_characters_in_different_ids_give_different_event_ids(store: Store) -> None:
+    first_recorder, second_recorder = RunRecorder(store, "a", "bc"), RunRecorder(store, "a", "b")
+    first = await first_recorder.note("x", key="d")
+    second = await second_recorder.note("x", key="cd")
     assert first.event_id != second.event_id
 
 
-async def test_a_call_left_open_is_made_again_under_its_key_or_its_id(store: Store) -> None:
+async def test_open_call_is_resumed_by_its_key_or_its_id(store: Store) -> None:
     recorder = RunRecorder(store, AGENT, RUN)
-    begun = await recorder.tool_call("a", {"id": 1}, key="k").__aenter__()
+    open_call = await recorder.tool_call("a", {"id": 1}, key="k").__aenter__()
     await recorder.tool_call("orders.find", '{"id": 7}', tool_call_id="tc-1").__aenter__()
     await recorder.tool_call("orders.find", '{"id": 8}', tool_call_id="tc-2").__aenter__()
     (first, second, third) = (await load(store)).log
 
     resumed = RunRecorder(store, AGENT, RUN)
     async with resumed.tool_call("a", {"id": 1}, key="k") as call:
-        assert call.tool_call_id == begun.tool_call_id
+        assert call.tool_call_id == open_call.tool_call_id
         assert (call.event.seq, call.recorded) == (first.seq, None)
         call.result("again")
     async with resumed.tool_call("orders.find", {"id": 7}, tool_call_id="tc-1") as call:
@@ -714,19 +714,19 @@ async def test_a_call_left_open_is_made_again_under_its_key_or_its_id(store: Sto
         assert (call.tool_name, call.recorded) == ("orders.find", None)
     async with resumed.tool_call(third) as call:
         assert call.recorded is not None
-    # Other arguments, or a call that has its answer: an id alone does not make it the same call.
+    # With other arguments, or after the result, a call with the same id is a new call.
     for number in (9, 7):
         async with resumed.tool_call("orders.find", {"id": number}, tool_call_id="tc-1") as call:
             assert call.recorded is None
     snapshot = await load(store)
     assert len(snapshot.log) == 10
-    _is_valid(snapshot)
+    _check_calls_and_results(snapshot)
     with pytest.raises(InvalidArgument, match="not a recorded tool_call"):
         resumed.tool_call(Event("user_message", first.timestamp, UserMessage("x"), {}, "e", 1))
 
 
 @pytest.mark.parametrize(
-    ("open_call", "made", "is_same"),
+    ("open_call", "arguments", "is_same"),
     [
         ('{"x": 1.5}', '{"x":1.50}', True),
         ('{"b": 1, "a": 2}', {"a": 2, "b": 1}, True),
@@ -738,31 +738,31 @@ async def test_a_call_left_open_is_made_again_under_its_key_or_its_id(store: Sto
         ("{broken", {}, False),
     ],
 )
-def test_an_open_call_is_known_by_its_arguments(
-    sync_store: SyncStore, open_call: str, made: str | dict[str, float], is_same: bool
+def test_open_call_is_resumed_only_for_equal_arguments(
+    sync_store: SyncStore, open_call: str, arguments: str | dict[str, float], is_same: bool
 ) -> None:
     SyncRunRecorder(sync_store, AGENT, RUN).tool_call("f", open_call, tool_call_id="tc-1").__enter__()
-    with SyncRunRecorder(sync_store, AGENT, RUN).tool_call("f", made, tool_call_id="tc-1") as call:
+    with SyncRunRecorder(sync_store, AGENT, RUN).tool_call("f", arguments, tool_call_id="tc-1") as call:
         assert (call.event.seq == 1) is is_same
 
 
-async def test_a_call_made_twice_at_once_keeps_the_result_that_came_first(store: Store) -> None:
-    one, two = RunRecorder(store, AGENT, RUN), RunRecorder(store, AGENT, RUN)
-    async with one.tool_call("f", key="k") as late:
-        async with two.tool_call("f", key="k") as call:
-            assert (call.recorded, late.recorded) == (None, None)
+async def test_call_made_twice_at_once_keeps_the_first_result(store: Store) -> None:
+    first, second = RunRecorder(store, AGENT, RUN), RunRecorder(store, AGENT, RUN)
+    async with first.tool_call("f", key="k") as first_call:
+        async with second.tool_call("f", key="k") as call:
+            assert (call.recorded, first_call.recorded) == (None, None)
             call.result("first")
-        late.result("second")
+        first_call.result("second")
     snapshot = await load(store)
-    assert [found.result_json for found in results(snapshot)] == ["first"]
+    assert [result.result_json for result in results(snapshot)] == ["first"]
     assert snapshot.version == 2
 
 
-async def test_a_result_recorded_by_other_means_is_handed_back(store: Store) -> None:
+async def test_result_appended_without_the_recorder_is_returned(store: Store) -> None:
     async with RunRecorder(store, AGENT, RUN) as recorder:
-        asked = await recorder.record(ToolCall("tc-1", "a"))
+        call_event = await recorder.record(ToolCall("tc-1", "a"))
         await recorder.record(ToolResult("tc-1", "a", result_json="1"))
-        async with recorder.tool_call(asked) as call:
+        async with recorder.tool_call(call_event) as call:
             assert call.recorded == ToolResult("tc-1", "a", result_json="1")
     assert (await load(store)).version == 2
 
@@ -781,7 +781,7 @@ async def test_erased_result_is_not_recorded_again(store: Store) -> None:
     assert (await load(store)).version == 4
 
 
-async def test_a_run_that_was_deleted_begins_anew(store: Store) -> None:
+async def test_deleted_run_records_its_steps_again(store: Store) -> None:
     async with RunRecorder(store, AGENT, RUN) as recorder:
         async with recorder.tool_call("a", key="k") as call:
             call.result(1)
@@ -808,7 +808,7 @@ def test_both_recorders_write_the_same_ids() -> None:
 # Requests.
 
 
-async def test_a_request_is_recorded_when_it_changes(store: Store) -> None:
+async def test_request_is_recorded_only_when_it_changes(store: Store) -> None:
     tools: Any = [{"name": "orders--find", "input_schema": {"type": "object"}}]
     async with RunRecorder(store, AGENT, RUN) as recorder:
         first = await recorder.request("anthropic", "claude", system="Be kind.", tools=tools)

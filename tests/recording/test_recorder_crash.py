@@ -1,7 +1,7 @@
-"""A recording process killed at any moment, and started again until it gets through.
+"""Kills a recording process at random moments and starts it again until it finishes.
 
-The run is the one of a process that was never killed, and no tool whose result was acknowledged runs twice. As a
-program (arguments: KIND URL) this module is that process: a scripted agent with parallel and nested tools, an
+The log must equal the log of a process that was never killed. A tool whose result was acknowledged must not run again.
+As a program (arguments: KIND URL), this module is that process: a scripted agent with parallel and nested tools, an
 error and a retry.
 """
 
@@ -27,19 +27,19 @@ KILLS = 8
 
 
 def say(text: str) -> None:
-    """Print a line so that it is out before anything else happens."""
+    """Print a line without buffering, so that a kill cannot lose it."""
     os.write(1, f"{text}\n".encode())
 
 
 def work(call: RecordedCall, name: str) -> None:
-    """A tool: say that it runs, unless its result is there."""
+    """Run a tool, unless its result is already recorded."""
     if call.recorded is None:
         say(f"ran {name}")
         call.result({"tool": name})
 
 
 def answer(number: int) -> dict[str, Any]:
-    """A model's answer that asks for a tool. Another one each time it is asked for, as models do."""
+    """Return a model's answer that calls a tool. Each process gets another answer, as from a real model."""
     block = {"type": "tool_use", "id": f"toolu_{number}_{os.getpid()}", "name": "orders--find", "input": {"n": number}}
     content = [{"type": "thinking", "thinking": "", "signature": f"{os.getpid()}"}, block]
     return {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "m", "content": content}
@@ -50,9 +50,11 @@ def record_sync(url: str) -> None:
         say("ready")
         for number in range(ROUNDS):
             recorder.user(f"question {number}", key=f"{number}")
-            asked = recorder.recorded_response(f"{number}") or recorder.record_response(answer(number), key=f"{number}")
+            response = recorder.recorded_response(f"{number}") or recorder.record_response(
+                answer(number), key=f"{number}"
+            )
             say(f"answered {number}")
-            for event in asked.tool_calls:
+            for event in response.tool_calls:
                 with recorder.tool_call(event) as call:
                     work(call, f"asked-{number}")
                 say(f"done asked-{number}")
@@ -73,7 +75,7 @@ def record_async(url: str) -> None:
 
             async def tool(name: str, *inside: str) -> None:
                 async with recorder.tool_call(name, key=name) as call:
-                    await asyncio.gather(*(tool(one) for one in inside))
+                    await asyncio.gather(*(tool(nested) for nested in inside))
                     work(call, name)
                 say(f"done {name}")
 
@@ -108,7 +110,7 @@ def start(kind: str, url: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_run_that_is_killed_again_and_again_is_the_run_that_never_was(tmp_path: Path, kind: str) -> None:
+def test_run_killed_repeatedly_equals_a_run_never_killed(tmp_path: Path, kind: str) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     chance = random.Random(kind)
     lines: list[str] = []
@@ -120,19 +122,19 @@ def test_a_run_that_is_killed_again_and_again_is_the_run_that_never_was(tmp_path
         process.kill()
         rest, _ = process.communicate(timeout=processes.PATIENCE)
         lines += rest.splitlines(keepends=True)
-        _nothing_acknowledged_is_lost(url, lines)
-        _nothing_done_is_done_again(lines)
+        _check_acknowledged_results(url, lines)
+        _check_no_tool_ran_again(lines)
     lines += processes.finish(start(kind, url)).splitlines(keepends=True)
     assert lines[-1] == "finished\n"
-    _nothing_done_is_done_again(lines)
+    _check_no_tool_ran_again(lines)
 
     assert "ran" not in processes.finish(start(kind, url))
-    never_killed = f"sqlite:///{tmp_path / 'whole.db'}"
+    never_killed = f"sqlite:///{tmp_path / 'never-killed.db'}"
     processes.finish(start(kind, never_killed))
-    assert sorted(map(_without_chance, _log(url))) == sorted(map(_without_chance, _log(never_killed)))
+    assert sorted(map(_comparable, _log(url))) == sorted(map(_comparable, _log(never_killed)))
     if kind == "sync":
-        assert [_without_chance(event) for event in _log(url) if event.type != "tool_result"] == [
-            _without_chance(event) for event in _log(never_killed) if event.type != "tool_result"
+        assert [_comparable(event) for event in _log(url) if event.type != "tool_result"] == [
+            _comparable(event) for event in _log(never_killed) if event.type != "tool_result"
         ]
 
 
@@ -141,31 +143,31 @@ def _log(url: str) -> list[Event]:
         return list(store.load_run("agent", "run").log)
 
 
-def _without_chance(event: Event) -> str:
-    """What does not differ from one run to the other: no times, no durations, nothing of the process."""
+def _comparable(event: Event) -> str:
+    """Return an event as text, without times, durations and process ids, which differ between runs."""
     data = event.data
     if isinstance(data, ToolResult):
         data = msgspec.structs.replace(data, duration_ns=0)
-    found = f"{event.type} {data.to_map()}"
+    text = f"{event.type} {data.to_map()}"
     for call in ("toolu_", "'signature': '"):
-        head, mark, rest = found.partition(call)
+        head, mark, rest = text.partition(call)
         if mark:
-            found = f"{head}{mark}…{rest.lstrip('0123456789_')}"
-    return found
+            text = f"{head}{mark}…{rest.lstrip('0123456789_')}"
+    return text
 
 
-def _nothing_acknowledged_is_lost(url: str, lines: list[str]) -> None:
-    """What was said to be done has its result in the log."""
+def _check_acknowledged_results(url: str, lines: list[str]) -> None:
+    """Assert that the log has the result of every tool that was printed as done."""
     log = _log(url)
-    held = {event.data.result_json for event in log if isinstance(event.data, ToolResult)}
+    stored_results = {event.data.result_json for event in log if isinstance(event.data, ToolResult)}
     for line in lines:
         if line.startswith("done "):
-            assert f'{{"tool":"{line[5:-1]}"}}' in held
-    asked = sum(isinstance(event.data, ToolCall) and event.data.tool_name == "orders.find" for event in log)
-    assert asked >= len({line for line in lines if line.startswith("answered")})
+            assert f'{{"tool":"{line[5:-1]}"}}' in stored_results
+    call_count = sum(isinstance(event.data, ToolCall) and event.data.tool_name == "orders.find" for event in log)
+    assert call_count >= len({line for line in lines if line.startswith("answered")})
 
 
-def _nothing_done_is_done_again(lines: list[str]) -> None:
+def _check_no_tool_ran_again(lines: list[str]) -> None:
     done: set[str] = set()
     for line in lines:
         word, _, name = line.partition(" ")

@@ -1,4 +1,4 @@
-"""Where two runs part: what counts, what does not, and how it is told."""
+"""Tests of the first difference between two runs: which differences count, and how they are printed."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def result(call_id: str, value: str = "1", **fields: Any) -> ToolResult:
     return ToolResult(call_id, "find", result_json=value, **fields)
 
 
-SAME: list[tuple[list[EventData], list[EventData]]] = [
+EQUAL_RUNS: list[tuple[list[EventData], list[EventData]]] = [
     ([], []),
     ([UserMessage("x", {"a": 1, "b": 2})], [UserMessage("x", {"b": 2, "a": 1})]),
     ([call("a", '{"x": 1, "y": 2}'), result("a")], [call("b", '{"y":2,"x":1}'), result("b", " 1 ")]),
     ([call("a"), call("a"), result("a")], [call("b"), call("c"), result("c")]),
     ([call("a"), call("b", parent="a")], [call("c"), call("d", parent="c")]),
-    ([call("b", parent="another run's")], [call("c", parent="that one too")]),
+    ([call("b", parent="a call of another run")], [call("c", parent="another call of it")]),
     ([result("a")], [result("b")]),
     ([result("a", duration_ns=1)], [result("a", duration_ns=2)]),
     (
@@ -58,7 +58,7 @@ SAME: list[tuple[list[EventData], list[EventData]]] = [
     ),
 ]
 
-PARTED: list[tuple[list[EventData], list[EventData], int, list[Difference]]] = [
+DIFFERENT_RUNS: list[tuple[list[EventData], list[EventData], int, list[Difference]]] = [
     ([UserMessage("x")], [PlannerNote("x")], 0, [Difference("type", "user_message", "planner_note")]),
     ([UserMessage("x")], [UserMessage("y")], 0, [Difference("message", "x", "y")]),
     ([UserMessage("x")], [], 0, []),
@@ -93,75 +93,83 @@ PARTED: list[tuple[list[EventData], list[EventData], int, list[Difference]]] = [
 ]
 
 
-@pytest.mark.parametrize(("left", "right"), SAME)
+@pytest.mark.parametrize(("left", "right"), EQUAL_RUNS)
 def test_equal_runs_have_no_difference(left: list[EventData], right: list[EventData]) -> None:
-    found = diff(run_of(*left, label="x"), run_of(*right, run="other", year=2027))
-    assert found == RunDiff("agent/run", "agent/other", len(left))
-    assert found.same
-    assert str(found) == f"agent/run and agent/other have the same {len(left)} events"
+    run_diff = diff(run_of(*left, label="x"), run_of(*right, run="other", year=2027))
+    assert run_diff == RunDiff("agent/run", "agent/other", len(left))
+    assert run_diff.same
+    assert str(run_diff) == f"agent/run and agent/other have the same {len(left)} events"
 
 
-@pytest.mark.parametrize(("left", "right", "common", "wanted"), PARTED)
-def test_runs_that_part(left: list[EventData], right: list[EventData], common: int, wanted: list[Difference]) -> None:
-    one, two = run_of(*left), run_of(*right, run="other")
-    found = diff(one, two)
-    assert not found.same
-    assert (found.common, list(found.differences)) == (common, wanted)
-    assert found.left_event == (one.log[common] if common < len(left) else None)
-    assert found.right_event == (two.log[common] if common < len(right) else None)
-    back = diff(two, one)
-    assert (back.common, back.left_event, back.right_event) == (common, found.right_event, found.left_event)
+@pytest.mark.parametrize(("left", "right", "common", "expected"), DIFFERENT_RUNS)
+def test_diff_reports_the_first_difference_in_both_directions(
+    left: list[EventData], right: list[EventData], common: int, expected: list[Difference]
+) -> None:
+    left_run, right_run = run_of(*left), run_of(*right, run="other")
+    run_diff = diff(left_run, right_run)
+    assert not run_diff.same
+    assert (run_diff.common, list(run_diff.differences)) == (common, expected)
+    assert run_diff.left_event == (left_run.log[common] if common < len(left) else None)
+    assert run_diff.right_event == (right_run.log[common] if common < len(right) else None)
+    reverse_diff = diff(right_run, left_run)
+    assert (reverse_diff.common, reverse_diff.left_event, reverse_diff.right_event) == (
+        common,
+        run_diff.right_event,
+        run_diff.left_event,
+    )
 
 
 def test_run_difference_is_readable() -> None:
-    one = run_of(UserMessage("x"), call("a", '{"id": 7}'))
-    assert str(diff(one, run_of(UserMessage("x"), call("b", '{"id": 8, "n": null}'), run="other"))).splitlines() == [
+    left_run = run_of(UserMessage("x"), call("a", '{"id": 7}'))
+    assert str(
+        diff(left_run, run_of(UserMessage("x"), call("b", '{"id": 8, "n": null}'), run="other"))
+    ).splitlines() == [
         "agent/run and agent/other differ after 1 equal events",
         '  agent/run: event 2, tool_call {"tool_name":"find","payload":"{\\"id\\": 7}"}',
         '  agent/other: event 2, tool_call {"tool_name":"find","payload":"{\\"id\\": 8, \\"n\\": null}"}',
         "  payload.id: left 7, right 8",
         "  payload.n: left nothing, right null",
     ]
-    assert "agent/other: ends here" in str(diff(one, run_of(UserMessage("x"), run="other")))
+    assert "agent/other: ends here" in str(diff(left_run, run_of(UserMessage("x"), run="other")))
 
 
-def test_long_texts_are_cut_so_that_the_difference_is_seen() -> None:
+def test_long_texts_are_cut_around_the_difference() -> None:
     before = "same " * 1000
-    (found,) = differences({"text": f"{before}left{before}"}, {"text": f"{before}right{before}"})
-    told = found.describe("a", "b")
-    assert "left" in told
-    assert "right" in told
-    assert len(told) < 400
+    (difference,) = differences({"text": f"{before}left{before}"}, {"text": f"{before}right{before}"})
+    description = difference.describe("a", "b")
+    assert "left" in description
+    assert "right" in description
+    assert len(description) < 400
 
 
-def test_very_many_differences_are_counted() -> None:
-    one = run_of(call("a", f'{{"l": {[*range(1000)]}}}'))
-    found = diff(one, run_of(call("a", f'{{"l": {[*range(1, 1001)]}}}'), run="other"))
-    assert len(found.differences) == 1000
-    lines = str(found).splitlines()
+def test_long_list_of_differences_is_cut_and_counted() -> None:
+    left_run = run_of(call("a", f'{{"l": {[*range(1000)]}}}'))
+    run_diff = diff(left_run, run_of(call("a", f'{{"l": {[*range(1, 1001)]}}}'), run="other"))
+    assert len(run_diff.differences) == 1000
+    lines = str(run_diff).splitlines()
     assert lines[3] == "  payload.l[0]: left 0, right 1"
     assert lines[-1] == f"  and {1000 - (len(lines) - 4)} more"
     assert len(lines) < 50
 
 
-def test_a_path_tells_keys_apart() -> None:
+def test_paths_of_different_keys_differ() -> None:
     left: JsonValue = {"a.b": 1, "a": {"b": 1}, "": {"x y": [{"\n": 1}]}}
     right: JsonValue = {"a.b": 2, "a": {"b": 2}, "": {"x y": [{}]}}
-    assert [found.path for found in differences(left, right)] == ['["a.b"]', "a.b", r'[""]["x y"][0]["\n"]']
+    assert [difference.path for difference in differences(left, right)] == ['["a.b"]', "a.b", r'[""]["x y"][0]["\n"]']
 
 
-def test_a_part_of_a_run_is_refused() -> None:
+def test_partly_loaded_run_is_refused() -> None:
     part = Snapshot("agent", "part", (), types=["user_message"])
-    for one, two in ((part, run_of()), (run_of(), part)):
+    for left_run, right_run in ((part, run_of()), (run_of(), part)):
         with pytest.raises(InvalidArgument, match="load agent/part without types"):
-            diff(one, two)
+            diff(left_run, right_run)
 
 
 @given(json_values, json_values)
 def test_unequal_json_has_differences(left: JsonValue, right: JsonValue) -> None:
-    found = differences(left, right)
-    assert bool(found) == (encode_canonical(left) != encode_canonical(right))
-    back = differences(right, left)
-    assert {difference.path for difference in back} == {difference.path for difference in found}
-    for difference in found:
+    forward = differences(left, right)
+    assert bool(forward) == (encode_canonical(left) != encode_canonical(right))
+    backward = differences(right, left)
+    assert {difference.path for difference in backward} == {difference.path for difference in forward}
+    for difference in forward:
         assert difference.describe("a", "b").startswith(difference.path or "the value")

@@ -1,4 +1,4 @@
-"""What docs/replay.md shows runs: its programs, its commands on the store they leave behind, its test in a pytest."""
+"""Runs the programs of docs/replay.md, its commands on the store that they write, and its regression test."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ PAGE = (ROOT / "docs" / "replay.md").read_text()
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 FRAGMENT = "async with recorder.tool_call("
-"""How the one block begins that shows lines of a program, and is none itself."""
+"""The beginning of the only block that is a part of a program and not a complete one."""
 
 MY_AGENT = """
 def answer(question, ask_model, run_tool):
-    for asked in ask_model().tool_calls:
-        run_tool(asked)
+    for call in ask_model().tool_calls:
+        run_tool(call)
     return ask_model().text
 """
 
 
 def _run(command: list[str], folder: Path, **environment: str) -> str:
-    done = subprocess.run(
+    completed = subprocess.run(
         command, cwd=folder, env=os.environ | environment, check=False, capture_output=True, text=True, timeout=PATIENCE
     )
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    return done.stdout
+    assert completed.returncode == 0, f"{command}: {completed.stdout}{completed.stderr}"
+    return completed.stdout
 
 
 def _programs() -> list[str]:
@@ -40,26 +40,28 @@ def _programs() -> list[str]:
     ]
 
 
-def test_programs_and_commands_run(tmp_path: Path) -> None:
+def test_programs_and_commands_of_the_page_succeed(tmp_path: Path) -> None:
     programs = _programs()
     assert len(programs) >= 7
     for program in programs:
         _run([sys.executable, "-c", program], tmp_path, PYTHONWARNINGS="error")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     (tmp_path / "tests").mkdir()
-    ran = 0
+    command_count = 0
     for line in (line for language, block in BLOCKS if language == "console" for line in block.splitlines()):
         if line.startswith("$ amlog "):
             _run(line.removeprefix("$ ").split(), tmp_path, PATH=path, AMLOG_STORE="sqlite:///runs.db")
-            ran += 1
-    assert ran >= 6
+            command_count += 1
+    assert command_count >= 6
     assert (tmp_path / "tests" / "run-42.jsonl").exists()
 
 
-def test_the_regression_test_passes(tmp_path: Path) -> None:
-    (shown,) = (block for language, block in BLOCKS if language == "python" and block.startswith("# test_agent.py"))
+def test_regression_test_of_the_page_passes(tmp_path: Path) -> None:
+    (regression_test,) = (
+        block for language, block in BLOCKS if language == "python" and block.startswith("# test_agent.py")
+    )
     (recording,) = (block for block in _programs() if "def agent(question" in block)
-    (tmp_path / "test_agent.py").write_text(shown)
+    (tmp_path / "test_agent.py").write_text(regression_test)
     (tmp_path / "my_agent.py").write_text(MY_AGENT)
     recording = recording.split("\n\ndef agent(question")[0].replace('"memory:"', '"sqlite:///runs.db"')
     _run([sys.executable, "-c", recording], tmp_path)
@@ -69,6 +71,6 @@ def test_the_regression_test_passes(tmp_path: Path) -> None:
     assert "1 passed" in out
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_have_existing_targets() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
         assert target == "interchange.md" or (ROOT / "docs" / target).exists(), target

@@ -1,9 +1,8 @@
-"""From a live recording to a replay: an agent's process is killed in the middle and started again until it is through.
+"""Kills an agent's process repeatedly while it records a run, starts it again until it finishes, and replays the run.
 
-Its run is then replayed strictly against the same agent's code, built for every provider, whose packages judge it, and
-exported to ATIF and back.
-As a program, ``python -m tests.replay.test_end_to_end URL``, this module is that process: a scripted agent with tools
-in parallel and inside each other, an error and a retry.
+The replay uses the code of the same agent. The run is also built for every provider, checked with the provider's own
+package, and exported to ATIF and back. As a program (``python -m tests.replay.test_end_to_end URL``), this module is
+that process: a scripted agent with parallel and nested tools, an error and a retry.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ KILLED_AT = (
     "done orders--refund 3",
     "ran orders.refund 4",
 )
-"""The line that a process has just printed when it is killed, one after the other."""
+"""For each process in turn, the last line that it prints before it is killed."""
 
 QUESTIONS = ("Where are my orders?", "Refund the second.", "Thank you.")
 SCRIPT: Mapping[int, Sequence[tuple[str, dict[str, JsonValue]]]] = {
@@ -60,25 +59,25 @@ SCRIPT: Mapping[int, Sequence[tuple[str, dict[str, JsonValue]]]] = {
     3: [("orders--refund", {"id": 8})],
     4: [("orders--refund", {"id": 8, "reason": "lost"})],
 }
-"""What the model asks for, by the number of its answer; answers without say something."""
+"""The tool calls in the model's answers, by the number of the answer. Any other answer is a text."""
 
 ANSWERS_TO = {0: (1, 2), 1: (3, 4, 5), 2: (6,)}
-"""Which of its answers follow each question."""
+"""The numbers of the model's answers to each question."""
 
 
 def say(text: str) -> None:
-    """Print a line, and wait until the test has let it pass."""
+    """Print a line, and wait until the test confirms it."""
     os.write(1, f"{text}\n".encode())
     sys.stdin.readline()
 
 
 def model_answer(number: int) -> dict[str, Any]:
-    """What the model answers; another id each time, as models do."""
+    """Return a model's answer. Its ids differ in each process, as with a real model."""
     process = os.getpid()
     content: list[dict[str, Any]] = [{"type": "thinking", "thinking": f"hm {number}", "signature": f"c2ln{number}"}]
     content += [
-        {"type": "tool_use", "id": f"toolu_{number}_{place}_{process}", "name": name, "input": arguments}
-        for place, (name, arguments) in enumerate(SCRIPT.get(number, ()))
+        {"type": "tool_use", "id": f"toolu_{number}_{index}_{process}", "name": name, "input": arguments}
+        for index, (name, arguments) in enumerate(SCRIPT.get(number, ()))
     ]
     if number not in SCRIPT:
         content.append({"type": "text", "text": f"answer {number}"})
@@ -94,28 +93,28 @@ def model_answer(number: int) -> dict[str, Any]:
 
 
 class World(Protocol):
-    """What the agent's code is given: the model and the tools, live or replayed."""
+    """The model and the tools that the agent uses, live or replayed."""
 
     async def user(self, message: str, number: int) -> None:
-        """Take in what the user said."""
+        """Receive a message of the user."""
         ...
 
     async def ask(self, number: int, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The model's answer: its content."""
+        """Return the content of the model's answer."""
         ...
 
     async def tool(self, block: Mapping[str, Any], number: int) -> dict[str, Any]:
-        """The block that answers a ``tool_use`` block."""
+        """Return the result block for a ``tool_use`` block."""
         ...
 
 
 async def agent(world: World) -> list[dict[str, Any]]:
-    """The agent itself, the same live and replayed; the messages it ended with."""
+    """Run the agent, live or replayed, and return its messages."""
     messages: list[dict[str, Any]] = []
-    for place, question in enumerate(QUESTIONS):
-        await world.user(question, place)
+    for index, question in enumerate(QUESTIONS):
+        await world.user(question, index)
         messages.append({"role": "user", "content": question})
-        for number in ANSWERS_TO[place]:
+        for number in ANSWERS_TO[index]:
             content = await world.ask(number, messages)
             messages.append({"role": "assistant", "content": content})
             uses = [block for block in content if block["type"] == "tool_use"]
@@ -131,11 +130,11 @@ def tool_result(call_id: str, text: str, *, failed: bool) -> dict[str, Any]:
 
 
 class Live(World):
-    """A model, tools, and a recorder."""
+    """A live model and live tools, with a recorder."""
 
     def __init__(self, recorder: RunRecorder) -> None:
         self._recorder = recorder
-        self._asked: dict[str, Event] = {}
+        self._call_events: dict[str, Event] = {}
 
     async def user(self, message: str, number: int) -> None:
         await self._recorder.user(message, key=f"question-{number}")
@@ -148,15 +147,17 @@ class Live(World):
         if answer is None:
             answer = await recorder.record_response(model_answer(number), key=key)
         say(f"answered {number}")
-        self._asked = {call.data.tool_call_id: call for call in answer.tool_calls if isinstance(call.data, ToolCall)}
+        self._call_events = {
+            call.data.tool_call_id: call for call in answer.tool_calls if isinstance(call.data, ToolCall)
+        }
         calls = [call.data for call in answer.tool_calls if isinstance(call.data, ToolCall)]
-        given: list[dict[str, Any]] = model_answer(number)["content"]
-        for block, call in zip([block for block in given if block["type"] == "tool_use"], calls, strict=True):
+        content: list[dict[str, Any]] = model_answer(number)["content"]
+        for block, call in zip([block for block in content if block["type"] == "tool_use"], calls, strict=True):
             block["id"] = call.tool_call_id
-        return given
+        return content
 
     async def tool(self, block: Mapping[str, Any], number: int) -> dict[str, Any]:
-        async with self._recorder.tool_call(self._asked[block["id"]]) as call:
+        async with self._recorder.tool_call(self._call_events[block["id"]]) as call:
             await self._run(decode_name(block["name"]), block["input"], call, number)
         say(f"done {block['name']} {number}")
         events = (await self._load()).log
@@ -193,14 +194,14 @@ class Live(World):
 
 
 class Replayed(World):
-    """A recording in place of all that. ``runs_report``: that tool's own code runs, and makes its calls."""
+    """A recording in place of the model and the tools. With ``runs_report``, the tool ``orders.report`` is run."""
 
     def __init__(self, replayer: Replayer, *, runs_report: bool) -> None:
         self._replayer = replayer
         self._runs_report = runs_report
 
     async def user(self, message: str, number: int) -> None:
-        """Nothing is recorded."""
+        """Do nothing: a replay records no events."""
 
     async def ask(self, number: int, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
         self._replayer.expect_messages(messages)
@@ -215,8 +216,8 @@ class Replayed(World):
         await asyncio.sleep(0)
         if block["name"] == "orders--report" and self._runs_report:
             async with replayer.tool_call(block["name"], block["input"], tool_call_id=block["id"]) as call:
-                archived, found = await asyncio.gather(*map(self._query, (7, 8)))
-                assert (archived.error_message, value_of(found)) == ("the archive is closed", [8])
+                failed, successful = await asyncio.gather(*map(self._query, (7, 8)))
+                assert (failed.error_message, value_of(successful)) == ("the archive is closed", [8])
             assert call.recorded is not None
             return _block_of(block["id"], call.recorded)
         result = replayer.tool_result(block["name"], block["input"], tool_call_id=block["id"])
@@ -250,8 +251,8 @@ def start(url: str) -> subprocess.Popen[str]:
 
 
 def judge(provider: str, messages: Sequence[dict[str, Any]]) -> None:
-    """Fail where the provider's own package does not take the messages."""
-    # The agent's process need not wait for the packages.
+    """Fail if the provider's own package does not accept the messages."""
+    # The packages are imported here because the agent's process does not need them.
     module, name = {
         "anthropic": ("tests.transcript.transcripts_anthropic", "judge"),
         "bedrock": ("tests.transcript.converse_judge", "judge_messages"),
@@ -268,25 +269,25 @@ def load(url: str) -> Snapshot:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Snapshot]:
-    """The run of the process that was killed, as it was after each kill and in the end."""
+    """Return the run after each kill, and the resumed run at the end."""
     url = f"sqlite:///{tmp_path_factory.mktemp('run') / 'runs.db'}"
-    found: list[Snapshot] = []
-    for place in KILLED_AT:
+    snapshots: list[Snapshot] = []
+    for last_line in KILLED_AT:
         process = start(url)
         assert process.stdin is not None
         assert process.stdout is not None
         for line in process.stdout:
-            if line.rstrip("\n") == place:
+            if line.rstrip("\n") == last_line:
                 break
             process.stdin.write("\n")
             process.stdin.flush()
         else:
-            raise AssertionError(f"{place} was not reached")
+            raise AssertionError(f"{last_line} was not reached")
         process.kill()
         process.communicate(timeout=processes.PATIENCE)
-        found.append(load(url))
+        snapshots.append(load(url))
     assert processes.finish(start(url)).endswith("finished\n")
-    return [*found, load(url)]
+    return [*snapshots, load(url)]
 
 
 @pytest.fixture
@@ -299,40 +300,40 @@ async def replay_agent(snapshot: Snapshot, *, runs_report: bool) -> list[dict[st
         return await agent(Replayed(replayer, runs_report=runs_report))
 
 
-def test_the_process_was_killed_in_the_middle(runs: list[Snapshot]) -> None:
-    *killed, whole = runs
-    for place, snapshot in zip(KILLED_AT, killed, strict=True):
-        assert bool(Reader(snapshot).open_tool_calls()) == (not place.startswith("done")), place
-    assert not Reader(whole).open_tool_calls()
-    results = {event.data.error_message for event in whole.log if isinstance(event.data, ToolResult)}
+def test_each_kill_leaves_the_expected_open_calls(runs: list[Snapshot]) -> None:
+    *killed, resumed = runs
+    for last_line, snapshot in zip(KILLED_AT, killed, strict=True):
+        assert bool(Reader(snapshot).open_tool_calls()) == (not last_line.startswith("done")), last_line
+    assert not Reader(resumed).open_tool_calls()
+    results = {event.data.error_message for event in resumed.log if isinstance(event.data, ToolResult)}
     assert {"say why", "the archive is closed"} <= results
 
 
 @pytest.mark.parametrize("runs_report", [False, True])
-async def test_the_resumed_run_is_replayed_without_divergence(recorded: Snapshot, runs_report: bool) -> None:
+async def test_resumed_run_is_replayed_without_divergence(recorded: Snapshot, runs_report: bool) -> None:
     messages = await replay_agent(recorded, runs_report=runs_report)
     built = build(recorded, "anthropic")
     assert messages[-1]["content"] == built[-1]["content"]
     assert len(messages) == len(built)
 
 
-async def test_an_agent_that_changed_diverges(recorded: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changed_agent_diverges(recorded: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[__name__], "QUESTIONS", ("Where are my orders?", "Refund it.", "Thank you."))
     with pytest.raises(ReplayDivergence, match=r'"Refund the second."') as raised:
         await replay_agent(recorded, runs_report=False)
     assert raised.value.reason == "other_messages"
 
 
-async def test_killed_run_is_replayed_up_to_its_end(runs: list[Snapshot]) -> None:
+async def test_killed_run_diverges_only_at_its_end(runs: list[Snapshot]) -> None:
     for snapshot in runs[:-1]:
         with pytest.raises(ReplayDivergence) as raised:
             await replay_agent(snapshot, runs_report=False)
-        # The next step is a tool's result, an answer, or an answer to a question that is not there.
+        # The missing step is a tool's result, an answer of the model, or a message of the user.
         assert raised.value.reason in {"no_result", "unexpected_turn", "other_messages"}
 
 
 @pytest.mark.parametrize("provider", provider_names())
-def test_the_run_is_valid_for_every_provider(recorded: Snapshot, provider: str) -> None:
+def test_resumed_run_is_valid_for_every_provider(recorded: Snapshot, provider: str) -> None:
     built = build(recorded, provider)
     findings = validate(built, provider)
     assert not findings, findings
@@ -352,27 +353,27 @@ def test_killed_run_is_valid_after_repair(runs: list[Snapshot], provider: str) -
 
 
 def test_resumed_run_continues_each_killed_run(runs: list[Snapshot]) -> None:
-    *killed, whole = runs
+    *killed, resumed = runs
     for snapshot in killed:
-        found = diff(snapshot, whole)
-        assert found.common == len(snapshot.log)
-        assert found.left_event is None
+        run_diff = diff(snapshot, resumed)
+        assert run_diff.common == len(snapshot.log)
+        assert run_diff.left_event is None
 
 
 async def test_run_survives_a_round_trip_through_atif(runs: list[Snapshot]) -> None:
     for snapshot in runs:
         text = json.dumps(to_atif(snapshot))
         import_module("atif").Trajectory.model_validate_json(text)  # see judge
-        found = from_atif(json.loads(text))
-        assert found.snapshot() == snapshot
+        imported = from_atif(json.loads(text))
+        assert imported.snapshot() == snapshot
         async with open_store("memory:") as store:
-            await import_atif(store, found)
+            await import_atif(store, imported)
             assert await store.load_run(AGENT, RUN) == snapshot
 
 
-async def test_the_run_is_replayed_from_atif(recorded: Snapshot) -> None:
-    found = from_atif(json.loads(json.dumps(to_atif(recorded)))).snapshot()
-    messages = await replay_agent(found, runs_report=True)
+async def test_resumed_run_is_replayed_from_atif(recorded: Snapshot) -> None:
+    snapshot = from_atif(json.loads(json.dumps(to_atif(recorded)))).snapshot()
+    messages = await replay_agent(snapshot, runs_report=True)
     assert messages[-1]["content"] == build(recorded, "anthropic")[-1]["content"]
 
 

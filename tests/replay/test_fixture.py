@@ -1,4 +1,4 @@
-"""The pytest fixture: a recorded run as a regression test, in a pytest of its own."""
+"""Tests of the pytest fixture ``replay``: each runs regression tests in a separate pytest process."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def agent(replayer, order=7):
 
 @pytest.fixture
 async def recorded(tmp_path: Path) -> Path:
-    """A folder with a store of two runs, a file of one of them and a file of both."""
+    """Return a folder with a store of two runs, a file of one run and a file of both."""
     url = f"sqlite:///{tmp_path / 'runs.db'}"
     with open_sync_store(url) as store:
         for run in ("one", "two"):
@@ -47,16 +47,16 @@ async def recorded(tmp_path: Path) -> Path:
                     call.result({"state": run})
     async with open_store(url) as source:
         lines = [line async for line in export_store(source)]
-        one = [line async for line in export_run(source, "agent", "one")]
+        lines_of_one = [line async for line in export_run(source, "agent", "one")]
     (tmp_path / "both.jsonl").write_bytes(b"".join(lines))
-    (tmp_path / "one.jsonl").write_bytes(b"".join(one))
+    (tmp_path / "one.jsonl").write_bytes(b"".join(lines_of_one))
     return tmp_path
 
 
 def run_tests(folder: Path, body: str) -> tuple[dict[str, int], str]:
-    """What came of the tests in ``body``, and all that was printed."""
+    """Run the tests in ``body``; return the number of tests for each outcome, and the output."""
     (folder / "test_agent.py").write_text(HEAD + body)
-    done = subprocess.run(
+    completed = subprocess.run(
         [
             sys.executable,
             "-m",
@@ -77,35 +77,36 @@ def run_tests(folder: Path, body: str) -> tuple[dict[str, int], str]:
         timeout=PATIENCE,
         check=False,
     )
-    assert done.stdout, done.stderr
-    *_, summary = done.stdout.strip().splitlines()
+    assert completed.stdout, completed.stderr
+    *_, summary = completed.stdout.strip().splitlines()
     words = summary.split(" in ")[0].replace(",", "").split()
-    return {word.rstrip("s"): int(number) for number, word in zip(words[::2], words[1::2], strict=True)}, done.stdout
+    outcomes = {word.rstrip("s"): int(number) for number, word in zip(words[::2], words[1::2], strict=True)}
+    return outcomes, completed.stdout
 
 
-def test_a_run_is_replayed_from_a_file_or_a_store(recorded: Path) -> None:
+def test_run_is_replayed_from_a_file_or_a_store(recorded: Path) -> None:
     (recorded / "inner").mkdir()
     (recorded / "inner" / "one:t.jsonl").write_bytes((recorded / "one.jsonl").read_bytes())
     outcome, out = run_tests(
         recorded,
         f"""
-def test_file(replay):
+def test_recording_in_a_file(replay):
     assert agent(replay("one.jsonl")) == {{"state": "one"}}
 
-def test_one_of_several(replay):
+def test_run_of_a_file_with_two_runs(replay):
     assert agent(replay("both.jsonl", run="two", provider="anthropic")) == {{"state": "two"}}
 
-def test_store(replay):
+def test_recording_in_a_store(replay):
     assert agent(replay("sqlite:///{recorded}/runs.db", agent="agent", run="one")) == {{"state": "one"}}
 
-def test_two(replay):
+def test_two_recordings_in_one_test(replay):
     assert agent(replay("one.jsonl")) != agent(replay("both.jsonl", agent="agent", run="two"))
 
-def test_lenient(replay):
+def test_lenient_match(replay):
     replayer = replay("one.jsonl", match="order")
     assert replayer.tool_result("x").tool_call_id == "t1"
 
-def test_in_a_running_loop(replay):
+def test_replay_in_a_running_loop(replay):
     import asyncio
 
     async def main():
@@ -114,11 +115,11 @@ def test_in_a_running_loop(replay):
 
     asyncio.run(main())
 
-def test_a_path_with_a_colon_is_relative_to_the_test_too(replay, monkeypatch, tmp_path):
+def test_path_with_a_colon_is_relative_to_the_test(replay, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert agent(replay("inner/one:t.jsonl")) == {{"state": "one"}}
 
-def test_unused(request):
+def test_without_the_fixture(request):
     pass
 """,
     )
@@ -129,10 +130,10 @@ def test_unused_step_fails_the_test_at_its_end(recorded: Path) -> None:
     outcome, out = run_tests(
         recorded,
         """
-def test_nothing_used(replay):
+def test_unused_recording(replay):
     replay("one.jsonl")
 
-def test_a_divergence_that_the_agent_caught(replay):
+def test_divergence_caught_by_the_agent(replay):
     with pytest.raises(Exception):
         agent(replay("one.jsonl"), order=8)
 """,
@@ -142,14 +143,14 @@ def test_a_divergence_that_the_agent_caught(replay):
     assert "id: recorded 7, now 8" in out
 
 
-def test_a_test_that_failed_is_not_failed_again(recorded: Path) -> None:
+def test_failed_test_gets_no_second_error(recorded: Path) -> None:
     outcome, out = run_tests(
         recorded,
         """
-def test_diverges(replay):
+def test_divergence(replay):
     agent(replay("one.jsonl"), order=8)
 
-def test_fails(replay):
+def test_failure(replay):
     replay("one.jsonl")
     assert False
 """,
@@ -158,13 +159,13 @@ def test_fails(replay):
     assert "id: recorded 7, now 8" in out
 
 
-def test_the_plugin_imports_nothing_before_it_is_used(recorded: Path) -> None:
+def test_plugin_imports_no_modules_before_its_first_use(recorded: Path) -> None:
     outcome, out = run_tests(
         recorded,
         """
 import subprocess, sys
 
-def test_imports():
+def test_imported_modules():
     code = (
         "import sys, agent_memory_log.pytest_plugin; "
         "print([name for name in sys.modules if name.startswith(('agent_memory_log.replay', "
@@ -193,8 +194,8 @@ def test_ambiguous_run_is_refused(recorded: Path) -> None:
         load_recording(recorded / "empty.jsonl")
 
 
-async def test_a_recording_is_read_whole_also_inside_a_running_loop(recorded: Path) -> None:
-    read = load_recording(recorded / "both.jsonl", run="two")
+async def test_load_recording_works_inside_a_running_loop(recorded: Path) -> None:
+    recording = load_recording(recorded / "both.jsonl", run="two")
     with open_sync_store(f"sqlite:///{recorded}/runs.db") as store:
-        assert list(read.log) == list(store.load_run("agent", "two").log)
-    assert Replayer(read).model_turn().message["content"] == ANSWER["content"]
+        assert list(recording.log) == list(store.load_run("agent", "two").log)
+    assert Replayer(recording).model_turn().message["content"] == ANSWER["content"]

@@ -1,4 +1,4 @@
-"""The replayer: what was recorded comes back as it was; what an agent does otherwise is a divergence that says so."""
+"""Tests of the replayer: it returns the recorded turns and results, and reports each divergence of the agent."""
 
 from __future__ import annotations
 
@@ -40,17 +40,16 @@ from agent_memory_log.replay.prompts import PromptCheck
 from agent_memory_log.transcript import build, parse
 from tests.transcript.test_transcripts import ANY_PAYLOADS
 
-SAID = {"role": "assistant"}
-"""The label of what a parser or a recorder took from a model's answer."""
-
+FROM_MODEL = {"role": "assistant"}
+"""The label that a parser or a recorder sets on events from a model's answer."""
 
 YES: list[JsonValue] = [{"type": "text", "text": "Yes?"}]
 
 
 def run_of(*payloads: EventData | Event) -> Snapshot:
     log: list[Event] = []
-    for seq, one in enumerate(payloads, 1):
-        event = new_event(one) if isinstance(one, EventData) else one
+    for seq, item in enumerate(payloads, 1):
+        event = new_event(item) if isinstance(item, EventData) else item
         log.append(Event(event.type, event.timestamp, event.data, event.labels, event.event_id, seq))
     return Snapshot("agent", "run", log, version=len(log))
 
@@ -59,22 +58,22 @@ def call(call_id: str, tool: str = "find", payload: str = "", parent: str = "") 
     return ToolCall(call_id, tool, parent_tool_call_id=parent, payload_json=payload)
 
 
-def asked(call_id: str, tool: str = "find", payload: str = "") -> Event:
-    """A call the model asked for."""
-    return new_event(call(call_id, tool, payload), labels=SAID)
+def model_call(call_id: str, tool: str = "find", payload: str = "") -> Event:
+    """Return a call from a model's answer."""
+    return new_event(call(call_id, tool, payload), labels=FROM_MODEL)
 
 
-def said(text: str) -> Event:
-    return new_event(AssistantMessage(text), labels=SAID)
+def model_text(text: str) -> Event:
+    return new_event(AssistantMessage(text), labels=FROM_MODEL)
 
 
 def result(call_id: str, tool: str = "find", value: str = "1", parent: str = "", **fields: Any) -> ToolResult:
     return ToolResult(call_id, tool, parent_tool_call_id=parent, result_json=value, **fields)
 
 
-def diverges(reason: str, does: Callable[[], object], *texts: str, seq: int | None = None) -> None:
+def assert_diverges(reason: str, action: Callable[[], object], *texts: str, seq: int | None = None) -> None:
     with pytest.raises(ReplayDivergence) as raised:
-        does()
+        action()
     assert raised.value.reason == reason
     for text in texts:
         assert text in str(raised.value)
@@ -88,26 +87,26 @@ def replayer(snapshot: Snapshot, provider: str = "anthropic", match: Match = "st
 
 TWO_TURNS = run_of(
     UserMessage("Where are my orders?"),
-    said("Let me look."),
-    asked("t1", "orders.find", '{"id": 7, "deep": {"tags": ["a", "b"]}}'),
-    asked("t2", "orders.find", '{"id": 8}'),
+    model_text("Let me look."),
+    model_call("t1", "orders.find", '{"id": 7, "deep": {"tags": ["a", "b"]}}'),
+    model_call("t2", "orders.find", '{"id": 8}'),
     result("t2", "orders.find", '{"state":"lost"}'),
     result("t1", "orders.find", '{"state":"sent"}'),
-    said("One is lost."),
+    model_text("One is lost."),
 )
 
 
 def play(replayed: Replayer) -> None:
-    """What the agent of ``TWO_TURNS`` does."""
+    """Make all steps of ``TWO_TURNS``."""
     for event in replayed.model_turn().tool_calls:
         replayed.tool_result(event)
     replayed.model_turn()
 
 
-# What comes back.
+# Returned turns and results.
 
 
-def test_turns_and_results_come_back_as_they_were() -> None:
+def test_replayer_returns_the_recorded_turns_and_results() -> None:
     with replayer(TWO_TURNS) as replayed:
         turn = replayed.model_turn()
         assert turn.number == 1
@@ -149,28 +148,28 @@ def test_returned_messages_are_copies() -> None:
     assert replayer(TWO_TURNS).model_turn().message["content"]
 
 
-def test_errors_and_retry_hints_come_back_as_the_recorded_result() -> None:
+def test_failed_result_is_returned_with_its_retry_hint() -> None:
     hint = RetryHint(reason="missing_fields", missing_fields=("id",))
     failed = ToolResult("t1", "find", error_message="no id", retry_hint=hint, duration_ns=7, preview="p")
-    with replayer(run_of(UserMessage("x"), asked("t1"), failed)) as replayed:
+    with replayer(run_of(UserMessage("x"), model_call("t1"), failed)) as replayed:
         (event,) = replayed.model_turn().tool_calls
-        found = replayed.tool_result(event)
-    assert found == failed
+        returned = replayed.tool_result(event)
+    assert returned == failed
     with pytest.raises(ToolFailed, match="no id") as raised:
-        value_of(found)
+        value_of(returned)
     assert (raised.value.tool_name, raised.value.tool_call_id) == ("find", "t1")
 
 
 @pytest.mark.parametrize(
     ("text", "value"), [("", None), ("null", None), ("[1, 2.5]", [1, 2.5]), ("plain text", "plain text"), ('"a"', "a")]
 )
-def test_the_value_of_a_result(text: str, value: object) -> None:
+def test_value_of_decodes_the_result(text: str, value: object) -> None:
     assert value_of(ToolResult("t1", "find", result_json=text)) == value
 
 
-def test_a_tool_is_named_by_either_name_and_a_call_by_either_id() -> None:
+def test_tool_and_call_are_matched_by_log_or_provider_names() -> None:
     odd = "call/with:odd characters"
-    snapshot = run_of(UserMessage("x"), asked(odd, "orders.find", "{}"), result(odd, "orders.find"))
+    snapshot = run_of(UserMessage("x"), model_call(odd, "orders.find", "{}"), result(odd, "orders.find"))
     block = replayer(snapshot).model_turn().message["content"][0]
     assert (block["name"], block["id"] != odd) == ("orders--find", True)
     for name, call_id in ((block["name"], block["id"]), ("orders.find", odd), ("orders.find", None)):
@@ -213,9 +212,9 @@ def test_arguments_are_compared_as_json(recorded: str, now: Any) -> None:
         ('{"a": ', '{"a":'),
     ],
 )
-def test_arguments_that_are_other_json_are_others(recorded: str, now: Any) -> None:
+def test_unequal_json_arguments_diverge(recorded: str, now: Any) -> None:
     replayed = replayer(run_of(call("c", payload=recorded), result("c")))
-    diverges("other_arguments", lambda: replayed.tool_result("find", now), seq=1)
+    assert_diverges("other_arguments", lambda: replayed.tool_result("find", now), seq=1)
 
 
 @pytest.mark.parametrize("arguments", [7, [1], {"a": object()}, {1: 2}, {"a": float("nan")}, b"{}"])
@@ -228,7 +227,7 @@ def test_invalid_arguments_are_refused(arguments: Any) -> None:
         replayer(TWO_TURNS).tool_result(TWO_TURNS.log[0])
 
 
-# What diverges.
+# Divergences.
 
 
 def test_different_arguments_diverge() -> None:
@@ -247,10 +246,10 @@ def test_different_arguments_diverge() -> None:
     assert (raised.value.reason, raised.value.seq) == ("other_arguments", 3)
 
 
-def test_another_tool() -> None:
+def test_different_tool_diverges() -> None:
     replayed = replayer(TWO_TURNS)
     replayed.model_turn()
-    diverges(
+    assert_diverges(
         "other_tool",
         lambda: replayed.tool_result("orders.delete", {"id": 7}),
         "recorded: orders.find",
@@ -259,16 +258,16 @@ def test_another_tool() -> None:
     )
 
 
-def test_an_id_of_another_call() -> None:
+def test_id_of_another_call_diverges() -> None:
     replayed = replayer(TWO_TURNS)
     replayed.model_turn()
-    diverges("other_arguments", lambda: replayed.tool_result("orders.find", {"id": 8}, tool_call_id="t1"), seq=3)
+    assert_diverges("other_arguments", lambda: replayed.tool_result("orders.find", {"id": 8}, tool_call_id="t1"), seq=3)
 
 
-def test_an_id_that_the_recording_does_not_have() -> None:
+def test_unknown_call_id_diverges() -> None:
     replayed = replayer(TWO_TURNS)
     replayed.model_turn()
-    diverges(
+    assert_diverges(
         "unexpected_call",
         lambda: replayed.tool_result("orders.find", {"id": 8}, tool_call_id="t9"),
         """orders.find {"id":8} is called with the id 't9', but the recorded id is 't2'""",
@@ -276,8 +275,8 @@ def test_an_id_that_the_recording_does_not_have() -> None:
     )
 
 
-def test_very_many_differences_are_counted() -> None:
-    snapshot = run_of(UserMessage("x"), asked("t1", "find", f'{{"l": {[*range(1000)]}}}'), result("t1"))
+def test_long_list_of_argument_differences_is_cut_and_counted() -> None:
+    snapshot = run_of(UserMessage("x"), model_call("t1", "find", f'{{"l": {[*range(1000)]}}}'), result("t1"))
     replayed = replayer(snapshot)
     replayed.model_turn()
     with pytest.raises(ReplayDivergence, match=r"l\[0\]: recorded 0, now 1\n(.*\n)+  and \d+ more$") as raised:
@@ -285,8 +284,8 @@ def test_very_many_differences_are_counted() -> None:
     assert len(str(raised.value).splitlines()) < 50
 
 
-def test_a_tool_with_an_odd_name_cannot_be_taken_for_something_else() -> None:
-    replayed = replayer(run_of(UserMessage("x"), asked("t1", "find\n\x1b[31m"), result("t1", "find\n\x1b[31m")))
+def test_tool_name_with_special_characters_is_quoted_in_a_divergence() -> None:
+    replayed = replayer(run_of(UserMessage("x"), model_call("t1", "find\n\x1b[31m"), result("t1", "find\n\x1b[31m")))
     replayed.model_turn()
     with pytest.raises(ReplayDivergence, match="a different tool") as raised:
         replayed.tool_result("a tool {}", {})
@@ -297,61 +296,61 @@ def test_a_tool_with_an_odd_name_cannot_be_taken_for_something_else() -> None:
 
 
 @pytest.mark.parametrize("depth", [100, 190])
-def test_arguments_may_nest_deeper_than_a_field(depth: int) -> None:
-    snapshot = run_of(UserMessage("x"), asked("t1", "find", '{"a":' * depth + "1" + "}" * depth), result("t1"))
+def test_deeply_nested_arguments_are_replayed(depth: int) -> None:
+    snapshot = run_of(UserMessage("x"), model_call("t1", "find", '{"a":' * depth + "1" + "}" * depth), result("t1"))
     with replayer(snapshot) as replayed:
         turn = replayed.model_turn()
         replayed.tool_result("find", turn.message["content"][0]["input"])
         replayed.expect_messages(build(snapshot, "anthropic"))
 
 
-def test_an_answer_may_nest_deeper_than_python_copies() -> None:
+def test_answer_nested_too_deeply_for_deepcopy_is_replayed() -> None:
     depth = 800
-    snapshot = run_of(UserMessage("x"), asked("t1", "find", '{"a":' * depth + "1" + "}" * depth), result("t1"))
+    snapshot = run_of(UserMessage("x"), model_call("t1", "find", '{"a":' * depth + "1" + "}" * depth), result("t1"))
     with replayer(snapshot) as replayed:
         replayed.tool_result(replayed.model_turn().tool_calls[0])
 
 
-def test_a_call_made_more_often_than_recorded() -> None:
+def test_call_made_more_often_than_recorded_diverges() -> None:
     replayed = replayer(run_of(call("c"), result("c")))
     replayed.tool_result("find")
-    diverges("unexpected_call", lambda: replayed.tool_result("find"), "more often")
+    assert_diverges("unexpected_call", lambda: replayed.tool_result("find"), "more often")
 
 
 def test_call_diverges_if_a_turn_or_the_end_is_recorded() -> None:
     replayed = replayer(TWO_TURNS)
-    diverges("unexpected_call", lambda: replayed.tool_result("other"), "model turn 1 is recorded next")
+    assert_diverges("unexpected_call", lambda: replayed.tool_result("other"), "model turn 1 is recorded next")
     replayed = replayer(TWO_TURNS)
     play(replayed)
-    diverges("unexpected_call", lambda: replayed.tool_result("other"), "the recording ends here")
+    assert_diverges("unexpected_call", lambda: replayed.tool_result("other"), "the recording ends here")
 
 
 def test_call_before_its_model_turn_diverges() -> None:
     replayed = replayer(TWO_TURNS)
-    diverges("other_order", lambda: replayed.tool_result("orders.find", {"id": 8}), "before model turn 1", seq=4)
+    assert_diverges("other_order", lambda: replayed.tool_result("orders.find", {"id": 8}), "before model turn 1", seq=4)
 
 
-def test_a_call_that_is_missing() -> None:
+def test_next_turn_reports_a_missing_call() -> None:
     replayed = replayer(TWO_TURNS)
     replayed.tool_result(replayed.model_turn().tool_calls[0])
-    diverges("missing_call", replayed.model_turn, 'orders.find {"id":8} (event 4)', seq=4)
+    assert_diverges("missing_call", replayed.model_turn, 'orders.find {"id":8} (event 4)', seq=4)
 
 
-def test_a_call_that_is_missing_at_the_end() -> None:
-    snapshot = run_of(UserMessage("x"), *[asked(f"t{n}", payload=f"[{n}]") for n in range(7)], result("t0"))
+def test_finish_reports_missing_calls() -> None:
+    snapshot = run_of(UserMessage("x"), *[model_call(f"t{n}", payload=f"[{n}]") for n in range(7)], result("t0"))
     replayed = replayer(snapshot)
     replayed.model_turn()
-    diverges("missing_call", replayed.finish, "find [0] (event 2)", "find [4] (event 6)", "and 2 more", seq=2)
+    assert_diverges("missing_call", replayed.finish, "find [0] (event 2)", "find [4] (event 6)", "and 2 more", seq=2)
 
 
-def test_turns_too_few_and_too_many() -> None:
+def test_missing_or_additional_turn_diverges() -> None:
     replayed = replayer(TWO_TURNS)
     for event in replayed.model_turn().tool_calls:
         replayed.tool_result(event)
-    diverges("missing_turn", replayed.finish, 'model turn 2 of 2: "One is lost."', seq=7)
+    assert_diverges("missing_turn", replayed.finish, 'model turn 2 of 2: "One is lost."', seq=7)
     replayed = replayer(TWO_TURNS)
     play(replayed)
-    diverges("unexpected_turn", replayed.model_turn, "ends after turn 2")
+    assert_diverges("unexpected_turn", replayed.model_turn, "ends after turn 2")
 
 
 SEQUENCE = run_of(
@@ -359,20 +358,22 @@ SEQUENCE = run_of(
 )
 
 
-def test_calls_one_after_the_other_come_in_their_order() -> None:
+def test_sequential_calls_must_keep_their_order() -> None:
     with replayer(SEQUENCE) as replayed:
         for arguments in ({"n": 1}, {"n": 2}, {}):
             replayed.tool_result("find", arguments)
     replayed = replayer(SEQUENCE)
     replayed.tool_result("find", {"n": 2})
-    diverges("other_order", lambda: replayed.tool_result("find", {"n": 1}), "is called after", seq=1)
+    assert_diverges("other_order", lambda: replayed.tool_result("find", {"n": 1}), "is called after", seq=1)
     replayed = replayer(SEQUENCE)
     replayed.tool_result("find", {"n": 1})
     replayed.tool_result("find")
-    diverges("other_order", lambda: replayed.tool_result("find", {"n": 2}), "is called after find {} (event 5)", seq=3)
+    assert_diverges(
+        "other_order", lambda: replayed.tool_result("find", {"n": 2}), "is called after find {} (event 5)", seq=3
+    )
 
 
-def test_calls_that_overlapped_come_in_any_order() -> None:
+def test_overlapping_calls_may_be_made_in_any_order() -> None:
     snapshot = run_of(call("a", payload="[1]"), call("b", payload="[2]"), result("a"), result("b"))
     for order in ("[1]", "[2]"), ("[2]", "[1]"):
         with replayer(snapshot) as replayed:
@@ -380,19 +381,19 @@ def test_calls_that_overlapped_come_in_any_order() -> None:
                 replayed.tool_result("find", arguments)
 
 
-def test_equal_calls_are_used_up_in_their_order() -> None:
+def test_equal_calls_return_results_in_recorded_order() -> None:
     snapshot = run_of(call("a"), result("a", value="1"), call("a"), result("a", value="2"))
     with replayer(snapshot) as replayed:
         assert [replayed.tool_result("find").result_json for _ in range(2)] == ["1", "2"]
 
 
-def test_a_divergence_stays() -> None:
-    """Agents catch what their tools raise."""
+def test_divergence_is_raised_again_by_every_later_step() -> None:
+    # The agent may have caught the first error.
     replayed = replayer(TWO_TURNS)
     replayed.model_turn()
-    diverges("other_tool", lambda: replayed.tool_result("other"))
-    for does in (replayed.model_turn, lambda: replayed.tool_result(TWO_TURNS.log[2]), replayed.finish):
-        diverges("other_tool", does)
+    assert_diverges("other_tool", lambda: replayed.tool_result("other"))
+    for step in (replayed.model_turn, lambda: replayed.tool_result(TWO_TURNS.log[2]), replayed.finish):
+        assert_diverges("other_tool", step)
 
 
 def catching_agent(snapshot: Snapshot, error: type[Exception] | None = None) -> None:
@@ -405,7 +406,7 @@ def catching_agent(snapshot: Snapshot, error: type[Exception] | None = None) -> 
 
 
 def test_caught_divergence_is_raised_again_at_the_end() -> None:
-    diverges("other_tool", lambda: catching_agent(TWO_TURNS))
+    assert_diverges("other_tool", lambda: catching_agent(TWO_TURNS))
 
 
 def test_agent_error_has_the_divergence_as_a_note() -> None:
@@ -420,12 +421,12 @@ def test_agent_error_has_the_divergence_as_a_note() -> None:
 def test_end_of_the_block_reports_unused_calls() -> None:
     with (
         pytest.raises(ReplayDivergence, match="turn 1 of 2"),
-        replayer(run_of(UserMessage("x"), said("a"), UserMessage("y"), said("b"))),
+        replayer(run_of(UserMessage("x"), model_text("a"), UserMessage("y"), model_text("b"))),
     ):
         pass
 
 
-async def test_the_asynchronous_block_does_the_same() -> None:
+async def test_asynchronous_block_reports_unused_calls() -> None:
     async with replayer(TWO_TURNS) as replayed:
         play(replayed)
     with pytest.raises(ReplayDivergence, match="not made"):
@@ -433,35 +434,37 @@ async def test_the_asynchronous_block_does_the_same() -> None:
             pass
 
 
-# What a log may hold.
+# Unusual logs.
 
 
 def test_missing_result_diverges_with_a_reason() -> None:
-    replayed = replayer(run_of(UserMessage("x"), asked("t1"), asked("t2"), result("t1")))
+    replayed = replayer(run_of(UserMessage("x"), model_call("t1"), model_call("t2"), result("t1")))
     first, second = replayed.model_turn().tool_calls
     replayed.tool_result(first)
-    diverges("no_result", lambda: replayed.tool_result(second), "the process ended before the result", seq=3)
+    assert_diverges("no_result", lambda: replayed.tool_result(second), "the process ended before the result", seq=3)
 
 
 def test_divergence_lists_erased_events() -> None:
     erased = new_event(Redacted("tool_call", "asked"))
-    replayed = replayer(run_of(UserMessage("x"), said("look"), erased, result("t1")))
+    replayed = replayer(run_of(UserMessage("x"), model_text("look"), erased, result("t1")))
     replayed.model_turn()
-    diverges(
+    assert_diverges(
         "unexpected_call", lambda: replayed.tool_result("find"), "erased from the recording", "cannot be replayed: 3"
     )
 
 
-def test_a_result_that_answers_nothing_and_one_that_comes_twice_change_nothing() -> None:
-    snapshot = run_of(UserMessage("x"), asked("t1"), result("t0"), result("t1", value="1"), result("t1", value="2"))
+def test_result_without_call_and_second_result_are_ignored() -> None:
+    snapshot = run_of(
+        UserMessage("x"), model_call("t1"), result("t0"), result("t1", value="1"), result("t1", value="2")
+    )
     with replayer(snapshot) as replayed:
         assert replayed.tool_result(replayed.model_turn().tool_calls[0]).result_json == "1"
 
 
-def test_an_id_used_again_means_each_its_own_call() -> None:
+def test_reused_call_id_refers_to_the_call_of_each_turn() -> None:
     snapshot = run_of(
-        UserMessage("x"), asked("t", payload="[1]"), result("t", value="1"),
-        asked("t", payload="[2]"), result("t", value="2"), said("done"),
+        UserMessage("x"), model_call("t", payload="[1]"), result("t", value="1"),
+        model_call("t", payload="[2]"), result("t", value="2"), model_text("done"),
     )  # fmt: skip
     with replayer(snapshot, "openai-chat") as replayed:
         for value in ("1", "2"):
@@ -469,7 +472,7 @@ def test_an_id_used_again_means_each_its_own_call() -> None:
         replayed.model_turn()
 
 
-def test_an_empty_answer_is_a_turn_without_messages() -> None:
+def test_empty_answer_is_a_turn_without_messages() -> None:
     with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
         recorder.user("x")
         recorder.record_response(
@@ -485,7 +488,7 @@ def test_an_empty_answer_is_a_turn_without_messages() -> None:
         assert replayed.model_turn().message == {"role": "assistant", "content": YES}
 
 
-def test_two_answers_without_anything_between_are_two_turns() -> None:
+def test_adjacent_answers_are_separate_turns() -> None:
     messages: list[dict[str, JsonValue]] = [
         {"role": "user", "content": "x"},
         {"role": "assistant", "content": "a"},
@@ -506,10 +509,10 @@ def test_responses_api_answers_are_separated_by_response_id() -> None:
 
     with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
         recorder.user("x")
-        asked_for = [event for number in (1, 2) for event in recorder.record_response(answer(number)).tool_calls]
-        for event in asked_for:
-            with recorder.tool_call(event) as made:
-                made.result(event.seq)
+        call_events = [event for number in (1, 2) for event in recorder.record_response(answer(number)).tool_calls]
+        for event in call_events:
+            with recorder.tool_call(event) as recorded_call:
+                recorded_call.result(event.seq)
         snapshot = store.load_run("agent", "run")
     with Replayer(snapshot) as replayed:
         turns = [replayed.model_turn() for _ in range(2)]
@@ -519,14 +522,14 @@ def test_responses_api_answers_are_separated_by_response_id() -> None:
                 assert value_of(replayed.tool_result(event)) == event.seq
 
 
-def test_calls_the_runtime_made_by_itself_need_no_turn() -> None:
+def test_calls_made_by_the_runtime_need_no_turn() -> None:
     with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
         recorder.user("x")
-        with recorder.tool_call("prepare") as made:
-            made.result("ready")
+        with recorder.tool_call("prepare") as recorded_call:
+            recorded_call.result("ready")
         recorder.record_response({"type": "message", "role": "assistant", "content": YES, "id": "m1", "model": "m"})
-        with recorder.tool_call("clean.up") as made:
-            made.result("clean")
+        with recorder.tool_call("clean.up") as recorded_call:
+            recorded_call.result("clean")
         snapshot = store.load_run("agent", "run")
     with Replayer(snapshot) as replayed:
         assert value_of(replayed.tool_result("prepare")) == "ready"
@@ -534,10 +537,10 @@ def test_calls_the_runtime_made_by_itself_need_no_turn() -> None:
         assert value_of(replayed.tool_result("clean.up")) == "clean"
     replayed = Replayer(snapshot)
     replayed.tool_result("prepare")
-    diverges("other_order", lambda: replayed.tool_result("clean.up"), "before model turn 2")
+    assert_diverges("other_order", lambda: replayed.tool_result("clean.up"), "before model turn 2")
 
 
-def test_calls_recorded_by_hand_may_be_asked_for_as_turns() -> None:
+def test_calls_recorded_by_hand_are_replayed_as_turns() -> None:
     snapshot = run_of(UserMessage("x"), call("a"), result("a"), AssistantMessage("done"))
     with replayer(snapshot) as replayed:
         (event,) = replayed.model_turn().tool_calls
@@ -559,7 +562,7 @@ def test_partial_run_is_refused(snapshot: Snapshot) -> None:
         replayer(snapshot)
 
 
-def test_a_provider_must_be_known() -> None:
+def test_missing_or_unknown_provider_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="agent/run does not name its provider"):
         Replayer(TWO_TURNS)
     with pytest.raises(InvalidArgument, match="unknown provider"):
@@ -568,7 +571,7 @@ def test_a_provider_must_be_known() -> None:
         Replayer(TWO_TURNS, "anthropic", match="any")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # as a caller might
 
 
-# Calls inside calls.
+# Nested calls.
 
 NESTED = run_of(
     call("o", "outer"),
@@ -584,13 +587,13 @@ NESTED = run_of(
 )
 
 
-def test_tool_result_takes_the_inner_calls_too() -> None:
+def test_tool_result_also_consumes_nested_calls() -> None:
     with replayer(NESTED) as replayed:
         assert value_of(replayed.tool_result("outer")) == 3
         assert value_of(replayed.tool_result("inner", "[3]")) == 4
 
 
-def test_a_tool_that_is_run_makes_its_calls() -> None:
+def test_tool_call_block_expects_the_nested_calls() -> None:
     with replayer(NESTED) as replayed:
         with replayed.tool_call("outer") as outer:
             assert (outer.event, outer.recorded) == (NESTED.log[0], NESTED.log[7].data)
@@ -601,38 +604,40 @@ def test_a_tool_that_is_run_makes_its_calls() -> None:
 
 
 def test_inner_call_must_have_the_same_parent() -> None:
-    def at_the_top() -> None:
+    def outside_any_call() -> None:
         replayer(NESTED).tool_result("inner", "[1]")
 
-    def inside() -> None:
+    def in_another_call() -> None:
         replayed = replayer(NESTED)
         with replayed.tool_call("outer"):
             replayed.tool_result("inner", "[3]")
 
-    def not_at_all() -> None:
+    def with_a_call_missing() -> None:
         replayed = replayer(NESTED)
         with replayed.tool_call("outer"):
             replayed.tool_result("inner", "[1]")
 
-    def inside_another_replay() -> None:
+    def in_another_replay() -> None:
         other, replayed = replayer(NESTED), replayer(NESTED)
         with other.tool_call("outer"):
             replayed.tool_result("inner", "[1]")
 
-    diverges("other_order", at_the_top, "outside any call", "inside outer {} (event 1)", seq=2)
-    diverges("other_order", inside, "has it outside any call", seq=9)
-    diverges("missing_call", not_at_all, "were not made inside outer {} (event 1)", "inner [2] (event 6)", seq=6)
-    diverges("other_order", inside_another_replay, seq=2)
+    assert_diverges("other_order", outside_any_call, "outside any call", "inside outer {} (event 1)", seq=2)
+    assert_diverges("other_order", in_another_call, "has it outside any call", seq=9)
+    assert_diverges(
+        "missing_call", with_a_call_missing, "were not made inside outer {} (event 1)", "inner [2] (event 6)", seq=6
+    )
+    assert_diverges("other_order", in_another_replay, seq=2)
 
 
-def test_an_exception_passes_through_a_block() -> None:
+def test_exception_in_a_block_is_raised_unchanged() -> None:
     replayed = replayer(NESTED)
     with pytest.raises(ValueError, match="own"), replayed.tool_call("outer"):
         raise ValueError("own")
-    diverges("missing_call", replayed.finish)
+    assert_diverges("missing_call", replayed.finish)
 
 
-async def test_tasks_and_threads_started_in_a_block_are_inside_it() -> None:
+async def test_tasks_and_threads_started_in_a_block_are_nested_in_it() -> None:
     async with replayer(NESTED) as replayed:
         async with replayed.tool_call("outer"):
 
@@ -643,11 +648,10 @@ async def test_tasks_and_threads_started_in_a_block_are_inside_it() -> None:
         replayed.tool_result("inner", "[3]")
 
 
-# At the same time.
+# Tasks and threads.
 
 
-async def test_tasks_may_come_in_any_order() -> None:
-    """Even if the recording happens to have had them one after the other."""
+async def test_parallel_tasks_may_make_sequential_calls_in_any_order() -> None:
     async with replayer(SEQUENCE) as replayed:
 
         async def task(arguments: Mapping[str, JsonValue]) -> None:
@@ -657,7 +661,7 @@ async def test_tasks_may_come_in_any_order() -> None:
         await asyncio.gather(task({}), task({"n": 2}), task({"n": 1}))
 
 
-def test_any_number_of_threads_take_each_call_once() -> None:
+def test_threads_receive_each_result_exactly_once() -> None:
     count = 200
     calls = [event for n in range(count) for event in (call(f"c{n}"), result(f"c{n}", value=str(n)))]
     replayed = replayer(run_of(*calls))
@@ -668,61 +672,63 @@ def test_any_number_of_threads_take_each_call_once() -> None:
         return [replayed.tool_result("find").result_json for _ in range(count // 8)]
 
     with ThreadPoolExecutor(8) as executor:
-        found = [text for future in [executor.submit(work) for _ in range(8)] for text in future.result()]
-    assert sorted(found, key=int) == [str(n) for n in range(count)]
+        texts = [text for future in [executor.submit(work) for _ in range(8)] for text in future.result()]
+    assert sorted(texts, key=int) == [str(n) for n in range(count)]
     replayed.finish()
 
 
 # Lenient modes.
 
 
-def test_by_call_id() -> None:
+def test_match_by_call_id_ignores_tool_and_arguments() -> None:
     replayed = replayer(TWO_TURNS, match="call_id")
     assert replayed.tool_result("anything", {"x": 1}, tool_call_id="t2") == TWO_TURNS.log[4].data
-    diverges("unexpected_call", lambda: replayed.tool_result("orders.find", tool_call_id="t2"), "the id 't2'")
-    assert replayed.tool_result("anything", tool_call_id="t1") == TWO_TURNS.log[5].data  # no divergence stays
+    assert_diverges("unexpected_call", lambda: replayed.tool_result("orders.find", tool_call_id="t2"), "the id 't2'")
+    assert replayed.tool_result("anything", tool_call_id="t1") == TWO_TURNS.log[5].data  # the replay can continue
     replayed.finish()
 
 
-def test_by_call_id_needs_one() -> None:
+def test_match_by_call_id_requires_a_call_id() -> None:
     with pytest.raises(InvalidArgument, match="pass tool_call_id"):
         replayer(SEQUENCE, match="call_id").tool_result("find")
 
 
-def test_by_arguments() -> None:
+def test_match_by_arguments_ignores_order() -> None:
     replayed = replayer(NESTED, match="arguments")
     assert [value_of(replayed.tool_result("inner", f"[{n}]")) for n in (3, 1, 2)] == [4, 1, 2]
-    diverges("unexpected_call", lambda: replayed.tool_result("inner", "[1]"), "inner [1]", "matched by arguments")
-    diverges("unexpected_call", lambda: replayed.tool_result("outer", "[1]"))
+    assert_diverges(
+        "unexpected_call", lambda: replayed.tool_result("inner", "[1]"), "inner [1]", "matched by arguments"
+    )
+    assert_diverges("unexpected_call", lambda: replayed.tool_result("outer", "[1]"))
     replayed.finish()
 
 
-def test_by_order() -> None:
+def test_match_by_order_ignores_tool_and_arguments() -> None:
     replayed = replayer(SEQUENCE, match="order")
     assert [replayed.tool_result("x", {"y": 1}).tool_call_id for _ in range(3)] == ["a", "b", "c"]
-    diverges("unexpected_call", lambda: replayed.tool_result("find"), "matched by order")
+    assert_diverges("unexpected_call", lambda: replayed.tool_result("find"), "matched by order")
 
 
-def test_turns_come_in_their_order_in_every_mode() -> None:
+def test_turns_keep_their_order_in_every_match_mode() -> None:
     for match in ("call_id", "arguments", "order"):
         replayed = replayer(TWO_TURNS, match=match)
         assert [replayed.model_turn().number for _ in range(2)] == [1, 2]
-        diverges("unexpected_turn", replayed.model_turn)
+        assert_diverges("unexpected_turn", replayed.model_turn)
         replayed.finish()
 
 
-# The messages an agent would send.
+# The messages that an agent would send.
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "bedrock", "openai-chat", "openai-responses"])
-def test_the_recorded_messages_are_expected(provider: str) -> None:
+def test_recorded_messages_are_accepted(provider: str) -> None:
     replayed = replayer(TWO_TURNS, provider)
     messages: list[dict[str, Any]] = list(build(run_of(TWO_TURNS.log[0]), provider))
     replayed.expect_messages(messages)
     turn = replayed.model_turn()
     for event in turn.tool_calls:
         replayed.tool_result(event)
-    # The results in the order of the calls; the log has them in the order they came in.
+    # The results are in the order of the calls. The log has them in the order of their arrival.
     ordered = [*TWO_TURNS.log[:4], TWO_TURNS.log[5], TWO_TURNS.log[4]]
     replayed.expect_messages(build(run_of(*ordered), provider))
     replayed.model_turn()
@@ -733,41 +739,41 @@ def test_the_recorded_messages_are_expected(provider: str) -> None:
 @pytest.mark.parametrize(
     ("provider", "kind"), [("anthropic", "text"), ("openai-chat", "text"), ("openai-responses", "input_text")]
 )
-def test_text_alone_is_a_list_of_one_block(provider: str, kind: str) -> None:
+def test_plain_text_equals_a_list_with_one_text_block(provider: str, kind: str) -> None:
     replayed = replayer(TWO_TURNS, provider)
     for content in ("Where are my orders?", [{"type": kind, "text": "Where are my orders?"}]):
         replayed.expect_messages([{"role": "user", "content": content}])
 
 
-def test_another_prompt_is_a_divergence() -> None:
+def test_different_prompt_diverges() -> None:
     question: dict[str, JsonValue] = {"role": "user", "content": "Where are my orders?"}
-    others: list[list[dict[str, JsonValue]]] = [
+    prompts: list[list[dict[str, JsonValue]]] = [
         [{**question, "content": "Where are my order?"}],
         [{**question, "role": "assistant"}],
         [question, question],
         [],
         [{**question, "cache": True}],
     ]
-    for messages in others:
+    for messages in prompts:
         replayed = replayer(TWO_TURNS)
-        diverges("other_messages", lambda: replayed.expect_messages(messages), "before model turn 1")  # noqa: B023  # called at once
-        diverges("other_messages", replayed.model_turn)
+        assert_diverges("other_messages", lambda: replayed.expect_messages(messages), "before model turn 1")  # noqa: B023  # called at once
+        assert_diverges("other_messages", replayed.model_turn)
     replayed = replayer(TWO_TURNS)
-    diverges(
+    assert_diverges(
         "other_messages",
-        lambda: replayed.expect_messages(others[0]),
+        lambda: replayed.expect_messages(prompts[0]),
         'content[0].text: recorded "Where are my orders?", now "Where are my order?"',
         seq=2,
     )
 
 
-def test_a_changed_result_in_the_prompt_is_a_divergence() -> None:
+def test_changed_result_in_the_prompt_diverges() -> None:
     replayed = replayer(TWO_TURNS)
     for event in replayed.model_turn().tool_calls:
         replayed.tool_result(event)
     messages = build(TWO_TURNS, "anthropic")[:-1]
     messages[-1]["content"][0]["content"] = '{"state":"found"}'
-    diverges("other_messages", lambda: replayed.expect_messages(messages), "messages[2]", "found")
+    assert_diverges("other_messages", lambda: replayed.expect_messages(messages), "messages[2]", "found")
 
 
 def test_system_prompt_among_the_messages_is_compared() -> None:
@@ -781,14 +787,18 @@ def test_system_prompt_among_the_messages_is_compared() -> None:
         replayed.expect_messages([{"role": "system", "content": "Be kind."}, user])
         replayed.model_turn()
     replayed = Replayer(snapshot)
-    diverges("other_messages", lambda: replayed.expect_messages([{"role": "system", "content": "Be rude."}, user]))
+    assert_diverges(
+        "other_messages", lambda: replayed.expect_messages([{"role": "system", "content": "Be rude."}, user])
+    )
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "bedrock", "openai-chat", "openai-responses"])
-def test_an_answer_that_goes_on_is_expected_before_what_goes_on(provider: str) -> None:
-    labels = [SAID | {"response_id": name} for name in "ab"]
+def test_prompt_before_a_continued_answer_has_the_answer_so_far(provider: str) -> None:
+    labels = [FROM_MODEL | {"response_id": name} for name in "ab"]
     log = [new_event(UserMessage("x"))]
-    log += [new_event(AssistantMessage(text), labels=about) for text, about in zip(("1", "2"), labels, strict=True)]
+    log += [
+        new_event(AssistantMessage(text), labels=label_map) for text, label_map in zip(("1", "2"), labels, strict=True)
+    ]
     with replayer(run_of(*log), provider) as replayed:
         for count in (1, 2):
             replayed.expect_messages(build(run_of(*log[:count]), provider))
@@ -805,7 +815,7 @@ MESSAGES: list[dict[str, Any]] = [
     {"role": "assistant", "content": "w"},
 ]
 
-GOES_ON: dict[str, Any] = {"role": "assistant", "content": "so far"}
+JOINED: dict[str, Any] = {"role": "assistant", "content": "so far"}
 
 CHANGES: list[dict[int, Any]] = [
     {},
@@ -818,15 +828,15 @@ CHANGES: list[dict[int, Any]] = [
     {5: {**MESSAGES[5], "content": "z"}},
     {5: dict(reversed(MESSAGES[5].items()))},
     {5: {**MESSAGES[5], "at": datetime(2026, 1, 1, tzinfo=UTC)}},
-    {6: GOES_ON},
+    {6: JOINED},
 ]
-"""What is sent in place of which message."""
+"""The messages that replace others, by their index in ``MESSAGES``."""
 
 
 @pytest.mark.parametrize("first", CHANGES)
-def test_earlier_expect_messages_changes_nothing(first: dict[int, Any]) -> None:
-    """Whoever looks only at what is new finds the same as who looks at everything."""
-    for before, count, joined in product((0, 3, 5, 6), (3, 5, 6, 7), (None, GOES_ON)):
+def test_incremental_prompt_check_equals_a_full_check(first: dict[int, Any]) -> None:
+    """A check that compares only new messages returns the same as a check that compares all."""
+    for before, count, joined in product((0, 3, 5, 6), (3, 5, 6, 7), (None, JOINED)):
         for length, second in product({count, count + 1, max(0, count - 1)}, CHANGES):
             check = PromptCheck(MESSAGES, "openai-chat")
             _compared(check, [*_changed(before, first), *([joined] if joined else [])], before, joined)
@@ -836,7 +846,7 @@ def test_earlier_expect_messages_changes_nothing(first: dict[int, Any]) -> None:
 
 
 def _changed(length: int, changes: dict[int, Any]) -> list[dict[str, Any]]:
-    return [changes.get(at, message) for at, message in enumerate(MESSAGES[:length])]
+    return [changes.get(index, message) for index, message in enumerate(MESSAGES[:length])]
 
 
 def _compared(check: PromptCheck, sent: list[dict[str, Any]], count: int, joined: Any = None) -> object:
@@ -846,7 +856,7 @@ def _compared(check: PromptCheck, sent: list[dict[str, Any]], count: int, joined
         return str(error)
 
 
-def test_messages_that_were_changed_since_they_were_expected_are_found() -> None:
+def test_message_changed_after_it_was_accepted_diverges() -> None:
     replayed = replayer(TWO_TURNS)
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Where are my orders?"}]
     replayed.expect_messages(messages)
@@ -855,7 +865,7 @@ def test_messages_that_were_changed_since_they_were_expected_are_found() -> None
         replayed.tool_result(event)
     messages += build(TWO_TURNS, "anthropic")[1:3]
     messages[0]["content"] = "Where is my order?"
-    diverges("other_messages", lambda: replayed.expect_messages(messages), "messages[0]", "Where is my order?")
+    assert_diverges("other_messages", lambda: replayed.expect_messages(messages), "messages[0]", "Where is my order?")
 
 
 # Long runs.
@@ -864,12 +874,12 @@ def test_messages_that_were_changed_since_they_were_expected_are_found() -> None
 def _long_run(turns: int) -> Snapshot:
     events: list[EventData | Event] = [UserMessage("x")]
     for number in range(turns):
-        events += [asked(f"a{number}"), asked(f"b{number}"), result(f"b{number}"), result(f"a{number}")]
-    return run_of(*events, said("y"))
+        events += [model_call(f"a{number}"), model_call(f"b{number}"), result(f"b{number}"), result(f"a{number}")]
+    return run_of(*events, model_text("y"))
 
 
-def _steps_taken(does: Callable[[], object]) -> int:
-    """How many functions of Python's are called."""
+def _steps_taken(action: Callable[[], object]) -> int:
+    """Return the number of Python function calls."""
     count = 0
 
     def tally(_frame: object, event: str, _argument: object) -> None:
@@ -879,7 +889,7 @@ def _steps_taken(does: Callable[[], object]) -> int:
     before = sys.getprofile()
     sys.setprofile(tally)
     try:
-        does()
+        action()
     finally:
         sys.setprofile(before)
     return count
@@ -887,7 +897,7 @@ def _steps_taken(does: Callable[[], object]) -> int:
 
 @pytest.mark.parametrize("match", ["strict", "call_id", "arguments", "order"])
 @pytest.mark.parametrize("expects", [False, True])
-def test_a_call_costs_the_same_however_long_the_run_is(match: Match, expects: bool) -> None:
+def test_cost_of_a_call_does_not_grow_with_the_run(match: Match, expects: bool) -> None:
     def play_through(turns: int) -> None:
         snapshot = _long_run(turns)
         messages = build(snapshot, "openai-chat")
@@ -909,7 +919,7 @@ def test_invalid_messages_are_refused(messages: Any) -> None:
         replayer(TWO_TURNS).expect_messages(messages)
 
 
-# Every run, replayed by an agent that does what it did.
+# Random runs, replayed by an agent with the same steps.
 
 
 class Tool(NamedTuple):
@@ -925,7 +935,7 @@ def tools_with(inside: st.SearchStrategy[list[Tool]]) -> st.SearchStrategy[Tool]
 
 
 def calls_inside(tools: st.SearchStrategy[Tool]) -> st.SearchStrategy[list[Tool]]:
-    """No two are equal, as it could not be told which of them runs first."""
+    """Return lists of different tools. For equal tools, the test could not know which result comes first."""
     return st.lists(tools, max_size=2, unique_by=lambda tool: (tool.name, str(tool.payload)))
 
 
@@ -933,99 +943,101 @@ tools = tools_with(calls_inside(tools_with(calls_inside(tools_with(st.just([])))
 rounds = st.lists(st.lists(tools, max_size=3), min_size=1, max_size=3)
 
 
-def answer(number: int, wanted: list[Tool]) -> dict[str, Any]:
+def answer(number: int, calls: list[Tool]) -> dict[str, Any]:
     blocks = [
-        {"type": "tool_use", "id": f"t_{number}_{place}", "name": tool.name.replace(".", "--"), "input": tool.payload}
-        for place, tool in enumerate(wanted)
+        {"type": "tool_use", "id": f"t_{number}_{index}", "name": tool.name.replace(".", "--"), "input": tool.payload}
+        for index, tool in enumerate(calls)
     ]
     content = [{"type": "text", "text": f"turn {number}"}, *blocks]
     return {"type": "message", "role": "assistant", "id": f"m{number}", "content": content, "model": "m"}
 
 
-async def record(wanted: list[list[Tool]]) -> Snapshot:
+async def record(steps: list[list[Tool]]) -> Snapshot:
     async with open_store("memory:") as store, RunRecorder(store, "agent", "run") as recorder:
 
-        async def run(tool: Tool, asked_for: Event | None) -> None:
-            block = recorder.tool_call(tool.name, tool.payload) if asked_for is None else recorder.tool_call(asked_for)
-            async with block as made:
+        async def run(tool: Tool, call_event: Event | None) -> None:
+            block = (
+                recorder.tool_call(tool.name, tool.payload) if call_event is None else recorder.tool_call(call_event)
+            )
+            async with block as recorded_call:
                 await asyncio.gather(*(run(inner, None) for inner in tool.inside))
                 if tool.fails:
-                    made.fail("failed")
+                    recorded_call.fail("failed")
                 else:
-                    made.result(tool.payload)
+                    recorded_call.result(tool.payload)
 
         await recorder.user("go")
-        for number, together in enumerate(wanted):
-            given_answer = await recorder.record_response(answer(number, together))
-            await asyncio.gather(*map(run, together, given_answer.tool_calls))
+        for number, calls in enumerate(steps):
+            recorded_answer = await recorder.record_response(answer(number, calls))
+            await asyncio.gather(*map(run, calls, recorded_answer.tool_calls))
             await recorder.note("between")
         return await store.load_run("agent", "run")
 
 
-async def replay_agent(replayed: Replayer, wanted: list[list[Tool]], depth: int) -> None:
-    """The agent of ``record``; tools deeper inside than ``depth`` are not run."""
+async def replay_agent(replayed: Replayer, steps: list[list[Tool]], depth: int) -> None:
+    """Replay the steps of ``record``. Nested tools are run down to ``depth``."""
 
     async def run(tool: Tool, level: int, call_id: str | None) -> None:
         await asyncio.sleep(0)
         if level >= depth:
-            found = replayed.tool_result(tool.name, tool.payload, tool_call_id=call_id)
-            assert bool(found.error_message) == tool.fails
+            returned = replayed.tool_result(tool.name, tool.payload, tool_call_id=call_id)
+            assert bool(returned.error_message) == tool.fails
             return
-        async with replayed.tool_call(tool.name, tool.payload, tool_call_id=call_id) as made:
-            assert made.recorded is not None
+        async with replayed.tool_call(tool.name, tool.payload, tool_call_id=call_id) as replayed_call:
+            assert replayed_call.recorded is not None
             await asyncio.gather(*(run(inner, level + 1, None) for inner in reversed(tool.inside)))
 
-    for number, together in enumerate(wanted):
+    for number, calls in enumerate(steps):
         turn: ModelTurn = replayed.model_turn()
-        assert turn.message == {key: answer(number, together)[key] for key in ("role", "content")}
+        assert turn.message == {key: answer(number, calls)[key] for key in ("role", "content")}
         ids = [block["id"] for block in turn.message["content"][1:]]
-        await asyncio.gather(*(run(tool, 0, call_id) for tool, call_id in zip(together, ids, strict=True)))
+        await asyncio.gather(*(run(tool, 0, call_id) for tool, call_id in zip(calls, ids, strict=True)))
 
 
 @settings(max_examples=50)
 @given(rounds, st.integers(0, 3))
-def test_agent_with_the_same_steps_never_diverges(wanted: list[list[Tool]], depth: int) -> None:
+def test_agent_with_the_same_steps_never_diverges(steps: list[list[Tool]], depth: int) -> None:
     async def main() -> None:
-        async with Replayer(await record(wanted)) as replayed:
-            await replay_agent(replayed, wanted, depth)
+        async with Replayer(await record(steps)) as replayed:
+            await replay_agent(replayed, steps, depth)
 
     asyncio.run(main())
 
 
 @settings(max_examples=50)
 @given(rounds, st.data())
-def test_agent_with_one_changed_step_diverges(wanted: list[list[Tool]], data: st.DataObject) -> None:
-    places = [(at, place) for at, together in enumerate(wanted) for place in range(len(together))]
-    changes = ["drop_turn", "add_turn"] + (["arguments", "name", "drop", "twice"] if places else [])
+def test_agent_with_one_changed_step_diverges(steps: list[list[Tool]], data: st.DataObject) -> None:
+    positions = [(turn, index) for turn, calls in enumerate(steps) for index in range(len(calls))]
+    changes = ["drop_turn", "add_turn"] + (["arguments", "name", "drop", "twice"] if positions else [])
     change = data.draw(st.sampled_from(changes))
-    other = [list(together) for together in wanted]
+    changed_steps = [list(calls) for calls in steps]
     if change == "drop_turn":
-        other.pop()
+        changed_steps.pop()
     elif change == "add_turn":
-        other.append([])
+        changed_steps.append([])
     else:
-        at, place = data.draw(st.sampled_from(places))
-        tool = other[at][place]
+        turn, index = data.draw(st.sampled_from(positions))
+        tool = changed_steps[turn][index]
         if change == "drop":
-            del other[at][place]
+            del changed_steps[turn][index]
         elif change == "twice":
-            other[at].insert(place, tool)
+            changed_steps[turn].insert(index, tool)
         else:
-            changed = {"payload": {"z": 1}} if change == "arguments" else {"name": "z"}
-            other[at][place] = tool._replace(**changed)
+            new_fields = {"payload": {"z": 1}} if change == "arguments" else {"name": "z"}
+            changed_steps[turn][index] = tool._replace(**new_fields)
 
     async def main() -> None:
-        async with Replayer(await record(wanted)) as replayed:
-            for together in other:
+        async with Replayer(await record(steps)) as replayed:
+            for calls in changed_steps:
                 replayed.model_turn()
-                for tool in together:
+                for tool in calls:
                     replayed.tool_result(tool.name, tool.payload)
 
     with pytest.raises(ReplayDivergence):
         asyncio.run(main())
 
 
-def test_notes_are_no_steps() -> None:
+def test_notes_are_not_steps() -> None:
     with replayer(run_of(PlannerNote("x"), UserMessage("y"))):
         pass
 
@@ -1037,24 +1049,26 @@ def test_any_run_replays_in_the_order_of_its_log(payloads: list[EventData], prov
     replayed = replayer(snapshot, provider)
     turns = {expected.position: expected.turn for expected in replayed._expected.turns}
     calls = {expected.begin: expected for expected in replayed._expected.calls}
-    seen: list[Event] = []
-    for place in range(len(snapshot.log)):
-        if place in turns:
+    replayed_events: list[Event] = []
+    for index in range(len(snapshot.log)):
+        if index in turns:
             turn = replayed.model_turn()
-            assert turn == turns[place]
-            seen += turn.events
-        call_there = calls.get(place)
-        if call_there is None or call_there.parent is not None:
+            assert turn == turns[index]
+            replayed_events += turn.events
+        expected_call = calls.get(index)
+        if expected_call is None or expected_call.parent is not None:
             continue
-        if call_there.result is None:
-            diverges("no_result", lambda: replayed.tool_result(snapshot.log[place]), seq=place + 1)  # noqa: B023  # called at once
+        if expected_call.result is None:
+            assert_diverges("no_result", lambda: replayed.tool_result(snapshot.log[index]), seq=index + 1)  # noqa: B023  # called at once
             return
-        assert replayed.tool_result(call_there.event) == call_there.result
+        assert replayed.tool_result(expected_call.event) == expected_call.result
     replayed.finish()
-    said_there = [event for event in snapshot.log if isinstance(event.data, (AssistantMessage, Thinking))]
-    assert [event for event in seen if isinstance(event.data, (AssistantMessage, Thinking))] == said_there
-    loose = replayer(snapshot, provider, match="order")
+    recorded_texts = [event for event in snapshot.log if isinstance(event.data, (AssistantMessage, Thinking))]
+    assert [
+        event for event in replayed_events if isinstance(event.data, (AssistantMessage, Thinking))
+    ] == recorded_texts
+    lenient = replayer(snapshot, provider, match="order")
     for _ in calls:
         with contextlib.suppress(ReplayDivergence):
-            loose.tool_result("any")
-    diverges("unexpected_call", lambda: loose.tool_result("any"))
+            lenient.tool_result("any")
+    assert_diverges("unexpected_call", lambda: lenient.tool_result("any"))

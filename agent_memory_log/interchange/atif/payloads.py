@@ -1,4 +1,7 @@
-"""Converts each field of an ATIF step to a payload. The payload has only the data that ATIF has fields for."""
+"""Converts each field of an ATIF step to a payload. The payload has only the data that ATIF has fields for.
+
+The writer stores the differences between an event and this payload, and the reader applies them to the same payload.
+"""
 
 from __future__ import annotations
 

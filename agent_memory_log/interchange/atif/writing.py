@@ -1,4 +1,4 @@
-"""Converts runs to ATIF documents, which any tool can read and from which this library restores the event_map run.
+"""Converts runs to ATIF documents, which any tool can read and from which this library restores the same run.
 
 An imported run that has not changed gives the original document again. For any other run, the ``extra`` fields of the
 document and its steps hold the data that ATIF has no field for. For each event, this is its position in the step and

@@ -2,6 +2,8 @@
 
 The answer is a proposal as any other: it passes redaction, policy and execution. Where there is none, the new value is
 kept and marked ``uncertain``.
+
+The merged value is stored in the event, so that a rebuild does not ask the merger again.
 """
 
 from __future__ import annotations

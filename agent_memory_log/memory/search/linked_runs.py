@@ -1,4 +1,8 @@
-"""Linked runs as an index reads them: where each stood when it was read, and what is new since."""
+"""Linked runs as an index reads them: where each stood when it was read, and what is new since.
+
+One ``peek_runs`` call finds the runs whose version or ``first_seq`` changed, because no event changes without one of
+the two.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,9 @@
 """One subject's recall index, kept warm: what is new in its records, and in the runs linked to it, goes in.
 
 Needs the extra ``recall``. What the index finds is what a new one would find, read from nothing.
+
+A refresh reads the vectors before the records and runs, so that a vector of an unknown text belongs to a removed text.
+The lock of the index is always taken before the lock of the subject.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 - A commit's ``sums`` has the checksum of each event in order, and then the commit's own checksum.
 - An event's checksum covers its BSON. The CRC starts at the CRC-32 of the run's key plus the event's seq. So an event
   that was moved to another seq or another run no longer matches.
-- A commit's own checksum covers its fields except ``sums``, ``events``, ``t`` and ``ts``, which a redaction changes.
+- A commit's own checksum covers its fields except ``sums``, ``events``, ``t`` and ``ts``, which a redaction changes. So
+  two redactions at the same time need not agree on it.
 - The ``sum`` of a run's document covers its fields in the order of their names, except ``ceiling``, which grows. The
   CRC starts at the CRC-32 of the run's key.
 

@@ -13,7 +13,8 @@ The append that creates a run writes its document. It has these fields:
 
 The document of a deleted run has only ``g``, ``ceiling``, ``own`` and the ids.
 
-The first commit is authoritative. The document is written before it, and corrected after it if two writers collided.
+The first commit is authoritative. The document is written before it, so that a run with events is always listed. It is
+corrected after the commit if two writers collided.
 """
 
 from __future__ import annotations

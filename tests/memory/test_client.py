@@ -222,7 +222,7 @@ def test_history_as_of_and_explain(open_memory_store: OpenStore) -> None:
     explained = me.explain(one.id)
     assert explained is not None
     assert [(line.text, line.reason) for line in explained.evidence] == [
-        ("user: I prefer English", ""), ("", "not there"), ("", "not linked to this subject"),
+        ("user: I prefer English", ""), ("", "not found"), ("", "not linked to this subject"),
     ]  # fmt: skip
     assert explained.status == "superseded"
     assert explained.events[-1].endswith(f"superseded by {two.id}")

@@ -503,7 +503,7 @@ def test_a_record_that_is_closed_meanwhile_is_not_updated(
         return raw(*arguments, **options)
 
     monkeypatch.setattr(store, "append_events", append)
-    with pytest.raises(InvalidArgument, match="active no longer"):
+    with pytest.raises(InvalidArgument, match="no longer active"):
         me.update(record.id, text="words")
     assert me.list() == ()
     assert me.rebuild().equal

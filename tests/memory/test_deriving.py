@@ -166,7 +166,7 @@ class _Broken:
     [
         (RuntimeError("no model"), "extractor_failed", "RuntimeError: no model"),
         (AgentMemoryLogError("odd"), "extractor_failed", "odd"),
-        (None, "extractor_failed", "must return an Extraction"),
+        (None, "extractor_failed", "expected an Extraction from the extractor"),
         (Extraction(stop_reason="llm_timeout"), "llm_timeout", ""),
         (Extraction((Candidate(Preference("", "v")),)), "extractor_failed", "key must be text"),
     ],

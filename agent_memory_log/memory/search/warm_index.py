@@ -92,7 +92,7 @@ class WarmIndex:
                 raise
 
     def _look(self, do: Callable[[], _T]) -> Steps[_T]:
-        """Do something short under the lock. If the lock is taken, wait for it in a worker thread, not the event loop."""
+        """Do something short under the lock. If the lock is taken, a worker thread waits for it, not the event loop."""
         if not self._lock.acquire(blocking=False):
             return (yield from work(lambda: self._do(do)))
         try:
@@ -147,7 +147,7 @@ class WarmIndex:
             yield from self._drop_orphans()
 
     def _linked(self) -> KnownRuns:
-        """Return the linked runs with their last heads. Clears the index first if the subject has a new state object."""
+        """Return the linked runs with their last heads. If the subject has a new state, clear the index first."""
         state, linked = self.subject.ask(lambda state: (state, tuple(state.linked)))
         if state is not self._state:
             self._clear()

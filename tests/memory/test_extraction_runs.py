@@ -1,4 +1,4 @@
-"""Deriving from 100 real runs: once is enough, in any slices, and the labels by hand say how much of it is right."""
+"""Tests deriving from 100 real runs: repeatably, in any slices, and against labels written by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def logs() -> list[list[Event]]:
     ]
 
 
-def test_deriving_every_run_again_writes_nothing(tmp_path: Path) -> None:
+def test_deriving_every_run_a_second_time_writes_nothing(tmp_path: Path) -> None:
     with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}?durability=os") as store:
         me = SyncMemoryClient(store, extractor=RuleExtractor(), max_keyed=None).of(somebody())
         for number, log in enumerate(logs()):
@@ -43,7 +43,7 @@ def test_deriving_every_run_again_writes_nothing(tmp_path: Path) -> None:
         assert (me.stats(), me.list()) == before
 
 
-def test_every_run_gives_the_same_in_two_slices_wherever_it_is_cut() -> None:
+def test_any_cut_into_two_slices_gives_the_same_candidates() -> None:
     extractor = RuleExtractor()
 
     def read(log: list[Event], after: int) -> tuple[tuple[Candidate, ...], int]:
@@ -53,31 +53,31 @@ def test_every_run_gives_the_same_in_two_slices_wherever_it_is_cut() -> None:
         return extraction.candidates, extraction.position
 
     for log in logs()[::4]:
-        whole = read(log, 0)
+        expected = read(log, 0)
         for cut in range(len(log)):
             first, position = read(log[:cut], 0)
             second, end = read(log, position)
-            assert (first + second, end) == whole
+            assert (first + second, end) == expected
 
 
-def test_each_memory_of_the_sample_is_judged_and_none_that_is_judged_has_gone() -> None:
+def test_the_labels_cover_exactly_the_derived_memories_of_the_sample() -> None:
     derived = derive_all(read_runs(TAU))
     for run in read_labels().runs:
-        found = [(one.evidence[0].seq, one.kind, topic_of(one)) for one in derived.outcomes[run.run]]
-        assert found == [(one.seq, one.kind, one.key) for one in run.memories]
+        derived_memories = [(item.evidence[0].seq, item.kind, topic_of(item)) for item in derived.outcomes[run.run]]
+        assert derived_memories == [(memory.seq, memory.kind, memory.key) for memory in run.memories]
 
 
-def test_the_labels_are_those_of_the_runs_they_name() -> None:
+def test_the_labels_quote_the_runs_they_name() -> None:
     runs = read_runs(TAU)
     labels = read_labels().runs
     assert len(labels) == 20
     for labelled in labels:
         run = runs[labelled.run]
         assert (run.task_id, run.trial) == (labelled.task_id, labelled.trial)
-        said = " ".join(str(message["content"]) for message in run.messages if message["role"] == "user")
+        user_text = " ".join(str(message["content"]) for message in run.messages if message["role"] == "user")
         for statement in labelled.statements:
-            assert statement.said.casefold().rstrip(".") in said.casefold().replace("\u2019", "'")
+            assert statement.said.casefold().rstrip(".") in user_text.casefold().replace("\u2019", "'")
 
 
-def test_the_report_is_what_the_runs_give() -> None:
+def test_the_report_page_matches_the_runs() -> None:
     assert build_page(read_runs(TAU)) == PAGE.read_text(encoding="utf-8")

@@ -52,7 +52,7 @@ def search(context: Context, call: Search) -> Steps[Hits]:
     return hits
 
 
-def search_each(context: Context, several: Sequence[Search], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
+def search_each(context: Context, calls: Sequence[Search], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
     """Return the hits of several searches for one query. New events are read once, and the query is embedded once.
 
     Raises:
@@ -64,27 +64,27 @@ def search_each(context: Context, several: Sequence[Search], scopes: tuple[str, 
     if make is None:
         if embedder is not None:
             raise InvalidArgument("an embedder needs the extra recall: pip install 'agent-memory-log[recall]'")
-        return (yield from _search_without_index(context, several, scopes))
+        return (yield from _search_without_index(context, calls, scopes))
     if embedder is not None and not callable(getattr(embedder, "embed", None)):
         raise InvalidArgument(
             f"expected an embedder with model, dimension and embed(texts, kind), got {describe(embedder)}"
         )
     with context.indexes.of([context.subject(scope) for scope in scopes], make) as indexes:
-        note, embedded = yield from _prepared(indexes, embedder, several[0].query)
+        note, embedded = yield from _prepared(indexes, embedder, calls[0].query)
         now = context.hooks.now()
         hits_of_searches: list[Hits] = []
-        for query in several:
+        for call in calls:
             hits: list[Hit] = []
             for scope, index in zip(scopes, indexes, strict=True):
-                hits += yield from _search_index(index, query, scope, now, embedded)
-            hits_of_searches.append(Hits(_best(_without_duplicates(hits), query.top_k), note))
+                hits += yield from _search_index(index, call, scope, now, embedded)
+            hits_of_searches.append(Hits(_best(_without_duplicates(hits), call.top_k), note))
     return hits_of_searches
 
 
 def _search_index(
-    index: WarmIndex, query: Search, scope: str, now: datetime, embedded: Embedded | None
+    index: WarmIndex, call: Search, scope: str, now: datetime, embedded: Embedded | None
 ) -> Steps[list[Hit]]:
-    while (matches := (yield from work(lambda: index.search(query, now, embedded)))) is None:
+    while (matches := (yield from work(lambda: index.search(call, now, embedded)))) is None:
         yield from index.refresh(None)
     return index.subject.ask(
         lambda state: [hit for match in matches if (hit := _hit_of(*match, state, scope, now)) is not None]
@@ -140,37 +140,37 @@ def _embed_query(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]:
     return embedded, Fixed(embedder, embedded.model)
 
 
-def _search_without_index(context: Context, several: Sequence[Search], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
+def _search_without_index(context: Context, calls: Sequence[Search], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
     records: list[Record] = []
     for scope in scopes:
         records += yield from active_records(context, context.subject(scope), None)
     return [
         Hits(
-            _best(_sharing_words(records, query), query.top_k),
-            _NO_MESSAGES if query.kinds is None or MESSAGE in query.kinds else "",
+            _best(_sharing_words(records, call), call.top_k),
+            _NO_MESSAGES if call.kinds is None or MESSAGE in call.kinds else "",
         )
-        for query in several
+        for call in calls
     ]
 
 
-def _sharing_words(records: Sequence[Record], query: Search) -> list[Hit]:
+def _sharing_words(records: Sequence[Record], call: Search) -> list[Hit]:
     """Return the records that share words with the query. The score is the share of the query's words."""
-    kinds = None if query.kinds is None else frozenset(query.kinds)
-    words, boosted = frozenset(_words(query.query.casefold())), fold_keys(query.boost_preferences)
+    kinds = None if call.kinds is None else frozenset(call.kinds)
+    words, boosted = frozenset(_words(call.query.casefold())), fold_keys(call.boost_preferences)
     hits = (
         _shared_words(record, words, boosted)
         for record in records
-        if (kinds is None or record.kind in kinds) and _is_within(record, query)
+        if (kinds is None or record.kind in kinds) and _is_within(record, call)
     )
     return [hit for hit in hits if hit is not None]
 
 
-def _is_within(record: Record, query: Search) -> bool:
+def _is_within(record: Record, call: Search) -> bool:
     time = record.valid_from or record.created
     return (
-        record.stars >= query.min_importance
-        and (query.since is None or time >= query.since)
-        and (query.until is None or time < query.until)
+        record.stars >= call.min_importance
+        and (call.since is None or time >= call.since)
+        and (call.until is None or time < call.until)
     )
 
 

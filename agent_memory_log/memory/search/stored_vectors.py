@@ -112,11 +112,11 @@ class StoredVectors:
             self.read_to = result.version
 
 
-def _first_batch(several: Sequence[MemoryVectors]) -> list[MemoryVectors]:
+def _first_batch(all_vectors: Sequence[MemoryVectors]) -> list[MemoryVectors]:
     """Return as many vectors as one append takes, at least the first."""
     size = 0
-    for count, vectors in enumerate(several):
+    for count, vectors in enumerate(all_vectors):
         size += len(vectors.vectors)
         if count and size > _BATCH_BYTES:
-            return list(several[:count])
-    return list(several)
+            return list(all_vectors[:count])
+    return list(all_vectors)

@@ -91,16 +91,16 @@ class WarmIndex:
                 self._clear()
                 raise
 
-    def _look(self, do: Callable[[], _T]) -> Steps[_T]:
+    def _locked(self, do: Callable[[], _T]) -> Steps[_T]:
         """Do something short under the lock. If the lock is taken, a worker thread waits for it, not the event loop."""
         if not self._lock.acquire(blocking=False):
-            return (yield from work(lambda: self._do(do)))
+            return (yield from work(lambda: self._wait_for_lock(do)))
         try:
             return do()
         finally:
             self._lock.release()
 
-    def _do(self, do: Callable[[], _T]) -> _T:
+    def _wait_for_lock(self, do: Callable[[], _T]) -> _T:
         with self._lock:
             return do()
 
@@ -120,7 +120,7 @@ class WarmIndex:
     def _has_text(self, name: TextName) -> bool:
         return self._texts.has(name)
 
-    def _use(self, embedder: Embedder) -> None:
+    def _use_model(self, embedder: Embedder) -> None:
         """Hold only this embedder's vectors from now on."""
         if self._texts.use_model(embedder.model, embedder.dimension):
             self._forget_vectors()
@@ -138,9 +138,9 @@ class WarmIndex:
             # that it was removed.
             vectors = None if embedder is None else (yield from self._read_vectors(embedder))
             yield from self.subject.refresh()
-            runs = yield from self._look(self._linked)
+            runs = yield from self._locked(self._linked)
             news = yield from read_new(runs)
-            is_done = yield from self._look(lambda: self._is_current(news, vectors))  # noqa: B023  # called at once
+            is_done = yield from self._locked(lambda: self._is_current(news, vectors))  # noqa: B023  # called at once
             if not is_done:
                 is_done = yield from work(lambda: self._apply(runs, news, vectors, embedder))  # noqa: B023  # called at once
         if embedder is not None:
@@ -279,22 +279,22 @@ class WarmIndex:
             self._vectors.remove(name)
 
     def _read_vectors(self, embedder: Embedder) -> Steps[Snapshot]:
-        after = yield from self._look(lambda: self._vectors_from(embedder))
+        after = yield from self._locked(lambda: self._vectors_from(embedder))
         try:
             newer = yield from load(self.subject.agent, VECTORS_RUN, after, VECTOR_TYPES)
         except CursorOutOfRange:  # the run was deleted, or the store lost its last events
-            yield from self._look(self._forget_vectors)
+            yield from self._locked(self._forget_vectors)
             newer = yield from load(self.subject.agent, VECTORS_RUN, 0, VECTOR_TYPES)
         return newer
 
     def _vectors_from(self, embedder: Embedder) -> int:
-        self._use(embedder)
+        self._use_model(embedder)
         return self._vectors.read_to
 
     def _apply_vectors(self, vectors: Snapshot | None, embedder: Embedder | None) -> bool:
         if vectors is None or embedder is None:
             return True
-        self._use(embedder)
+        self._use_model(embedder)
         fresh = self._vectors.apply(vectors, self._has_text)
         if fresh is None:
             return False
@@ -304,11 +304,11 @@ class WarmIndex:
 
     def _drop_orphans(self) -> Steps[None]:
         """Redact the vectors of texts that are gone. If this fails, the next search tries again."""
-        orphans = yield from self._look(lambda: self._vectors.orphans)
+        orphans = yield from self._locked(lambda: self._vectors.orphans)
         if orphans:
             with suppress(AgentMemoryLogError):
                 yield from redact(self.subject.agent, VECTORS_RUN, orphans, FORGOTTEN)
-                yield from self._look(lambda: self._vectors.note_redacted(orphans))
+                yield from self._locked(lambda: self._vectors.note_redacted(orphans))
 
     def embed_lacking(self, embedder: Embedder) -> Steps[str]:
         """Embed and store the vectors of all texts that have none. Returns what went wrong, or ``""``."""
@@ -328,7 +328,7 @@ class WarmIndex:
         # Batches are embedded one after another, so that no text goes to the embedder twice.
         with self._embedding:
             with self._lock:
-                self._use(embedder)
+                self._use_model(embedder)
                 if not self._vectors.is_read:
                     return _EmbeddedBatch(None)
                 batch = self._texts.without_vectors(TEXTS_AT_ONCE)
@@ -350,7 +350,7 @@ class WarmIndex:
         """Store vectors, so that no other process embeds the texts again. If this fails, the next search retries."""
         with suppress(AgentMemoryLogError):
             for _ in range(_ATTEMPTS):
-                batch, version = yield from self._look(lambda: self._vectors.to_store())  # noqa: PLW0108  # _vectors may be replaced meanwhile
+                batch, version = yield from self._locked(lambda: self._vectors.to_store())  # noqa: PLW0108  # _vectors may be replaced meanwhile
                 if not batch:
                     break
                 events = tuple(map(new_event, batch))
@@ -364,12 +364,12 @@ class WarmIndex:
                 except StoreUnavailable:
                     raise
                 except AgentMemoryLogError:  # the store would refuse these events again
-                    yield from self._look(lambda: self._vectors.give_up(batch))  # noqa: B023  # called at once
+                    yield from self._locked(lambda: self._vectors.give_up(batch))  # noqa: B023  # called at once
                     raise
-                yield from self._look(lambda: self._vectors.note_stored(batch, result, version, self._has_text))  # noqa: B023  # called at once
+                yield from self._locked(lambda: self._vectors.note_stored(batch, result, version, self._has_text))  # noqa: B023  # called at once
                 # A text may have been forgotten since it was read, by a writer that could not see these vectors.
                 yield from self.subject.refresh()
-                yield from self._look(lambda: self._drop_forgotten(batch))  # noqa: B023  # called at once
+                yield from self._locked(lambda: self._drop_forgotten(batch))  # noqa: B023  # called at once
                 yield from self._drop_orphans()
 
     def _drop_forgotten(self, batch: Sequence[MemoryVectors]) -> None:

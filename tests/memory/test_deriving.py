@@ -128,7 +128,7 @@ def test_forgetting_a_key_forgets_outdated_statements_too(open_memory_store: Ope
     assert me.list() == ()
 
 
-def test_forget_all_with_runs_skips_their_events_until_then(open_memory_store: OpenStore) -> None:
+def test_forget_all_excludes_the_earlier_events_of_given_runs(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me, run = _client_and_run(store)
     _say(store, run, "language=english", "tone=dry")

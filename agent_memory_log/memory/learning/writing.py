@@ -49,7 +49,7 @@ def write(
     position: MemoryDerived | None = None,
     fresh: bool = False,
 ) -> Steps[WriteReport]:
-    """Write the allowed candidates, with one append per scope and 500 candidates.
+    """Write the allowed candidates. Candidates of one scope share an append, at most 500 in each.
 
     Args:
         context: The client's context.

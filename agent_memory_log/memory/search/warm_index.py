@@ -54,7 +54,7 @@ class _Changes(msgspec.Struct, frozen=True):
         removed: The ids of records that are no longer active.
         lives: The records that are new or changed.
         forgotten: The indexed messages that were forgotten.
-        searchable: For each of the news, the seqs of the new messages that may be searched.
+        searchable: For each linked run in the news, the seqs of the new messages that may be searched.
     """
 
     version: int
@@ -65,7 +65,12 @@ class _Changes(msgspec.Struct, frozen=True):
 
 
 class _EmbeddedBatch(msgspec.Struct, frozen=True):
-    """The number of texts that got vectors, or None if the stored vectors must be read first, and any failure."""
+    """The result of embedding one batch.
+
+    Attributes:
+        texts: The number of texts that got vectors. None: the stored vectors must be read first.
+        note: The reason of a failure, or ``""``.
+    """
 
     texts: int | None
     note: str = ""
@@ -178,7 +183,10 @@ class WarmIndex:
         vectors: Snapshot | None,
         embedder: Embedder | None,
     ) -> bool:
-        """Apply everything that was read. Returns False if the index changed meanwhile. Then read everything again."""
+        """Apply everything that was read.
+
+        Returns False if the index or the state changed meanwhile. The caller then reads everything again.
+        """
         with self._changing():
             if not all(self._holds(run_id, head) for run_id, head in runs):
                 return False
@@ -201,9 +209,9 @@ class WarmIndex:
             return self._apply_vectors(vectors, embedder)
 
     def _compare(self, state: State, news: Sequence[News]) -> _Changes | None:
-        """Compare the index with the state. Returns None for another state than the one that was indexed.
+        """Compare the index with the state. Returns None if the state has been replaced since it was indexed.
 
-        This runs under the subject's lock, so it changes no index, which would take longer.
+        This runs under the subject's lock, so the slow changes to the index are made later.
         """
         if state is not self._state:
             return None

@@ -225,7 +225,7 @@ def test_history_as_of_and_explain_show_superseded_records(open_memory_store: Op
     explained = me.explain(first.id)
     assert explained is not None
     assert [(line.text, line.reason) for line in explained.evidence] == [
-        ("user: I prefer English", ""), ("", "not there"), ("", "not linked to this subject"),
+        ("user: I prefer English", ""), ("", "not found"), ("", "not linked to this subject"),
     ]  # fmt: skip
     assert explained.status == "superseded"
     assert explained.events[-1].endswith(f"superseded by {second.id}")
@@ -506,7 +506,7 @@ def test_update_refuses_a_record_that_another_client_forgot(
         return raw(*arguments, **options)
 
     monkeypatch.setattr(store, "append_events", append)
-    with pytest.raises(InvalidArgument, match="active no longer"):
+    with pytest.raises(InvalidArgument, match="no longer active"):
         me.update(record.id, text="words")
     assert me.list() == ()
     assert me.rebuild().equal

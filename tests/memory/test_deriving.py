@@ -1,4 +1,4 @@
-"""Deriving: each statement once, however often, by however many, and not again what was forgotten."""
+"""Tests that deriving writes each statement once, also when concurrent, and derives no forgotten statement again."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memor
 __all__ = ["open_memory_store", "store_url"]
 
 
-def _new(store: SyncStore, extractor: object = None) -> tuple[SyncMemory, str]:
+def _client_and_run(store: SyncStore, extractor: object = None) -> tuple[SyncMemory, str]:
     chosen = extractor or SaidPreferences()
-    me = SyncMemoryClient(store, extractor=chosen).of(somebody())  # type: ignore[arg-type]  # whatever a test gives
+    me = SyncMemoryClient(store, extractor=chosen).of(somebody())  # type: ignore[arg-type]  # tests pass invalid extractors too
     return me, f"run {me.principal.tenant}"
 
 
@@ -50,7 +50,7 @@ def _say(store: SyncStore, run: str, *texts: str) -> None:
 
 
 def _values(me: SyncMemory) -> dict[str, str]:
-    return {f"{one.scope}.{one.key}": one.value for one in me.list()}
+    return {f"{record.scope}.{record.key}": record.value for record in me.list()}
 
 
 def _stream(store: SyncStore, me: SyncMemory, scope: str = "user") -> list[Event]:
@@ -59,7 +59,7 @@ def _stream(store: SyncStore, me: SyncMemory, scope: str = "user") -> list[Event
 
 def test_deriving_twice_writes_nothing_twice(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _new(store)
+    me, run = _client_and_run(store)
     _say(store, run, "hi", "language=english; tone=dry", "workspace@channel=email")
     report = me.derive("agent", run)
     assert (report.status, report.after, report.position, len(report.written)) == ("ok", 0, 3, 3)
@@ -74,40 +74,40 @@ def test_deriving_twice_writes_nothing_twice(open_memory_store: OpenStore) -> No
     assert _stream(store, me)[: len(before)] == before
 
 
-def test_the_same_said_again_is_more_evidence(open_memory_store: OpenStore) -> None:
+def test_a_repeated_statement_adds_evidence(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _new(store)
+    me, run = _client_and_run(store)
     _say(store, run, "language=english")
     me.derive("agent", run)
     _say(store, run, "language= ENGLISH ")
     (outcome,) = me.derive("agent", run).refreshed
     assert outcome.record is not None
-    assert [one.seq for one in outcome.record.evidence] == [1, 2]
+    assert [evidence.seq for evidence in outcome.record.evidence] == [1, 2]
     assert me.list() == (outcome.record,)
 
 
-def test_an_older_statement_does_not_take_the_place_of_a_newer(open_memory_store: OpenStore) -> None:
+def test_an_older_statement_does_not_replace_a_newer_one(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _new(store)
+    me, run = _client_and_run(store)
     _say(store, run, "language=english", "language=german")
     me.derive("agent", run)
     for _ in range(2):
         (report,) = me.rederive()
-        assert [one.action for one in report.outcomes] == ["outdated", "unchanged"]
+        assert [outcome.action for outcome in report.outcomes] == ["outdated", "unchanged"]
         assert _values(me) == {"user.language": "german"}
 
 
-def test_what_was_forgotten_is_not_learnt_again_but_a_later_statement_is(open_memory_store: OpenStore) -> None:
+def test_rederive_skips_forgotten_statements_but_not_later_ones(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _new(store)
+    me, run = _client_and_run(store)
     _say(store, run, "language=english; tone=dry")
     me.derive("agent", run)
     me.forget(key="language")
     (report,) = me.rederive()
-    assert [one.action for one in report.outcomes] == ["forgotten", "unchanged"]
-    # Another extractor may count the statements of an event in another way.
+    assert [outcome.action for outcome in report.outcomes] == ["forgotten", "unchanged"]
+    # Another extractor may number the statements of an event differently.
     (report,) = me.rederive(SaidPreferences("other"))
-    assert {one.action for one in report.outcomes} == {"forgotten"}
+    assert {outcome.action for outcome in report.outcomes} == {"forgotten"}
     assert me.rebuild().equal
     assert _values(me) == {"user.tone": "dry"}
     _say(store, run, "language=french")
@@ -115,34 +115,34 @@ def test_what_was_forgotten_is_not_learnt_again_but_a_later_statement_is(open_me
     assert _values(me) == {"user.tone": "dry", "user.language": "french"}
 
 
-def test_what_was_outdated_is_forgotten_along(open_memory_store: OpenStore) -> None:
+def test_forgetting_a_key_forgets_outdated_statements_too(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _new(store)
+    me, run = _client_and_run(store)
     _say(store, run, "language=english", "language=german")
-    late = SyncMemoryClient(store).of(me.principal)
-    late.derive("agent", run, extractor=SaidPreferences())
-    late.rederive(SaidPreferences())  # finds the older one outdated
-    late.forget(key="language")
-    (report,) = late.rederive(SaidPreferences())
-    assert {one.action for one in report.outcomes} == {"forgotten"}
-    assert late.list() == ()
+    me = SyncMemoryClient(store).of(me.principal)
+    me.derive("agent", run, extractor=SaidPreferences())
+    me.rederive(SaidPreferences())  # reports the older statement as outdated
+    me.forget(key="language")
+    (report,) = me.rederive(SaidPreferences())
+    assert {outcome.action for outcome in report.outcomes} == {"forgotten"}
+    assert me.list() == ()
 
 
-def test_after_forget_all_a_conversation_that_goes_on_is_not_learnt_from(open_memory_store: OpenStore) -> None:
+def test_forget_all_excludes_the_earlier_events_of_given_runs(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _new(store)
+    me, run = _client_and_run(store)
     _say(store, run, "language=english", "tone=dry")
     me.forget_all(runs=[("agent", run)])
     _say(store, run, "channel=email")
-    assert [one.key for one in me.derive("agent", run).written] == ["channel"]
+    assert [outcome.key for outcome in me.derive("agent", run).written] == ["channel"]
     (report,) = me.rederive()
-    assert [one.action for one in report.outcomes] == ["forgotten", "forgotten", "unchanged"]
+    assert [outcome.action for outcome in report.outcomes] == ["forgotten", "forgotten", "unchanged"]
 
 
-def test_a_run_whose_meta_switches_memory_off_is_left_alone(open_memory_store: OpenStore) -> None:
+def test_a_run_with_memory_off_is_skipped(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     extractor = SaidPreferences()
-    me, run = _new(store, extractor)
+    me, run = _client_and_run(store, extractor)
     store.append_events("agent", run, new_event(UserMessage("language=english")), meta={"memory": False})
     report = me.derive("agent", run)
     assert (report.status, report.stop_reason, extractor.calls) == ("skipped", "memory_off", [])
@@ -152,40 +152,42 @@ def test_a_run_whose_meta_switches_memory_off_is_left_alone(open_memory_store: O
 class _Broken:
     name = "broken"
 
-    def __init__(self, found: object) -> None:
-        self.found = found
+    def __init__(self, result: object) -> None:
+        self.found = result
 
     def extract(self, _: RunSlice, /) -> Extraction:
         if isinstance(self.found, Exception):
             raise self.found
-        return self.found  # type: ignore[return-value]  # what it should not return
+        return self.found  # type: ignore[return-value]  # an invalid result
 
 
 @pytest.mark.parametrize(
-    ("found", "reason", "said"),
+    ("result", "reason", "message"),
     [
         (RuntimeError("no model"), "extractor_failed", "RuntimeError: no model"),
         (AgentMemoryLogError("odd"), "extractor_failed", "odd"),
-        (None, "extractor_failed", "must return an Extraction"),
+        (None, "extractor_failed", "expected an Extraction from the extractor"),
         (Extraction(stop_reason="llm_timeout"), "llm_timeout", ""),
         (Extraction((Candidate(Preference("", "v")),)), "extractor_failed", "key must be text"),
     ],
 )
-def test_a_failing_extractor_loses_nothing(open_memory_store: OpenStore, found: object, reason: str, said: str) -> None:
+def test_the_events_of_a_failed_extraction_are_read_again(
+    open_memory_store: OpenStore, result: object, reason: str, message: str
+) -> None:
     store = open_memory_store()
-    me, run = _new(store)
+    me, run = _client_and_run(store)
     _say(store, run, "language=english")
-    report = me.derive("agent", run, extractor=_Broken(found))
+    report = me.derive("agent", run, extractor=_Broken(result))
     assert (report.status, report.stop_reason, report.position) == ("stopped", reason, 0)
-    assert said in report.error
-    noted, linked = _stream(store, me)
-    assert noted.data.to_map()["reason"] == reason
+    assert message in report.error
+    blocked, linked = _stream(store, me)
+    assert blocked.data.to_map()["reason"] == reason
     assert linked.data.to_map() == {"agent": "agent", "run": run, "seq": 0}
     assert len(me.derive("agent", run).written) == 1
 
 
 class _Cites:
-    """Proposes something for each event, whatever it is, that rests on it."""
+    """Proposes one preference for each event of any type, with the event as evidence."""
 
     name = "cites"
 
@@ -198,28 +200,28 @@ class _Cites:
         )
 
 
-def test_what_was_recalled_is_no_evidence(open_memory_store: OpenStore) -> None:
+def test_injected_context_is_no_evidence(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _new(store, _Cites())
+    me, run = _client_and_run(store, _Cites())
     recalled = UnknownPayload(type="injected_context", data={"text": "language: english"})
     store.append_events("agent", run, *map(new_event, (UserMessage("a"), recalled, UserMessage("b"))))
-    assert [one.key for one in me.derive("agent", run).written] == ["k1", "k3"]
-    assert [one.action for one in me.rederive()[0].outcomes] == ["unchanged", "unchanged"]
+    assert [outcome.key for outcome in me.derive("agent", run).written] == ["k1", "k3"]
+    assert [outcome.action for outcome in me.rederive()[0].outcomes] == ["unchanged", "unchanged"]
 
 
-def test_a_run_that_is_only_asked_anew_is_known_from_then_on(open_memory_store: OpenStore) -> None:
+def test_a_run_that_was_only_rederived_is_linked(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _new(store)
+    me, run = _client_and_run(store)
     _say(store, run, "language=english")
     (report,) = me.rederive(runs=[("agent", run)])
-    assert [one.action for one in report.outcomes] == ["written"]
+    assert [outcome.action for outcome in report.outcomes] == ["written"]
     assert (me.derive("agent", run).after, me.stats().runs) == (1, 1)
-    assert [one.action for one in me.rederive()[0].outcomes] == ["unchanged"]
+    assert [outcome.action for outcome in me.rederive()[0].outcomes] == ["unchanged"]
     assert me.forget_all(evidence=True).evidence == 1
 
 
 class _Waiting:
-    """An extractor that waits for more, or, as ``stop_reason`` says, cannot do its work."""
+    """An extractor that waits for more events, or stops with ``stop_reason``."""
 
     name = "waiting"
 
@@ -231,30 +233,30 @@ class _Waiting:
 
 
 @pytest.mark.parametrize("extractor", [RuleExtractor(), _Waiting(), _Waiting("llm_timeout")])
-def test_a_run_of_one_turn_is_known_and_what_it_was_told_is_forgotten_with_the_memory(
+def test_forgetting_reaches_context_injected_into_a_run_without_candidates(
     open_memory_store: OpenStore, extractor: Extractor
 ) -> None:
     store = open_memory_store()
-    me, run = _new(store)
+    me, run = _client_and_run(store)
     record = me.remember(key="codeword", value="wolfram").record
     assert record is not None
-    told = UnknownPayload("injected_context", {"text": "I prefer wolfram", "records": [record.id]})
-    events = (told, UserMessage("hello"), AssistantMessage("Good day."))
+    injected = UnknownPayload("injected_context", {"text": "I prefer wolfram", "records": [record.id]})
+    events = (injected, UserMessage("hello"), AssistantMessage("Good day."))
     store.append_events("agent", run, *map(new_event, events))
     report = me.derive("agent", run, extractor=extractor)
     assert (report.position, report.outcomes) == (0, ())
     version = me.stats().events
     assert me.derive("agent", run, extractor=_Waiting()).position == 0
-    assert me.stats().events == version, "it is noted once"
+    assert me.stats().events == version, "the run is linked once"
     assert me.forget(key="codeword", evidence=True).evidence == 1
     assert "wolfram" not in repr(store.load_run("agent", run).log)
-    # What comes then is read from the first event, and what was recalled is not taken for the user's words.
+    # Later events are derived with the run's first event, and the injected context does not count as the user's words.
     store.append_events("agent", run, *map(new_event, (UserMessage("Call me Kim."), AssistantMessage("Hello."))))
-    learnt = me.derive("agent", run, extractor=RuleExtractor())
-    assert [outcome.key for outcome in learnt.written] == ["preferred_name"]
+    derived = me.derive("agent", run, extractor=RuleExtractor())
+    assert [outcome.key for outcome in derived.written] == ["preferred_name"]
 
 
-def test_what_has_expired_is_not_learnt_again_from_the_same_words(open_memory_store: OpenStore) -> None:
+def test_an_expired_record_is_not_derived_again_from_the_same_event(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     store = open_memory_store()
     me = SyncMemoryClient(store, extractor=SaidPreferences(), clock=clock).of(somebody())
@@ -266,15 +268,14 @@ def test_what_has_expired_is_not_learnt_again_from_the_same_words(open_memory_st
     assert (outcome.action, outcome.reason) == ("outdated", "expired")
     assert me.list() == ()
     _say(store, run, "language=english")
-    assert [one.value for one in (outcome.record for outcome in me.derive("agent", run).written) if one] == ["english"]
+    assert [outcome.record.value for outcome in me.derive("agent", run).written if outcome.record] == ["english"]
 
 
-def test_another_writer_between_reading_and_writing(
+def test_derive_retries_after_another_writer_appended(
     open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read a moment ago is not written to as if it were the newest."""
     store = open_memory_store()
-    me, run = _new(store)
+    me, run = _client_and_run(store)
     other = SyncMemoryClient(open_memory_store()).of(me.principal)
     _say(store, run, "language=english; codeword=x")
     extractor = SaidPreferences()
@@ -283,8 +284,8 @@ def test_another_writer_between_reading_and_writing(
     def extract(new: RunSlice, /) -> Extraction:
         other.derive("agent", run, extractor=SaidPreferences())
         other.forget(key="codeword")
-        found: Extraction = raw(new)
-        return found
+        extraction: Extraction = raw(new)
+        return extraction
 
     monkeypatch.setattr(extractor, "extract", extract)
     assert me.derive("agent", run, extractor=extractor).outcomes == ()
@@ -292,11 +293,10 @@ def test_another_writer_between_reading_and_writing(
     assert sum(event.type == "memory_derived" for event in _stream(store, me)) == 1
 
 
-def test_a_store_that_is_closed_meanwhile(tmp_path: Path) -> None:
-    """Says so; whoever opens it again goes on as if nothing had been."""
+def test_derive_continues_after_the_store_was_closed_and_reopened(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'm.db'}"
     store = open_sync_store(url)
-    me, run = _new(store)
+    me, run = _client_and_run(store)
     _say(store, run, "language=english")
     with pytest.raises(StoreClosed):
         me.derive("agent", run, extractor=_Closes(store))
@@ -308,7 +308,7 @@ def test_a_store_that_is_closed_meanwhile(tmp_path: Path) -> None:
 
 
 class _Closes:
-    """Closes the store before it answers."""
+    """Closes the store before it returns."""
 
     name = "closes"
 
@@ -321,7 +321,7 @@ class _Closes:
 
 
 class _Short:
-    """Says that it is done up to the second event, whatever it proposes."""
+    """Returns position 2 and candidates for all events."""
 
     name = "short"
 
@@ -329,59 +329,61 @@ class _Short:
         return Extraction(SaidPreferences("short").extract(new).candidates, position=2)
 
 
-def test_what_lies_beyond_the_position_is_read_again(open_memory_store: OpenStore) -> None:
+def test_events_after_the_position_are_read_again(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, run = _new(store, _Short())
+    me, run = _client_and_run(store, _Short())
     _say(store, run, "a=1", "b=2", "c=3")
-    assert [one.key for one in me.derive("agent", run).written] == ["a", "b"]
-    assert [one.key for one in me.derive("agent", run, extractor=SaidPreferences()).written] == ["c"]
+    assert [outcome.key for outcome in me.derive("agent", run).written] == ["a", "b"]
+    assert [outcome.key for outcome in me.derive("agent", run, extractor=SaidPreferences()).written] == ["c"]
 
 
 def test_a_crash_between_two_scopes_writes_nothing_twice(
     open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even where the extractor is a model, which says it in other words the second time."""
+    """This holds even for a model that words its candidates differently the second time."""
     store = open_memory_store()
-    me, run = _new(store)
+    me, run = _client_and_run(store)
     _say(store, run, "language=english; workspace@channel=email")
     append: Any = store.append_events
     home = stream_of(me.principal.subject("user"))
 
-    def dying(agent: str, *rest: Any, **options: Any) -> Any:
+    def failing_append(agent: str, *arguments: Any, **options: Any) -> Any:
         if agent == home:
             raise StoreUnavailable("the process dies here")
-        return append(agent, *rest, **options)
+        return append(agent, *arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(store, "append_events", dying)
+        patched.setattr(store, "append_events", failing_append)
         with pytest.raises(StoreUnavailable):
             me.derive("agent", run)
 
     class OtherWords(SaidPreferences):
         def extract(self, new: RunSlice, /) -> Extraction:
-            found = super().extract(new).candidates
+            candidates = super().extract(new).candidates
             return Extraction(
                 tuple(
-                    msgspec.structs.replace(one, data=Preference(one.key, f"{one.value}!"), valid_from=None)
-                    for one in found
+                    msgspec.structs.replace(
+                        candidate, data=Preference(candidate.key, f"{candidate.value}!"), valid_from=None
+                    )
+                    for candidate in candidates
                 )
             )
 
     again = SyncMemoryClient(store).of(me.principal)
-    assert [one.key for one in again.derive("agent", run, extractor=OtherWords()).outcomes] == ["language"]
+    assert [outcome.key for outcome in again.derive("agent", run, extractor=OtherWords()).outcomes] == ["language"]
     assert _values(again) == {"user.language": "english!", "workspace.channel": "email"}
 
 
-def test_reserved_runs_and_no_extractor(open_memory_store: OpenStore) -> None:
+def test_derive_refuses_reserved_agents_and_a_missing_extractor(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
-    me, _ = _new(store)
-    with pytest.raises(InvalidArgument, match="own runs"):
+    me, _ = _client_and_run(store)
+    with pytest.raises(InvalidArgument, match="reserved agent"):
         me.derive(stream_of(me.principal.subject("user")), "records")
     with pytest.raises(InvalidArgument, match="no extractor"):
         SyncMemoryClient(store).of(me.principal).derive("agent", "run")
 
 
-async def test_many_at_once_derive_each_statement_once(store_url: str) -> None:
+async def test_concurrent_clients_derive_each_statement_once(store_url: str) -> None:
     async with open_store(store_url) as store:
         principal = somebody()
         await store.append_events("agent", "run", *(new_event(UserMessage(f"k{n}=v; tone=dry")) for n in range(10)))
@@ -390,6 +392,6 @@ async def test_many_at_once_derive_each_statement_once(store_url: str) -> None:
         assert sum(len(report.written) for report in reports) == 11
         records = await clients[0].list()
         assert len(records) == 11
-        assert all(len(set(one.evidence)) == len(one.evidence) for one in records)
+        assert all(len(set(record.evidence)) == len(record.evidence) for record in records)
         stream = await store.load_run(stream_of(principal.subject("user")), "records")
         assert sum(event.type == "memory_derived" for event in stream.log) == 1

@@ -1,4 +1,4 @@
-"""The extractor without a model: episodes from the structure of a log, who may state things, and the law of slices."""
+"""Tests the rule extractor: its episodes, the events that count as statements, and equal results in any slices."""
 
 from __future__ import annotations
 
@@ -46,16 +46,20 @@ def slice_of(events: Sequence[Event], after: int = 0) -> RunSlice:
     return RunSlice("agent", "run", {}, after, [event for event in events if event.seq > after], ("user",))
 
 
-def found_in(*payloads: EventData) -> tuple[Candidate, ...]:
+def candidates_in(*payloads: EventData) -> tuple[Candidate, ...]:
     extraction = RuleExtractor().extract(slice_of(log_of(*payloads)))
     position = extraction.position
     assert position is not None
-    assert all(one.seq <= position for candidate in extraction.candidates for one in candidate.evidence)
+    assert all(evidence.seq <= position for candidate in extraction.candidates for evidence in candidate.evidence)
     return extraction.candidates
 
 
 def episodes_in(*payloads: EventData) -> list[tuple[str, str]]:
-    return [(one.data.category, one.text) for one in found_in(*payloads) if isinstance(one.data, Episode)]
+    return [
+        (candidate.data.category, candidate.text)
+        for candidate in candidates_in(*payloads)
+        if isinstance(candidate.data, Episode)
+    ]
 
 
 def call(name: str, call_id: str = "c", /, **arguments: object) -> ToolCall:
@@ -70,7 +74,7 @@ HELLO = (UserMessage("Please cancel it."), AssistantMessage("Which one?"), UserM
 DONE = AssistantMessage("It is done.")
 
 
-def test_a_statement_names_the_event_and_the_time_it_was_said() -> None:
+def test_a_statement_cites_its_event_and_time() -> None:
     events = log_of(
         UserMessage("Hello"), AssistantMessage("Hi"), UserMessage("I live in Rome. Call me Bo."), AssistantMessage("ok")
     )
@@ -84,15 +88,15 @@ def test_a_statement_names_the_event_and_the_time_it_was_said() -> None:
     assert extraction.position == 3
 
 
-def test_a_run_of_fewer_than_four_messages_waits_and_tool_results_count() -> None:
-    said = UserMessage("I prefer tea.")
+def test_a_run_waits_for_four_messages_including_tool_results() -> None:
+    statement = UserMessage("I prefer tea.")
     noise = (SystemMessage("Be good."), PlannerNote(note="plan"), Annotation("x"), call("get_tea"))
-    few = log_of(said, AssistantMessage("ok"), *noise, result("get_tea"))
+    few = log_of(statement, AssistantMessage("ok"), *noise, result("get_tea"))
     extraction = RuleExtractor().extract(slice_of(few))
     assert (extraction.candidates, extraction.position) == ((), 0)
-    enough = log_of(said, AssistantMessage("ok"), *noise, result("get_tea"), AssistantMessage("Here."))
+    enough = log_of(statement, AssistantMessage("ok"), *noise, result("get_tea"), AssistantMessage("Here."))
     assert len(RuleExtractor().extract(slice_of(enough)).candidates) == 1
-    later = RuleExtractor().extract(slice_of(log_of(said, DONE, said, DONE, said), after=4))
+    later = RuleExtractor().extract(slice_of(log_of(statement, DONE, statement, DONE, statement), after=4))
     assert len(later.candidates) == 1
 
 
@@ -111,11 +115,11 @@ def test_a_run_of_fewer_than_four_messages_waits_and_tool_results_count() -> Non
         call("write", text="I prefer tea."),
     ],
 )
-def test_only_what_the_user_says_is_a_statement(payload: EventData) -> None:
-    assert found_in(*HELLO, payload, DONE, UserMessage("I see.")) == ()
+def test_only_user_messages_are_statements(payload: EventData) -> None:
+    assert candidates_in(*HELLO, payload, DONE, UserMessage("I see.")) == ()
 
 
-def test_a_redacted_message_states_nothing_and_is_still_a_message() -> None:
+def test_a_redacted_message_counts_but_states_nothing() -> None:
     events = log_of(UserMessage("I prefer tea."), DONE, UserMessage("Next."), DONE)
     events[0] = redacted_form(events[0], "asked for")
     extraction = RuleExtractor().extract(slice_of(events))
@@ -144,18 +148,18 @@ SUCCEEDED = [
 
 @pytest.mark.parametrize(("reason", "failure"), FAILED)
 @pytest.mark.parametrize("success", SUCCEEDED)
-def test_an_error_and_what_put_it_right_is_an_episode(reason: str, failure: ToolResult, success: ToolResult) -> None:
-    candidates = found_in(
+def test_an_error_and_its_fix_are_an_episode(reason: str, failure: ToolResult, success: ToolResult) -> None:
+    candidates = candidates_in(
         *HELLO, call("book", flight="A", seats=2), failure, call("book", flight="B", seats=2), success
     )
-    assert [(one.text, [each.seq for each in one.evidence]) for one in candidates] == [
+    assert [(candidate.text, [evidence.seq for evidence in candidate.evidence]) for candidate in candidates] == [
         (f'book failed ("{reason}"), and succeeded with flight B in place of A', [5, 7])
     ]
     assert candidates[0].data == Episode("error", BEGIN + timedelta(seconds=5))
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "how"),
+    ("first", "second", "difference"),
     [
         ({"a": 1}, {"a": 1}, "when it was called again"),
         ({}, {}, "when it was called again"),
@@ -167,14 +171,16 @@ def test_an_error_and_what_put_it_right_is_an_episode(reason: str, failure: Tool
         ({"a": 1, "b": True}, {"a": 1, "b": 1}, "with b 1 in place of true"),
     ],
 )
-def test_the_difference_says_what_put_it_right(first: dict[str, object], second: dict[str, object], how: str) -> None:
+def test_an_episode_names_the_changed_arguments(
+    first: dict[str, object], second: dict[str, object], difference: str
+) -> None:
     (episode,) = episodes_in(
         *HELLO, call("book", **first), result("book", error="no"), call("book", **second), result("book")
     )
-    assert episode == ("error", f'book failed ("no"), and succeeded {how}')
+    assert episode == ("error", f'book failed ("no"), and succeeded {difference}')
 
 
-def test_arguments_that_could_not_be_read_are_put_right_by_any_that_can() -> None:
+def test_valid_arguments_fix_a_call_with_invalid_json() -> None:
     broken = ToolCall(tool_call_id="c", tool_name="book", payload_json='{"a":')
     (episode,) = episodes_in(*HELLO, broken, result("book", error="bad JSON"), call("book", a=1), result("book"))
     assert episode[1] == 'book failed ("bad JSON"), and succeeded with a 1'
@@ -194,32 +200,32 @@ def test_arguments_that_could_not_be_read_are_put_right_by_any_that_can() -> Non
         (*(UserMessage("Hm."), DONE) * 3, call("book", flight="A", hotel="B"), result("book")),
     ],
 )
-def test_an_error_that_nothing_put_right_is_no_episode(after: tuple[EventData, ...]) -> None:
+def test_an_error_without_a_fix_is_no_episode(after: tuple[EventData, ...]) -> None:
     failed = (call("book", flight="A", hotel="B"), result("book", error="no"))
     assert episodes_in(*HELLO, *failed, *after) == []
 
 
-def test_an_error_may_be_put_right_after_the_user_was_asked_and_all_tries_are_one_episode() -> None:
-    candidates = found_in(
+def test_all_attempts_are_one_episode_even_across_a_user_message() -> None:
+    candidates = candidates_in(
         *HELLO,
         call("book", flight="A", seats=2), result("book", error="first"),
         call("book", flight="A", seats=2), result("book", error="second"),
         DONE, UserMessage("Then the other one."),
         call("book", flight="B", seats=2), result("book"),
     )  # fmt: skip
-    assert [(one.text, [each.seq for each in one.evidence]) for one in candidates] == [
+    assert [(candidate.text, [evidence.seq for evidence in candidate.evidence]) for candidate in candidates] == [
         ('book failed ("second"), and succeeded with flight B in place of A', [7, 5, 11])
     ]
 
 
-def test_what_the_user_says_is_never_held_back_for_an_open_error() -> None:
+def test_statements_do_not_wait_for_an_open_error() -> None:
     events = log_of(*HELLO, call("book", a=1), result("book", error="no"), DONE, UserMessage("I live in Rome."))
     extraction = RuleExtractor().extract(slice_of(events))
-    assert [one.key for one in extraction.candidates] == ["home"]
+    assert [candidate.key for candidate in extraction.candidates] == ["home"]
     assert extraction.position == 7
 
 
-def test_work_that_the_user_acknowledges_is_an_episode() -> None:
+def test_work_acknowledged_by_the_user_is_an_episode() -> None:
     work = (
         call("get_order", id=7),
         result("get_order"),
@@ -232,7 +238,7 @@ def test_work_that_the_user_acknowledges_is_an_episode() -> None:
 
 
 @pytest.mark.parametrize(
-    ("work", "answer", "said"),
+    ("work", "answer", "reply"),
     [
         ((call("get_order"), result("get_order")), DONE, "Thanks!"),
         ((call("cancel"), result("cancel", error="no")), DONE, "Thanks!"),
@@ -243,29 +249,31 @@ def test_work_that_the_user_acknowledges_is_an_episode() -> None:
         ((call("cancel"), result("cancel")), PlannerNote(note="no answer"), "Thanks!"),
     ],
 )
-def test_what_was_not_done_or_not_acknowledged_is_no_result(
-    work: tuple[EventData, ...], answer: EventData, said: str
+def test_failed_or_unacknowledged_work_is_no_task_result(
+    work: tuple[EventData, ...], answer: EventData, reply: str
 ) -> None:
-    assert [one for one in episodes_in(*HELLO, *work, answer, UserMessage(said)) if one[0] == "task_result"] == []
+    assert [
+        episode for episode in episodes_in(*HELLO, *work, answer, UserMessage(reply)) if episode[0] == "task_result"
+    ] == []
 
 
 @pytest.mark.parametrize(
-    "said",
+    "verdict",
     [
         "That's wrong.", "No, that is not what I asked for.", "You misunderstood me.", "This works perfectly!",
         "I think there might be a misunderstanding.", "That's exactly what I wanted.", "It wasn't correct.",
     ],
 )  # fmt: skip
-def test_what_the_user_thinks_of_it_is_an_episode(said: str) -> None:
-    assert episodes_in(*HELLO, DONE, UserMessage(f"Hm. {said} Now go on.")) == [
-        ("user_feedback", f'The user said: "{said}"')
+def test_a_verdict_of_the_user_is_an_episode(verdict: str) -> None:
+    assert episodes_in(*HELLO, DONE, UserMessage(f"Hm. {verdict} Now go on.")) == [
+        ("user_feedback", f'The user said: "{verdict}"')
     ]
-    assert episodes_in(UserMessage(said), *HELLO) == []
+    assert episodes_in(UserMessage(verdict), *HELLO) == []
 
 
-@pytest.mark.parametrize("said", ["Is that wrong?", "The address is wrong.", "That's fine.", "What's not right?"])
-def test_what_is_no_verdict_is_no_feedback(said: str) -> None:
-    assert episodes_in(*HELLO, DONE, UserMessage(said)) == []
+@pytest.mark.parametrize("text", ["Is that wrong?", "The address is wrong.", "That's fine.", "What's not right?"])
+def test_other_user_messages_are_no_feedback(text: str) -> None:
+    assert episodes_in(*HELLO, DONE, UserMessage(text)) == []
 
 
 USERS = [
@@ -295,10 +303,10 @@ payloads: st.SearchStrategy[EventData] = st.one_of(
     results(),
     st.just(PlannerNote(note="x")),
 )
-logs = st.lists(payloads, max_size=30).map(lambda found: log_of(*found))
+logs = st.lists(payloads, max_size=30).map(lambda payloads: log_of(*payloads))
 
 
-# An error is put right while another call is open, whose result comes in the next slice.
+# An error is fixed while another call is open. The result of that call is in the next slice.
 OVERLAPPING = log_of(
     *HELLO, call("book"), result("book", error="no"), call("cancel", "d"), call("book"), result("book"),
     result("cancel", call_id="d"), DONE, UserMessage("Thanks!"),
@@ -308,48 +316,53 @@ OVERLAPPING = log_of(
 @settings(max_examples=400)
 @given(logs, st.lists(st.integers(0, 30), max_size=6))
 @example(OVERLAPPING, [8])
-def test_the_same_candidates_are_found_in_whatever_slices_a_run_is_read(log: list[Event], cuts: list[int]) -> None:
+def test_any_slices_of_a_run_give_the_same_candidates(log: list[Event], cuts: list[int]) -> None:
     extractor = RuleExtractor()
-    whole = extractor.extract(slice_of(log))
-    found: list[Candidate] = []
+    expected = extractor.extract(slice_of(log))
+    candidates: list[Candidate] = []
     position = 0
     for cut in (*sorted(cuts), len(log)):
         extraction = extractor.extract(slice_of(log[:cut], position))
         assert extraction.position is not None
         assert extraction.position >= position
-        assert all(position < one.evidence[0].seq for one in extraction.candidates)
-        found += extraction.candidates
+        assert all(position < candidate.evidence[0].seq for candidate in extraction.candidates)
+        candidates += extraction.candidates
         position = extraction.position
-    assert found == list(whole.candidates)
-    assert position == whole.position
+    assert candidates == list(expected.candidates)
+    assert position == expected.position
 
 
 @settings(max_examples=200)
 @given(logs)
-def test_every_candidate_can_be_stored_and_names_each_statement_once(log: list[Event]) -> None:
+def test_candidates_are_valid_and_cite_each_statement_once(log: list[Event]) -> None:
     candidates = RuleExtractor().extract(slice_of(log)).candidates
-    assert [checked(one) for one in candidates] == list(candidates)
-    evidence = [each for one in candidates for each in one.evidence]
+    assert [checked(candidate) for candidate in candidates] == list(candidates)
+    evidence = [item for candidate in candidates for item in candidate.evidence]
     assert len(set(evidence)) == len(evidence)
 
 
-def test_deriving_while_a_run_grows_event_by_event_is_deriving_it_once() -> None:
-    said = [
+def test_deriving_event_by_event_equals_deriving_once() -> None:
+    run_payloads = [
         *HELLO,
         call("book", flight="A", seats=2), result("book", error="no seats"), DONE, UserMessage("Try the other."),
         call("book", flight="B", seats=2), result("book"), DONE, UserMessage("Thanks! I live in Rome. Call me Bo."),
         call("cancel", id=7), result("cancel"), DONE, UserMessage("Perfect, that works."), DONE,
     ]  # fmt: skip
-    events = [new_event(payload, timestamp=BEGIN + timedelta(seconds=at)) for at, payload in enumerate(said)]
+    events = [
+        new_event(payload, timestamp=BEGIN + timedelta(seconds=second)) for second, payload in enumerate(run_payloads)
+    ]
     with open_sync_store("memory:") as store:
         memory = SyncMemoryClient(store, extractor=RuleExtractor())
-        slowly, at_once = memory.of(somebody()), memory.of(somebody())
+        stepwise, at_once = memory.of(somebody()), memory.of(somebody())
         for event in events:
             store.append_events("agent", "run", event)
-            slowly.derive("agent", "run")
+            stepwise.derive("agent", "run")
         at_once.derive("agent", "run")
-        told = [[(one.kind, one.key, one.text, one.evidence) for one in me.list()] for me in (slowly, at_once)]
-        assert told[0] == told[1]
-        assert len(told[0]) == 5
-        assert slowly.derive("agent", "run").outcomes == ()
+        memories = [
+            [(record.kind, record.key, record.text, record.evidence) for record in me.list()]
+            for me in (stepwise, at_once)
+        ]
+        assert memories[0] == memories[1]
+        assert len(memories[0]) == 5
+        assert stepwise.derive("agent", "run").outcomes == ()
         assert at_once.derive("agent", "run").outcomes == ()

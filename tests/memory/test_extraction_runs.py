@@ -1,4 +1,4 @@
-"""Tests of deriving memories from 100 runs of a public data set, and of the report about them."""
+"""Tests deriving from 100 real runs: repeatably, in any slices, and against labels written by hand."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def logs() -> list[list[Event]]:
     ]
 
 
-def test_deriving_every_run_again_writes_nothing(tmp_path: Path) -> None:
+def test_deriving_every_run_a_second_time_writes_nothing(tmp_path: Path) -> None:
     with open_sync_store(f"sqlite:///{tmp_path / 'runs.db'}?durability=os") as store:
         me = SyncMemoryClient(store, extractor=RuleExtractor(), max_keyed=None).of(somebody())
         for number, log in enumerate(logs()):
@@ -43,7 +43,7 @@ def test_deriving_every_run_again_writes_nothing(tmp_path: Path) -> None:
         assert (me.stats(), me.list()) == before
 
 
-def test_extraction_in_two_slices_equals_extraction_at_once() -> None:
+def test_any_cut_into_two_slices_gives_the_same_candidates() -> None:
     extractor = RuleExtractor()
 
     def read(log: list[Event], after: int) -> tuple[tuple[Candidate, ...], int]:
@@ -60,15 +60,14 @@ def test_extraction_in_two_slices_equals_extraction_at_once() -> None:
             assert (first + second, end) == expected
 
 
-def test_labels_judge_exactly_the_memories_of_the_sample() -> None:
+def test_the_labels_cover_exactly_the_derived_memories_of_the_sample() -> None:
     derived = derive_all(read_runs(TAU))
     for run in read_labels().runs:
-        outcomes = derived.outcomes[run.run]
-        memories = [(outcome.evidence[0].seq, outcome.kind, topic_of(outcome)) for outcome in outcomes]
-        assert memories == [(memory.seq, memory.kind, memory.key) for memory in run.memories]
+        derived_memories = [(item.evidence[0].seq, item.kind, topic_of(item)) for item in derived.outcomes[run.run]]
+        assert derived_memories == [(memory.seq, memory.kind, memory.key) for memory in run.memories]
 
 
-def test_labels_match_the_runs_they_name() -> None:
+def test_the_labels_quote_the_runs_they_name() -> None:
     runs = read_runs(TAU)
     labels = read_labels().runs
     assert len(labels) == 20
@@ -77,8 +76,8 @@ def test_labels_match_the_runs_they_name() -> None:
         assert (run.task_id, run.trial) == (labelled.task_id, labelled.trial)
         user_text = " ".join(str(message["content"]) for message in run.messages if message["role"] == "user")
         for statement in labelled.statements:
-            assert statement.quote.casefold().rstrip(".") in user_text.casefold().replace("\u2019", "'")
+            assert statement.said.casefold().rstrip(".") in user_text.casefold().replace("\u2019", "'")
 
 
-def test_report_is_up_to_date() -> None:
+def test_the_report_page_matches_the_runs() -> None:
     assert build_page(read_runs(TAU)) == PAGE.read_text(encoding="utf-8")

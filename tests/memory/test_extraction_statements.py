@@ -1,7 +1,7 @@
-"""What counts as a statement of the user, and above all what does not."""
+"""Tests which texts of a user count as statements, and above all which do not."""
 
 # pyright: reportPrivateUsage=false
-# A pattern that stands in any case is compared with what Python's own flag makes of it.
+# ``Caseless`` patterns are compared with Python's flag ``re.IGNORECASE``.
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agent_memory_log.memory.records.candidates import checked
 
 
 def read(text: str) -> list[tuple[str, str, str]]:
-    return [(one.data.kind, one.data.key, one.data.value) for one in read_statements(text)]
+    return [(statement.data.kind, statement.data.key, statement.data.value) for statement in read_statements(text)]
 
 
 def preference(key: str, value: str) -> tuple[str, str, str]:
@@ -136,25 +136,23 @@ NOT_STATEMENTS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "found"), STATEMENTS)
-def test_what_users_say_of_themselves_is_read(text: str, found: tuple[str, str, str]) -> None:
-    assert read(text) == [found]
+@pytest.mark.parametrize(("text", "expected"), STATEMENTS)
+def test_statements_of_users_about_themselves_are_read(text: str, expected: tuple[str, str, str]) -> None:
+    assert read(text) == [expected]
 
 
 @pytest.mark.parametrize("text", NOT_STATEMENTS)
-def test_what_is_no_statement_of_the_user_is_left(text: str) -> None:
+def test_other_texts_are_not_read_as_statements(text: str) -> None:
     assert read(text) == []
 
 
-@pytest.mark.parametrize(("text", "found"), STATEMENTS)
-def test_no_statement_is_read_from_a_question_a_quotation_a_condition_or_code(
-    text: str, found: tuple[str, str, str]
-) -> None:
-    assert found in read(text)
+@pytest.mark.parametrize(("text", "expected"), STATEMENTS)
+def test_statements_in_questions_quotations_or_code_are_not_read(text: str, expected: tuple[str, str, str]) -> None:
+    assert expected in read(text)
     assert read(f"> {text}".replace("\n", "\n> ")) == []
     assert read(f"```\n{text}\n```") == []
     assert read(f"\u201c{text}\u201d") == [] or "\n" in text
-    assert found not in read(text.replace("\n", " ").rstrip(".!") + "?") or ". " in text
+    assert expected not in read(text.replace("\n", " ").rstrip(".!") + "?") or ". " in text
 
 
 def test_several_statements_are_read_in_order() -> None:
@@ -173,19 +171,19 @@ def test_several_statements_are_read_in_order() -> None:
     ]  # fmt: skip
 
 
-def test_a_statement_of_the_same_thing_has_the_same_key_so_that_it_supersedes() -> None:
-    for one, other in [
+def test_statements_about_the_same_topic_have_the_same_key() -> None:
+    for old_text, new_text in [
         ("I prefer aisle seats.", "I prefer a window seat"),
         ("Always use tabs.", "Never use tabs"),
         ("Use pnpm instead of npm.", "Use yarn, not npm"),
         ("Please answer in German.", "Réponds en français"),
     ]:
-        (first,), (second,) = read(one), read(other)
-        assert first[:2] == second[:2]
-        assert first != second
+        (old,), (new,) = read(old_text), read(new_text)
+        assert old[:2] == new[:2]
+        assert old != new
 
 
-def test_a_long_message_is_read_at_its_beginning_only() -> None:
+def test_only_the_beginning_of_a_long_message_is_read() -> None:
     filler = "Some text of a pasted document. " * 200
     assert len(filler) > MAX_TEXT
     assert read(f"I prefer tea. {filler}") == [preference("preferred_tea", "tea")]
@@ -200,19 +198,19 @@ WORDS = [
 
 
 @given(st.lists(st.sampled_from(WORDS) | st.text(max_size=8), max_size=40).map(" ".join))
-def test_whatever_is_said_what_is_read_can_be_stored_and_was_said(text: str) -> None:
-    for one in read_statements(text):
-        if "\ud800" <= max(one.data.value, default="") <= "\udfff":
+def test_statements_read_from_any_text_can_be_stored(text: str) -> None:
+    for statement in read_statements(text):
+        if "\ud800" <= max(statement.data.value, default="") <= "\udfff":
             continue
-        assert checked(Candidate(one.data, confidence=one.confidence)).data == one.data
-        assert len(one.data.value) <= 230
+        assert checked(Candidate(statement.data, confidence=statement.confidence)).data == statement.data
+        assert len(statement.data.value) <= 230
         assert any(phrases.may_stand_in(plain_form(text.replace("\u2019", "'"))) for phrases in ALL)
 
 
 @pytest.mark.parametrize(
     "part", ["I prefer ", "and ", "call me ", "`", '"', "'", ", ", "I always use ", "- ", "My name is A. "]
 )
-def test_a_hostile_message_is_read_in_time_that_its_length_allows(part: str) -> None:
+def test_a_hostile_message_is_read_in_bounded_time(part: str) -> None:
     read_statements("I prefer " + part * (MAX_TEXT // len(part)))
 
 
@@ -229,14 +227,14 @@ _ANY_CASE = st.sampled_from([
 
 
 @given(st.lists(_ANY_CASE | st.text(max_size=3), max_size=8).map(" ".join), st.sampled_from(_CASELESS))
-def test_a_pattern_stands_in_any_case_at_the_same_places(text: str, pattern: Caseless) -> None:
+def test_a_caseless_pattern_matches_like_the_ignorecase_flag(text: str, pattern: Caseless) -> None:
     flagged = re.compile(pattern._lower.pattern, re.IGNORECASE)
     expected = [match.span() for match in flagged.finditer(text)]
     assert [match.span() for match in pattern.finditer(text, 0)] == expected
-    found = pattern.search(text)
-    assert (found.span() if found else None) == (expected[0] if expected else None)
+    first_match = pattern.search(text)
+    assert (first_match.span() if first_match else None) == (expected[0] if expected else None)
 
 
 @pytest.mark.parametrize("pattern", _CASELESS)
-def test_a_pattern_for_any_case_has_no_capitals(pattern: Caseless) -> None:
+def test_a_caseless_pattern_has_no_capitals(pattern: Caseless) -> None:
     assert not re.search(r"[A-Z]", re.sub(r"\\.", "", pattern._lower.pattern))

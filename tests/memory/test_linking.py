@@ -1,4 +1,4 @@
-"""Linking runs: one or many, in few appends, and what the report says of runs that hold nothing."""
+"""Tests linking one or many runs in few appends, and the report's list of runs without events."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["open_memory_store", "store_url"]
 def test_the_report_names_runs_without_events(open_memory_store: OpenStore) -> None:
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
-    there, deleted, never = ((f"agent {me.principal.tenant}", name) for name in ("a", "b", "c"))
-    for agent, run in (there, deleted):
+    existing, deleted, missing = ((f"agent {me.principal.tenant}", name) for name in ("a", "b", "c"))
+    for agent, run in (existing, deleted):
         store.append_events(agent, run, new_event(UserMessage("A zebra.")))
     store.delete_run(*deleted)
-    assert me.link_run(*never) == LinkReport((never,), (never,))
-    report = me.link_runs([there, deleted, never, there])
-    assert report == LinkReport((there, deleted), (deleted, never))
-    assert me.link_runs([there]) == LinkReport()
+    assert me.link_run(*missing) == LinkReport((missing,), (missing,))
+    report = me.link_runs([existing, deleted, missing, existing])
+    assert report == LinkReport((existing, deleted), (deleted, missing))
+    assert me.link_runs([existing]) == LinkReport()
     assert [hit.text for hit in me.search("zebra")] == ["A zebra."]
 
 
-def test_many_are_linked_in_few_appends(open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_runs_are_linked_in_few_appends(open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "_AT_ONCE", 100)
     store = open_memory_store()
     me = SyncMemoryClient(store).of(somebody())
@@ -61,7 +61,7 @@ def test_many_are_linked_in_few_appends(open_memory_store: OpenStore, monkeypatc
         ("run", InvalidArgument),
     ],
 )
-def test_nothing_is_linked_where_one_cannot_be(runs: Any, error: type[Exception]) -> None:
+def test_no_run_is_linked_if_one_of_them_is_invalid(runs: Any, error: type[Exception]) -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store).of(somebody())
         with pytest.raises(error):

@@ -1,4 +1,4 @@
-"""The extractor with a model: what is sent, what may come back, and that a failing model loses nothing."""
+"""Tests the model extractor: its requests, the checks of the answers, and retries after a failed model call."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from agent_memory_log.models.settings import ModelSettings
 from tests.memory.stores import somebody
 from tests.models.model_server import ModelServer, Reply, Request, says_json
 
-NONE: Mapping[str, JsonValue] = {"facts": [], "preferences": []}
-NOTHING: Mapping[str, JsonValue] = {"episodes": []}
+EMPTY_PROFILE: Mapping[str, JsonValue] = {"facts": [], "preferences": []}
+NO_EPISODES: Mapping[str, JsonValue] = {"episodes": []}
 START = datetime(2026, 11, 1, 12, 0, tzinfo=UTC)
 
-TALK: Sequence[EventData] = (
+CONVERSATION: Sequence[EventData] = (
     SystemMessage(message="You are helpful. The system prompt is private."),
     UserMessage(message="Please answer in German."),
     AssistantMessage(message="Gern. Wo wohnen Sie?"),
@@ -51,7 +51,7 @@ TALK: Sequence[EventData] = (
     PlannerNote(note="a note"),
     UserMessage(message="I live in Lisbon."),
 )
-"""The user's messages are 2 and 8, the assistant's is 3."""
+"""A conversation. The user's messages have seqs 2 and 8, and the assistant's message has seq 3."""
 
 
 @pytest.fixture
@@ -62,15 +62,15 @@ def store() -> Generator[SyncStore]:
 
 def events(*payloads: EventData) -> list[Event]:
     return [
-        new_event(payload, timestamp=START + timedelta(minutes=place), event_id=f"e{place}")
-        for place, payload in enumerate(payloads, 1)
+        new_event(payload, timestamp=START + timedelta(minutes=number), event_id=f"e{number}")
+        for number, payload in enumerate(payloads, 1)
     ]
 
 
 def slice_of(*payloads: EventData, after: int = 0) -> RunSlice:
     numbered = [
-        Event(one.type, one.timestamp, one.data, one.labels, one.event_id, after + place)
-        for place, one in enumerate(events(*payloads), 1)
+        Event(event.type, event.timestamp, event.data, event.labels, event.event_id, after + number)
+        for number, event in enumerate(events(*payloads), 1)
     ]
     return RunSlice("agent", "run", {}, after, numbered, ("user", "workspace"))
 
@@ -81,7 +81,7 @@ def extract(
     settings: MemorySettings | None = None,
 ) -> tuple[Extraction, ScriptedModel]:
     model = ScriptedModel(answers)
-    return ModelExtractor(model, settings).extract(slice_of(*TALK) if new is None else new), model
+    return ModelExtractor(model, settings).extract(slice_of(*CONVERSATION) if new is None else new), model
 
 
 def lines_of(model: ScriptedModel) -> list[dict[str, Any]]:
@@ -100,15 +100,15 @@ def fact(**fields: JsonValue) -> Mapping[str, JsonValue]:
 
 
 def episode(**fields: JsonValue) -> Mapping[str, JsonValue]:
-    one: dict[str, JsonValue] = {"category": "task_result", "text": "It was done.", "stars": 4, "messages": [3]}
-    return {"episodes": [one | fields]}
+    defaults: dict[str, JsonValue] = {"category": "task_result", "text": "It was done.", "stars": 4, "messages": [3]}
+    return {"episodes": [defaults | fields]}
 
 
-def test_only_what_user_and_assistant_said_is_sent_with_its_number() -> None:
-    found, model = extract(NONE, NOTHING)
-    assert found == Extraction(model_calls=2)
-    for asked in model.asked:
-        system, conversation = asked.messages
+def test_only_messages_of_user_and_assistant_are_sent_with_their_seqs() -> None:
+    extraction, model = extract(EMPTY_PROFILE, NO_EPISODES)
+    assert extraction == Extraction(model_calls=2)
+    for request in model.asked:
+        system, conversation = request.messages
         assert (system.role, conversation.role) == ("system", "user")
         assert conversation.content == model.asked[0].messages[1].content
     assert lines_of(model) == [
@@ -117,20 +117,20 @@ def test_only_what_user_and_assistant_said_is_sent_with_its_number() -> None:
         {"n": 8, "role": "user", "text": "I live in Lisbon."},
     ]
     assert "user, workspace" in model.asked[0].messages[0].content
-    assert [asked.schema["title"] for asked in model.asked] == ["Profile", "Episodes"]
+    assert [request.schema["title"] for request in model.asked] == ["Profile", "Episodes"]
 
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1).filter(str.strip), min_size=4))
-def test_no_text_can_pass_for_another_message(texts: list[str]) -> None:
-    _, model = extract(NONE, NOTHING, new=slice_of(*(UserMessage(message=text) for text in texts)))
-    kept = list(enumerate((text.strip()[:500] for text in texts), 1))[-20:]
+def test_no_text_can_look_like_another_message(texts: list[str]) -> None:
+    _, model = extract(EMPTY_PROFILE, NO_EPISODES, new=slice_of(*(UserMessage(message=text) for text in texts)))
+    expected = list(enumerate((text.strip()[:500] for text in texts), 1))[-20:]
     sent = model.asked[0].messages[1].content.split("\n")
-    assert [(one["n"], one["text"]) for one in map(json.loads, sent)] == kept
+    assert [(line["n"], line["text"]) for line in map(json.loads, sent)] == expected
 
 
-def test_messages_are_cut_and_the_last_ones_used() -> None:
+def test_only_the_last_messages_are_sent_and_long_ones_are_cut() -> None:
     new = slice_of(*(UserMessage(message=f"{number} " + "x" * 600) for number in range(30)))
-    _, model = extract(NONE, NOTHING, new=new)
+    _, model = extract(EMPTY_PROFILE, NO_EPISODES, new=new)
     lines = lines_of(model)
     assert [line["n"] for line in lines] == list(range(11, 31))
     assert {len(line["text"]) for line in lines} == {500}
@@ -140,23 +140,23 @@ def test_the_limits_can_be_set() -> None:
     limits = ExtractionSettings(min_messages=2, message_chars=3, last_messages=1)
     settings = MemorySettings(extraction=limits, model=ModelSettings(name="small", max_tokens=9, timeout_seconds=5.0))
     new = slice_of(UserMessage(message="first"), UserMessage(message="second"))
-    _, model = extract(NONE, NOTHING, new=new, settings=settings)
+    _, model = extract(EMPTY_PROFILE, NO_EPISODES, new=new, settings=settings)
     assert lines_of(model) == [{"n": 2, "role": "user", "text": "sec"}]
     assert (model.asked[0].model, model.asked[0].max_tokens, model.asked[0].timeout) == ("small", 9, 5.0)
 
 
-def test_fewer_than_four_messages_wait_and_tool_messages_count() -> None:
+def test_a_run_waits_for_four_messages_including_tool_results() -> None:
     three = (UserMessage(message="a"), AssistantMessage(message="b"), UserMessage(message="c"))
-    found, model = extract(new=slice_of(*three, PlannerNote(note="no message")))
-    assert found == Extraction(position=0)
+    extraction, model = extract(new=slice_of(*three, PlannerNote(note="no message")))
+    assert extraction == Extraction(position=0)
     assert not model.asked
-    _, model = extract(NONE, NOTHING, new=slice_of(*three, ToolResult(tool_call_id="1", tool_name="t")))
+    _, model = extract(EMPTY_PROFILE, NO_EPISODES, new=slice_of(*three, ToolResult(tool_call_id="1", tool_name="t")))
     assert len(model.asked) == 2
 
 
-def test_no_question_where_the_user_said_nothing() -> None:
-    found, model = extract(new=slice_of(*[AssistantMessage(message="a"), UserMessage(message=" ")] * 3))
-    assert found == Extraction()
+def test_the_model_is_not_called_without_user_messages() -> None:
+    extraction, model = extract(new=slice_of(*[AssistantMessage(message="a"), UserMessage(message=" ")] * 3))
+    assert extraction == Extraction()
     assert not model.asked
 
 
@@ -165,22 +165,22 @@ def test_items_become_candidates_with_their_evidence() -> None:
         "facts": fact(confidence=0.7)["facts"],
         "preferences": preference(scope="workspace", ttl_days=30, confidence=0.95, messages=[3, 2, 2])["preferences"],
     }
-    found, _ = extract(profile, episode(messages=[8, 3]))
-    home, language, done = found.candidates
+    extraction, _ = extract(profile, episode(messages=[8, 3]))
+    home, language, done = extraction.candidates
     assert (home.data, home.scope, home.confidence) == (Fact("home_city", "Lisbon"), "", 0.7)
     assert home.ttl_days is None
     assert home.evidence == (Evidence("agent", "run", 8),)
     assert home.valid_from == START + timedelta(minutes=8)
     assert (language.data, language.scope) == (Preference("language", "german"), "workspace")
     assert (language.ttl_days, language.confidence) == (30, 0.95)
-    # The user's statement comes first, whatever the model's order.
+    # The user's message comes first, in any order of the model's answer.
     assert language.evidence == (Evidence("agent", "run", 2), Evidence("agent", "run", 3))
     assert language.valid_from == START + timedelta(minutes=2)
     assert done.data == Episode("task_result", START + timedelta(minutes=8))
     assert (done.text, done.importance) == ("It was done.", 0.75)
     assert done.evidence == (Evidence("agent", "run", 8), Evidence("agent", "run", 3))
-    assert {one.source.id for one in found.candidates} == {"agent/run"}
-    assert found.position is None
+    assert {candidate.source.id for candidate in extraction.candidates} == {"agent/run"}
+    assert extraction.position is None
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_items_become_candidates_with_their_evidence() -> None:
         (
             '{"facts": [], "preferences": [{"key": "k", "value": "v", "messages": [2], "confidence": NaN}]}',
             "llm_invalid_schema",
-        ),  # one case, one line
+        ),
         (preference(messages=[]), "llm_invalid_schema"),
         (preference(messages=None), "llm_invalid_schema"),
         (preference(messages=["2"]), "llm_invalid_schema"),
@@ -217,26 +217,26 @@ def test_items_become_candidates_with_their_evidence() -> None:
     ],
     ids=str,
 )
-def test_a_profile_that_breaks_its_contract_is_refused_whole(
+def test_an_invalid_profile_refuses_the_whole_answer(
     answer: str | Mapping[str, JsonValue] | ModelFailed, reason: str
 ) -> None:
-    found, _ = extract(answer, episode())
-    assert found == Extraction(stop_reason=reason, model_calls=1)
+    extraction, _ = extract(answer, episode())
+    assert extraction == Extraction(stop_reason=reason, model_calls=1)
 
 
-@pytest.mark.parametrize(("seq", "what"), [(1, "system"), (4, "call"), (5, "tool"), (6, "injected"), (7, "note")])
+@pytest.mark.parametrize(("seq", "event_name"), [(1, "system"), (4, "call"), (5, "tool"), (6, "injected"), (7, "note")])
 @pytest.mark.parametrize("make", [preference, fact])
-def test_what_was_not_sent_cannot_be_cited(make: Any, seq: int, what: str) -> None:
-    found, _ = extract(make(messages=[2, seq]), NOTHING)
-    assert found.stop_reason == "llm_invalid_schema", what
-    found, _ = extract(NONE, episode(messages=[seq]))
-    assert found.stop_reason == "llm_invalid_schema", what
+def test_events_that_were_not_sent_cannot_be_cited(make: Any, seq: int, event_name: str) -> None:
+    extraction, _ = extract(make(messages=[2, seq]), NO_EPISODES)
+    assert extraction.stop_reason == "llm_invalid_schema", event_name
+    extraction, _ = extract(EMPTY_PROFILE, episode(messages=[seq]))
+    assert extraction.stop_reason == "llm_invalid_schema", event_name
 
 
 @pytest.mark.parametrize("make", [preference, fact])
-def test_the_assistant_alone_is_no_source_for_what_is_true_of_the_user(make: Any) -> None:
-    found, _ = extract(make(messages=[3]), NOTHING)
-    assert found.stop_reason == "llm_invalid_schema"
+def test_a_profile_may_not_cite_only_the_assistant(make: Any) -> None:
+    extraction, _ = extract(make(messages=[3]), NO_EPISODES)
+    assert extraction.stop_reason == "llm_invalid_schema"
 
 
 @pytest.mark.parametrize(
@@ -253,42 +253,42 @@ def test_the_assistant_alone_is_no_source_for_what_is_true_of_the_user(make: Any
     ],
     ids=str,
 )
-def test_episodes_that_break_their_contract_take_the_profile_with_them(fields: dict[str, JsonValue]) -> None:
-    found, _ = extract(preference(), episode(**fields))
-    assert found == Extraction(stop_reason="llm_invalid_schema", model_calls=2)
+def test_invalid_episodes_refuse_the_profile_too(fields: dict[str, JsonValue]) -> None:
+    extraction, _ = extract(preference(), episode(**fields))
+    assert extraction == Extraction(stop_reason="llm_invalid_schema", model_calls=2)
 
 
-def test_numbers_out_of_bounds_are_cut_and_fields_of_its_own_left_alone(store: SyncStore) -> None:
-    store.append_events("agent", "run", *events(*TALK))
+def test_numbers_are_clamped_and_unknown_fields_ignored(store: SyncStore) -> None:
+    store.append_events("agent", "run", *events(*CONVERSATION))
     answer = preference(ttl_days=100_000, confidence=7, mood="good")
     me = SyncMemoryClient(store).of(somebody())
-    report = me.derive("agent", "run", extractor=ModelExtractor(ScriptedModel([answer, NOTHING])))
-    (one,) = report.written
-    assert one.record is not None
-    assert one.record.confidence == 1
-    assert one.record.valid_until is not None
-    left = one.record.ttl_left_days(one.record.created)
-    assert left == 365
+    report = me.derive("agent", "run", extractor=ModelExtractor(ScriptedModel([answer, NO_EPISODES])))
+    (outcome,) = report.written
+    assert outcome.record is not None
+    assert outcome.record.confidence == 1
+    assert outcome.record.valid_until is not None
+    days_left = outcome.record.ttl_left_days(outcome.record.created)
+    assert days_left == 365
 
 
-def test_a_failing_model_loses_nothing(store: SyncStore) -> None:
-    store.append_events("agent", "run", *events(*TALK))
+def test_the_events_of_a_failed_model_call_are_read_again(store: SyncStore) -> None:
+    store.append_events("agent", "run", *events(*CONVERSATION))
     me = SyncMemoryClient(store).of(somebody())
     failing = ModelExtractor(ScriptedModel([preference(), ModelTimeout("slow")]))
     report = me.derive("agent", "run", extractor=failing)
     assert (report.status, report.stop_reason, report.position, report.model_calls) == ("stopped", "llm_timeout", 0, 2)
     assert me.list() == ()
     assert me.stats().blocked == {"llm_timeout": 1}
-    assert len(store.load_run("agent", "run").log) == len(TALK)
+    assert len(store.load_run("agent", "run").log) == len(CONVERSATION)
     report = me.derive("agent", "run", extractor=ModelExtractor(ScriptedModel([preference(), episode()])))
-    assert (report.status, len(report.written), report.position) == ("ok", 2, len(TALK))
+    assert (report.status, len(report.written), report.position) == ("ok", 2, len(CONVERSATION))
     assert [record.key for record in me.list(kinds=["preference"])] == ["language"]
 
 
-def test_deriving_again_asks_nothing_and_what_is_new_is_asked_about_alone(store: SyncStore) -> None:
-    store.append_events("agent", "run", *events(*TALK))
+def test_deriving_again_sends_only_new_messages(store: SyncStore) -> None:
+    store.append_events("agent", "run", *events(*CONVERSATION))
     me = SyncMemoryClient(store).of(somebody())
-    model = ScriptedModel([preference(), NOTHING, NONE, NOTHING])
+    model = ScriptedModel([preference(), NO_EPISODES, EMPTY_PROFILE, NO_EPISODES])
     extractor = ModelExtractor(model)
     me.derive("agent", "run", extractor=extractor)
     assert me.derive("agent", "run", extractor=extractor).model_calls == 0
@@ -299,27 +299,30 @@ def test_deriving_again_asks_nothing_and_what_is_new_is_asked_about_alone(store:
     assert '"n":2' not in model.asked[2].messages[1].content
 
 
-def test_what_was_forgotten_does_not_come_back_under_another_number(store: SyncStore) -> None:
-    store.append_events("agent", "run", *events(*TALK))
+def test_a_forgotten_statement_stays_forgotten_at_another_position(store: SyncStore) -> None:
+    store.append_events("agent", "run", *events(*CONVERSATION))
     me = SyncMemoryClient(store).of(somebody())
     other: dict[str, JsonValue] = {"key": "tone", "value": "dry", "messages": [8]}
     language = preference()["preferences"]
     assert isinstance(language, list)
     first: Mapping[str, JsonValue] = {"facts": [], "preferences": [*language, other]}
     again: Mapping[str, JsonValue] = {"facts": [], "preferences": [other, *language]}
-    me.derive("agent", "run", extractor=ModelExtractor(ScriptedModel([first, NOTHING])))
+    me.derive("agent", "run", extractor=ModelExtractor(ScriptedModel([first, NO_EPISODES])))
     me.forget(key="language")
-    (report,) = me.rederive(ModelExtractor(ScriptedModel([again, NOTHING])))
-    assert {one.key: one.action for one in report.outcomes} == {"tone": "unchanged", "language": "forgotten"}
+    (report,) = me.rederive(ModelExtractor(ScriptedModel([again, NO_EPISODES])))
+    assert {outcome.key: outcome.action for outcome in report.outcomes} == {
+        "tone": "unchanged",
+        "language": "forgotten",
+    }
     assert [record.key for record in me.list()] == ["tone"]
 
 
-def test_it_works_over_http_and_counts_what_it_cost(store: SyncStore) -> None:
+def test_derive_calls_the_model_over_http_and_reports_usage(store: SyncStore) -> None:
     def answer(request: Request) -> Reply:
-        told = " ".join(message["content"] for message in request.body["messages"])
-        return says_json(preference() if '"title":"Profile"' in told else episode())
+        prompt = " ".join(message["content"] for message in request.body["messages"])
+        return says_json(preference() if '"title":"Profile"' in prompt else episode())
 
-    store.append_events("agent", "run", *events(*TALK))
+    store.append_events("agent", "run", *events(*CONVERSATION))
     me = SyncMemoryClient(store).of(somebody())
     with ModelServer(answer) as server, OpenAIModel(ModelSettings(base_url=server.url), api_key="k") as model:
         report = me.derive("agent", "run", extractor=ModelExtractor(model))
@@ -334,9 +337,9 @@ def test_it_works_over_http_and_counts_what_it_cost(store: SyncStore) -> None:
         ("examples.capture_and_apply", {"capture.md", "plan.md", "answer.md"}),
     ],
 )
-def test_every_prompt_is_a_file_of_its_own(package: str, names: set[str]) -> None:
+def test_every_prompt_is_a_separate_file(package: str, names: set[str]) -> None:
     folder = files(package).joinpath("prompts")
-    assert {one.name for one in folder.iterdir() if one.is_file()} == names
+    assert {file.name for file in folder.iterdir() if file.is_file()} == names
     for name in names:
         text = folder.joinpath(name).read_text("utf-8")
         assert "instruction" in text, name

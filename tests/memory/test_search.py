@@ -1,4 +1,4 @@
-"""Searching memory: records and messages of linked runs, over every backend, and what is never found."""
+"""Tests searching records and messages of linked runs on every backend, and the texts that no search returns."""
 
 from __future__ import annotations
 
@@ -45,11 +45,10 @@ from tests.memory.stores import OpenStore, SaidPreferences, SetClock, open_memor
 __all__ = ["open_memory_store", "store_url"]
 
 CLOCK = SetClock()
-ANYTHING = None
-"""Every kind."""
+ALL_KINDS = None
 
 
-def said(text: str, *, speaker: str = "", **before: float) -> Event:
+def user_message(text: str, *, speaker: str = "", **before: float) -> Event:
     labels = {"speaker": speaker} if speaker else None
     return new_event(UserMessage(text), timestamp=CLOCK() - timedelta(**before), labels=labels)
 
@@ -67,10 +66,10 @@ def texts(hits: Hits) -> list[str]:
     return [hit.text for hit in hits]
 
 
-def test_the_messages_of_a_linked_run_are_found_and_cited(open_memory_store: OpenStore) -> None:
+def test_search_finds_and_cites_the_messages_of_a_linked_run(open_memory_store: OpenStore) -> None:
     me = client(open_memory_store).of(somebody())
     store, agent = open_memory_store(), agent_of(me)
-    first = said("The refund for order 7 never came", speaker="Caroline", days=2)
+    first = user_message("The refund for order 7 never came", speaker="Caroline", days=2)
     store.append_events(agent, "r/1", first, new_event(AssistantMessage("Let me look into it")))
     assert me.search("refund") == ()
     me.link_run(agent, "r/1")
@@ -86,14 +85,16 @@ def test_the_messages_of_a_linked_run_are_found_and_cited(open_memory_store: Ope
     version = store.load_run(stream_of(me.principal.subject("user")), STREAM_RUN).version
     me.link_run(agent, "r/1")
     assert store.load_run(stream_of(me.principal.subject("user")), STREAM_RUN).version == version
-    store.append_events(agent, "r/1", said("Is there any news of it?", speaker="user"))
+    store.append_events(agent, "r/1", user_message("Is there any news of it?", speaker="user"))
     assert "Is there any news of it?" in texts(me.search("news"))
 
 
-def test_records_and_messages_are_found_together_and_derive_links(open_memory_store: OpenStore) -> None:
+def test_search_finds_records_and_messages_and_derive_links_the_run(open_memory_store: OpenStore) -> None:
     me = client(open_memory_store, extractor=SaidPreferences()).of(somebody())
     agent = agent_of(me)
-    open_memory_store().append_events(agent, "run", said("update_channel=phone"), said("Invoices go by phone please"))
+    open_memory_store().append_events(
+        agent, "run", user_message("update_channel=phone"), user_message("Invoices go by phone please")
+    )
     me.derive(agent, "run")
     me.remember(Episode("error"), text="The phone broke", importance=1, scope="workspace")
     hits = me.search("phone", top_k=9)
@@ -108,7 +109,7 @@ def test_records_and_messages_are_found_together_and_derive_links(open_memory_st
     assert [report.run for report in me.rederive()] == ["run"]
 
 
-def test_nothing_but_what_was_said_is_a_message(open_memory_store: OpenStore) -> None:
+def test_only_user_and_assistant_messages_of_a_run_are_searched(open_memory_store: OpenStore) -> None:
     me = client(open_memory_store).of(somebody())
     store, agent = open_memory_store(), agent_of(me)
     store.append_events(
@@ -118,48 +119,48 @@ def test_nothing_but_what_was_said_is_a_message(open_memory_store: OpenStore) ->
         new_event(UnknownPayload("injected_context", {"message": "zebra two", "text": "zebra two"})),
         new_event(UserMessage("  ")),
     )
-    store.append_events(agent, "off", said("zebra three"), meta={"memory": False})
-    for run in ("run", "off", "not there"):
+    store.append_events(agent, "off", user_message("zebra three"), meta={"memory": False})
+    for run in ("run", "off", "empty"):
         me.link_run(agent, run)
-    assert me.search("zebra", kinds=ANYTHING) == ()
-    store.append_events(agent, "not there", said("zebra four"))
+    assert me.search("zebra", kinds=ALL_KINDS) == ()
+    store.append_events(agent, "empty", user_message("zebra four"))
     assert texts(me.search("zebra")) == ["zebra four"]
 
 
-def test_what_was_redacted_or_deleted_is_gone_at_the_next_search(open_memory_store: OpenStore) -> None:
+def test_the_next_search_misses_redacted_and_deleted_messages(open_memory_store: OpenStore) -> None:
     me = client(open_memory_store).of(somebody())
     store, agent = open_memory_store(), agent_of(me)
     for run in ("a", "b"):
-        store.append_events(agent, run, said(f"zebra {run} one"), said(f"zebra {run} two"))
+        store.append_events(agent, run, user_message(f"zebra {run} one"), user_message(f"zebra {run} two"))
         me.link_run(agent, run)
     assert len(me.search("zebra", top_k=9)) == 4
     store.redact_events(agent, "a", [2])
     assert sorted(texts(me.search("zebra", top_k=9))) == ["zebra a one", "zebra b one", "zebra b two"]
     store.delete_run(agent, "b")
     assert texts(me.search("zebra", top_k=9)) == ["zebra a one"]
-    store.append_events(agent, "b", said("zebra again"))
+    store.append_events(agent, "b", user_message("zebra again"))
     assert sorted(texts(me.search("zebra", top_k=9))) == ["zebra a one", "zebra again"]
 
 
-def test_what_was_forgotten_is_not_found_where_it_was_said(open_memory_store: OpenStore) -> None:
+def test_search_misses_the_messages_behind_a_forgotten_record(open_memory_store: OpenStore) -> None:
     me = client(open_memory_store, extractor=SaidPreferences()).of(somebody())
     store, agent = open_memory_store(), agent_of(me)
-    store.append_events(agent, "run", said("language=english"), said("tone=dry"))
-    store.append_events(agent, "other", said("The language is tone deaf"))
+    store.append_events(agent, "run", user_message("language=english"), user_message("tone=dry"))
+    store.append_events(agent, "other", user_message("The language is tone deaf"))
     me.derive(agent, "run")
     me.link_run(agent, "other")
     assert len(me.search("language tone", top_k=9)) == 5
     me.forget(key="language")
     assert texts(me.search("english")) == []
     assert "tone=dry" in texts(me.search("tone"))
-    store.append_events(agent, "run", said("tone is what I do not want"))
+    store.append_events(agent, "run", user_message("tone is what I do not want"))
     me.forget_all()
-    assert me.search("language english tone dry deaf want", kinds=ANYTHING) == ()
-    store.append_events(agent, "run", said("language=german"))
+    assert me.search("language english tone dry deaf want", kinds=ALL_KINDS) == ()
+    store.append_events(agent, "run", user_message("language=german"))
     assert texts(me.search("language")) == ["language=german"]
 
 
-def test_superseded_and_expired_records_are_not_found(open_memory_store: OpenStore) -> None:
+def test_search_misses_superseded_and_expired_records(open_memory_store: OpenStore) -> None:
     clock = SetClock()
     me = SyncMemoryClient(open_memory_store(), clock=clock).of(somebody())
     me.remember(key="channel", value="email", ttl_days=1)
@@ -170,8 +171,8 @@ def test_superseded_and_expired_records_are_not_found(open_memory_store: OpenSto
     assert me.search("channel") == ()
 
 
-class ForBoth(SaidPreferences):
-    """Learns something for the workspace from each message."""
+class WorkspacePreferences(SaidPreferences):
+    """An extractor that proposes one workspace preference for each message."""
 
     def extract(self, new: RunSlice, /) -> Extraction:
         return Extraction(
@@ -186,45 +187,45 @@ class ForBoth(SaidPreferences):
         )
 
 
-def test_what_a_user_said_is_not_found_by_others_of_the_workspace(open_memory_store: OpenStore) -> None:
-    memory = client(open_memory_store, extractor=ForBoth())
-    one = somebody(user="1", workspace="ops")
-    other = Principal(one.tenant, {"user": "2", "workspace": "ops"})
-    elsewhere = Principal(f"{one.tenant} too", {"user": "1", "workspace": "ops"})
-    me, agent = memory.of(one), agent_of(memory.of(one))
-    open_memory_store().append_events(agent, "run", said("My zebra is called Kim"))
+def test_other_users_of_the_workspace_do_not_find_a_users_messages(open_memory_store: OpenStore) -> None:
+    memory = client(open_memory_store, extractor=WorkspacePreferences())
+    owner = somebody(user="1", workspace="ops")
+    colleague = Principal(owner.tenant, {"user": "2", "workspace": "ops"})
+    stranger = Principal(f"{owner.tenant} too", {"user": "1", "workspace": "ops"})
+    me, agent = memory.of(owner), agent_of(memory.of(owner))
+    open_memory_store().append_events(agent, "run", user_message("My zebra is called Kim"))
     me.derive(agent, "run")
     assert me.search("zebra", scopes=["workspace"]) == ()
     assert len(me.search("zebra")) == 1
-    assert [hit.kind for hit in memory.of(other).search("zebra visible", kinds=ANYTHING)] == ["preference"]
-    assert memory.of(elsewhere).search("zebra visible", kinds=ANYTHING) == ()
+    assert [hit.kind for hit in memory.of(colleague).search("zebra visible", kinds=ALL_KINDS)] == ["preference"]
+    assert memory.of(stranger).search("zebra visible", kinds=ALL_KINDS) == ()
     me.link_run(agent, "run", scope="workspace")
-    assert "My zebra is called Kim" in texts(memory.of(other).search("zebra"))
+    assert "My zebra is called Kim" in texts(memory.of(colleague).search("zebra"))
     with pytest.raises(MemoryStopped, match="may not be read"):
         memory.of(Principal("t", {"user": "1"})).link_run(agent, "run", scope="workspace")
-    with pytest.raises(InvalidArgument, match="own runs"):
+    with pytest.raises(InvalidArgument, match="reserved agent"):
         me.link_run("@memory/a/b/c", "records")
 
 
-def test_a_message_of_a_run_that_two_scopes_have_is_found_once(open_memory_store: OpenStore) -> None:
+def test_a_message_of_a_run_linked_to_two_scopes_is_one_hit(open_memory_store: OpenStore) -> None:
     me = client(open_memory_store).of(somebody(user="1", workspace="ops"))
     agent = agent_of(me)
-    open_memory_store().append_events(agent, "run", said("zebra one"), said("zebra two"))
+    open_memory_store().append_events(agent, "run", user_message("zebra one"), user_message("zebra two"))
     for scope in ("user", "workspace"):
         me.link_run(agent, "run", scope=scope)
     assert sorted(texts(me.search("zebra", top_k=9))) == ["zebra one", "zebra two"]
 
 
-def test_of_equal_records_the_one_that_was_told_last_comes_first(open_memory_store: OpenStore) -> None:
+def test_the_newest_of_equally_scored_records_comes_first(open_memory_store: OpenStore) -> None:
     me = client(open_memory_store).of(somebody())
     names = ["Ada", "Bo", "Cy", "Di", "Ed", "Flo", "Gus", "Hal"]
     me.write([Candidate(Episode("x"), text=f"zebra {name}") for name in names])
     assert texts(me.search("zebra", top_k=5)) == [f"zebra {name}" for name in reversed(names[3:])]
 
 
-def test_a_newer_reply_does_not_come_before_the_question_that_has_the_words(open_memory_store: OpenStore) -> None:
+def test_a_matching_question_ranks_before_its_newer_reply(open_memory_store: OpenStore) -> None:
     me = client(open_memory_store).of(somebody())
-    question, reply = said("Where is my order?", days=2), said("One moment.", days=1)
+    question, reply = user_message("Where is my order?", days=2), user_message("One moment.", days=1)
     open_memory_store().append_events(agent_of(me), "run", question, reply)
     me.link_run(agent_of(me), "run")
     assert texts(me.search("order")) == ["Where is my order?"]
@@ -234,14 +235,14 @@ def test_a_newer_reply_does_not_come_before_the_question_that_has_the_words(open
     assert texts(me.search("order", top_k=9))[2:] == ["One moment."]
 
 
-def test_policy_boosts_preferences_and_times_choose(open_memory_store: OpenStore) -> None:
+def test_search_boosts_preferences_and_filters_by_time_and_importance(open_memory_store: OpenStore) -> None:
     me = client(open_memory_store).of(somebody())
     me.remember(key="Tone", value="dry")
     me.remember(Fact("tone", "deaf"), confidence=0.5)
     me.remember(Episode("x"), text="the old mule", importance=0.1)
     assert me.search("mule", boost_preferences={" TONE "})[1].record == me.get(key="tone", kind="preference")
     agent = agent_of(me)
-    open_memory_store().append_events(agent, "run", said("mule one", days=3), said("mule two", days=1))
+    open_memory_store().append_events(agent, "run", user_message("mule one", days=3), user_message("mule two", days=1))
     me.link_run(agent, "run")
     day = CLOCK() - timedelta(days=2)
     assert texts(me.search("mule", kinds=["message"], since=day)) == ["mule two"]
@@ -286,7 +287,7 @@ STEPS = st.one_of(
 
 
 class Life:
-    """What happens to a subject, and what of it may be found."""
+    """A subject whose memory changes step by step, and the clients that search it."""
 
     def __init__(self, stores: list[Any], options: dict[str, Any]) -> None:
         self.clock = SetClock()
@@ -298,56 +299,56 @@ class Life:
         self.visible: dict[tuple[str, int], str] = {}
 
     def new_client(self, store: Any) -> SyncMemory:
-        made = SyncMemoryClient(store, clock=self.clock, extractor=SaidPreferences(), **self.options)
-        return made.of(self.principal)
+        client = SyncMemoryClient(store, clock=self.clock, extractor=SaidPreferences(), **self.options)
+        return client.of(self.principal)
 
-    def step(self, number: int, what: str, where: Any, detail: Any) -> None:  # noqa: C901, PLR0912  # a table of cases
+    def step(self, number: int, action: str, target: Any, detail: Any) -> None:  # noqa: C901, PLR0912  # a table of cases
         me, store = self.clients[number % len(self.clients)], self.store
-        match what:
+        match action:
             case "say":
                 store.append_events(
-                    self.agent, where, new_event(UserMessage(f"{where}={detail}"), timestamp=self.clock())
+                    self.agent, target, new_event(UserMessage(f"{target}={detail}"), timestamp=self.clock())
                 )
             case "link":
-                me.link_run(self.agent, where)
+                me.link_run(self.agent, target)
             case "derive":
-                me.derive(self.agent, where)
+                me.derive(self.agent, target)
             case "remember":
-                me.remember(key=where, value=detail, ttl_days=2)
+                me.remember(key=target, value=detail, ttl_days=2)
             case "happen":
                 me.remember(Episode("x"), text=detail, importance=0.75)
             case "raise":
-                for record in me.list(kinds=["episode"])[where:][:1]:
+                for record in me.list(kinds=["episode"])[target:][:1]:
                     me.update(record.id, text=detail)
             case "forget":
-                me.forget(key=where)
+                me.forget(key=target)
             case "forget all":
                 me.forget_all()
             case "redact":
-                if any(event.seq == detail for event in store.load_run(self.agent, where).log):
-                    store.redact_events(self.agent, where, [detail])
+                if any(event.seq == detail for event in store.load_run(self.agent, target).log):
+                    store.redact_events(self.agent, target, [detail])
             case "delete":
-                store.delete_run(self.agent, where)
+                store.delete_run(self.agent, target)
             case _:
                 self.clock.move(hours=20)
 
     def check(self, queries: tuple[str, ...]) -> None:
-        """What warm clients find is what a new one finds; and what they find is active, and stands in the log."""
+        """Check that warm clients and a new client return the same hits, and that all hits are active or in the log."""
         fresh = self.new_client(self.store)
         active = {record.id: record for record in fresh.list()}
         for query in queries:
-            expected = fresh.search(query, top_k=50, kinds=ANYTHING)
+            expected = fresh.search(query, top_k=50, kinds=ALL_KINDS)
             for me in self.clients:
-                assert me.search(query, top_k=50, kinds=ANYTHING) == expected
+                assert me.search(query, top_k=50, kinds=ALL_KINDS) == expected
             for hit in expected:
                 if hit.message is None:
                     assert hit.record == active[hit.id]
                 else:
-                    found = self.store.load_run(self.agent, hit.message.run, after=hit.message.seq - 1, limit=1).log[0]
-                    assert (found.seq, found.data) == (hit.message.seq, UserMessage(hit.message.text))
+                    event = self.store.load_run(self.agent, hit.message.run, after=hit.message.seq - 1, limit=1).log[0]
+                    assert (event.seq, event.data) == (hit.message.seq, UserMessage(hit.message.text))
 
 
-def live(open_memory_store: OpenStore, steps: list[tuple[str, Any, Any]], **options: Any) -> None:
+def run_steps(open_memory_store: OpenStore, steps: list[tuple[str, Any, Any]], **options: Any) -> None:
     life = Life([open_memory_store(), open_memory_store()], options)
     for number, step in enumerate(steps):
         life.step(number, *step)
@@ -359,12 +360,12 @@ def live(open_memory_store: OpenStore, steps: list[tuple[str, Any, Any]], **opti
 @pytest.mark.parametrize("store_url", ["memory:"])
 @settings(max_examples=60, deadline=None)
 @given(steps=st.lists(STEPS, max_size=25))
-def test_a_warm_index_finds_what_a_new_one_finds(store_url: str, steps: list[tuple[str, Any, Any]]) -> None:
+def test_a_warm_index_returns_the_hits_of_a_new_index(store_url: str, steps: list[tuple[str, Any, Any]]) -> None:
     with open_sync_store(store_url) as store:
-        live(lambda: store, steps)
+        run_steps(lambda: store, steps)
 
 
-def test_a_warm_index_finds_what_a_new_one_finds_on_every_backend(open_memory_store: OpenStore) -> None:
+def test_a_warm_index_returns_the_hits_of_a_new_index_on_every_backend(open_memory_store: OpenStore) -> None:
     steps: list[tuple[str, Any, Any]] = [
         ("say", "a", "zebra late"),
         ("say", "b", "mule refund"),
@@ -384,16 +385,16 @@ def test_a_warm_index_finds_what_a_new_one_finds_on_every_backend(open_memory_st
         ("forget all", None, None),
         ("say", "b", "refund kim"),
     ]
-    live(open_memory_store, steps)
+    run_steps(open_memory_store, steps)
 
 
-def test_indexes_of_subjects_that_are_not_searched_make_room(open_memory_store: OpenStore) -> None:
+def test_index_bytes_limits_the_indexes_of_subjects(open_memory_store: OpenStore) -> None:
     memory = client(open_memory_store, index_bytes=1)
-    somebodies = [memory.of(somebody(user=str(number))) for number in range(4)]
-    for number, me in enumerate(somebodies):
+    clients = [memory.of(somebody(user=str(number))) for number in range(4)]
+    for number, me in enumerate(clients):
         me.remember(key="zebra", value=f"number {number}")
     for _ in range(2):
-        for number, me in enumerate(somebodies):
+        for number, me in enumerate(clients):
             assert texts(me.search("zebra")) == [f"zebra: number {number}"]
             assert len(memory._indexes) == 1
     for wrong in (0, 1.5, True):
@@ -410,7 +411,7 @@ def test_threads_may_search_while_others_write(open_memory_store: OpenStore) -> 
 
     def do(number: int) -> None:
         if number % 2:
-            store.append_events(agent, "run", said(f"zebra {number}"))
+            store.append_events(agent, "run", user_message(f"zebra {number}"))
         elif number % 10 == 0:
             me.remember(key=f"zebra {number}", value="kim")
         for hit in me.search("zebra", top_k=100):
@@ -418,12 +419,12 @@ def test_threads_may_search_while_others_write(open_memory_store: OpenStore) -> 
 
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(do, range(60)))
-    found = me.search("zebra", top_k=100)
-    assert len(found) == 36
-    assert found == client(open_memory_store).of(me.principal).search("zebra", top_k=100)
+    hits = me.search("zebra", top_k=100)
+    assert len(hits) == 36
+    assert hits == client(open_memory_store).of(me.principal).search("zebra", top_k=100)
 
 
-def test_a_rebuild_meanwhile_hides_nothing() -> None:
+def test_a_concurrent_rebuild_hides_no_record() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, clock=CLOCK).of(somebody(user="1"))
         for number in range(30):
@@ -436,13 +437,13 @@ def test_a_rebuild_meanwhile_hides_nothing() -> None:
             return me.search("zebra", top_k=50)
 
         with ThreadPoolExecutor(6) as pool:
-            assert all(found == expected for found in pool.map(do, range(200)))
+            assert all(hits == expected for hits in pool.map(do, range(200)))
 
 
-async def test_the_client_that_awaits_finds_the_same() -> None:
+async def test_the_async_client_finds_records_and_messages() -> None:
     async with open_store("memory:") as store:
         me = MemoryClient(store, clock=CLOCK).of(somebody(user="1"))
-        await store.append_events("agent", "run", said("The zebra is late"))
+        await store.append_events("agent", "run", user_message("The zebra is late"))
         await me.link_run("agent", "run")
         await me.remember(key="zebra", value="kim")
         assert texts(await me.search("zebra late")) == ["The zebra is late", "zebra: kim"]
@@ -478,6 +479,6 @@ with open_sync_store("memory:") as store:
 """
 
 
-def test_without_the_extra_records_that_share_words_are_found() -> None:
-    ran = subprocess.run([sys.executable, "-c", WITHOUT_THE_EXTRA], capture_output=True, text=True, check=False)
-    assert (ran.stdout, ran.stderr) == ("good\n", "")
+def test_search_without_the_extra_finds_records_that_share_words() -> None:
+    process = subprocess.run([sys.executable, "-c", WITHOUT_THE_EXTRA], capture_output=True, text=True, check=False)
+    assert (process.stdout, process.stderr) == ("good\n", "")

@@ -1,4 +1,4 @@
-"""What goes wrong in the middle of a search, or is broken off there, loses nothing and leaves nothing behind."""
+"""Tests searches that fail, are cancelled or meet other writers: they lose no data and leave no stale vectors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agent_memory_log.recall import index as recall_index
 from agent_memory_log.recall.embedding import Kind
 from agent_memory_log.recall.vectors import VectorIndex
 from tests.memory.stores import OpenStore, open_memory_store, somebody, store_url
-from tests.memory.test_search_vectors import CLOCK, Meaning, client, life, said, vectors
+from tests.memory.test_search_vectors import CLOCK, Meaning, client, subject_with_run, user_message, vectors
 from tests.waiting import PATIENCE
 
 __all__ = ["open_memory_store", "store_url"]
@@ -32,8 +32,8 @@ def texts(hits: Hits) -> list[str]:
 
 
 @contextmanager
-def instead(me: SyncMemory, name: str, call: Callable[..., Any]) -> Generator[None]:
-    """Another call in place of one of the store's."""
+def replaced_call(me: SyncMemory, name: str, call: Callable[..., Any]) -> Generator[None]:
+    """Replace one method of the client's store."""
     raw = getattr(me._store, name)
     setattr(me._store, name, call)
     try:
@@ -46,84 +46,84 @@ def refuse(*_: object, **__: object) -> None:
     raise StoreUnavailable("not now")
 
 
-def embed_in_the_middle(embedder: Meaning, happen: Callable[[], object]) -> None:
-    """Let something happen while documents are embedded the next time."""
+def run_during_embedding(embedder: Meaning, action: Callable[[], object]) -> None:
+    """Run ``action`` while the embedder embeds documents the next time."""
     raw = embedder.embed
-    meanwhile = [happen]
+    meanwhile = [action]
 
     def embed(texts: Sequence[str], kind: Kind) -> Embeddings:
         if kind == "document" and meanwhile:
             meanwhile.pop()()
         return raw(texts, kind)
 
-    embedder.embed = embed  # type: ignore[method-assign]  # another embedder, but for that
+    embedder.embed = embed  # type: ignore[method-assign]  # the same embedder with one more step
 
 
-def delete_and_look(store: SyncStore, me: SyncMemory, agent: str) -> None:
-    """Delete the run; and let a search that needs no vectors see it."""
+def delete_run_and_search(store: SyncStore, me: SyncMemory, agent: str) -> None:
+    """Delete the run, and search without vectors, so that the index notices the deletion."""
     store.delete_run(agent, "run")
     me.search("")
 
 
-def places(store: SyncStore, me: SyncMemory) -> set[tuple[str, int]]:
-    """The messages whose vectors stand in the store."""
-    return {(one.run, one.seq) for one in vectors(store, me) if one.run}
+def vector_messages(store: SyncStore, me: SyncMemory) -> set[tuple[str, int]]:
+    """Return the run and seq of each message with stored vectors."""
+    return {(data.run, data.seq) for data in vectors(store, me) if data.run}
 
 
-def test_vectors_go_whichever_search_saw_that_their_text_is_gone(open_memory_store: OpenStore) -> None:
-    store, me, agent = life(open_memory_store, Meaning())
+def test_vectors_of_redacted_messages_are_removed_after_any_search(open_memory_store: OpenStore) -> None:
+    store, me, agent = subject_with_run(open_memory_store, Meaning())
     me.search("dog")
     store.redact_events(agent, "run", [1])
     me.search("")
     me.search("rain")
-    assert places(store, me) == {("run", 2), ("run", 3)}
+    assert vector_messages(store, me) == {("run", 2), ("run", 3)}
 
 
-def test_vectors_that_could_not_be_redacted_are_redacted_later(open_memory_store: OpenStore) -> None:
-    store, me, agent = life(open_memory_store, Meaning())
+def test_the_next_search_redacts_vectors_after_a_failed_redaction(open_memory_store: OpenStore) -> None:
+    store, me, agent = subject_with_run(open_memory_store, Meaning())
     me.search("dog")
     store.redact_events(agent, "run", [1])
-    with instead(me, "redact_events", refuse):
+    with replaced_call(me, "redact_events", refuse):
         me.search("rain")
     assert len(vectors(store, me)) == 5
     me.search("rain")
-    assert places(store, me) == {("run", 2), ("run", 3)}
+    assert vector_messages(store, me) == {("run", 2), ("run", 3)}
 
 
-def test_vectors_that_could_not_be_stored_are_stored_later(open_memory_store: OpenStore) -> None:
+def test_the_next_search_stores_vectors_after_a_failed_append(open_memory_store: OpenStore) -> None:
     embedder = Meaning()
-    store, me, agent = life(open_memory_store, embedder)
-    with instead(me, "append_events", refuse):
+    store, me, agent = subject_with_run(open_memory_store, embedder)
+    with replaced_call(me, "append_events", refuse):
         me.search("rain")
     store.redact_events(agent, "run", [1])
     me.search("rain")
-    assert places(store, me) == {("run", 2), ("run", 3)}
+    assert vector_messages(store, me) == {("run", 2), ("run", 3)}
     assert (len(vectors(store, me)), len(embedder.asked)) == (4, 5)
 
 
-def test_what_a_store_refuses_for_good_is_not_offered_again() -> None:
+def test_vectors_that_the_store_refuses_are_not_sent_again() -> None:
     with open_sync_store("memory:") as store:
-        _, me, _ = life(lambda: store, Meaning())
+        _, me, _ = subject_with_run(lambda: store, Meaning())
         offered: list[str] = []
 
         def too_large(_: str, run: str, *__: Event, **___: object) -> None:
             offered.append(run)
             raise InvalidArgument("too large")
 
-        with instead(me, "append_events", too_large):
+        with replaced_call(me, "append_events", too_large):
             me.search("rain")
             me.search("rain")
         assert offered == [VECTORS_RUN]
 
 
 @pytest.mark.parametrize("late", [0, 0.2], ids=["before it begins", "while it waits"])
-async def test_what_was_embedded_in_a_search_that_was_cancelled_is_stored_by_the_next(late: float) -> None:
-    goes_on = threading.Event()
+async def test_the_next_search_stores_the_vectors_of_a_cancelled_search(late: float) -> None:
+    may_continue = threading.Event()
 
     class Slow(Meaning):
         def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
             if kind == "document":
-                goes_on.wait(PATIENCE)
+                may_continue.wait(PATIENCE)
             return super().embed(texts, kind)
 
     async with open_store("memory:") as store, asyncio.timeout(PATIENCE):
@@ -133,42 +133,42 @@ async def test_what_was_embedded_in_a_search_that_was_cancelled_is_stored_by_the
             await me.remember(Episode("x"), text=text)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(me.search("dog"), 0.05)
-        asyncio.get_running_loop().call_later(late, goes_on.set)
+        asyncio.get_running_loop().call_later(late, may_continue.set)
         assert (await me.search("dog"))[0].text == "a puppy"
         stored = await store.load_run(stream_of(me.principal.subject("user")), VECTORS_RUN)
         assert (len(stored.log), sorted(embedder.asked)) == (2, ["a puppy", "a storm"])
 
 
-def test_what_is_deleted_while_it_is_embedded_leaves_no_vectors(open_memory_store: OpenStore) -> None:
+def test_a_run_deleted_during_embedding_leaves_no_vectors(open_memory_store: OpenStore) -> None:
     embedder = Meaning()
-    store, me, agent = life(open_memory_store, embedder)
-    embed_in_the_middle(embedder, lambda: delete_and_look(store, me, agent))
+    store, me, agent = subject_with_run(open_memory_store, embedder)
+    run_during_embedding(embedder, lambda: delete_run_and_search(store, me, agent))
     me.search("dog")
     assert len(embedder.asked) == 5
-    assert places(store, me) == set()
+    assert vector_messages(store, me) == set()
 
 
-def test_what_is_deleted_while_its_vectors_are_stored_leaves_none(open_memory_store: OpenStore) -> None:
-    store, me, agent = life(open_memory_store, Meaning())
+def test_a_run_deleted_while_its_vectors_are_stored_leaves_no_vectors(open_memory_store: OpenStore) -> None:
+    store, me, agent = subject_with_run(open_memory_store, Meaning())
     raw = me._store.append_events
-    meanwhile = [lambda: delete_and_look(store, me, agent)]
+    meanwhile = [lambda: delete_run_and_search(store, me, agent)]
 
     def append_events(agent: str, run: str, *events: Event, **options: Any) -> Any:
         if run == VECTORS_RUN and meanwhile:
             meanwhile.pop()()
         return raw(agent, run, *events, **options)
 
-    with instead(me, "append_events", append_events):
+    with replaced_call(me, "append_events", append_events):
         me.search("dog")
-    assert places(store, me) == set()
+    assert vector_messages(store, me) == set()
 
 
-def test_what_is_read_anew_meanwhile_is_not_embedded_again(open_memory_store: OpenStore) -> None:
+def test_a_rebuild_during_a_search_embeds_no_text_again(open_memory_store: OpenStore) -> None:
     embedder = Meaning()
-    _, me, _ = life(open_memory_store, embedder)
-    found = me.search("dog", top_k=9)
+    _, me, _ = subject_with_run(open_memory_store, embedder)
+    expected = me.search("dog", top_k=9)
     raw = me._store.load_run
-    # The first one is that of the vectors.
+    # ``pop`` returns the last action first. The first load reads the vectors, and the rebuild precedes the second load.
     meanwhile: list[Callable[[], object]] = [lambda: (me.rebuild(), me.search("")), lambda: None]
 
     def load_run(agent: str, run: str, **options: Any) -> Any:
@@ -176,34 +176,34 @@ def test_what_is_read_anew_meanwhile_is_not_embedded_again(open_memory_store: Op
             meanwhile.pop()()
         return raw(agent, run, **options)
 
-    with instead(me, "load_run", load_run):
-        assert me.search("dog", top_k=9) == found
+    with replaced_call(me, "load_run", load_run):
+        assert me.search("dog", top_k=9) == expected
     assert not meanwhile
     assert len(embedder.asked) == 5
 
 
-def test_what_is_forgotten_while_it_is_embedded_is_not_found(open_memory_store: OpenStore) -> None:
+def test_a_record_forgotten_during_embedding_is_not_found(open_memory_store: OpenStore) -> None:
     embedder = Meaning()
-    _, me, _ = life(open_memory_store, embedder)
-    embed_in_the_middle(embedder, lambda: me.forget(key="pets"))
-    found = texts(me.search("hound puppy", top_k=9))
-    assert "my puppy ate it" in found
-    assert not {"pets: hound", "pets=hound", ""}.intersection(found)
+    _, me, _ = subject_with_run(open_memory_store, embedder)
+    run_during_embedding(embedder, lambda: me.forget(key="pets"))
+    hit_texts = texts(me.search("hound puppy", top_k=9))
+    assert "my puppy ate it" in hit_texts
+    assert not {"pets: hound", "pets=hound", ""}.intersection(hit_texts)
 
 
-def test_what_has_vectors_is_not_embedded_again_where_all_is_read_anew_meanwhile() -> None:
+def test_a_rebuild_during_embedding_embeds_no_text_with_vectors_again() -> None:
     with open_sync_store("memory:") as store:
         embedder = Meaning()
-        _, me, agent = life(lambda: store, embedder)
+        _, me, agent = subject_with_run(lambda: store, embedder)
         me.search("dog")
-        store.append_events(agent, "run", said("one more dog"))
-        embed_in_the_middle(embedder, lambda: (me.rebuild(), me.search("")))
+        store.append_events(agent, "run", user_message("one more dog"))
+        run_during_embedding(embedder, lambda: (me.rebuild(), me.search("")))
         assert me.search("dog").note == ""
         assert set(embedder.asked[5:]) == {"one more dog"}
         assert len(vectors(store, me)) == 6
 
 
-def test_an_index_that_was_given_another_model_meanwhile_is_not_compared_by_it() -> None:
+def test_an_index_switched_to_another_model_is_compared_by_words_only() -> None:
     with open_sync_store("memory:") as store:
         embedder = Meaning()
         me = client(store, embedder).of(somebody())
@@ -218,15 +218,15 @@ def test_an_index_that_was_given_another_model_meanwhile_is_not_compared_by_it()
             me.search("dog", scopes=["user"])
             embedder.model = "meaning"
 
-        embed_in_the_middle(embedder, use_another)
+        run_during_embedding(embedder, use_another)
         hits = me.search("hound", top_k=9)
         assert {hit.record.scope for hit in hits if hit.record and "vectors" in hit.matched_by} == {"workspace"}
 
 
-def test_vectors_of_another_dimension_are_stored_though_another_client_was_faster() -> None:
+def test_vectors_of_another_dimension_are_stored_after_a_conflict() -> None:
     with open_sync_store("memory:") as store:
         embedder = Meaning()
-        _, me, _ = life(lambda: store, embedder)
+        _, me, _ = subject_with_run(lambda: store, embedder)
         me.search("dog")
         embedder.dimension += 1
         raw = me._store.append_events
@@ -237,30 +237,30 @@ def test_vectors_of_another_dimension_are_stored_though_another_client_was_faste
                 meanwhile.pop()()
             return raw(agent, run, *events, **options)
 
-        # One store for both: what is called in between must not call again.
-        with instead(me, "append_events", append_events):
+        # Both clients share the store. ``meanwhile`` is empty for the inner call, so it does not recurse.
+        with replaced_call(me, "append_events", append_events):
             me.search("dog")
-        made = [(one.model, one.dimension) for one in vectors(store, me)]
-        assert {one: made.count(one) for one in made} == {("meaning", 4): 5, ("meaning", 5): 5, ("other", 4): 5}
+        models = [(item.model, item.dimension) for item in vectors(store, me)]
+        assert {item: models.count(item) for item in models} == {("meaning", 4): 5, ("meaning", 5): 5, ("other", 4): 5}
 
 
-def test_vectors_whose_stream_was_deleted_hinder_nothing() -> None:
+def test_search_works_after_the_vector_stream_was_deleted() -> None:
     with open_sync_store("memory:") as store:
         embedder = Meaning()
-        _, me, agent = life(lambda: store, embedder)
+        _, me, agent = subject_with_run(lambda: store, embedder)
         me.search("dog")
         store.delete_run(stream_of(me.principal.subject("user")), VECTORS_RUN)
-        store.append_events(agent, "run", said("another dog"))
+        store.append_events(agent, "run", user_message("another dog"))
         assert "another dog" in texts(me.search("dog"))
         store.redact_events(agent, "run", [1, 4])
         me.search("rain")
         assert vectors(store, me) == []
 
 
-def test_a_model_that_becomes_another_meanwhile_is_not_mixed() -> None:
+def test_vectors_are_discarded_if_the_model_changes_during_embedding() -> None:
     with open_sync_store("memory:") as store:
         embedder = Meaning()
-        _, me, _ = life(lambda: store, embedder)
+        _, me, _ = subject_with_run(lambda: store, embedder)
         raw = embedder.embed
 
         def embed(texts: Sequence[str], kind: Kind) -> Embeddings:
@@ -268,25 +268,25 @@ def test_a_model_that_becomes_another_meanwhile_is_not_mixed() -> None:
                 embedder.model = "other"
             return raw(texts, kind)
 
-        embedder.embed = embed  # type: ignore[method-assign]  # a model that is replaced while it is asked
+        embedder.embed = embed  # type: ignore[method-assign]  # the model is replaced during a call
         hits = me.search("a hound", top_k=9)
         assert "the model changed to other" in hits.note
         assert hits
         assert not any("vectors" in hit.matched_by for hit in hits)
         assert vectors(store, me) == []
         assert me.search("dog").note == ""
-        assert {one.model for one in vectors(store, me)} == {"other"}
+        assert {data.model for data in vectors(store, me)} == {"other"}
 
 
 class Odd:
-    """An embedder that says what it is told to say."""
+    """An embedder with configurable properties. Exceptions among them are raised."""
 
-    def __init__(self, **said: Any) -> None:
-        self._said: dict[str, Any] = {
+    def __init__(self, **properties: Any) -> None:
+        self._properties: dict[str, Any] = {
             "model": "odd",
             "dimension": 3,
             "answer": Embeddings(np.ones((1, 3), np.float32)),
-            **said,
+            **properties,
         }
 
     @property
@@ -301,10 +301,10 @@ class Odd:
         return self._answer("answer")
 
     def _answer(self, name: str) -> Any:
-        found = self._said[name]
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        answer = self._properties[name]
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ class Odd:
         ({"answer": [[1.0, 0.0, 0.0]]}, "must return Embeddings"),
     ],
 )
-def test_whatever_is_wrong_with_an_embedder_words_are_compared(odd: dict[str, Any], note: str) -> None:
+def test_search_compares_words_if_the_embedder_is_invalid(odd: dict[str, Any], note: str) -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, embedder=Odd(**odd)).of(somebody(user="1"))
         me.remember(key="pets", value="hound")
@@ -328,7 +328,7 @@ def test_whatever_is_wrong_with_an_embedder_words_are_compared(odd: dict[str, An
         assert note in hits.note
 
 
-def test_a_dimension_may_be_numpys() -> None:
+def test_a_dimension_may_be_a_numpy_integer() -> None:
     with open_sync_store("memory:") as store:
         me = SyncMemoryClient(store, embedder=Odd(dimension=np.int64(3))).of(somebody(user="1"))
         me.remember(key="pets", value="hound")
@@ -336,11 +336,13 @@ def test_a_dimension_may_be_numpys() -> None:
         assert len(vectors(store, me)) == 1
 
 
-def test_what_is_no_embedder_is_named() -> None:
+def test_search_refuses_a_string_as_embedder() -> None:
     with open_sync_store("memory:") as store:
         anything: Any = "all-MiniLM-L6-v2"
         me = SyncMemoryClient(store, embedder=anything).of(somebody(user="1"))
-        with pytest.raises(InvalidArgument, match=r"embedder must have model, dimension and embed.*all-MiniLM-L6-v2"):
+        with pytest.raises(
+            InvalidArgument, match=r"expected an embedder with model, dimension and embed.*all-MiniLM-L6-v2"
+        ):
             me.search("dog")
 
 
@@ -348,60 +350,60 @@ def test_what_is_no_embedder_is_named() -> None:
     ("owner", "name"), [(recall_index, "analyse"), (recall_index, "turn_of"), (VectorIndex, "put")]
 )
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
-def test_an_index_that_was_broken_off_is_made_anew(
+def test_an_interrupted_index_is_built_again(
     monkeypatch: pytest.MonkeyPatch, owner: object, name: str, error: type[BaseException]
 ) -> None:
     with open_sync_store("memory:") as store:
-        _, me, agent = life(lambda: store, Meaning())
-        store.append_events(agent, "run", said("one more dog"))
+        _, me, agent = subject_with_run(lambda: store, Meaning())
+        store.append_events(agent, "run", user_message("one more dog"))
         raw = getattr(owner, name)
-        left = [3]
+        calls_left = [3]
 
-        def break_off(*given: Any) -> Any:
-            left[0] -= 1
-            if not left[0]:
+        def fail_third_call(*arguments: Any) -> Any:
+            calls_left[0] -= 1
+            if not calls_left[0]:
                 raise error
-            return raw(*given)
+            return raw(*arguments)
 
         with monkeypatch.context() as patch:
-            patch.setattr(owner, name, break_off)
+            patch.setattr(owner, name, fail_third_call)
             with pytest.raises(error):
                 me.search("dog")
-        found = me.search("dog", top_k=50)
-        assert found == client(store, Meaning()).of(me.principal).search("dog", top_k=50)
+        hits = me.search("dog", top_k=50)
+        assert hits == client(store, Meaning()).of(me.principal).search("dog", top_k=50)
         assert len(vectors(store, me)) == 6
 
 
-async def test_a_search_that_waits_for_another_keeps_nobody_else_waiting() -> None:
+async def test_a_search_that_waits_for_the_index_does_not_block_the_loop() -> None:
     async with open_store("memory:") as store, asyncio.timeout(PATIENCE):
         memory = MemoryClient(store, clock=CLOCK)
         me = memory.of(somebody(user="1"))
         await me.remember(key="zebra", value="kim")
         await me.search("zebra")
         (index,) = memory._indexes._indexes.values()
-        is_held, lets_go = threading.Event(), threading.Event()
+        is_held, may_release = threading.Event(), threading.Event()
 
-        def index_much() -> None:
+        def hold_the_lock() -> None:
             with index._lock:
                 is_held.set()
-                lets_go.wait(PATIENCE)
+                may_release.wait(PATIENCE)
 
-        indexing = asyncio.create_task(asyncio.to_thread(index_much))
+        indexing = asyncio.create_task(asyncio.to_thread(hold_the_lock))
         await asyncio.to_thread(is_held.wait, PATIENCE)
-        found = asyncio.create_task(me.search("zebra"))
+        searching = asyncio.create_task(me.search("zebra"))
         for _ in range(20):
             await asyncio.sleep(0.001)
-        assert not found.done()
-        lets_go.set()
-        assert texts(await found) == ["zebra: kim"]
+        assert not searching.done()
+        may_release.set()
+        assert texts(await searching) == ["zebra: kim"]
         await indexing
 
 
-async def test_context_needs_no_subject_to_stay_warm(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_context_works_if_the_subject_leaves_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contexts, "WARM_SUBJECTS", 1)
     async with open_store("memory:") as store:
         me = MemoryClient(store, clock=CLOCK).of(Principal("many", {"user": "1", "workspace": "2"}))
-        await store.append_events("agent", "run", said("The zebra is late"))
+        await store.append_events("agent", "run", user_message("The zebra is late"))
         await me.link_run("agent", "run")
-        told = await me.context("zebra")
-        assert [one.seq for one in told.messages] == [1]
+        memory_context = await me.context("zebra")
+        assert [evidence.seq for evidence in memory_context.messages] == [1]

@@ -1,1 +1,1 @@
-"""What becomes memory: deriving from runs, remembering, merging, deciding and writing."""
+"""Creates memories: derives them from runs, remembers, merges, decides and writes."""

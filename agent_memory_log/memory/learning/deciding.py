@@ -1,11 +1,16 @@
-"""What becomes of a candidate, given what is remembered: which events say it, and the outcome that is reported.
+"""Decides about candidates, given the stored records: which events to append, and which outcome to report.
 
-The rules: a candidate that rests on a forgotten statement is left out. One that says what is known adds its evidence
-and renews the end. An older statement never takes the place of a newer one. Otherwise it is a new record, and the one
-whose key it has is superseded; where there is a merger, by what that makes of both. A subject holds so many keyed
-records; beyond that the one that was updated the longest ago is archived.
+The rules:
 
-Nothing is written here: the events hold for the state they were decided on, and are appended at its version or not.
+- A candidate whose evidence includes a forgotten statement is left out.
+- A candidate that equals an active record adds its evidence to the record and renews its end.
+- An older statement never replaces a newer one.
+- Any other candidate becomes a new record. It supersedes the active record with its key. If the client has a merger,
+  the new record holds the merged value of both.
+- A subject holds at most ``max_keyed`` keyed records. Beyond that, the least recently updated one is archived.
+
+Nothing is written here. The events are valid only for the state they were decided on, so they are appended at the
+version of that state, or not at all.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ import msgspec
 
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.payloads import EventData
-from agent_memory_log.memory.learning.merging import MERGED, MERGES, Merging, can_merge, of_both
+from agent_memory_log.memory.learning.merging import MERGED, MERGES, Merging, can_merge, combined
 from agent_memory_log.memory.records.candidates import Candidate
 from agent_memory_log.memory.records.kinds import fold_key, fold_text
 from agent_memory_log.memory.records.record import Evidence, Link, Record, envelope_of
@@ -35,10 +40,11 @@ from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.steps import Steps
 
 SUPERSEDES = "supersedes"
+"""The type of the link from a record to the one that it replaces."""
 
 
 class Decisions:
-    """What is decided on a state, candidate by candidate; each sees what was decided for those before it."""
+    """The decisions on a state, candidate by candidate. Each decision takes the earlier ones into account."""
 
     def __init__(
         self,
@@ -49,9 +55,18 @@ class Decisions:
         agent: str = "",
         merging: Merging | None = None,
     ) -> None:
-        """Nothing yet. ``state`` must not change until all is decided. ``agent`` is the stream's.
+        """Start without decisions. ``state`` must not change until all decisions are made.
 
-        Where ``question`` is not None at the end, nothing is decided: a merger has to be asked first.
+        If ``question`` is not None at the end, the decisions are incomplete. Run the question, which asks the merger,
+        and decide again.
+
+        Args:
+            state: The subject's state.
+            scope: The scope of the subject.
+            now: The current time.
+            max_keyed: The most keyed records that a subject holds. None: no limit.
+            agent: The agent of the subject's stream.
+            merging: The merger's answers. None: there is no merger.
         """
         self.question: Callable[[], Steps[None]] | None = None
         self._merging = merging
@@ -62,51 +77,51 @@ class Decisions:
         self._now = now
         self._max_keyed = max_keyed
         self._agent = agent
-        # What is different from the state by now: lives by id (None: closed), ids by key.
+        # The differences from the state so far: records by id (None: closed), and ids by key.
         self._lives: dict[str, Live | None] = {}
         self._keys: dict[tuple[str, str], str | None] = {}
 
     def add(self, payload: EventData) -> str:
-        """Take in an event; returns its id."""
+        """Add an event, and return its id."""
         event = new_event(payload, timestamp=self._now)
         self.events.append(event)
         return event.event_id
 
     def block(self, candidate: Candidate, reason: str, *, phase: str) -> None:
-        """The candidate is not to be stored."""
+        """Block a candidate for a reason."""
         self._note_blocked(candidate, reason, candidate.scope, phase)
         self._report("blocked", candidate, reason=reason)
 
     def write(self, candidate: Candidate, *, phase: str) -> None:
-        """Decide about a candidate that may be stored."""
+        """Decide about a candidate that passed all checks."""
         if self.question is not None:
             return
-        if any(self._state.is_forgotten(one) for one in candidate.evidence):
+        if any(map(self._state.is_forgotten, candidate.evidence)):
             self._report("forgotten", candidate)
             return
-        known = self._known(candidate)
+        existing = self._existing(candidate)
         end = candidate.end(self._now)
         if end is not None and end <= self._now:
-            self._leave_out(candidate, known, "expired", phase)
-        elif known is not None and self._says_the_same(known, candidate):
-            if not known.is_expired(self._now):
-                self._refresh(known, candidate)
-            elif candidate.evidence and known.memory.evidence and not self._fresh_evidence(known, candidate):
-                self._report("outdated", candidate, record=self._record(known), reason="expired")
+            self._leave_out(candidate, existing, "expired", phase)
+        elif existing is not None and self._has_equal_data(existing, candidate):
+            if not existing.is_expired(self._now):
+                self._refresh(existing, candidate)
+            elif candidate.evidence and existing.memory.evidence and not self._fresh_evidence(existing, candidate):
+                self._report("outdated", candidate, record=self._record(existing), reason="expired")
             else:
-                self._remember(candidate, known)
-        elif known is not None and self._is_older(candidate, known):
-            self._leave_out(candidate, known, "outdated", phase)
-        elif known is not None and self._is_part_of(candidate, known):
-            self._report("unchanged", candidate, record=self._record(known))
-        elif known is not None and self._merging is not None and self._can_merge(known, candidate):
-            self._merge(candidate, known, self._merging)
+                self._remember(candidate, existing)
+        elif existing is not None and self._is_older(candidate, existing):
+            self._leave_out(candidate, existing, "outdated", phase)
+        elif existing is not None and self._is_part_of(candidate, existing):
+            self._report("unchanged", candidate, record=self._record(existing))
+        elif existing is not None and self._merging is not None and self._can_merge(existing, candidate):
+            self._merge(candidate, existing, self._merging)
         else:
-            self._remember(candidate, known)
+            self._remember(candidate, existing)
 
     @staticmethod
     def _is_part_of(candidate: Candidate, live: Live) -> bool:
-        """Whether a record was merged from what the candidate says: derived again, it says nothing new."""
+        """Return whether a merged record already contains the candidate, which was then derived again."""
         evidence = set(candidate.evidence)
         is_merged = any(link.type == MERGES for link in live.memory.links)
         return is_merged and bool(evidence) and evidence <= set(live.memory.evidence)
@@ -114,23 +129,23 @@ class Decisions:
     def _can_merge(self, live: Live, candidate: Candidate) -> bool:
         return not live.is_expired(self._now) and can_merge(live.data, candidate.data)
 
-    def _merge(self, candidate: Candidate, known: Live, merging: Merging) -> None:
-        """Remember what a merger made of both values; or leave the question, where it was not asked yet."""
-        record = self._record(known)
+    def _merge(self, candidate: Candidate, existing: Live, merging: Merging) -> None:
+        """Remember the merged value of both. If the merger was not asked yet, set ``question``."""
+        record = self._record(existing)
         merged = merging.of(record, candidate)
         if merged is None:
             self.question = partial(merging.ask, record, candidate)
         elif merged.reason != MERGED:
-            self._remember(merged.candidate, known, reason=merged.reason)
-        elif self._says_the_same(known, merged.candidate):
-            self._refresh(known, merged.candidate)
+            self._remember(merged.candidate, existing, reason=merged.reason)
+        elif self._has_equal_data(existing, merged.candidate):
+            self._refresh(existing, merged.candidate)
         else:
-            self._remember(of_both(record, merged.candidate), known, reason=MERGED)
+            self._remember(combined(record, merged.candidate), existing, reason=MERGED)
 
-    def _leave_out(self, candidate: Candidate, known: Live | None, reason: str, phase: str) -> None:
-        """It held once. Noted, so that an erasure knows where it was said."""
+    def _leave_out(self, candidate: Candidate, existing: Live | None, reason: str, phase: str) -> None:
+        """Report a candidate as outdated. Its evidence is noted, so that an erasure can reach the statement."""
         self._note_blocked(candidate, reason, self._scope, phase)
-        self._report("outdated", candidate, record=None if known is None else self._record(known), reason=reason)
+        self._report("outdated", candidate, record=None if existing is None else self._record(existing), reason=reason)
 
     def _note_blocked(self, candidate: Candidate, reason: str, scope: str, phase: str) -> None:
         self.add(
@@ -146,12 +161,12 @@ class Decisions:
         )
 
     def change(self, live: Live, candidate: Candidate, names: Iterable[str]) -> None:
-        """Change the named fields of a record in place; supersede it where its value or key differs, be it in case."""
+        """Change the named fields of a record in place. If the data differs, even only in case, supersede it."""
         if live.data != candidate.data:
             self._remember(candidate, live)
             return
-        wanted = envelope_of(candidate, valid_until=candidate.end(self._now))
-        changes = {name: wanted[name] for name in names if wanted[name] != getattr(live.memory, name)}
+        fields = envelope_of(candidate, valid_until=candidate.end(self._now))
+        changes = {name: fields[name] for name in names if fields[name] != getattr(live.memory, name)}
         if not changes:
             self._report("unchanged", candidate, record=self._record(live))
             return
@@ -159,15 +174,15 @@ class Decisions:
         self._report("changed", candidate, record=self._record(self._replace(live, changes)))
 
     def close(self, lives: Sequence[Live], status: str, *, by: str = "", reason: str = "") -> None:
-        """Records are active no longer."""
+        """End active records. ``by`` is the id of the record that replaces them."""
         self.add(MemoryClosed(records=tuple(live.id for live in lives), status=status, by=by, reason=reason))
         for live in lives:
             self._lives[live.id] = None
             if self._find(live.memory.kind, live.memory.key) == live.id:
                 self._keys[live.memory.kind, fold_key(live.memory.key)] = None
 
-    def _known(self, candidate: Candidate) -> Live | None:
-        """The active record that the candidate is about."""
+    def _existing(self, candidate: Candidate) -> Live | None:
+        """Return the active record with the candidate's key. Without a key, return one with equal data."""
         if candidate.key:
             record = self._find(candidate.data.kind, candidate.key)
             return None if record is None else self._live(record)
@@ -178,7 +193,7 @@ class Decisions:
             if live is not None and not live.memory.key and fold_text(live.memory.text) == fold_text(text)
         ]
         stored = [live for live in self._state.twins(candidate.data.kind, text) if self._live(live.id) is not None]
-        return next((live for live in (*decided, *stored) if self._says_the_same(live, candidate)), None)
+        return next((live for live in (*decided, *stored) if self._has_equal_data(live, candidate)), None)
 
     def _find(self, kind: str, key: str) -> str | None:
         folded = (kind, fold_key(key))
@@ -188,7 +203,7 @@ class Decisions:
         return self._lives[record] if record in self._lives else self._state.records.get(record)
 
     @staticmethod
-    def _says_the_same(live: Live, candidate: Candidate) -> bool:
+    def _has_equal_data(live: Live, candidate: Candidate) -> bool:
         return live.memory.kind == candidate.data.kind and live.data.same_as(candidate.data)
 
     @staticmethod
@@ -197,20 +212,20 @@ class Decisions:
 
     @staticmethod
     def _fresh_evidence(live: Live, candidate: Candidate) -> list[Evidence]:
-        known = set(live.memory.evidence)
-        return [evidence for evidence in dict.fromkeys(candidate.evidence) if evidence not in known]
+        stored = set(live.memory.evidence)
+        return [evidence for evidence in dict.fromkeys(candidate.evidence) if evidence not in stored]
 
     def _refresh(self, live: Live, candidate: Candidate) -> None:
-        # A record that comes back from an export has itself as evidence, and is none for itself.
-        fresh = tuple(one for one in self._fresh_evidence(live, candidate) if one.agent != self._agent)
-        if candidate.source.kind == "import":  # a copy of what was said, which says nothing anew
+        # A record that returns from an export cites itself. A record is no evidence for itself.
+        fresh = tuple(evidence for evidence in self._fresh_evidence(live, candidate) if evidence.agent != self._agent)
+        if candidate.source.kind == "import":  # a copy of a statement, not a new statement
             end = _later(live.memory.valid_until, candidate.valid_until and candidate.end(self._now))
-            anew = end != live.memory.valid_until
+            is_renewed = end != live.memory.valid_until
         else:
             end = candidate.end(self._now)
-            anew = not candidate.evidence
+            is_renewed = not candidate.evidence
         confidence = max(candidate.confidence, live.memory.confidence)
-        if not (fresh or anew):
+        if not (fresh or is_renewed):
             self._report("unchanged", candidate, record=self._record(live))
             return
         self.add(MemoryRefreshed(record=live.id, confidence=confidence, evidence=fresh, valid_until=end))
@@ -219,12 +234,12 @@ class Decisions:
         )
         self._report("refreshed", candidate, record=self._record(after))
 
-    def _remember(self, candidate: Candidate, known: Live | None, *, reason: str = "") -> None:
+    def _remember(self, candidate: Candidate, replaced: Live | None, *, reason: str = "") -> None:
         links = tuple(link for link in candidate.links if link.type not in {SUPERSEDES, MERGES})
-        if known is not None:
-            links = (*links, Link(SUPERSEDES, known.id))
+        if replaced is not None:
+            links = (*links, Link(SUPERSEDES, replaced.id))
             if reason == MERGED:
-                links = (*links, Link(MERGES, known.id))
+                links = (*links, Link(MERGES, replaced.id))
         memory = MemoryRemembered(
             candidate.data.kind,
             candidate.data.to_map(),
@@ -239,39 +254,40 @@ class Decisions:
             ),
         )
         record = self.add(memory)
-        if known is not None:
-            status = "expired" if known.is_expired(self._now) else "superseded"
-            self.close([known], status, by=record, reason=status)
+        if replaced is not None:
+            status = "expired" if replaced.is_expired(self._now) else "superseded"
+            self.close([replaced], status, by=record, reason=status)
         live = Live(record, 0, self._now, self._now, memory)
         self._lives[record] = live
         if memory.key:
             self._keys[memory.kind, fold_key(memory.key)] = record
-        superseded = "" if known is None else known.id
+        superseded = "" if replaced is None else replaced.id
         self._report("written", candidate, record=self._record(live), superseded=superseded, reason=reason)
         if memory.key:
             self._make_room(record)
 
-    def _make_room(self, kept: str) -> None:
+    def _make_room(self, new_record: str) -> None:
+        """Archive keyed records beyond ``max_keyed``: expired ones first, then the least recently updated ones."""
         if self._max_keyed is None:
             return
-        taken = len(self._state.keys)
+        keyed = len(self._state.keys)
         for folded, record in self._keys.items():
-            taken += (record is not None) - (folded in self._state.keys)
-        if taken <= self._max_keyed:
+            keyed += (record is not None) - (folded in self._state.keys)
+        if keyed <= self._max_keyed:
             return
-        # In tuples, which need no key to be sorted by: each write to a subject that is full looks at all it holds.
-        held = [
+        # Each write to a full subject compares all its records. Tuples are faster to compare than with a key function.
+        archivable = [
             (
                 live.memory.valid_until is None or live.memory.valid_until > self._now,
                 live.updated,
                 live.seq or _LAST,
-                place,
+                index,
                 live,
             )
-            for place, live in enumerate({**self._state.records, **self._lives}.values())
-            if live is not None and live.memory.key and live.id != kept
+            for index, live in enumerate({**self._state.records, **self._lives}.values())
+            if live is not None and live.memory.key and live.id != new_record
         ]
-        for *_, live in nsmallest(taken - self._max_keyed, held):
+        for *_, live in nsmallest(keyed - self._max_keyed, archivable):
             expired = live.is_expired(self._now)
             self.close([live], "expired" if expired else "archived", reason="" if expired else "subject_full")
             if not expired:
@@ -302,9 +318,10 @@ class Decisions:
         self.outcomes.append(Outcome(action, scope, kind, key, record, superseded, reason, evidence))
 
 
-def _later(known: datetime | None, other: datetime | None) -> datetime | None:
-    """The later end of two; what has none keeps none, and what is not said changes nothing."""
-    return known if known is None or other is None else max(known, other)
+def _later(stored: datetime | None, proposed: datetime | None) -> datetime | None:
+    """Return the later of two ends. Returns ``stored`` if it is None, which means no end, or if none is proposed."""
+    return stored if stored is None or proposed is None else max(stored, proposed)
 
 
 _LAST = 2**63
+"""The position of a record that has no seq yet. It sorts after every stored record."""

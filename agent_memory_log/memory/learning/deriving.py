@@ -1,7 +1,7 @@
-"""Deriving: what is new in a run, through an extractor, into memory; once, however often and by however many.
+"""Derives memories from the new events of a run with an extractor. Repeated or concurrent calls write nothing twice.
 
-How far a run was read is noted at home, in the same append as what was found there. A scope other than home that was
-written to notes it too, so that a crash between the two writes nothing twice.
+The position up to which a run was read is stored in the home scope, in the same append as the new memories. Another
+scope that is written to stores the position too. So a crash between the two appends writes nothing twice.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ _PHASE = "capture"
 
 
 def derive(context: Context, call: Derive) -> Steps[DeriveReport]:
-    """Read what is new in a run since the position that was noted."""
+    """Derive memories from the events of a run after the stored position."""
     agent, run = call.agent, call.run
     chosen = _chosen(context, agent, call.extractor)
     home = context.subject(context.principal.home)
     yield from home.refresh()
-    place = (agent, run)
-    after = home.ask(lambda state: max(state.positions.get(place, 0), state.until.get(place, 0)))
+    run_id = (agent, run)
+    after = home.ask(lambda state: max(state.positions.get(run_id, 0), state.until.get(run_id, 0)))
     return (yield from _derive(context, agent, run, chosen, after, again=False))
 
 
 def rederive(context: Context, call: Rederive) -> Steps[tuple[DeriveReport, ...]]:
-    """Ask anew about every run that is known, or those named, from the first event."""
+    """Derive again from the first event of the given runs, or of all runs with a stored position."""
     home = context.subject(context.principal.home)
     yield from home.refresh()
-    known = home.ask(lambda state: tuple(place for place, seq in state.positions.items() if seq))
+    derived = home.ask(lambda state: tuple(run_id for run_id, seq in state.positions.items() if seq))
     reports: list[DeriveReport] = []
-    for agent, run in known if call.runs is None else call.runs:
+    for agent, run in derived if call.runs is None else call.runs:
         chosen = _chosen(context, agent, call.extractor)
-        reports.append((yield from _derive(context, agent, run, chosen, 0, again=(agent, run) in known)))
+        reports.append((yield from _derive(context, agent, run, chosen, 0, again=(agent, run) in derived)))
     return tuple(reports)
 
 
 def _chosen(context: Context, agent: str, extractor: Extractor | None) -> Extractor:
     if is_reserved(agent):
-        raise InvalidArgument(f"memory is not derived from the library's own runs, as those of {describe(agent)}")
+        raise InvalidArgument(f"memory cannot be derived from runs of the reserved agent {describe(agent)}")
     chosen = extractor or context.hooks.extractor
     if chosen is None:
-        raise InvalidArgument("no extractor: give one to derive, or to the MemoryClient")
+        raise InvalidArgument("there is no extractor: pass one to derive or to the MemoryClient")
     return chosen
 
 
@@ -65,7 +65,7 @@ def _derive(
     context: Context, agent: str, run: str, extractor: Extractor, after: int, *, again: bool
 ) -> Steps[DeriveReport]:
     report = yield from _learn(context, agent, run, extractor, after, again=again)
-    if report.status == "stopped":  # nothing was written; the run is known all the same, so that forgetting reaches it
+    if report.status == "stopped":  # the run is linked all the same, so that forgetting reaches it
         yield from link(context, context.principal.home, [(agent, run)])
     return report
 
@@ -83,7 +83,7 @@ def _learn(
     try:
         extraction = yield from work(lambda: extractor.extract(run_slice))
         _check(extraction, extractor)
-    except Exception as error:  # noqa: BLE001  # an extractor may be anybody's, and a model's answer anything
+    except Exception as error:  # noqa: BLE001  # an extractor is user code and may raise any error
         extraction = Extraction(stop_reason=EXTRACTOR_FAILED)
         report = replace(report, error=f"{type(error).__name__}: {error}")
     report = replace(report, model_calls=extraction.model_calls, usage=extraction.usage)
@@ -99,7 +99,7 @@ def _learn(
             origin="derive",
             phase=_PHASE,
             position=None if again else MemoryDerived(agent, run, position, extractor.name),
-            fresh=not again and not extraction.model_calls,  # a model takes its time
+            fresh=not again and not extraction.model_calls,  # a model call is slow, so read home again
         )
     except InvalidArgument as error:
         yield from note_stop(context, Violation(EXTRACTOR_FAILED), phase=_PHASE)
@@ -112,12 +112,15 @@ def _learn(
 def _check(extraction: object, extractor: Extractor) -> None:
     if not isinstance(extraction, Extraction):
         raise InvalidArgument(
-            f"the extractor {extractor.name!r} must return an Extraction, found {describe(extraction)}"
+            f"expected an Extraction from the extractor {extractor.name!r}, got {describe(extraction)}"
         )
 
 
 def _learnable(candidates: Sequence[Candidate], run_slice: RunSlice, position: int) -> list[Candidate]:
-    """The candidates that rest on nothing beyond ``position``, and on no injected context, which would cite itself."""
+    """Return the candidates whose evidence in this run is at or before ``position`` and not injected context.
+
+    Injected context comes from memory. Memories derived from it would confirm themselves.
+    """
     if not candidates:
         return []
     run_id = (run_slice.agent, run_slice.run)
@@ -125,5 +128,7 @@ def _learnable(candidates: Sequence[Candidate], run_slice: RunSlice, position: i
     return [
         candidate
         for candidate in candidates
-        if all(one.seq <= position and one.seq not in injected for one in candidate.evidence if one.run_id == run_id)
+        if all(
+            item.seq <= position and item.seq not in injected for item in candidate.evidence if item.run_id == run_id
+        )
     ]

@@ -1,4 +1,4 @@
-"""What redaction, policy and execution say of candidates, in that order."""
+"""Checks candidates with the client's redactor, policy and execution, in this order."""
 
 from __future__ import annotations
 
@@ -14,53 +14,59 @@ from agent_memory_log.memory.records.record import Source
 from agent_memory_log.memory.stream.context import Context
 
 REFUSED = "refused"
-"""The reason where a redactor gives none."""
+"""The reason of a refusal if the redactor gives no reason."""
 
 _SOURCES = frozenset({"run", "user", "operator", "import"})
 
 
 class Judged(msgspec.Struct, frozen=True):
-    """A candidate after redaction, policy and execution; ``reason`` says why it is blocked (``""``: it is not)."""
+    """A candidate after redaction, policy and execution. ``reason`` says why it is blocked, or is ``""``."""
 
     candidate: Candidate
     reason: str
 
 
 def judge(context: Context, candidates: Sequence[Candidate], origin: Origin) -> list[Judged] | Violation:
-    """What redaction, policy and execution say, in that order. Raises ``InvalidArgument``."""
+    """Check candidates with the redactor, the policy and the execution.
+
+    Returns a ``Violation`` if the policy stops the whole call. Raises ``InvalidArgument`` for a candidate that cannot
+    be stored.
+    """
     hooks = context.hooks
     home = context.principal.home
     judged: list[Judged] = []
-    for given in candidates:
-        candidate = checked(given, may_be_copy=origin == "import")
+    for proposal in candidates:
+        candidate = checked(proposal, may_be_copy=origin == "import")
         if not candidate.scope:
             candidate = msgspec.structs.replace(candidate, scope=home)
-        seen = hooks.redactor(candidate)
-        if isinstance(seen, Refusal):
-            judged.append(Judged(_blanked(context, candidate), seen.reason or REFUSED))
+        redacted = hooks.redactor(candidate)
+        if isinstance(redacted, Refusal):
+            judged.append(Judged(_blanked(context, candidate), redacted.reason or REFUSED))
+        elif redacted is candidate:
+            judged.append(Judged(candidate, ""))
         else:
-            judged.append(Judged(candidate if seen is candidate else checked(seen, may_be_copy=origin == "import"), ""))
-    violation = hooks.policy.violation([one.candidate for one in judged if not one.reason], origin=origin)
+            judged.append(Judged(checked(redacted, may_be_copy=origin == "import"), ""))
+    violation = hooks.policy.violation([item.candidate for item in judged if not item.reason], origin=origin)
     if violation is not None:
         return violation
-    return [one if one.reason else Judged(one.candidate, _denial(context, one.candidate)) for one in judged]
+    return [item if item.reason else Judged(item.candidate, _denial(context, item.candidate)) for item in judged]
 
 
 def _blanked(context: Context, candidate: Candidate) -> Candidate:
-    """What may be told of a candidate that was refused: where it came from, and its key if that alone is no secret.
+    """Return a refused candidate without its content: its origin, and its key if the redactor accepts the key alone.
 
-    The key is how a user finds, and erases, what was blocked; all other text could hold what was refused.
+    With the key, a user can find and erase a blocked memory. All other text could contain the refused content.
     """
-    known = kind_named(candidate.data.kind) is not None
-    alone: RecordData = UnknownKind(candidate.data.kind if known else "", {"key": candidate.key})
+    is_registered = kind_named(candidate.data.kind) is not None
+    key_only: RecordData = UnknownKind(candidate.data.kind if is_registered else "", {"key": candidate.key})
     if isinstance(candidate.data, (Preference, Fact)):
-        alone = msgspec.structs.replace(candidate.data, value="")
-    seen = context.hooks.redactor(Candidate(alone)) if candidate.key else Refusal("")
+        key_only = msgspec.structs.replace(candidate.data, value="")
+    redacted = context.hooks.redactor(Candidate(key_only)) if candidate.key else Refusal("")
     return Candidate(
-        UnknownKind(alone.kind, {} if isinstance(seen, Refusal) else {"key": seen.key}),
+        UnknownKind(key_only.kind, {} if isinstance(redacted, Refusal) else {"key": redacted.key}),
         scope=candidate.scope if candidate.scope in context.principal.scopes else "",
         source=Source(candidate.source.kind if candidate.source.kind in _SOURCES else ""),
-        evidence=tuple(msgspec.structs.replace(one, item="", event_id="") for one in candidate.evidence),
+        evidence=tuple(msgspec.structs.replace(item, item="", event_id="") for item in candidate.evidence),
     )
 
 

@@ -1,4 +1,4 @@
-"""Links: which runs belong to a subject, so that what was said in them can be found."""
+"""Links runs to a subject, so that the messages of these runs can be searched."""
 
 from __future__ import annotations
 
@@ -20,47 +20,47 @@ from agent_memory_log.memory.stream.state import State
 from agent_memory_log.steps import Steps, peek
 
 _AT_ONCE = 2_000
-"""Links in one append: with ids as long as they may be, they fit into what every store takes."""
+"""The most links in one append. Even with the longest ids, they fit into an append of every store."""
 
 
 def link_run(context: Context, call: LinkRun) -> Steps[LinkReport]:
-    """Note that a run belongs to a scope."""
+    """Link a run to a scope."""
     return (yield from link_runs(context, LinkRuns(((call.agent, call.run),), call.scope)))
 
 
 def link_runs(context: Context, call: LinkRuns) -> Steps[LinkReport]:
-    """Note that runs belong to a scope, each once."""
-    places = list(dict.fromkeys(check_runs(call.runs)))
-    for agent, _ in places:
+    """Link runs to a scope, except those that are linked already. Raises ``InvalidArgument`` for reserved agents."""
+    run_ids = list(dict.fromkeys(check_runs(call.runs)))
+    for agent, _ in run_ids:
         if is_reserved(agent):
-            raise InvalidArgument(f"the library's own runs, as those of {describe(agent)}, are not linked")
-    name = context.readable_scope(call.scope)
-    without_events = yield from _without_events(places)
+            raise InvalidArgument(f"runs of the reserved agent {describe(agent)} cannot be linked")
+    scope = context.readable_scope(call.scope)
+    without_events = yield from _without_events(run_ids)
     linked: list[RunId] = []
-    for begin in range(0, len(places), _AT_ONCE):
-        linked += yield from link(context, name, places[begin : begin + _AT_ONCE])
+    for begin in range(0, len(run_ids), _AT_ONCE):
+        linked += yield from link(context, scope, run_ids[begin : begin + _AT_ONCE])
     return LinkReport(tuple(linked), without_events)
 
 
 def link(context: Context, scope: str, runs: Sequence[RunId]) -> Steps[list[RunId]]:
-    """Note in one append that runs belong to a scope; those that were not linked."""
+    """Link runs to a scope in one append. Returns the runs that were not linked before."""
     linking = yield from decided(context, scope, lambda state, now: _Linking(state, scope, now, runs))
     return linking.linked
 
 
 class _Linking(Decisions):
-    """Links to the runs that have none."""
+    """The decision to link runs that are not linked yet."""
 
     def __init__(self, state: State, scope: str, now: datetime, runs: Sequence[RunId]) -> None:
         super().__init__(state, scope, now, None)
-        self.linked = [place for place in runs if place not in state.linked]
+        self.linked = [run_id for run_id in runs if run_id not in state.linked]
         for agent, run in self.linked:
             self.add(MemoryDerived(agent, run, 0))
 
 
-def _without_events(places: Sequence[RunId]) -> Steps[tuple[RunId, ...]]:
-    """The runs that hold no events."""
-    heads = yield from peek(places)
+def _without_events(run_ids: Sequence[RunId]) -> Steps[tuple[RunId, ...]]:
+    """Return the runs without events."""
+    heads = yield from peek(run_ids)
     return tuple(
-        place for place, head in zip(places, heads, strict=True) if head is None or head.first_seq > head.version
+        run_id for run_id, head in zip(run_ids, heads, strict=True) if head is None or head.first_seq > head.version
     )

@@ -1,7 +1,7 @@
-"""Merging: what a merger says of two values, asked outside of any lock and once for each two, and what is made of it.
+"""Merges two values of a key with the client's merger, which is called outside any lock and once for each pair.
 
-The answer is a proposal as any other: it passes redaction, policy and execution. Where there is none, the new value is
-kept and marked ``uncertain``.
+The merged value passes redaction, policy and execution, as every candidate does. If there is no merged value, the new
+value is stored with the tag ``uncertain``.
 
 The merged value is stored in the event, so that a rebuild does not ask the merger again.
 """
@@ -26,39 +26,47 @@ MERGES = "merges"
 MERGED = "merged"
 UNDECIDABLE = "merge_undecidable"
 FAILED = "merge_failed"
-"""What follows a colon says why: an error's code or class, or what refused the merged value."""
+"""The reason of a failed merge. After a colon follows an error's code or class, or why the value was refused."""
 
 UNCERTAIN = "uncertain"
-"""The tag of a value that was kept because no merger could say what holds."""
+"""The tag of a new value that was stored although the merger returned no usable value."""
 
 
 class Merged(msgspec.Struct, frozen=True):
-    """What to remember. ``reason``: ``merged``, why it is uncertain, or ``""`` where the new value alone holds."""
+    """The result of a merge.
+
+    Attributes:
+        candidate: The candidate to remember.
+        reason: ``merged``, the reason for the tag ``uncertain``, or ``""`` if the merger chose the new value.
+    """
 
     candidate: Candidate
     reason: str
 
 
-def can_merge(known: RecordData, new: RecordData) -> bool:
-    """Whether both have values of which one could be made."""
-    return type(new) in {Preference, Fact} and type(known) is type(new)
+def can_merge(stored: RecordData, new: RecordData) -> bool:
+    """Return whether a merger may merge both: two preferences or two facts."""
+    return type(new) in {Preference, Fact} and type(stored) is type(new)
 
 
-def of_both(known: Record, merged: Candidate) -> Candidate:
-    """The merged value, resting on what both rest on: no surer than either, and found by the words of both."""
-    tags = (one for one in (*merged.tags, *known.tags) if one != UNCERTAIN)
+def combined(stored: Record, merged: Candidate) -> Candidate:
+    """Return the merged candidate with the evidence, entities and tags of both.
+
+    It has the lower confidence and the higher importance of the two.
+    """
+    tags = (tag for tag in (*merged.tags, *stored.tags) if tag != UNCERTAIN)
     return msgspec.structs.replace(
         merged,
-        confidence=min(merged.confidence, known.confidence),
-        importance=max(merged.importance, known.importance),
-        evidence=tuple(dict.fromkeys((*merged.evidence, *known.evidence))),
-        entities=tuple(dict.fromkeys((*merged.entities, *known.entities))),
+        confidence=min(merged.confidence, stored.confidence),
+        importance=max(merged.importance, stored.importance),
+        evidence=tuple(dict.fromkeys((*merged.evidence, *stored.evidence))),
+        entities=tuple(dict.fromkeys((*merged.entities, *stored.entities))),
         tags=tuple(dict.fromkeys(tags)),
     )
 
 
 class _Answer(msgspec.Struct, frozen=True):
-    """A merger's word: the value, or why there is none."""
+    """A merger's answer: the value, or the reason why there is no value."""
 
     value: str = ""
     reason: str = ""
@@ -68,32 +76,32 @@ _Words = tuple[RecordData, str, RecordData, str]
 
 
 class Merging:
-    """The merger's answers within one call, so that a writer who was not the fastest asks nothing again."""
+    """The merger's answers within one call. A write that is retried after a conflict reuses them."""
 
     def __init__(self, context: Context, merger: Merger, origin: Origin) -> None:
-        """Nothing was asked yet."""
+        """Start without answers."""
         self._context = context
         self._merger = merger
         self._origin: Origin = origin
         self._answers: dict[_Words, _Answer] = {}
-        self._made: dict[tuple[_Words, Candidate], Merged] = {}
+        self._results: dict[tuple[_Words, Candidate], Merged] = {}
 
-    def of(self, known: Record, candidate: Candidate) -> Merged | None:
-        """What to remember; None: ``ask`` first."""
-        return self._made.get((_words(known, candidate), candidate))
+    def of(self, stored: Record, candidate: Candidate) -> Merged | None:
+        """Return the result for a pair. Returns None if ``ask`` has to run first."""
+        return self._results.get((_words(stored, candidate), candidate))
 
-    def ask(self, known: Record, candidate: Candidate) -> Steps[None]:
-        """Ask the merger, unless it was asked about these words. Raises nothing that the merger raises."""
-        words = _words(known, candidate)
+    def ask(self, stored: Record, candidate: Candidate) -> Steps[None]:
+        """Ask the merger, unless it was asked about these words before. Errors of the merger become a reason."""
+        words = _words(stored, candidate)
         if words not in self._answers:
             try:
-                value = yield from work(lambda: self._merger.merge(known, candidate))
+                value = yield from work(lambda: self._merger.merge(stored, candidate))
                 self._answers[words] = _read(value)
-            except Exception as error:  # noqa: BLE001  # a merger may be anybody's, and must not lose the new value
+            except Exception as error:  # noqa: BLE001  # a merger is user code; its errors must not lose the new value
                 self._answers[words] = _Answer(reason=_failed(error))
-        self._made[words, candidate] = self._make(self._answers[words], candidate)
+        self._results[words, candidate] = self._result(self._answers[words], candidate)
 
-    def _make(self, answer: _Answer, candidate: Candidate) -> Merged:
+    def _result(self, answer: _Answer, candidate: Candidate) -> Merged:
         if answer.reason:
             return _uncertain(candidate, answer.reason)
         value = msgspec.structs.replace(candidate.data, value=answer.value)
@@ -105,14 +113,14 @@ class Merging:
         except InvalidArgument as error:
             return _uncertain(candidate, _failed(error))
         merged = Judged(proposed, judged.reason) if isinstance(judged, Violation) else judged[0]
-        refused = merged.reason
-        if not refused and _address(merged.candidate) != _address(candidate):
-            refused = "redacted"
-        return _uncertain(candidate, f"{FAILED}:{refused}") if refused else Merged(merged.candidate, MERGED)
+        refusal = merged.reason
+        if not refusal and _address(merged.candidate) != _address(candidate):
+            refusal = "redacted"
+        return _uncertain(candidate, f"{FAILED}:{refusal}") if refusal else Merged(merged.candidate, MERGED)
 
 
-def _words(known: Record, candidate: Candidate) -> _Words:
-    return (known.data, known.text, candidate.data, candidate.words)
+def _words(stored: Record, candidate: Candidate) -> _Words:
+    return (stored.data, stored.text, candidate.data, candidate.words)
 
 
 def _address(candidate: Candidate) -> tuple[str, str, str]:
@@ -123,7 +131,7 @@ def _read(value: object) -> _Answer:
     if value is None:
         return _Answer(reason=UNDECIDABLE)
     if not isinstance(value, str) or not value.strip():
-        raise InvalidArgument(f"a merger must return a value in words, or None, found {describe(value)}")
+        raise InvalidArgument(f"expected a non-empty string or None from the merger, got {describe(value)}")
     return _Answer(value.strip())
 
 

@@ -1,4 +1,4 @@
-"""Remembering and correcting by hand: arguments made into a candidate, and the outcome of writing it."""
+"""Remembers and updates single records: builds a candidate from the arguments, writes it and returns the outcome."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from agent_memory_log.steps import Steps
 
 
 def _data(call: Remember) -> RecordData:
-    """What is to be remembered, given whole or as key and value. Raises ``InvalidArgument``."""
+    """Return the data to remember, from ``data`` or from key and value. Raises ``InvalidArgument``."""
     key, value = call.key, call.value
     if call.data is not None:
         if key is not None or value is not None:
-            raise InvalidArgument("say what to remember either as data or as key and value")
+            raise InvalidArgument("remember needs either data or key and value, got both")
         return call.data
     if key is None or value is None:
-        raise InvalidArgument("say what to remember: key and value, or data")
+        raise InvalidArgument("remember needs key and value, or data")
     if kind_named(call.kind) not in _KEY_AND_VALUE:
-        found = describe(call.kind)
-        raise InvalidArgument(f"kind must be preference or fact where key and value are given, found {found}")
+        raise InvalidArgument(f"expected kind preference or fact with key and value, got {describe(call.kind)}")
     return Fact(key, value) if call.kind == Fact.kind else Preference(key, value)
 
 
@@ -41,7 +40,7 @@ _ENVELOPE = tuple(name for name in ENVELOPE_FIELDS if name in Remember.__struct_
 
 
 def remember(context: Context, call: Remember) -> Steps[Outcome]:
-    """Write one candidate. Raises ``MemoryStopped`` when policy has something against it."""
+    """Write one candidate. Raises ``MemoryStopped`` if the policy stops the call."""
     candidate = Candidate(
         _data(call),
         call.scope or "",
@@ -54,35 +53,36 @@ def remember(context: Context, call: Remember) -> Steps[Outcome]:
 
 
 def update(context: Context, call: Update) -> Steps[Outcome]:
-    """Change an active record; another value supersedes it."""
+    """Change an active record. Another value supersedes it.
+
+    Raises ``InvalidArgument`` if there is no such active record, or if its kind has no value to change.
+    """
     changes: dict[str, Any] = {
         name: value for name in ENVELOPE_FIELDS if (value := getattr(call, name, None)) is not None
     }
-    known = yield from get(context, Get(call.id))
-    if known is None:
+    record = yield from get(context, Get(call.id))
+    if record is None:
         raise InvalidArgument(f"there is no active record {describe(call.id)} to update")
-    data, value, ttl_days = known.data, call.value, call.ttl_days
+    data, value, ttl_days = record.data, call.value, call.ttl_days
     if value is not None:
         if not isinstance(data, (Preference, Fact)):
-            raise InvalidArgument(f"a record of the kind {known.kind!r} has no value to change: change its text")
+            raise InvalidArgument(f"a record of kind {record.kind!r} has no value: change its text instead")
         data = msgspec.structs.replace(data, value=value)
-    own_text = "" if known.key and known.text == known.data.describe() else known.text
-    fields = envelope_of(known, text=own_text, valid_from=None)
-    if value is not None:  # said anew, by the user
+    own_text = "" if record.key and record.text == record.data.describe() else record.text
+    fields = envelope_of(record, text=own_text, valid_from=None)
+    if value is not None:  # the user states a new value, so the old evidence does not support it
         fields |= {"text": "", "source": Source("user"), "evidence": ()}
     if value is not None or ttl_days is not None:
         fields["valid_until"] = None
-    candidate = checked(Candidate(data, known.scope, ttl_days, **(fields | changes)))
+    candidate = checked(Candidate(data, record.scope, ttl_days, **(fields | changes)))
     names = (*changes, "valid_until") if ttl_days is not None else tuple(changes)
-    report = yield from change(context, known.scope, known.id, candidate, names)
+    report = yield from change(context, record.scope, record.id, candidate, names)
     return _only(report)
 
 
 def _only(report: WriteReport) -> Outcome:
     if report.status == "stopped":
-        raise MemoryStopped(
-            f"policy does not allow this to be remembered: {report.stop_reason}", reason=report.stop_reason
-        )
+        raise MemoryStopped(f"the policy does not allow this memory: {report.stop_reason}", reason=report.stop_reason)
     if not report.outcomes:
-        raise InvalidArgument("the record is active no longer: another writer was faster")
+        raise InvalidArgument("the record is no longer active: another writer replaced or forgot it")
     return report.outcomes[0]

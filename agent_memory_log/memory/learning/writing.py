@@ -1,4 +1,4 @@
-"""The one way a memory is written: redact, ask policy, ask execution, decide, append; again when another was faster."""
+"""Writes memories: redacts, asks policy and execution, decides, and appends. A write that conflicts is retried."""
 
 from __future__ import annotations
 
@@ -24,16 +24,18 @@ from agent_memory_log.steps import Steps
 
 _ATTEMPTS = 500
 _AT_ONCE = 500
+"""The most candidates in one append."""
+
 _Decisions = TypeVar("_Decisions", bound=Decisions)
 
 
 def write_candidates(context: Context, call: Write) -> Steps[WriteReport]:
-    """Write what a caller proposes."""
+    """Write the candidates of a call."""
     return (yield from write(context, call.candidates, origin=call.origin, phase=call.phase))
 
 
 def note_stopped(context: Context, call: NoteStop) -> Steps[None]:
-    """Note what a caller stopped."""
+    """Record that a caller stopped a memory."""
     violation = Violation(call.reason, call.key, call.scope or "")
     yield from note_stop(context, violation, phase=call.phase, evidence=call.evidence)
 
@@ -47,12 +49,23 @@ def write(
     position: MemoryDerived | None = None,
     fresh: bool = False,
 ) -> Steps[WriteReport]:
-    """Write what may be written, each scope's in one append, or several where there are hundreds.
+    """Write the allowed candidates. Candidates of one scope share an append, at most 500 in each.
 
-    ``position`` is noted in the same append, in each scope that is written to and at home; candidates whose evidence
-    lies at or before a position that was noted already are left out, as they were written then. ``fresh``: home was
-    read a moment ago, so that what it is like is looked at again only if another writer was faster. Raises
-    ``InvalidArgument`` for a candidate that cannot be stored, before anything is written.
+    Args:
+        context: The client's context.
+        candidates: The candidates.
+        origin: The kind of call that proposes them.
+        phase: The phase that is stored with blocked candidates.
+        position: The position that was read in a run. It is stored in the same append, in the home scope and in each
+            scope that is written to. Candidates whose evidence is at or before a stored position are left out,
+            because they were written with that position.
+        fresh: Whether the home scope was just read. It is then read again only after a conflict.
+
+    Returns:
+        The outcome of each candidate, or the status ``stopped`` if the policy stopped the call.
+
+    Raises:
+        InvalidArgument: if a candidate cannot be stored. Then nothing was written.
     """
     judged = judge(context, candidates, origin)
     if isinstance(judged, Violation):
@@ -61,20 +74,20 @@ def write(
     merging = None if context.hooks.merger is None else Merging(context, context.hooks.merger, origin)
     outcomes: list[Outcome] = []
     by_scope: dict[str, list[Judged]] = {}
-    for one in judged:
-        # What is for a scope that is not the principal's is noted at home.
-        scope = one.candidate.scope if one.candidate.scope in context.principal.scopes else context.principal.home
-        by_scope.setdefault(scope, []).append(one)
-    # Home comes last: the position there says that all is done.
+    for item in judged:
+        # A candidate for a scope that is not the principal's is blocked. The block is stored in the home scope.
+        scope = item.candidate.scope if item.candidate.scope in context.principal.scopes else context.principal.home
+        by_scope.setdefault(scope, []).append(item)
+    # Home comes last, because its position means that all scopes were written.
     for scope in reversed(context.all_scopes()):
         group = by_scope.get(scope, [])
         if not group and (position is None or scope != context.principal.home):
             continue
         parts = [group[begin : begin + _AT_ONCE] for begin in range(0, len(group), _AT_ONCE)] or [[]]
         for number, part in enumerate(parts, 1):
-            seen = fresh and scope == context.principal.home and number == 1
+            is_fresh = fresh and scope == context.principal.home and number == 1
             reached = position if number == len(parts) else None
-            outcomes += yield from _write_scope(context, scope, part, phase, reached, merging, fresh=seen)
+            outcomes += yield from _write_scope(context, scope, part, phase, reached, merging, fresh=is_fresh)
     return WriteReport("ok", "", tuple(outcomes))
 
 
@@ -93,15 +106,16 @@ def _write_scope(
     def decide(state: State, now: datetime) -> Decisions:
         decisions = Decisions(state, scope, now, context.hooks.max_keyed, agent, merging)
         read = state.positions.get((position.agent, position.run), 0) if position is not None else 0
-        for one in group:
-            if position is not None and one.candidate.evidence and _is_read(one.candidate, position, read):
+        for item in group:
+            if position is not None and item.candidate.evidence and _is_read(item.candidate, position, read):
                 continue
-            if one.reason:
-                decisions.block(one.candidate, one.reason, phase=phase)
+            if item.reason:
+                decisions.block(item.candidate, item.reason, phase=phase)
             else:
-                decisions.write(one.candidate, phase=phase)
+                decisions.write(item.candidate, phase=phase)
         at_home = scope == context.principal.home
-        # A run that waits for more is noted too: what it was told from memory is to be found when that is forgotten.
+        # A run is linked even if its position did not advance. It may contain context from memory, which forgetting
+        # must reach.
         if position is not None and (
             position.seq > read or (at_home and (position.agent, position.run) not in state.linked)
         ):
@@ -113,17 +127,19 @@ def _write_scope(
 
 
 def _is_read(candidate: Candidate, position: MemoryDerived, read: int) -> bool:
-    seqs = [one.seq for one in candidate.evidence if one.run_id == (position.agent, position.run)]
+    """Return whether all of the candidate's evidence in the run was read before."""
+    seqs = [evidence.seq for evidence in candidate.evidence if evidence.run_id == (position.agent, position.run)]
     return bool(seqs) and max(seqs) <= read
 
 
 def decided(
     context: Context, scope: str, decide: Callable[[State, datetime], _Decisions], *, fresh: bool = False
 ) -> Steps[_Decisions]:
-    """Append what ``decide`` makes of the newest state; again with a newer one when another writer was faster.
+    """Decide on the newest state, append the decided events, and return the decisions.
 
-    What is left to a merger is asked before anything is appended, and decided again with the answer.
-    ``fresh``: the state was read a moment ago; nothing is appended to one that is not the newest.
+    After a version conflict, the state is read and decided on again. If the decisions need a merger, it is asked
+    first, and then everything is decided again with its answer. ``fresh`` says that the state was just read, so the
+    first attempt does not read it.
     """
     subject = context.subject(scope)
     attempt = 0
@@ -132,10 +148,10 @@ def decided(
             yield from subject.refresh()
         now = context.hooks.now()
         yield from subject.finish_erasure(now)
-        version, decisions = subject.ask(lambda state: (state.version, decide(state, now)))  # noqa: B023  # asked at once
+        version, decisions = subject.ask(lambda state: (state.version, decide(state, now)))  # noqa: B023  # called at once
         if decisions.question is not None:
             yield from decisions.question()
-            fresh = False  # a merger takes its time
+            fresh = False  # a merger is slow, so read the state again
             continue
         if not decisions.events:
             return decisions
@@ -153,7 +169,7 @@ def decided(
 def note_stop(
     context: Context, violation: Violation, *, phase: str, evidence: tuple[Evidence, ...] = ()
 ) -> Steps[None]:
-    """Note that a call was stopped: in the scope it is about, where that is the principal's, else at home."""
+    """Record a stopped call in the violation's scope if it is the principal's, otherwise in the home scope."""
     scope = violation.scope if violation.scope in context.principal.scopes else context.principal.home
 
     def decide(state: State, now: datetime) -> Decisions:
@@ -174,20 +190,20 @@ def note_stop(
 
 
 def change(context: Context, scope: str, record: str, candidate: Candidate, names: Sequence[str]) -> Steps[WriteReport]:
-    """Write the named fields of a record's new form, which passes what every candidate passes."""
+    """Change the named fields of a record. The changed record passes the same checks as every candidate."""
     judged = judge(context, [candidate], "remember")
     if isinstance(judged, Violation):
         yield from note_stop(context, judged, phase="update")
         return WriteReport("stopped", judged.reason)
-    (one,) = judged
+    (item,) = judged
 
     def decide(state: State, now: datetime) -> Decisions:
         decisions = Decisions(state, scope, now, context.hooks.max_keyed)
         live = state.records.get(record)
-        if one.reason:
-            decisions.block(one.candidate, one.reason, phase="update")
+        if item.reason:
+            decisions.block(item.candidate, item.reason, phase="update")
         elif live is not None:
-            decisions.change(live, one.candidate, names)
+            decisions.change(live, item.candidate, names)
         return decisions
 
     decisions = yield from decided(context, scope, decide)

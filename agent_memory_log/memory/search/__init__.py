@@ -1,1 +1,1 @@
-"""Reading what is remembered: by key, as lists and history, by search in a warm index, and as context for a model."""
+"""Reads memory: by key, as lists and history, by search in a warm index, and as context for a model."""

@@ -1,4 +1,4 @@
-"""The texts of one subject in a recall index, by what they are the words of. Needs the extra ``recall``."""
+"""Holds the texts of one subject in a recall index, by the record or message of each. Needs the extra ``recall``."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ from agent_memory_log.recall import Document, DocumentHit, Embedded, RecallIndex
 
 _TEXT_BYTES = 1_100
 _BYTES_A_CHARACTER = 2
-"""What a text takes in memory, besides and for its characters: as measured with 2,000 messages, about."""
+"""The approximate bytes of memory per text, and per character of it. Measured with 2,000 messages."""
 
 
 def _vector_bytes(packed: bytes, dimension: int, *, is_kept: bool) -> int:
-    """What vectors take in memory, about, in a ``VectorIndex`` with room for more rows; and ``packed``, if kept."""
+    """Return the approximate bytes that vectors take in a ``VectorIndex``, which reserves rows for growth.
+
+    ``is_kept`` adds the size of the packed bytes.
+    """
     tokens = len(packed) - dimension
     return 200 + 6 * dimension + 2 * tokens + (len(packed) if is_kept else 0)
 
 
 class _Entry(msgspec.Struct, frozen=True, gc=False):
-    """A text of the index: its name, the text, the message that it is."""
+    """A text of the index, with its name, and the message if the text is one."""
 
     name: TextName
     text: str
@@ -40,9 +43,9 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class IndexedTexts:
-    """Texts with their vectors, by document id and by name. Not for several threads at once.
+    """Texts with their vectors, by document id and by name. Not safe for use by several threads at once.
 
-    ``size`` is how many bytes of memory they take, about.
+    ``size`` is the approximate number of bytes of memory that the texts take.
     """
 
     def __init__(self) -> None:
@@ -50,43 +53,43 @@ class IndexedTexts:
         self._index = RecallIndex()
         self._entries: dict[str, _Entry] = {}
         self._names: dict[TextName, str] = {}
-        self._lacking: dict[str, None] = {}
+        self._without_vectors: dict[str, None] = {}
         self._model: tuple[str, int] | None = None
         self._packed: dict[str, bytes] = {}
         self._vector_sizes: dict[str, int] = {}
 
     def put(self, document: Document, name: TextName, message: RunMessage | None = None) -> TextName | None:
-        """Put a text in, in place of the one with its id; the name that this one had, where it is another."""
-        known = self._entries.get(document.id)
-        packed = self._packed.get(document.id) if known is not None and known.name == name else None
+        """Add a text, and replace a text with the same id. Returns the replaced text's name if it had another name."""
+        replaced = self._entries.get(document.id)
+        packed = self._packed.get(document.id) if replaced is not None and replaced.name == name else None
         self.remove(document.id)
         self._index.add(document)
         entry = self._entries[document.id] = _Entry(name, document.text, message)
         self._names[name] = document.id
         self.size += entry.size
-        self._lacking[document.id] = None
+        self._without_vectors[document.id] = None
         if packed is not None and self._model is not None:
             self.put_vectors(name, *self._model, packed)
-        return None if known is None or known.name == name else known.name
+        return None if replaced is None or replaced.name == name else replaced.name
 
     def remove(self, document: str) -> TextName | None:
-        """Take a text out; its name, if it was there."""
+        """Remove a text. Returns its name, or None if the index does not hold it."""
         entry = self._entries.pop(document, None)
         if entry is None:
             return None
         self._index.remove(document)
         self._names.pop(entry.name, None)
-        self._lacking.pop(document, None)
+        self._without_vectors.pop(document, None)
         self._packed.pop(document, None)
         self.size -= entry.size + self._vector_sizes.pop(document, 0)
         return entry.name
 
-    def named(self, name: TextName) -> str | None:
-        """The id of the text with a name; None if there is none."""
-        return self._names.get(name)
+    def has(self, name: TextName) -> bool:
+        """Return whether the index holds a text with this name."""
+        return name in self._names
 
     def use_model(self, model: str, dimension: int) -> bool:
-        """Hold vectors of this model from now on, and none of another; whether that is new."""
+        """Hold only vectors of this model from now on. Returns whether the model changed."""
         if (model, dimension) == self._model:
             return False
         self._model = (model, dimension)
@@ -94,23 +97,27 @@ class IndexedTexts:
         self._packed.clear()
         self.size -= sum(self._vector_sizes.values())
         self._vector_sizes.clear()
-        self._lacking = dict.fromkeys(self._entries)
+        self._without_vectors = dict.fromkeys(self._entries)
         return True
 
-    def lacking(self, most: int) -> list[tuple[TextName, str]]:
-        """Texts without vectors, the first ones."""
-        return [(entry.name, entry.text) for entry in map(self._entries.__getitem__, islice(self._lacking, most))]
+    def without_vectors(self, limit: int) -> list[tuple[TextName, str]]:
+        """Return the first texts without vectors, at most ``limit``."""
+        documents = islice(self._without_vectors, limit)
+        return [(entry.name, entry.text) for entry in map(self._entries.__getitem__, documents)]
 
     def put_vectors(self, name: TextName, model: str, dimension: int, packed: bytes) -> bool:
-        """Give a text its vectors, if it is there and they are of the model in use; whether that is so."""
+        """Give a text its vectors. Returns whether this was possible.
+
+        It is not possible if the index does not hold the text, or if the vectors are of another model.
+        """
         document = self._names.get(name)
         embeddings = unpack(packed, dimension) if (model, dimension) == self._model else None
         if document is None or embeddings is None:
             return False
         self._index.put_vectors([document], embeddings)
-        self._lacking.pop(document, None)
+        self._without_vectors.pop(document, None)
         if name.record:
-            self._packed[document] = packed  # a record that is said again is put again, its words the same
+            self._packed[document] = packed  # a refreshed record is put again with the same words
         size = _vector_bytes(packed, dimension, is_kept=bool(name.record))
         self.size += size - self._vector_sizes.get(document, 0)
         self._vector_sizes[document] = size
@@ -119,8 +126,8 @@ class IndexedTexts:
     def search(
         self, call: Search, now: datetime, embedded: Embedded | None
     ) -> list[tuple[DocumentHit, RunMessage | None]]:
-        """The best texts, with the message of those that are one."""
-        found = self._index.search(
+        """Return the best texts, each with its message if it is one."""
+        matches = self._index.search(
             call.query,
             now=now,
             top_k=call.top_k,
@@ -131,11 +138,11 @@ class IndexedTexts:
             boost_preferences=fold_keys(call.boost_preferences),
             embedded=None if embedded is None or embedded.model != self._model else embedded.embeddings,
         )
-        return [(one, self._entries[one.id].message) for one in found]
+        return [(match, self._entries[match.id].message) for match in matches]
 
 
 def record_document(live: Live) -> Document:
-    """What is searched of a record: its words, its key as words, its tags and entities."""
+    """Return the searchable document of a record: its text, its key as words, its tags and its entities."""
     memory = live.memory
     text = memory.text or live.data.describe()
     key = memory.key.replace("_", " ")
@@ -155,7 +162,7 @@ def record_document(live: Live) -> Document:
 
 
 def message_document(message: RunMessage) -> Document:
-    """What is searched of a message."""
+    """Return the searchable document of a message."""
     return Document(
         id=place_name(message.evidence),
         text=message.text,

@@ -1,4 +1,4 @@
-"""Linked runs as an index reads them: where each stood when it was read, and what is new since.
+"""Reads the linked runs of an index: only the runs that have changed since they were read, and only new events.
 
 One ``peek_runs`` call finds the runs whose version or ``first_seq`` changed, because no event changes without one of
 the two.
@@ -18,61 +18,75 @@ from agent_memory_log.steps import Steps, each, load, peek
 from agent_memory_log.store import RunHead
 
 UNREAD = RunHead(0, 0)
-"""Where a run stands of which nothing was read: nowhere that a store would say."""
+"""The placeholder head of a run that has not been read yet. No store returns this head."""
 
 
 class LinkedRun(msgspec.Struct):
-    """A linked run: where it stood when it was read, None where it had expired; messages that can be found, by seq."""
+    """A linked run.
+
+    Attributes:
+        head: The run's head when it was read, or None if it had expired.
+        ids: The document ids of the searchable messages, by seq.
+    """
 
     head: RunHead | None
     ids: dict[int, str]
 
 
 class News(msgspec.Struct, frozen=True):
-    """What was read of a linked run: ``snapshot`` is None where it expired; ``anew``: from its first event."""
+    """The new events of a linked run.
 
-    place: RunId
+    Attributes:
+        run_id: The run.
+        snapshot: The events that were read, or None if the run has expired.
+        from_start: Whether the run was read again from its first event.
+    """
+
+    run_id: RunId
     snapshot: Snapshot | None
-    anew: bool = False
+    from_start: bool = False
 
-    def is_news(self, head: RunHead | None) -> bool:
-        """Whether it says anything to who knows that the run stood there."""
-        if head is None or self.snapshot is None or self.anew:
+    def is_newer_than(self, head: RunHead | None) -> bool:
+        """Return whether the index has to apply this, given the head at which it last read the run."""
+        if head is None or self.snapshot is None or self.from_start:
             return head is not None or self.snapshot is not None
         return self.snapshot.last_seq > head.version or self.snapshot.first_seq != head.first_seq
 
 
 class KnownRuns(msgspec.Struct, frozen=True):
-    """Linked runs, and where each stood when it was read: ``UNREAD``, or None where it had expired."""
+    """Linked runs with their heads when they were read.
 
-    places: tuple[RunId, ...]
+    A head is ``UNREAD`` if the run has not been read yet, and None if it had expired.
+    """
+
+    run_ids: tuple[RunId, ...]
     heads: tuple[RunHead | None, ...]
 
     def __iter__(self) -> Iterator[tuple[RunId, RunHead | None]]:
-        return zip(self.places, self.heads, strict=True)
+        return zip(self.run_ids, self.heads, strict=True)
 
 
 def read_new(runs: KnownRuns) -> Steps[list[News]]:
-    """What is new in linked runs. Runs that stand where they did are left out, by one look at the store."""
-    unread = [one for one in runs if one[1] is UNREAD] if UNREAD in runs.heads else []
-    known = [one for one in runs if one[1] is not UNREAD] if unread else runs
-    places = tuple([place for place, _ in known]) if unread else runs.places
-    heads = (yield from peek(places)) if places else ()
+    """Read the new events of linked runs. One ``peek_runs`` call finds the runs that have not changed."""
+    unread = [item for item in runs if item[1] is UNREAD] if UNREAD in runs.heads else []
+    read = [item for item in runs if item[1] is not UNREAD] if unread else runs
+    run_ids = tuple([run_id for run_id, _ in read]) if unread else runs.run_ids
+    heads = (yield from peek(run_ids)) if run_ids else ()
     if not unread and heads == runs.heads:
         changed = []
     else:
-        changed = [one for one, head in zip(known, heads, strict=True) if one[1] != head] + unread
+        changed = [item for item, head in zip(read, heads, strict=True) if item[1] != head] + unread
     if not changed:
         return []
-    return (yield from each(_read(place, 0 if head is None else head.version) for place, head in changed))
+    return (yield from each(_read(run_id, 0 if head is None else head.version) for run_id, head in changed))
 
 
-def _read(place: RunId, after: int) -> Steps[News]:
+def _read(run_id: RunId, after: int) -> Steps[News]:
     try:
-        newer = yield from load(*place, after, MESSAGE_TYPES)
+        newer = yield from load(*run_id, after, MESSAGE_TYPES)
     except RunExpired:
-        return News(place, None)
-    except CursorOutOfRange:  # the store has forgotten it
-        newer = yield from load(*place, 0, MESSAGE_TYPES)
-        return News(place, newer, anew=True)
-    return News(place, newer)
+        return News(run_id, None)
+    except CursorOutOfRange:  # the run was deleted, or the store lost its last events
+        newer = yield from load(*run_id, 0, MESSAGE_TYPES)
+        return News(run_id, newer, from_start=True)
+    return News(run_id, newer)

@@ -1,4 +1,4 @@
-"""Reading memory: by id and key, as a list, by words, as history, as of a day, and why it is believed."""
+"""Reads records by id or key, as a list, as history and as of a time, and explains them by their evidence."""
 
 from __future__ import annotations
 
@@ -22,16 +22,22 @@ from agent_memory_log.memory.stream.state import Live, State
 from agent_memory_log.memory.stream.subjects import Subject
 from agent_memory_log.steps import Steps, load
 
-_SHOWN = 200
+_LONGEST_LINE = 200
+"""The most characters of one event in an evidence line."""
 
 
 def get(context: Context, call: Get) -> Steps[Record | None]:
-    """The active record with an id, in any scope that may be read, or with a key."""
+    """Return the active record with an id, from any readable scope, or with a key, from one scope.
+
+    Returns None if there is no such record. Raises ``InvalidArgument`` unless exactly one of id and key is given.
+    """
     record, key, kind, scope = call.id, call.key, call.kind, call.scope
     if (record is None) == (key is None):
-        raise InvalidArgument("say what to get: either id or key")
-    names = [context.readable_scope(scope)] if key is not None else context.readable(None if scope is None else [scope])
-    for name in names:
+        raise InvalidArgument("get needs either id or key")
+    scopes = (
+        [context.readable_scope(scope)] if key is not None else context.readable(None if scope is None else [scope])
+    )
+    for name in scopes:
         subject = context.subject(name)
         yield from subject.refresh()
         now = context.hooks.now()
@@ -44,18 +50,21 @@ def get(context: Context, call: Get) -> Steps[Record | None]:
 
 
 def _by_key(state: State, key: str, kind: str | None, now: datetime) -> Live | None:
-    """The newest, where several kinds have the key and none was said."""
+    """Return the active record with a key. Without a kind, returns the newest record of any kind."""
     if not key.strip():
         return None
-    names = state.kinds if kind is None else {kind}
-    lives = [live for name in names if (live := state.find(name, key)) is not None and not live.is_expired(now)]
+    kinds = state.kinds if kind is None else {kind}
+    lives = [live for name in kinds if (live := state.find(name, key)) is not None and not live.is_expired(now)]
     if len(lives) > 1:
         lives.sort(key=lambda live: (live.updated, live.seq))
     return lives[-1] if lives else None
 
 
 def list_records(context: Context, call: ListRecords) -> Steps[tuple[Record, ...]]:
-    """The records of a status, by scope, then as they came. Only active ones are at hand; others are looked up."""
+    """Return the records with a status, by scope, then in the order of the stream.
+
+    Active records are in the state. For other statuses, the whole stream of each scope is read.
+    """
     kinds = _set_of(call.kinds)
     records: list[Record] = []
     for scope in context.readable(call.scopes):
@@ -72,7 +81,7 @@ def list_records(context: Context, call: ListRecords) -> Steps[tuple[Record, ...
 
 
 def active_records(context: Context, subject: Subject, kinds: frozenset[str] | None) -> Steps[list[Record]]:
-    """The active records of a subject, as they came."""
+    """Return the active records of a subject, in the order of the stream."""
     yield from subject.refresh()
     now = context.hooks.now()
     return subject.ask(lambda state: _active(state, subject.id.scope, kinds, now))
@@ -91,32 +100,32 @@ def _set_of(kinds: tuple[str, ...] | None) -> frozenset[str] | None:
 
 
 def _ledger(context: Context, scope: str, until: datetime | None = None) -> Steps[Ledger]:
-    """The whole history of a scope, up to a time."""
+    """Return the whole history of a scope, up to a time."""
     stream = yield from context.subject(scope).load_all()
     return Ledger(stream, until=until)
 
 
 def history(context: Context, call: History) -> Steps[tuple[Version, ...]]:
-    """Every value that a key has had, the oldest first."""
-    wanted = fold_key(call.key)
+    """Return every value that a key has had, the oldest first."""
+    folded_key = fold_key(call.key)
     name = context.readable_scope(call.scope)
     ledger = yield from _ledger(context, name)
     return tuple(
         Version(record, live.seq, *_end(closed, record))
         for (live, closed), record in zip(ledger.lives(), ledger.records(name, context.hooks.now()), strict=True)
-        if wanted and fold_key(record.key) == wanted and call.kind in (None, record.kind)
+        if folded_key and fold_key(record.key) == folded_key and call.kind in (None, record.kind)
     )
 
 
 def _end(closed: Closed | None, record: Record) -> tuple[datetime | None, str]:
-    """When and why a record ended."""
+    """Return when and why a record ended, or ``(None, "")`` for an active record."""
     if closed is not None:
         return closed.at, closed.reason
     return (record.valid_until, record.status) if record.status == "expired" else (None, "")
 
 
 def as_of(context: Context, call: AsOf) -> Steps[tuple[Record, ...]]:
-    """What was active at a time, less what was forgotten since."""
+    """Return the records that were active at a time, without those that were forgotten since."""
     records: list[Record] = []
     for scope in context.readable(call.scopes):
         ledger = yield from _ledger(context, scope, call.time)
@@ -125,11 +134,11 @@ def as_of(context: Context, call: AsOf) -> Steps[tuple[Record, ...]]:
 
 
 def explain(context: Context, call: Explain) -> Steps[Explanation | None]:
-    """The record, whatever its status, with its evidence as lines."""
+    """Return a record of any status with its evidence and its history as lines. Returns None for an unknown id."""
     record = call.id
     for scope in context.readable(None):
         ledger = yield from _ledger(context, scope)
-        explained = next((one for one in ledger.records(scope, context.hooks.now()) if one.id == record), None)
+        explained = next((item for item in ledger.records(scope, context.hooks.now()) if item.id == record), None)
         if explained is not None:
             lines = yield from _lines(context, explained.evidence)
             story = tuple(_story_line(event, record) for event in ledger.story.get(record, ()))
@@ -138,7 +147,7 @@ def explain(context: Context, call: Explain) -> Steps[Explanation | None]:
 
 
 def stats(context: Context, _: CountRecords) -> Steps[Stats]:
-    """Counts over all scopes that may be read."""
+    """Return counts over all readable scopes."""
     active, closed, blocked = Counter[str](), Counter[str](), Counter[str]()
     events = parts = 0
     runs: set[RunId] = set()
@@ -161,8 +170,8 @@ def _sorted(counts: Counter[str]) -> Mapping[str, int]:
 
 
 def _source(record: Record) -> str:
-    named = f" {record.source.id}" if record.source.id else ""
-    return f"{record.source.kind}{named}, on {record.created.date().isoformat()}"
+    source_id = f" {record.source.id}" if record.source.id else ""
+    return f"{record.source.kind}{source_id}, on {record.created.date().isoformat()}"
 
 
 def _story_line(event: Event, record: str) -> str:
@@ -172,7 +181,7 @@ def _story_line(event: Event, record: str) -> str:
         by = f" by {data.by}" if data.by and data.by != record else ""
         return f"{day} {data.status}{by}"
     if isinstance(data, MemoryRefreshed):
-        return f"{day} said again, confidence {data.confidence:g}"
+        return f"{day} stated again, confidence {data.confidence:g}"
     if isinstance(data, MemoryChanged):
         stars = f", {stars_of(data.importance)} stars" if "importance" in data.changed else ""
         return f"{day} changed: {', '.join(data.changed)}{stars}"
@@ -180,14 +189,14 @@ def _story_line(event: Event, record: str) -> str:
 
 
 def _lines(context: Context, evidence: Sequence[Evidence]) -> Steps[tuple[EvidenceLine, ...]]:
-    """The events that a memory rests on, as lines. Evidence may name any event; only those of linked runs are read."""
+    """Return one line for each evidence. Evidence may name any event, but only events of linked runs are shown."""
     subjects = [context.subject(scope) for scope in context.readable(None)]
     for subject in subjects:
         yield from subject.refresh()
     lines: list[EvidenceLine] = []
-    for place in evidence:
-        reason = _reason_not_to_show(subjects, place, place.seq)
-        lines.append(EvidenceLine(place, reason=reason) if reason else (yield from _line(subjects, place)))
+    for item in evidence:
+        reason = _reason_not_to_show(subjects, item, item.seq)
+        lines.append(EvidenceLine(item, reason=reason) if reason else (yield from _line(subjects, item)))
     return tuple(lines)
 
 
@@ -202,11 +211,11 @@ def _reason_not_to_show(subjects: Sequence[Subject], evidence: Evidence, seq: in
 
 
 def _line(subjects: Sequence[Subject], evidence: Evidence) -> Steps[EvidenceLine]:
-    """An event of a linked run, as a line."""
+    """Return a line for an event of a linked run."""
     try:
         event = yield from _event_of(evidence)
     except CursorOutOfRange:
-        return EvidenceLine(evidence, reason="not there")
+        return EvidenceLine(evidence, reason="not found")
     except RunExpired:
         return EvidenceLine(evidence, reason="expired")
     if event is None:
@@ -214,23 +223,27 @@ def _line(subjects: Sequence[Subject], evidence: Evidence) -> Steps[EvidenceLine
     reason = _reason_not_to_show(subjects, evidence, event.seq)
     if reason or isinstance(event.data, Redacted):
         return EvidenceLine(evidence, reason=reason or "erased")
-    return EvidenceLine(evidence, _shown(event.data))
+    return EvidenceLine(evidence, _summary(event.data))
 
 
 def _event_of(evidence: Evidence) -> Steps[Event | None]:
-    """The event that is meant: the one at its place, unless that has another id, as in a copy that renumbers."""
-    wanted = evidence.event_id
-    with suppress(*((CursorOutOfRange,) if wanted else ())):
-        there = yield from load(*evidence.run_id, evidence.seq - 1, limit=1)
-        if there.log and there.log[0].seq == evidence.seq and wanted in ("", there.log[0].event_id):
-            return there.log[0]
-    if not wanted:
+    """Return the event that the evidence names.
+
+    It is the event at the evidence's seq. If that event has another id, the whole run is searched for the id, because
+    a copy may renumber events.
+    """
+    event_id = evidence.event_id
+    with suppress(*((CursorOutOfRange,) if event_id else ())):
+        at_seq = yield from load(*evidence.run_id, evidence.seq - 1, limit=1)
+        if at_seq.log and at_seq.log[0].seq == evidence.seq and event_id in ("", at_seq.log[0].event_id):
+            return at_seq.log[0]
+    if not event_id:
         return None
-    everything = yield from load(*evidence.run_id)
-    return next((event for event in everything.log if event.event_id == wanted), None)
+    snapshot = yield from load(*evidence.run_id)
+    return next((event for event in snapshot.log if event.event_id == event_id), None)
 
 
-def _shown(data: EventData) -> str:
+def _summary(data: EventData) -> str:
     if isinstance(data, ToolCall):
         text = f"{data.tool_name} {data.payload_json}"
     elif isinstance(data, ToolResult):
@@ -238,4 +251,5 @@ def _shown(data: EventData) -> str:
     else:
         text = str(getattr(data, "message", None) or getattr(data, "text", None) or getattr(data, "note", ""))
     line = " ".join(text.split())
-    return f"{data.event_type.removesuffix('_message')}: {line if len(line) <= _SHOWN else line[: _SHOWN - 3] + '...'}"
+    shortened = line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 3] + "..."
+    return f"{data.event_type.removesuffix('_message')}: {shortened}"

@@ -1,7 +1,7 @@
-"""Searching: records and the messages of linked runs, by words, by vectors where there is an embedder.
+"""Searches records and the messages of linked runs, by words and, with an embedder, by vectors.
 
-With the extra ``recall`` each subject has an index that is kept warm. Without it, the records that share words with the
-question are found, and no messages.
+With the extra ``recall``, each subject has a warm index. Without the extra, a search returns only records that share
+words with the query, and no messages.
 """
 
 from __future__ import annotations
@@ -32,69 +32,79 @@ if TYPE_CHECKING:
 _NO_MESSAGES = "no messages were searched: pip install 'agent-memory-log[recall]'"
 
 SHARED_WORDS = "shared_words"
-"""What ``matched_by`` calls the share of the question's words that a record has, where there is no index."""
+"""The key in ``matched_by`` of the share of the query's words that a record contains. Used only without an index."""
 
 _BOOST = 0.5
-"""What a preference gains whose key is boosted, whether it shares a word or not; as in an index."""
+"""The score that a boosted preference gains, even if it shares no word with the query. An index adds the same."""
 
 _words = re.compile(r"\w+").findall
 
 _COMPARED_DIGITS = 9
-"""Digits behind the point to which scores are compared, as in an index."""
+"""The number of decimal places to which scores are compared. An index compares the same number."""
 
 
 def search(context: Context, call: Search) -> Steps[Hits]:
-    """The best hits of several scopes. Their scores are compared as they are: each is a share of the whole question."""
+    """Return the best hits of several scopes.
+
+    Scores of different scopes are compared directly, because each score is a share of the whole query.
+    """
     (hits,) = yield from search_each(context, [call], context.readable(call.scopes))
     return hits
 
 
-def search_each(context: Context, several: Sequence[Search], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
-    """The hits of several searches for one query: what is new is read once, and the query embedded once."""
+def search_each(context: Context, calls: Sequence[Search], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
+    """Return the hits of several searches for one query. New events are read once, and the query is embedded once.
+
+    Raises:
+        InvalidArgument: if an embedder is given and the extra ``recall`` is not installed, or if the embedder has no
+            method ``embed``.
+    """
     make = _index_type()
     embedder = context.hooks.embedder
     if make is None:
         if embedder is not None:
-            raise InvalidArgument("an embedder needs what is not installed: pip install 'agent-memory-log[recall]'")
-        return (yield from _search_without_index(context, several, scopes))
+            raise InvalidArgument("an embedder needs the extra recall: pip install 'agent-memory-log[recall]'")
+        return (yield from _search_without_index(context, calls, scopes))
     if embedder is not None and not callable(getattr(embedder, "embed", None)):
-        raise InvalidArgument(f"embedder must have model, dimension and embed(texts, kind), found {describe(embedder)}")
+        raise InvalidArgument(
+            f"expected an embedder with model, dimension and embed(texts, kind), got {describe(embedder)}"
+        )
     with context.indexes.of([context.subject(scope) for scope in scopes], make) as indexes:
-        note, embedded = yield from _prepared(indexes, embedder, several[0].query)
+        note, embedded = yield from _prepared(indexes, embedder, calls[0].query)
         now = context.hooks.now()
-        answers: list[Hits] = []
-        for query in several:
+        hits_of_searches: list[Hits] = []
+        for call in calls:
             hits: list[Hit] = []
             for scope, index in zip(scopes, indexes, strict=True):
-                hits += yield from _search_index(index, query, scope, now, embedded)
-            answers.append(Hits(_best(_once(hits), query.top_k), note))
-    return answers
+                hits += yield from _search_index(index, call, scope, now, embedded)
+            hits_of_searches.append(Hits(_best(_without_duplicates(hits), call.top_k), note))
+    return hits_of_searches
 
 
 def _search_index(
-    index: WarmIndex, query: Search, scope: str, now: datetime, embedded: Embedded | None
+    index: WarmIndex, call: Search, scope: str, now: datetime, embedded: Embedded | None
 ) -> Steps[list[Hit]]:
-    while (found := (yield from work(lambda: index.search(query, now, embedded)))) is None:
+    while (matches := (yield from work(lambda: index.search(call, now, embedded)))) is None:
         yield from index.refresh(None)
     return index.subject.ask(
-        lambda state: [hit for one in found if (hit := _hit_of(*one, state, scope, now)) is not None]
+        lambda state: [hit for match in matches if (hit := _hit_of(*match, state, scope, now)) is not None]
     )
 
 
-def _hit_of(found: DocumentHit, message: RunMessage | None, state: State, scope: str, now: datetime) -> Hit | None:
-    """What was found, as a hit; None where it was forgotten a moment ago, as while an embedder was asked."""
+def _hit_of(match: DocumentHit, message: RunMessage | None, state: State, scope: str, now: datetime) -> Hit | None:
+    """Return a match as a hit. Returns None if it was forgotten meanwhile, for example while the embedder worked."""
     if message is not None:
-        is_there = state.may_find(message.agent, message.run, message.seq)
-        return Hit(found.score, found.matched_by, None, message) if is_there else None
-    live = state.active(found.id, now)
-    return None if live is None else Hit(found.score, found.matched_by, live.record(scope, now))
+        is_searchable = state.may_find(message.agent, message.run, message.seq)
+        return Hit(match.score, match.matched_by, None, message) if is_searchable else None
+    live = state.active(match.id, now)
+    return None if live is None else Hit(match.score, match.matched_by, live.record(scope, now))
 
 
 @cache
 def _index_type() -> Callable[[Subject], WarmIndex] | None:
-    """The index that is kept warm; None without the extra. Imported when it is needed: numpy takes its time."""
+    """Return the class of warm indexes, or None without the extra. numpy loads slowly, so it is imported on demand."""
     try:
-        import agent_memory_log.recall  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # it says what is missing
+        import agent_memory_log.recall  # noqa: F401, PLC0415  # pyright: ignore[reportUnusedImport]  # raises if the extra is missing
     except InvalidArgument:
         return None
     from agent_memory_log.memory.search.warm_index import WarmIndex  # noqa: PLC0415  # see above
@@ -105,12 +115,15 @@ def _index_type() -> Callable[[Subject], WarmIndex] | None:
 def _prepared(
     indexes: Sequence[WarmIndex], embedder: Embedder | None, query: str
 ) -> Steps[tuple[str, Embedded | None]]:
-    """Bring the indexes up to date; what went wrong with vectors, and those of the question if nothing did."""
+    """Bring the indexes up to date, and embed the query.
+
+    Returns a note and the query's vectors. The note says why vectors were not compared; then the vectors are None.
+    """
     if embedder is None or not query.strip():
         for index in indexes:
             yield from index.refresh(None)
         return "", None
-    embedded, fixed = yield from work(lambda: _embed_question(embedder, query))
+    embedded, fixed = yield from work(lambda: _embed_query(embedder, query))
     note = embedded.note
     for index in indexes:
         yield from index.refresh(None if note else fixed)
@@ -119,50 +132,50 @@ def _prepared(
     return note, None if note else embedded
 
 
-def _embed_question(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]:
-    """The vectors of a question, or why there are none; and the embedder, as that model."""
+def _embed_query(embedder: Embedder, query: str) -> tuple[Embedded, Embedder]:
+    """Return the query's vectors, or a note why embedding failed, and the embedder fixed to that model."""
     from agent_memory_log.recall import Fixed, embed  # noqa: PLC0415  # as in _index_type
 
     embedded = embed(embedder, [query], "query")
     return embedded, Fixed(embedder, embedded.model)
 
 
-def _search_without_index(context: Context, several: Sequence[Search], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
+def _search_without_index(context: Context, calls: Sequence[Search], scopes: tuple[str, ...]) -> Steps[list[Hits]]:
     records: list[Record] = []
     for scope in scopes:
         records += yield from active_records(context, context.subject(scope), None)
     return [
         Hits(
-            _best(_sharing_words(records, query), query.top_k),
-            _NO_MESSAGES if query.kinds is None or MESSAGE in query.kinds else "",
+            _best(_sharing_words(records, call), call.top_k),
+            _NO_MESSAGES if call.kinds is None or MESSAGE in call.kinds else "",
         )
-        for query in several
+        for call in calls
     ]
 
 
-def _sharing_words(records: Sequence[Record], query: Search) -> list[Hit]:
-    """The records that share words with the question, each by the share of the question's words that it has."""
-    kinds = None if query.kinds is None else frozenset(query.kinds)
-    words, boosted = frozenset(_words(query.query.casefold())), fold_keys(query.boost_preferences)
+def _sharing_words(records: Sequence[Record], call: Search) -> list[Hit]:
+    """Return the records that share words with the query. The score is the share of the query's words."""
+    kinds = None if call.kinds is None else frozenset(call.kinds)
+    words, boosted = frozenset(_words(call.query.casefold())), fold_keys(call.boost_preferences)
     hits = (
         _shared_words(record, words, boosted)
         for record in records
-        if (kinds is None or record.kind in kinds) and _is_within(record, query)
+        if (kinds is None or record.kind in kinds) and _is_within(record, call)
     )
     return [hit for hit in hits if hit is not None]
 
 
-def _is_within(record: Record, query: Search) -> bool:
+def _is_within(record: Record, call: Search) -> bool:
     time = record.valid_from or record.created
     return (
-        record.stars >= query.min_importance
-        and (query.since is None or time >= query.since)
-        and (query.until is None or time < query.until)
+        record.stars >= call.min_importance
+        and (call.since is None or time >= call.since)
+        and (call.until is None or time < call.until)
     )
 
 
 def _shared_words(record: Record, words: frozenset[str], boosted: frozenset[str]) -> Hit | None:
-    """The record as a hit. Returns None if it shares no word and is not boosted."""
+    """Return the record as a hit, or None if it shares no word and is not boosted."""
     text = " ".join((record.text, record.key.replace("_", " "), *record.tags, *record.entities))
     shared = len(words.intersection(_words(text.casefold())))
     parts: dict[str, float] = {}
@@ -173,8 +186,8 @@ def _shared_words(record: Record, words: frozenset[str], boosted: frozenset[str]
     return Hit(sum(parts.values()), parts, record) if parts else None
 
 
-def _once(hits: list[Hit]) -> list[Hit]:
-    """A message once, by its best score: its run may be linked to several scopes."""
+def _without_duplicates(hits: list[Hit]) -> list[Hit]:
+    """Keep each message's best hit. A message has several hits if its run is linked to several scopes."""
     best: dict[str, Hit] = {}
     for hit in hits:
         if hit.id not in best or hit.score > best[hit.id].score:
@@ -183,12 +196,12 @@ def _once(hits: list[Hit]) -> list[Hit]:
 
 
 def _best(hits: list[Hit], top_k: int) -> list[Hit]:
-    """The first ones; of two alike the one that has more by itself, then the newer, and then as they came."""
-    hits.sort(key=lambda hit: (-round(hit.score, _COMPARED_DIGITS), -_alone(hit), -_time(hit)))
+    """Return the first ``top_k`` hits by score, then by score without boosts, then newest first."""
+    hits.sort(key=lambda hit: (-round(hit.score, _COMPARED_DIGITS), -_unboosted(hit), -_time(hit)))
     return hits[:top_k]
 
 
-def _alone(hit: Hit) -> float:
+def _unboosted(hit: Hit) -> float:
     return hit.matched_by.get("words", 0.0) + hit.matched_by.get("vectors", 0.0)
 
 

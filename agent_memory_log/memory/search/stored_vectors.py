@@ -1,4 +1,4 @@
-"""What an index knows of its subject's stream of vectors: what is in there, what is missing, what has to go."""
+"""Tracks the vectors in a subject's stream: the stored ones, those to store, and those to redact."""
 
 from __future__ import annotations
 
@@ -11,33 +11,36 @@ from agent_memory_log.store import AppendResult
 
 _BATCH_BYTES = 2 * 1024 * 1024
 
-IsThere = Callable[[TextName], bool]
-"""Whether the index has a text."""
+HasText = Callable[[TextName], bool]
+"""A function that returns whether the index holds a text."""
 
 
 class StoredVectors:
-    """The vectors of one model in a stream, as far as it was read. Not for several threads at once."""
+    """The vectors of one model in a stream, up to ``read_to``. Not safe for use by several threads at once."""
 
     def __init__(self) -> None:
-        """Nothing was read."""
-        self.is_known = False
+        """Start with nothing read."""
+        self.is_read = False
         self.read_to = 0
         self._stored: dict[TextName, dict[int, tuple[str, int]]] = {}
         self._removed: list[TextName] = []
         self._orphans: set[int] = set()
-        self._made: dict[TextName, MemoryVectors] = {}
+        self._unstored: dict[TextName, MemoryVectors] = {}
 
     @property
     def orphans(self) -> tuple[int, ...]:
-        """The seqs of vectors of what is gone."""
+        """The seqs of vectors whose text is gone."""
         return tuple(sorted(self._orphans))
 
-    def is_news(self, newer: Snapshot) -> bool:
-        """Whether something of what was read has to be taken in."""
-        return not self.is_known or bool(self._removed) or max(newer.last_seq, newer.after) > self.read_to
+    def needs(self, newer: Snapshot) -> bool:
+        """Return whether ``newer`` has to be applied with ``apply``."""
+        return not self.is_read or bool(self._removed) or max(newer.last_seq, newer.after) > self.read_to
 
-    def take(self, newer: Snapshot, is_there: IsThere) -> list[MemoryVectors] | None:
-        """Take in what was read; the vectors in it of what is there. None: it does not follow what is known."""
+    def apply(self, newer: Snapshot, has_text: HasText) -> list[MemoryVectors] | None:
+        """Apply a snapshot of the stream. Returns the new vectors whose texts the index holds.
+
+        Returns None if events are missing between ``read_to`` and the snapshot.
+        """
         if newer.after > self.read_to:
             return None
         if newer.redactions:
@@ -49,68 +52,71 @@ class StoredVectors:
             for event in newer.log
             if event.seq > self.read_to
             and isinstance(event.data, MemoryVectors)
-            and self._note(event.seq, event.data, is_there)
+            and self._note(event.seq, event.data, has_text)
         ]
         self.read_to = max(self.read_to, newer.last_seq)
-        self.drop(name for name in self._removed if not is_there(name))
+        self.drop(name for name in self._removed if not has_text(name))
         self._removed.clear()
-        self._orphans = {seq for seq in self._orphans if seq >= newer.first_seq}  # the others were deleted
-        self.is_known = True
+        self._orphans = {seq for seq in self._orphans if seq >= newer.first_seq}  # earlier events were deleted
+        self.is_read = True
         return fresh
 
-    def _note(self, seq: int, data: MemoryVectors, is_there: IsThere) -> bool:
+    def _note(self, seq: int, data: MemoryVectors, has_text: HasText) -> bool:
         name = name_of(data)
-        found = is_there(name)
-        if found:
+        is_indexed = has_text(name)
+        if is_indexed:
             self._stored.setdefault(name, {})[seq] = (data.model, data.dimension)
         else:
             self._orphans.add(seq)
-        return found
+        return is_indexed
 
     def remove(self, name: TextName) -> None:
-        """A text was taken out; it may have been for another to take its place."""
-        self._made.pop(name, None)
+        """Note that a text was removed. The next ``apply`` drops its vectors unless the text was put back."""
+        self._unstored.pop(name, None)
         if name in self._stored:
             self._removed.append(name)
 
     def drop(self, names: Iterable[TextName]) -> None:
-        """The vectors of these texts have to go."""
+        """Mark the stored vectors of these texts as orphans."""
         for name in names:
             self._orphans.update(self._stored.pop(name, {}))
 
-    def dropped(self, orphans: Iterable[int]) -> None:
-        """They have gone."""
+    def note_redacted(self, orphans: Iterable[int]) -> None:
+        """Note that these orphans were redacted."""
         self._orphans.difference_update(orphans)
 
-    def make(self, one: MemoryVectors) -> None:
-        """Vectors that are to be stored."""
-        self._made[name_of(one)] = one
+    def add(self, vectors: MemoryVectors) -> None:
+        """Add vectors that have to be stored."""
+        self._unstored[name_of(vectors)] = vectors
 
     def to_store(self) -> tuple[list[MemoryVectors], int]:
-        """Vectors that were made, as many as one append takes, and the version of the stream that lacks them."""
-        for name, one in list(self._made.items()):
-            if (one.model, one.dimension) in self._stored.get(name, {}).values():
-                del self._made[name]
-        return _first(list(self._made.values())), self.read_to
+        """Return vectors for the next append, and the version of the stream to append them at."""
+        for name, vectors in list(self._unstored.items()):
+            if (vectors.model, vectors.dimension) in self._stored.get(name, {}).values():
+                del self._unstored[name]
+        return _first_batch(list(self._unstored.values())), self.read_to
 
-    def refuse(self, batch: Iterable[MemoryVectors]) -> None:
-        """They cannot be stored."""
-        for one in batch:
-            self._made.pop(name_of(one), None)
+    def give_up(self, batch: Iterable[MemoryVectors]) -> None:
+        """Remove vectors from those to store."""
+        for vectors in batch:
+            self._unstored.pop(name_of(vectors), None)
 
-    def store(self, batch: Sequence[MemoryVectors], result: AppendResult, version: int, is_there: IsThere) -> None:
-        """They were stored behind a version."""
-        self.refuse(batch)
+    def note_stored(
+        self, batch: Sequence[MemoryVectors], result: AppendResult, version: int, has_text: HasText
+    ) -> None:
+        """Note that vectors were appended at ``version``."""
+        self.give_up(batch)
         for event, data in zip(result.events, batch, strict=True):
-            self._note(event.seq, data, is_there)
+            self._note(event.seq, data, has_text)
         if self.read_to == version:
             self.read_to = result.version
 
 
-def _first(vectors: Sequence[MemoryVectors]) -> list[MemoryVectors]:
+def _first_batch(all_vectors: Sequence[MemoryVectors]) -> list[MemoryVectors]:
+    """Return as many vectors as one append takes, at least the first."""
     size = 0
-    for count, one in enumerate(vectors):
-        size += len(one.vectors)
+    for count, vectors in enumerate(all_vectors):
+        size += len(vectors.vectors)
         if count and size > _BATCH_BYTES:
-            return list(vectors[:count])
-    return list(vectors)
+            return list(all_vectors[:count])
+    return list(all_vectors)

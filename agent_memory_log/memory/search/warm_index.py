@@ -1,6 +1,6 @@
-"""One subject's recall index, kept warm: what is new in its records, and in the runs linked to it, goes in.
+"""Keeps one subject's recall index up to date with its records and with the messages of its linked runs.
 
-Needs the extra ``recall``. What the index finds is what a new one would find, read from nothing.
+Needs the extra ``recall``. A warm index returns the same results as an index that is built from the whole store.
 
 A refresh reads the vectors before the records and runs, so that a vector of an unknown text belongs to a removed text.
 The lock of the index is always taken before the lock of the subject.
@@ -42,35 +42,48 @@ from agent_memory_log.steps import Steps, append, load, redact, work
 from agent_memory_log.store import RunHead
 
 TEXTS_AT_ONCE = 128
-"""How many texts an embedder is given, and how many vectors are stored, at a time."""
+"""The most texts in one call of an embedder. Their vectors are then stored before the next call."""
 
 _ATTEMPTS = 100
 
 _T = TypeVar("_T")
 
 
-class _Seen(msgspec.Struct, frozen=True):
-    """What a state says: the records that are gone or new, and the messages that were forgotten or may be found."""
+class _Changes(msgspec.Struct, frozen=True):
+    """The differences between the index and the subject's state.
+
+    Attributes:
+        version: The version of the state.
+        removed: The ids of records that are no longer active.
+        lives: The records that are new or changed.
+        forgotten: The indexed messages that were forgotten.
+        searchable: For each linked run in the news, the seqs of the new messages that may be searched.
+    """
 
     version: int
-    gone: list[str]
+    removed: list[str]
     lives: list[Live]
     forgotten: list[tuple[RunId, int]]
-    found: list[frozenset[int]]
+    searchable: list[frozenset[int]]
 
 
-class _Made(msgspec.Struct, frozen=True):
-    """How many texts got vectors, and what went wrong; None: what is stored has to be read before."""
+class _EmbeddedBatch(msgspec.Struct, frozen=True):
+    """The result of embedding one batch.
+
+    Attributes:
+        texts: The number of texts that got vectors. None: the stored vectors must be read first.
+        note: The reason of a failure, or ``""``.
+    """
 
     texts: int | None
     note: str = ""
 
 
 class WarmIndex:
-    """A subject's texts. Any number of tasks and threads may use one: it takes turns."""
+    """The index of a subject's texts. Tasks and threads may share it, because a lock protects it."""
 
     def __init__(self, subject: Subject) -> None:
-        """Reads nothing yet."""
+        """Start with an empty index. The first ``refresh`` reads the subject."""
         self.subject = subject
         self._lock = threading.RLock()
         self._embedding = threading.Lock()
@@ -78,7 +91,7 @@ class WarmIndex:
 
     @contextmanager
     def _changing(self) -> Generator[None]:
-        """Change what is indexed: all of it, or, where that is broken off, nothing is kept and all is read anew."""
+        """Change the index under the lock. If the change fails, clear the index, so that everything is read again."""
         with self._lock:
             try:
                 yield
@@ -86,16 +99,16 @@ class WarmIndex:
                 self._clear()
                 raise
 
-    def _look(self, do: Callable[[], _T]) -> Steps[_T]:
-        """Do something short under the lock. Whoever holds that for long, as to index much, keeps no loop waiting."""
+    def _locked(self, do: Callable[[], _T]) -> Steps[_T]:
+        """Do something short under the lock. If the lock is taken, a worker thread waits for it, not the event loop."""
         if not self._lock.acquire(blocking=False):
-            return (yield from work(lambda: self._do(do)))
+            return (yield from work(lambda: self._wait_for_lock(do)))
         try:
             return do()
         finally:
             self._lock.release()
 
-    def _do(self, do: Callable[[], _T]) -> _T:
+    def _wait_for_lock(self, do: Callable[[], _T]) -> _T:
         with self._lock:
             return do()
 
@@ -103,163 +116,171 @@ class WarmIndex:
         self._texts = IndexedTexts()
         self._state: State | None = None
         self._version = -1
-        self._judged: object = None
+        self._forgetting: object = None
         self._memories: dict[str, MemoryRemembered] = {}
         self._runs: dict[RunId, LinkedRun] = {}
-        self._known: KnownRuns | None = None
+        self._known_runs: KnownRuns | None = None
         self._forget_vectors()
 
     def _forget_vectors(self) -> None:
         self._vectors = StoredVectors()
 
-    def _is_there(self, name: TextName) -> bool:
-        return self._texts.named(name) is not None
+    def _has_text(self, name: TextName) -> bool:
+        return self._texts.has(name)
 
-    def _use(self, embedder: Embedder) -> None:
-        """Hold this embedder's vectors, and none of another's."""
+    def _use_model(self, embedder: Embedder) -> None:
+        """Hold only this embedder's vectors from now on."""
         if self._texts.use_model(embedder.model, embedder.dimension):
             self._forget_vectors()
 
     @property
     def size(self) -> int:
-        """The bytes of memory that it takes, about."""
+        """The approximate number of bytes of memory that the index takes."""
         return self._texts.size
 
     def refresh(self, embedder: Embedder | None) -> Steps[None]:
-        """Read what is new. Raises what ``Store.load_run`` raises."""
+        """Read new records, messages and vectors. Raises the errors of ``Store.load_run``."""
         is_done = False
         while not is_done:
-            # Vectors first: whoever stored one had read what it is of, so whatever is read later knows that, or that
-            # it is gone.
+            # Vectors are read first. Their writer had read the text before, so the later reads see the text, or see
+            # that it was removed.
             vectors = None if embedder is None else (yield from self._read_vectors(embedder))
             yield from self.subject.refresh()
-            runs = yield from self._look(self._linked)
+            runs = yield from self._locked(self._linked)
             news = yield from read_new(runs)
-            is_done = yield from self._look(lambda: self._is_current(news, vectors))  # noqa: B023  # done at once
+            is_done = yield from self._locked(lambda: self._is_current(news, vectors))  # noqa: B023  # called at once
             if not is_done:
-                is_done = yield from work(lambda: self._take(runs, news, vectors, embedder))  # noqa: B023  # as above
+                is_done = yield from work(lambda: self._apply(runs, news, vectors, embedder))  # noqa: B023  # called at once
         if embedder is not None:
             yield from self._drop_orphans()
 
     def _linked(self) -> KnownRuns:
-        """The linked runs, and where each stood when read; of another state than before, everything is read anew."""
+        """Return the linked runs with their last heads. If the subject has a new state, clear the index first."""
         state, linked = self.subject.ask(lambda state: (state, tuple(state.linked)))
         if state is not self._state:
             self._clear()
             self._state = state
-        if self._known is None or self._known.places != linked:
-            self._known = KnownRuns(linked, tuple(map(self._head, linked)))
-        return self._known
+        if self._known_runs is None or self._known_runs.run_ids != linked:
+            self._known_runs = KnownRuns(linked, tuple(map(self._head, linked)))
+        return self._known_runs
 
-    def _head(self, place: RunId) -> RunHead | None:
-        run = self._runs.get(place)
+    def _head(self, run_id: RunId) -> RunHead | None:
+        run = self._runs.get(run_id)
         return UNREAD if run is None else run.head
 
     def _is_current(self, news: Sequence[News], vectors: Snapshot | None) -> bool:
-        """Whether nothing of what was read has to be taken in."""
+        """Return whether the index already contains everything that was read."""
         state, version = self.subject.ask(lambda state: (state, state.version))
         if (
             state is not self._state
             or version != self._version
-            or any(one.is_news(self._head(one.place)) for one in news)
+            or any(item.is_newer_than(self._head(item.run_id)) for item in news)
         ):
             return False
-        return vectors is None or not self._vectors.is_news(vectors)
+        return vectors is None or not self._vectors.needs(vectors)
 
-    def _take(
+    def _apply(
         self,
         runs: KnownRuns,
         news: Sequence[News],
         vectors: Snapshot | None,
         embedder: Embedder | None,
     ) -> bool:
-        """Take in what was read; False: another was faster, so read again."""
+        """Apply everything that was read.
+
+        Returns False if the index or the state changed meanwhile. The caller then reads everything again.
+        """
         with self._changing():
-            if not all(self._holds(place, known) for place, known in runs):
+            if not all(self._holds(run_id, head) for run_id, head in runs):
                 return False
-            seen = self.subject.ask(lambda state: self._compare(state, news))
-            if seen is None:
+            changes = self.subject.ask(lambda state: self._compare(state, news))
+            if changes is None:
                 return False
-            for record in seen.gone:
+            for record in changes.removed:
                 del self._memories[record]
                 self._remove(record)
-            for live in seen.lives:
+            for live in changes.lives:
                 self._memories[live.id] = live.memory
                 self._note_removed(self._texts.put(record_document(live), record_name(live)))
-            for place, seq in reversed(seen.forgotten):
-                self._remove(self._runs[place].ids.pop(seq))
-            self._version = seen.version
+            for run_id, seq in reversed(changes.forgotten):
+                self._remove(self._runs[run_id].ids.pop(seq))
+            self._version = changes.version
             if news:
-                self._known = None
-            for one, seqs in zip(news, seen.found, strict=True):
-                self._take_run(one, seqs)
-            return self._take_vectors(vectors, embedder)
+                self._known_runs = None
+            for item, seqs in zip(news, changes.searchable, strict=True):
+                self._apply_run(item, seqs)
+            return self._apply_vectors(vectors, embedder)
 
-    def _compare(self, state: State, news: Sequence[News]) -> _Seen | None:
-        """What the state says of it all; indexing is done later, as nobody can ask the subject meanwhile."""
+    def _compare(self, state: State, news: Sequence[News]) -> _Changes | None:
+        """Compare the index with the state. Returns None if the state has been replaced since it was indexed.
+
+        This runs under the subject's lock, so the slow changes to the index are made later.
+        """
         if state is not self._state:
             return None
-        found = [
-            frozenset(event.seq for event in one.snapshot.log if state.may_find(*one.place, event.seq))
-            if one.snapshot is not None
+        searchable = [
+            frozenset(event.seq for event in item.snapshot.log if state.may_find(*item.run_id, event.seq))
+            if item.snapshot is not None
             else frozenset[int]()
-            for one in news
+            for item in news
         ]
         if state.version == self._version:
-            return _Seen(state.version, [], [], [], found)
-        return _Seen(
+            return _Changes(state.version, [], [], [], searchable)
+        return _Changes(
             state.version,
             [record for record in self._memories if record not in state.records],
             [copy(live) for record, live in state.records.items() if self._memories.get(record) is not live.memory],
             self._newly_forgotten(state),
-            found,
+            searchable,
         )
 
-    def _holds(self, place: RunId, known: RunHead | None) -> bool:
-        """Whether what was ``known`` of a run before it was looked at is still there, and it has not ended since."""
-        head = self._head(place)
-        return known is None or (head is not None and known.version <= head.version)
+    def _holds(self, run_id: RunId, known_head: RunHead | None) -> bool:
+        """Return whether the index still holds a run up to the head that was known before the store was read."""
+        head = self._head(run_id)
+        return known_head is None or (head is not None and known_head.version <= head.version)
 
     def _newly_forgotten(self, state: State) -> list[tuple[RunId, int]]:
-        judged = (len(state.forgotten), dict(state.until), tuple(state.in_runs))
-        if judged == self._judged:
+        forgetting = (len(state.forgotten), dict(state.until), tuple(state.in_runs))
+        if forgetting == self._forgetting:
             return []
-        self._judged = judged
-        return [(place, seq) for place, run in self._runs.items() for seq in run.ids if not state.may_find(*place, seq)]
+        self._forgetting = forgetting
+        return [
+            (run_id, seq) for run_id, run in self._runs.items() for seq in run.ids if not state.may_find(*run_id, seq)
+        ]
 
-    def _drop_run(self, place: RunId) -> None:
-        run = self._runs.pop(place, None)
+    def _drop_run(self, run_id: RunId) -> None:
+        run = self._runs.pop(run_id, None)
         if run is not None:
-            # The last one first: to take out the first one of many moves all the others.
+            # Removal starts with the last document. Removing an earlier document moves all later ones.
             for document in reversed(run.ids.values()):
                 self._remove(document)
 
-    def _take_run(self, news: News, found: frozenset[int]) -> None:
-        newer, place = news.snapshot, news.place
-        if newer is None or news.anew:
-            self._drop_run(place)
+    def _apply_run(self, news: News, searchable: frozenset[int]) -> None:
+        newer, run_id = news.snapshot, news.run_id
+        if newer is None or news.from_start:
+            self._drop_run(run_id)
         if newer is None:
-            self._runs[place] = LinkedRun(None, {})
+            self._runs[run_id] = LinkedRun(None, {})
             return
-        head = self._head(place) or UNREAD
+        head = self._head(run_id) or UNREAD
         if newer.first_seq < head.first_seq:
-            return  # read before the run was deleted, and late
-        run = self._runs.setdefault(place, LinkedRun(None, {}))
+            return  # this snapshot was loaded before events were deleted that the index no longer holds
+        run = self._runs.setdefault(run_id, LinkedRun(None, {}))
         run.head = RunHead(max(head.version, newer.last_seq), newer.first_seq)
         is_off = newer.meta.get("memory") is False
         if is_off or newer.first_seq != head.first_seq:
-            gone = [seq for seq in run.ids if seq < newer.first_seq or seq in newer.redactions or is_off]
+            removed = [seq for seq in run.ids if seq < newer.first_seq or seq in newer.redactions or is_off]
         else:
-            gone = sorted(newer.redactions.keys() & run.ids.keys())
-        for seq in reversed(gone):
+            removed = sorted(newer.redactions.keys() & run.ids.keys())
+        for seq in reversed(removed):
             self._remove(run.ids.pop(seq))
         for event in newer.log:
-            if event.seq > head.version and not is_off and event.seq in found:
-                message = message_of(*place, event)
+            if event.seq > head.version and not is_off and event.seq in searchable:
+                message = message_of(*run_id, event)
                 if message is not None:
                     document = message_document(message)
                     run.ids[event.seq] = document.id
-                    self._texts.put(document, TextName("", *place, event.seq), message)
+                    self._texts.put(document, TextName("", *run_id, event.seq), message)
 
     def _remove(self, document: str) -> None:
         self._note_removed(self._texts.remove(document))
@@ -269,23 +290,23 @@ class WarmIndex:
             self._vectors.remove(name)
 
     def _read_vectors(self, embedder: Embedder) -> Steps[Snapshot]:
-        after = yield from self._look(lambda: self._vectors_from(embedder))
+        after = yield from self._locked(lambda: self._vectors_from(embedder))
         try:
             newer = yield from load(self.subject.agent, VECTORS_RUN, after, VECTOR_TYPES)
-        except CursorOutOfRange:  # the store has forgotten everything
-            yield from self._look(self._forget_vectors)
+        except CursorOutOfRange:  # the run was deleted, or the store lost its last events
+            yield from self._locked(self._forget_vectors)
             newer = yield from load(self.subject.agent, VECTORS_RUN, 0, VECTOR_TYPES)
         return newer
 
     def _vectors_from(self, embedder: Embedder) -> int:
-        self._use(embedder)
+        self._use_model(embedder)
         return self._vectors.read_to
 
-    def _take_vectors(self, vectors: Snapshot | None, embedder: Embedder | None) -> bool:
+    def _apply_vectors(self, vectors: Snapshot | None, embedder: Embedder | None) -> bool:
         if vectors is None or embedder is None:
             return True
-        self._use(embedder)
-        fresh = self._vectors.take(vectors, self._is_there)
+        self._use_model(embedder)
+        fresh = self._vectors.apply(vectors, self._has_text)
         if fresh is None:
             return False
         for data in fresh:
@@ -293,57 +314,57 @@ class WarmIndex:
         return True
 
     def _drop_orphans(self) -> Steps[None]:
-        """Redact the vectors of what is gone. Where that fails, whoever searches next tries again."""
-        orphans = yield from self._look(lambda: self._vectors.orphans)
+        """Redact the vectors of texts that are gone. If this fails, the next search tries again."""
+        orphans = yield from self._locked(lambda: self._vectors.orphans)
         if orphans:
             with suppress(AgentMemoryLogError):
                 yield from redact(self.subject.agent, VECTORS_RUN, orphans, FORGOTTEN)
-                yield from self._look(lambda: self._vectors.dropped(orphans))
+                yield from self._locked(lambda: self._vectors.note_redacted(orphans))
 
     def embed_lacking(self, embedder: Embedder) -> Steps[str]:
-        """Give every text its vectors, and store them; what went wrong, ``""`` where nothing did."""
+        """Embed and store the vectors of all texts that have none. Returns what went wrong, or ``""``."""
         for _ in range(_ATTEMPTS):
             while True:
-                made = yield from work(lambda: self._embed_some(embedder))
-                # Also where it made none: a search that was cancelled may have made some, and not come to store them.
-                yield from self._store_made(embedder)
-                if not made.texts:
+                batch = yield from work(lambda: self._embed_batch(embedder))
+                # Store even after an empty batch: a cancelled search may have left vectors that are not stored yet.
+                yield from self._store_vectors(embedder)
+                if not batch.texts:
                     break
-            if made.texts is not None:
-                return made.note
+            if batch.texts is not None:
+                return batch.note
             yield from self.refresh(embedder)
-        return f"the embedder {embedder.model} has changed its model all the time, words alone were compared"
+        return f"other searches kept replacing the embedding model {embedder.model}, words alone were compared"
 
-    def _embed_some(self, embedder: Embedder) -> _Made:
-        # One at a time, so that no text goes to the embedder twice.
+    def _embed_batch(self, embedder: Embedder) -> _EmbeddedBatch:
+        # Batches are embedded one after another, so that no text goes to the embedder twice.
         with self._embedding:
             with self._lock:
-                self._use(embedder)
-                if not self._vectors.is_known:
-                    return _Made(None)
-                batch = self._texts.lacking(TEXTS_AT_ONCE)
+                self._use_model(embedder)
+                if not self._vectors.is_read:
+                    return _EmbeddedBatch(None)
+                batch = self._texts.without_vectors(TEXTS_AT_ONCE)
             if not batch:
-                return _Made(0)
-            answer = embed(embedder, [text for _, text in batch], "document")
-            found = answer.embeddings
-            if found is None:
-                return _Made(0, answer.note)
+                return _EmbeddedBatch(0)
+            embedded = embed(embedder, [text for _, text in batch], "document")
+            embeddings = embedded.embeddings
+            if embeddings is None:
+                return _EmbeddedBatch(0, embedded.note)
             with self._changing():
                 for row, (name, _) in enumerate(batch):
-                    packed = pack(found.pooled[row], None if found.tokens is None else found.tokens[row])
-                    one = MemoryVectors(*answer.model, packed, name.seq, name.record, name.agent, name.run)
-                    if self._texts.put_vectors(name, one.model, one.dimension, packed):
-                        self._vectors.make(one)
-            return _Made(len(batch))
+                    packed = pack(embeddings.pooled[row], None if embeddings.tokens is None else embeddings.tokens[row])
+                    vectors = MemoryVectors(*embedded.model, packed, name.seq, name.record, name.agent, name.run)
+                    if self._texts.put_vectors(name, vectors.model, vectors.dimension, packed):
+                        self._vectors.add(vectors)
+            return _EmbeddedBatch(len(batch))
 
-    def _store_made(self, embedder: Embedder) -> Steps[None]:
-        """Store vectors, so that no other process asks for them. It is no loss if that fails: the next search tries."""
+    def _store_vectors(self, embedder: Embedder) -> Steps[None]:
+        """Store vectors, so that no other process embeds the texts again. If this fails, the next search retries."""
         with suppress(AgentMemoryLogError):
             for _ in range(_ATTEMPTS):
-                batch, version = yield from self._look(lambda: self._vectors.to_store())  # noqa: PLW0108  # it may be another by then
+                batch, version = yield from self._locked(lambda: self._vectors.to_store())  # noqa: PLW0108  # _vectors may be replaced meanwhile
                 if not batch:
                     break
-                events = tuple(new_event(one) for one in batch)
+                events = tuple(map(new_event, batch))
                 try:
                     result = yield from append(
                         self.subject.agent, VECTORS_RUN, events, expected_version=version, reserved=True
@@ -353,22 +374,25 @@ class WarmIndex:
                     continue
                 except StoreUnavailable:
                     raise
-                except AgentMemoryLogError:  # what is refused once is refused again
-                    yield from self._look(lambda: self._vectors.refuse(batch))  # noqa: B023  # done at once
+                except AgentMemoryLogError:  # the store would refuse these events again
+                    yield from self._locked(lambda: self._vectors.give_up(batch))  # noqa: B023  # called at once
                     raise
-                yield from self._look(lambda: self._vectors.store(batch, result, version, self._is_there))  # noqa: B023  # done at once
-                # What was forgotten since it was read: whoever forgot it may not have seen these vectors.
+                yield from self._locked(lambda: self._vectors.note_stored(batch, result, version, self._has_text))  # noqa: B023  # called at once
+                # A text may have been forgotten since it was read, by a writer that could not see these vectors.
                 yield from self.subject.refresh()
-                yield from self._look(lambda: self._note_dead(batch))  # noqa: B023  # done at once
+                yield from self._locked(lambda: self._drop_forgotten(batch))  # noqa: B023  # called at once
                 yield from self._drop_orphans()
 
-    def _note_dead(self, batch: Sequence[MemoryVectors]) -> None:
+    def _drop_forgotten(self, batch: Sequence[MemoryVectors]) -> None:
         names = list(map(name_of, batch))
-        self._vectors.drop(self.subject.ask(lambda state: [one for one in names if not is_alive(state, one)]))
+        self._vectors.drop(self.subject.ask(lambda state: [name for name in names if not is_alive(state, name)]))
 
     def search(
         self, call: Search, now: datetime, embedded: Embedded | None
     ) -> list[tuple[DocumentHit, RunMessage | None]] | None:
-        """The best texts, with the message of those that are one. None: all has to be read anew, so refresh first."""
+        """Return the best texts, each with its message if it is one.
+
+        Returns None if the index was cleared. ``refresh`` it and search again.
+        """
         with self._lock:
             return None if self._version < 0 else self._texts.search(call, now, embedded)

@@ -295,7 +295,7 @@ class _RunCopy:
                             continue
                     size = len(encode_json(event.to_map()))
                     total += size
-                    importing.add(event, size=size, where=f"seq {event.seq}")
+                    importing.add(event, size=size, path=f"seq {event.seq}")
                     if importing.full:
                         yield from self._flush(importing)
                 yield from self._flush(importing)

@@ -1,6 +1,6 @@
 """Writes the sample ``demo.jsonl``: the run of an agent that finds out why a shop's checkout is slow.
 
-``python -m tools.make_demo`` writes it anew after a change here; a test compares the two.
+After a change of this file, run ``python -m tools.make_demo``. A test compares its output with the sample.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ROLES: dict[type[EventData], str] = {
 
 
 class _Script:
-    """The run as it is told: a clock, and a line for each thing that happens."""
+    """The events of the demo run so far, with a clock for their timestamps."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -119,7 +119,7 @@ class _Script:
 
 
 def demo_events() -> list[Event]:
-    """The events of the demo run, in order, with fixed times and ids."""
+    """Return the events of the demo run, in order, with fixed times and ids."""
     run = _Script()
     _first_turn(run)
     _second_turn(run)
@@ -318,11 +318,11 @@ def _third_turn(run: _Script) -> None:
 
 
 def demo_lines() -> bytes:
-    """The whole of ``demo.jsonl``."""
+    """Return the content of ``demo.jsonl``."""
     events = demo_events()
     header = {"format": f"{FORMAT}/{FORMAT_NUMBER}", "agent": AGENT, "run": RUN, "version": len(events), "meta": META}
-    placed = ({**event.to_map(), "seq": seq} for seq, event in enumerate(events, 1))
-    lines = [encode_json(line) + b"\n" for line in (header, *placed)]
+    numbered = ({**event.to_map(), "seq": seq} for seq, event in enumerate(events, 1))
+    lines = [encode_json(line) + b"\n" for line in (header, *numbered)]
     digest = LineDigest()
     for line in lines:
         digest.add(line, format_of(line))

@@ -1,9 +1,9 @@
 """Exports and imports whole runs in the library's JSONL format, which is lossless, streamed and byte-stable.
 
 A run begins with a header line, ``{"format":"agent-memory-log/2","agent":…,"run":…,"version":…,"meta":{…}}``. Its
-events follow in append order. Each line holds one ``Event.to_map`` as JSON. An export of one or more runs ends with an end line
-(see ``endline.py``). Another export may follow. If an export is imported into an empty store and exported again, the
-bytes are the same.
+events follow in append order. Each line holds one ``Event.to_map`` as JSON. An export of one or more runs ends with an
+end line (see ``endline.py``). Another export may follow. If an export is imported into an empty store and exported
+again, the bytes are the same.
 """
 
 from __future__ import annotations

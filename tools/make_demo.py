@@ -137,8 +137,8 @@ def _first_turn(run: _Script) -> None:
     )
     run.add(UserMessage(message="Checkout feels slow since this morning. Can you find out why?"), after_ms=900)
     run.think("'Slow' needs a number first: latency by percentile, today against last week, then what changed.")
-    run.add(PlannerNote(note="Plan: 1. confirm with metrics 2. what changed 3. diagnose in parallel 4. report"))
-    run.add(AssistantMessage(message="I'll check the numbers first, and what was deployed."), after_ms=700)
+    run.add(PlannerNote(note="Plan: 1. confirm with metrics 2. list recent changes 3. diagnose in parallel 4. report"))
+    run.add(AssistantMessage(message="I'll check the numbers and the latest deployments first."), after_ms=700)
     run.call(
         "tc-01", "metrics.query", '{"metric":"checkout.latency","percentiles":[50,95,99],"since":"2026-03-05T00:00Z"}'
     )

@@ -1,7 +1,7 @@
 """Settings for the whole suite, and the MongoDB server of the tests that need one.
 
-Hypothesis times nothing, as a busy machine would then fail for no reason. Where ``CI`` is set it tries the same
-examples each time, as its own profile for CI does: a change is judged there, and the search goes on everywhere else.
+Hypothesis has no deadline, because a busy machine would fail without a reason. If ``CI`` is set, Hypothesis tries the
+same examples in every run, like its own profile for CI. Everywhere else, it searches for new examples.
 """
 
 from __future__ import annotations

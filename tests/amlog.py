@@ -1,4 +1,4 @@
-"""Running ``amlog``: in this process for speed, as a process for what only that has, and on a terminal of its own."""
+"""Runs ``amlog`` for tests: in this process for speed, as a separate process, or on a terminal of its own."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agent_memory_log.cli.main import main
 from agent_memory_log.samples import sample_lines
 
 PATIENCE = 60
-"""Seconds after which a process that should have ended is a failure."""
+"""The number of seconds after which a process that still runs fails the test."""
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -29,7 +29,7 @@ _CODE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
 
 
 class Ran(NamedTuple):
-    """How a command ended and what it wrote."""
+    """The exit status and the output of a command."""
 
     status: int
     out: str
@@ -37,17 +37,17 @@ class Ran(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """The output as a JSON document."""
+        """Return the output as a JSON document."""
         return msgspec.json.decode(self.out)
 
     @property
     def json_lines(self) -> list[Any]:
-        """The output as JSON lines."""
+        """Return the output as JSON lines."""
         return [msgspec.json.decode(line) for line in self.out.splitlines()]
 
 
 class Amlog:
-    """The command line in this process, on one store."""
+    """The command line in this process, with one store."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder
@@ -61,13 +61,13 @@ class Amlog:
         return Ran(status, captured.out, captured.err)
 
     def ok(self, *arguments: str) -> Ran:
-        """Run a command that must succeed without a word on standard error."""
+        """Run a command that must succeed and write nothing to standard error."""
         ran = self(*arguments)
         assert (ran.status, ran.err) == (0, ""), ran
         return ran
 
     def error(self, *arguments: str, status: int = 1) -> str:
-        """Run a command that must fail with one line; that line."""
+        """Run a command that must fail. Return its error, which must be one line."""
         ran = self(*arguments)
         assert ran.status == status, ran
         assert ran.err.startswith("amlog: "), ran
@@ -77,17 +77,17 @@ class Amlog:
     def append(
         self, agent: str, run: str, *payloads: EventData | Event, meta: dict[str, JsonValue] | None = None
     ) -> None:
-        """Put events into the store."""
+        """Append events to the store."""
         append(self.url, agent, run, *payloads, meta=meta)
 
     def file(self, name: str, content: bytes | str) -> str:
-        """Write a file; its path."""
+        """Write a file. Return its path."""
         path = self.folder / name
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         return str(path)
 
     def load_samples(self) -> None:
-        """Fill the store with the shipped samples."""
+        """Import the samples of the package."""
         self.ok("import", "jsonl", self.file("demo.jsonl", b"".join(sample_lines("demo.jsonl"))))
         support = self.file("support.jsonl", b"".join(sample_lines("support.jsonl")))
         self.ok("import", "openai-chat", support, "--agent", "support")
@@ -96,20 +96,20 @@ class Amlog:
 def append(
     url: str, agent: str, run: str, *payloads: EventData | Event, meta: dict[str, JsonValue] | None = None
 ) -> None:
-    """Put events into the store at ``url``."""
-    events = [one if isinstance(one, Event) else new_event(one) for one in payloads]
+    """Append events to the store at ``url``."""
+    events = [payload if isinstance(payload, Event) else new_event(payload) for payload in payloads]
     with open_sync_store(url) as store:
         store.append_events(agent, run, *events, meta=meta, reserved=True)
 
 
 def environment(**changes: str) -> dict[str, str]:
-    """The environment for a process, without what would change how output looks."""
+    """Return the environment for a process, without the variables that change the layout of the output."""
     dropped = {"AMLOG_STORE", "AMLOG_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "TERM"}
     return {key: value for key, value in os.environ.items() if key not in dropped} | changes
 
 
 def start(*arguments: str, **changes: str) -> subprocess.Popen[bytes]:
-    """Start ``amlog`` as a process with its output in pipes."""
+    """Start ``amlog`` as a process whose output goes to pipes."""
     return subprocess.Popen(
         [sys.executable, "-m", "agent_memory_log.cli", *arguments],
         stdin=subprocess.DEVNULL,
@@ -120,8 +120,8 @@ def start(*arguments: str, **changes: str) -> subprocess.Popen[bytes]:
 
 
 def run(*arguments: str, stdin: bytes = b"", **changes: str) -> Ran:
-    """Run ``amlog`` as a process to its end."""
-    done = subprocess.run(
+    """Run ``amlog`` as a process until it ends."""
+    process = subprocess.run(
         [sys.executable, "-m", "agent_memory_log.cli", *arguments],
         input=stdin,
         capture_output=True,
@@ -129,11 +129,11 @@ def run(*arguments: str, stdin: bytes = b"", **changes: str) -> Ran:
         check=False,
         env=environment(**changes),
     )
-    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return Ran(process.returncode, process.stdout.decode(), process.stderr.decode())
 
 
 def run_on_terminal(*arguments: str, columns: int = 100, answer: str = "", **changes: str) -> Ran:
-    """Run ``amlog`` on a terminal, which is all of its streams; everything it wrote is in ``out``."""
+    """Run ``amlog`` with all of its streams on a terminal. Its whole output is in ``out``."""
     controller, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (50, columns))
     process = subprocess.Popen(
@@ -146,7 +146,7 @@ def run_on_terminal(*arguments: str, columns: int = 100, answer: str = "", **cha
     os.close(terminal)
     os.write(controller, answer.encode())
     written = b""
-    with contextlib.suppress(OSError):  # this is how Linux reports that nobody holds the other side any more
+    with contextlib.suppress(OSError):  # Linux raises this when the process has closed the terminal
         while block := os.read(controller, 65536):
             written += block
     os.close(controller)
@@ -154,10 +154,10 @@ def run_on_terminal(*arguments: str, columns: int = 100, answer: str = "", **cha
 
 
 def without_codes(text: str) -> str:
-    """What a person reads of a terminal's output."""
+    """Return the visible text of a terminal's output."""
     return _CODE.sub("", text)
 
 
 def first_words(text: str) -> Sequence[str]:
-    """The first word of each line."""
+    """Return the first word of each line."""
     return [line.split()[0] if line.split() else "" for line in text.splitlines()]

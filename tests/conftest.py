@@ -1,7 +1,7 @@
 """Settings for the whole suite, and the MongoDB server of the tests that need one.
 
-Hypothesis times nothing, as a busy machine would then fail for no reason. Where ``CI`` is set it tries the same
-examples each time, as its own profile for CI does: a change is judged there, and the search goes on everywhere else.
+Hypothesis has no deadline, because a busy machine would fail without a reason. If ``CI`` is set, Hypothesis tries the
+same examples in every run, like its own profile for CI. Everywhere else, it searches for new examples.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ settings.register_profile(
 )
 settings.load_profile("unhurried")
 
-# Workers, and the hundreds of processes that tests start, do not each compile all modules anew, whatever is asked for.
+# Tests start hundreds of processes. With bytecode files, each of them does not compile all modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
 def _ignore(_number: int, _frame: object) -> None:
-    """Ignore a signal, without having processes that this one starts ignore it."""
+    """Ignore a signal in this process, but not in the processes that it starts."""
 
 
-# Processes that tests interrupt would inherit what nohup, or a shell for its background jobs, has this one ignore.
+# If nohup or a shell makes this process ignore a signal, the processes that tests interrupt would inherit that.
 for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _ignore)
 
-# The campaigns take many minutes: ``make torture`` asks for them.
+# The campaigns take many minutes. ``make torture`` runs them.
 collect_ignore = [] if "AMLOG_TORTURE" in os.environ else ["torture"]
 
 _OF_MONGODB = "test_mongo"
 _LEFT_SOCKET = "unclosed (<socket|<ssl|transport)"
-"""What Python says of one. Of a client that nobody closed, which would be our own mistake, the driver speaks."""
+"""Python's warning for an open socket. A client that a test does not close has another warning, from the driver."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A driver leaves a socket to the garbage collector where it was cancelled, or its server away, as it connected."""
+    """Ignore open sockets: the driver leaves one if it is cancelled or the server stops while it connects."""
     for item in items:
         if item.path.name.startswith(_OF_MONGODB):
             item.add_marker(pytest.mark.filterwarnings(f"ignore:{_LEFT_SOCKET}:ResourceWarning"))
@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _collect_left_sockets(request: pytest.FixtureRequest) -> Generator[None]:
-    """They go with their module, and not in a test that has nothing to do with them."""
+    """Collect these sockets at the end of the module, so that no other test gets the warning."""
     yield
     if request.path.name.startswith(_OF_MONGODB):
         with warnings.catch_warnings():
@@ -68,13 +68,13 @@ def _collect_left_sockets(request: pytest.FixtureRequest) -> Generator[None]:
 
 @pytest.fixture(scope="session")
 def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoServer | GivenServer]:
-    """One server for all tests of a worker, started by the first that asks; ``AMLOG_TEST_MONGO_URI`` names another.
+    """Start one server for all tests of a worker, or use the server of ``AMLOG_TEST_MONGO_URI``.
 
-    A test that kills, freezes or restarts its server, or makes it fail or forget, starts a ``MongoServer`` of its own.
+    A test that kills, freezes or restarts its server, or makes it fail, starts a ``MongoServer`` of its own.
     """
-    given = os.environ.get("AMLOG_TEST_MONGO_URI")
-    if given:
-        yield GivenServer(given)
+    uri = os.environ.get("AMLOG_TEST_MONGO_URI")
+    if uri:
+        yield GivenServer(uri)
         return
     with MongoServer(tmp_path_factory.mktemp("mongo")) as server:
         yield server
@@ -82,7 +82,7 @@ def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoSer
 
 @pytest.fixture
 def mongo_database(mongo_server: MongoServer | GivenServer) -> Generator[str]:
-    """The name of a database of the test's own, dropped after it."""
+    """Return the name of the test's own database. The database is dropped after the test."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield name
     with mongo_server.client() as client:
@@ -91,5 +91,5 @@ def mongo_database(mongo_server: MongoServer | GivenServer) -> Generator[str]:
 
 @pytest.fixture
 def mongo_uri(mongo_server: MongoServer | GivenServer, mongo_database: str) -> str:
-    """The URI of that database."""
+    """Return the URI of the test's database."""
     return mongo_server.uri(mongo_database)

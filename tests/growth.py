@@ -1,4 +1,4 @@
-"""Runs, transcripts and texts that grow in one dimension each, and how the time of a call grows with them."""
+"""Generates runs, transcripts and texts that grow in one dimension, and measures how a call's time grows."""
 
 from __future__ import annotations
 
@@ -37,18 +37,21 @@ from tests.transcript.transcripts import run_of, snapshot_of
 Message = dict[str, Any]
 
 MOST = 8.0
-"""Four times the data may take this many times as long: linear work takes 4, and up to 7 where caches overflow on a
-busy machine; quadratic work takes 16."""
+"""The largest allowed ratio of times for four times the data.
+
+Linear work takes 4 times as long, and up to 7 times if caches overflow on a busy machine. Quadratic work takes 16
+times as long.
+"""
 
 _TRIES = 6
 _FLOOR = 0.001
-"""Below this many seconds a call is quick whatever its ratio: the clock and the machine are coarser than that."""
+"""The number of seconds below which a call is fast with any ratio, because the clock is too coarse."""
 
 
 def growth(small: Callable[[], object], large: Callable[[], object], enough: float) -> float:
-    """How many times the processor's time of ``small`` the call ``large`` takes, by the best of each.
+    """Return the ratio of the processor times of ``large`` and ``small``, with the best time of each.
 
-    Measures again as long as the ratio is over ``enough``, a few times at most: what a busy machine adds, goes.
+    The measurement is repeated a few times while the ratio is above ``enough``, so that a busy machine has no effect.
     """
     best_small = best_large = float("inf")
     ratio = 0.0
@@ -62,7 +65,7 @@ def growth(small: Callable[[], object], large: Callable[[], object], enough: flo
 
 
 def cost(call: Callable[[], object]) -> float:
-    """The processor's time of one call, in seconds; the collector of cycles is off, as its time is not the call's."""
+    """Return the processor time of one call in seconds. The garbage collector is off, because its time varies."""
     gc.disable()
     try:
         begin = time.process_time()
@@ -252,16 +255,16 @@ RUNS: Mapping[str, Callable[[int], Iterator[EventData]]] = {
         _huge,
     )
 }
-"""Payloads of a run of about so many events, by the dimension in which it grows."""
+"""Functions that yield the payloads of a run with about ``events`` events, by the dimension that grows."""
 
 
 def run(shape: str, events: int) -> Snapshot:
-    """A run of about so many events that grows in the dimension ``shape``."""
+    """Return a run with about ``events`` events that grows in the dimension ``shape``."""
     return run_of(*RUNS[shape](events))
 
 
 def slow_transcripts(provider: str, events: int, most: float) -> dict[tuple[str, str], float]:
-    """What of a provider's transcripts costs over ``most`` times as much for four times the events, with the ratio."""
+    """Return the calls on a provider's transcripts whose ratio is above ``most`` for four times the events."""
     slow: dict[tuple[str, str], float] = {}
     for shape in RUNS:
         small, large = run(shape, events), run(shape, 4 * events)
@@ -285,7 +288,7 @@ def slow_transcripts(provider: str, events: int, most: float) -> dict[tuple[str,
 
 
 def messages(count: int, text: str) -> RunSlice:
-    """A slice of a run in which the user says ``text`` so many times, and is answered, and calls fail."""
+    """Return a slice with ``count`` turns: the user's ``text``, a failed call, and an answer."""
     payloads = [
         payload
         for number in range(count)
@@ -300,12 +303,12 @@ def messages(count: int, text: str) -> RunSlice:
 
 
 def slice_of(payloads: Iterable[EventData]) -> RunSlice:
-    """A slice that is a whole run."""
+    """Return a slice that contains a complete run."""
     return RunSlice("agent", "run", {}, 0, run_of(*payloads).log, ("user",))
 
 
 def index_of(count: int, text: str) -> RecallIndex:
-    """An index of so many messages."""
+    """Return an index of ``count`` messages."""
     index = RecallIndex()
     time = datetime(2026, 1, 1, tzinfo=UTC)
     for number in range(count):
@@ -313,13 +316,13 @@ def index_of(count: int, text: str) -> RecallIndex:
     return index
 
 
-def _forget(snapshot: Snapshot) -> Snapshot:
-    """The same run, of which nothing has been asked yet."""
+def _without_index(snapshot: Snapshot) -> Snapshot:
+    """Return a copy of the snapshot that no reader has indexed yet."""
     return Snapshot(snapshot.agent, snapshot.run, list(snapshot.log), version=snapshot.version)
 
 
 def _read(snapshot: Snapshot) -> None:
-    reader = Reader(_forget(snapshot))
+    reader = Reader(_without_index(snapshot))
     reader.turns()
     reader.open_tool_calls()
     for call in reader.tool_calls():
@@ -328,14 +331,14 @@ def _read(snapshot: Snapshot) -> None:
 
 
 def _extend(snapshot: Snapshot) -> None:
-    known = Snapshot(snapshot.agent, snapshot.run)
+    grown = Snapshot(snapshot.agent, snapshot.run)
     for seq, event in enumerate(snapshot.log, 1):
-        known = known.extend(Snapshot(snapshot.agent, snapshot.run, [event], version=seq, after=seq - 1))
-        Reader(known).latest(event.type)
+        grown = grown.extend(Snapshot(snapshot.agent, snapshot.run, [event], version=seq, after=seq - 1))
+        Reader(grown).latest(event.type)
 
 
 def _replay(snapshot: Snapshot, backwards: bool = False) -> None:
-    """Asks for turn after turn; calls are made as they were recorded, or those of a turn backwards."""
+    """Replay all turns with their calls, in the recorded order or in reverse order inside a turn."""
     replayer = Replayer(snapshot, "anthropic")
     try:
         while True:
@@ -347,7 +350,7 @@ def _replay(snapshot: Snapshot, backwards: bool = False) -> None:
 
 
 def _replay_turns(snapshot: Snapshot) -> None:
-    """Asks for turn after turn, and makes no calls."""
+    """Replay all turns without their calls."""
     replayer = Replayer(snapshot, "anthropic")
     try:
         while True:
@@ -379,11 +382,11 @@ CALLS: Mapping[str, Callable[[Snapshot], object]] = {
     "spans": partial(spans_of, content=True),
     "timeline": lambda snapshot: arrange(snapshot.log),
 }
-"""What is done with a whole run, each in time that is linear in its events."""
+"""Calls on a complete run. Each must take linear time in the number of events."""
 
 
 def foreign(snapshot: Snapshot) -> Message:
-    """The run as another tool would write it."""
+    """Return the run as an ATIF document of another tool."""
     document = to_atif(snapshot)
     del document["extra"]
     for step in document["steps"]:
@@ -392,7 +395,7 @@ def foreign(snapshot: Snapshot) -> Message:
 
 
 def slow_calls(name: str, events: int, most: float) -> dict[str, float]:
-    """Of which runs four times the events cost ``CALLS[name]`` over ``most`` times as much, with the ratio."""
+    """Return the shapes of runs for which the ratio of ``CALLS[name]`` is above ``most`` for four times the events."""
     call = CALLS[name]
     ratios = {
         shape: growth(partial(call, run(shape, events)), partial(call, run(shape, 4 * events)), most) for shape in RUNS
@@ -401,12 +404,12 @@ def slow_calls(name: str, events: int, most: float) -> dict[str, float]:
 
 
 def answers(count: int) -> Snapshot:
-    """A run of so many answers of a model, one behind the other."""
+    """Return a run of ``count`` consecutive answers of a model."""
     return snapshot_of(new_event(AssistantMessage(f"{at}"), labels={"response_id": f"{at}"}) for at in range(count))
 
 
 def record_calls(ids: Callable[[int], str], count: int) -> None:
-    """Record an answer with so many calls, which have these ids, and make them."""
+    """Record an answer with ``count`` calls that have these ids, and record their results."""
     content = [{"type": "tool_use", "id": ids(at), "name": "tool", "input": {"at": at}} for at in range(count)]
     answer = {"type": "message", "id": "m", "role": "assistant", "model": "m", "stop_reason": "tool_use"}
     with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
@@ -416,7 +419,7 @@ def record_calls(ids: Callable[[int], str], count: int) -> None:
 
 
 def resume_calls(count: int) -> None:
-    """Make so many calls that a run was left with, which have one id, from the last to the first."""
+    """Resume a run with ``count`` open calls that have the same id. Answer the last call first."""
     calls = [ToolCall("call", "tool", payload_json=f'{{"at":{at}}}') for at in range(count)]
     with open_sync_store("memory:") as store, SyncRunRecorder(store, "agent", "run") as recorder:
         store.append_events("agent", "run", *map(new_event, calls))
@@ -426,7 +429,7 @@ def resume_calls(count: int) -> None:
 
 
 def chat_stream(count: int) -> list[Message]:
-    """A stream of OpenAI's with so many calls at once, whose arguments come turn and turn about."""
+    """Return an OpenAI stream with ``count`` parallel calls whose arguments are interleaved."""
     deltas: list[Message] = [
         {"tool_calls": [{"index": at, "id": f"{at}", "function": {"name": "tool", "arguments": part}}]}
         for part in ("{", "}")
@@ -437,7 +440,7 @@ def chat_stream(count: int) -> list[Message]:
 
 
 def cited_stream(count: int) -> list[Message]:
-    """A stream of Anthropic's with so many citations."""
+    """Return an Anthropic stream with ``count`` citations."""
     delta = {"type": "citations_delta", "citation": {"type": "char_location"}}
     return [
         {"type": "message_start", "message": {"role": "assistant"}},
@@ -448,7 +451,7 @@ def cited_stream(count: int) -> list[Message]:
 
 
 async def verify_redacted(count: int) -> None:
-    """Verify a run of so many messages, each redacted by itself, and so many results of no call."""
+    """Verify a run of ``count`` messages, each with its own redaction, and ``count`` results without a call."""
     async with open_store("memory:") as store:
         await store.append_events("agent", "run", *(new_event(UserMessage(f"{at}")) for at in range(count)))
         for seq in range(1, count + 1):

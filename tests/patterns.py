@@ -1,4 +1,4 @@
-"""Every compiled pattern of the library, and texts that make the engine go back on its steps."""
+"""Collects the compiled patterns of the library, and generates texts that cause much backtracking."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ Prepare = Callable[[str], str]
 Read = Callable[[str], object]
 
 _FLOOR = 0.002
-"""Seconds of the processor's time: a pattern that reads 8 KB within this is fast, however it grows."""
+"""Seconds of processor time. A pattern that reads 8 KB in this time is fast."""
 
 _PLENTY = 0.02
-"""Seconds for 2 KB that are enough to see the growth of a part of it."""
+"""Seconds for 2 KB. For a slower pattern, shorter texts are enough to measure the growth."""
 
 _TOO_LONG = 0.03
-"""Seconds for 256 characters or less: no need to try more."""
+"""Seconds for at most 256 characters. A pattern that takes longer is slow."""
 
 _MOST = 8.0
-"""How many times as long four times the text may take, with room for a busy machine."""
+"""The largest allowed ratio of times if the text is four times as long, with a margin for a busy machine."""
 
 _TRIES = 5
 _DEEPEST = 4
@@ -38,13 +38,13 @@ _TAILS = ("\x01", "x")
 
 
 def library_patterns() -> list[tuple[str, Pattern]]:
-    """All patterns of the library, each with a name it has; of modules whose extras are installed."""
+    """Return all patterns of the library with a name of each. Modules without their extra are left out."""
     patterns: dict[tuple[str, int], tuple[str, Pattern]] = {}
-    for found in pkgutil.walk_packages(agent_memory_log.__path__, "agent_memory_log."):
-        if found.name.endswith("__main__"):
+    for info in pkgutil.walk_packages(agent_memory_log.__path__, "agent_memory_log."):
+        if info.name.endswith("__main__"):
             continue
         try:
-            module = importlib.import_module(found.name)
+            module = importlib.import_module(info.name)
         except ImportError:
             continue
         for name, pattern in patterns_of(module):
@@ -53,14 +53,14 @@ def library_patterns() -> list[tuple[str, Pattern]]:
 
 
 def patterns_of(module: ModuleType) -> Iterator[tuple[str, Pattern]]:
-    """The patterns that a module holds, by name: its own, and those in its tables, structs and cached functions."""
+    """Yield the patterns of a module with their names. Tables, structs and cached functions are searched too."""
     for name, value in vars(module).items():
         for pattern in _inside(value, 0):
             yield f"{module.__name__}.{name}", pattern
 
 
 def _inside(value: object, depth: int) -> Iterator[Pattern]:
-    owner = getattr(value, "__self__", None)  # of re.compile(...).findall and the like
+    owner = getattr(value, "__self__", None)  # for bound methods such as re.compile(...).findall
     if isinstance(value, re.Pattern) or isinstance(owner, re.Pattern):
         pattern = cast("re.Pattern[Any]", value if isinstance(value, re.Pattern) else owner)
         if isinstance(pattern.pattern, str):
@@ -76,19 +76,19 @@ def _parts_of(value: object) -> Iterable[object]:
     if isinstance(value, (tuple, list, set, frozenset)):
         return cast("tuple[object, ...]", value)
     if hasattr(value, "cache_info"):
-        made = cast("Any", value)  # a pattern that is made when it is first needed
-        return () if made.__wrapped__.__code__.co_argcount else (made(),)
+        cached = cast("Any", value)  # a cached function that may compile a pattern
+        return () if cached.__wrapped__.__code__.co_argcount else (cached(),)
     slots = getattr(type(value), "__slots__", ())
     fields = [slots] if isinstance(slots, str) else [*slots]
-    for part in type(value).__mro__:  # what is made when it is first needed
-        fields += [name for name, made in vars(part).items() if isinstance(made, cached_property)]
+    for part in type(value).__mro__:  # cached properties may compile patterns too
+        fields += [name for name, attribute in vars(part).items() if isinstance(attribute, cached_property)]
     return [getattr(value, field, None) for field in fields]
 
 
 def slow_text(pattern: Pattern, prepare: Prepare = str, *, anchored: bool = False) -> str | None:
-    """How a text begins that the pattern reads in more than linear time; None if none was seen.
+    """Return the beginning of a text that takes more than linear time, or None if no such text was generated.
 
-    ``anchored``: it is tried at the beginning of a text only.
+    If ``anchored`` is true, the pattern is tried only at the beginning of a text.
     """
     read = pattern.match if anchored else partial(_read, pattern)
     for head, unit, tail in _nasty(pattern):
@@ -98,11 +98,11 @@ def slow_text(pattern: Pattern, prepare: Prepare = str, *, anchored: bool = Fals
 
 
 def _nasty(pattern: Pattern) -> Iterator[tuple[str, str, str]]:
-    """What a text begins with, what comes again and again, and what comes last: from the pattern's own words."""
+    """Yield the beginning, the repeated part and the end of texts that are made from the pattern's own words."""
     source = re.sub(r"\(\?(?:P<\w+>|[:=!>]|<[=!])|\\[bBAZzswdSWD]|[\\^$|?*+()\[\]{}]", " ", pattern.pattern)
     literals = sorted(set(re.findall(r"[^\W\d_]{2,20}", source)))
     chosen = literals[:: max(1, len(literals) // 4)][:4]
-    # A character that is repeated, or is in a class, may meet itself.
+    # A repeated character may match in several ways.
     classes = re.findall(r"(\\?[^\w\s])[+*{]", pattern.pattern)
     units = [*_BETWEEN, *_MIXED, *(mark[-1] for mark in classes)]
     units += [literal + mark for literal in chosen for mark in ("", " ", "\xa0", ".")]
@@ -117,10 +117,10 @@ def _is_slow(read: Read, head: str, unit: str, tail: str, prepare: Prepare) -> b
     def text(size: int) -> str:
         return prepare(head + unit * (size // len(unit)) + tail)
 
-    for size in (20, 24, 256):  # exponential time shows before it takes for ever
+    for size in (20, 24, 256):  # short texts are enough to detect exponential time
         if _cost(read, text(size)) > _TOO_LONG and _best(read, text(size)) > _TOO_LONG:
             return True
-    # A quarter of the length in a twentieth of the time: the whole is fast, even if it were cubic.
+    # If 2 KB take a twentieth of the limit, 8 KB take little time too, even in cubic time.
     quarter = _cost(read, text(2048))
     if quarter <= _FLOOR / 20 or (quarter <= _FLOOR and _cost(read, text(8192)) <= _FLOOR):
         return False

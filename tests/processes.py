@@ -8,11 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PATIENCE = 120
-"""Seconds after which a process that should have ended is a failure."""
+"""The number of seconds after which a process that still runs fails the test."""
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    """Start a program; its standard output is read by the test."""
+    """Start a program. The test reads its standard output."""
     return subprocess.Popen(
         [sys.executable, "-m", "tests.programs", *arguments],
         cwd=ROOT,
@@ -24,12 +24,12 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> str:
-    """Wait for a program that must succeed; what it printed."""
+    """Wait for a program that must succeed. Return its standard output."""
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     return out
 
 
 def run(*arguments: str) -> str:
-    """Start a program and wait for it."""
+    """Start a program and wait for it. Return its standard output."""
     return finish(start(*arguments))

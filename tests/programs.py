@@ -1,6 +1,6 @@
-"""Programs that tests run as processes of their own: ``python -m tests.programs NAME ARGUMENTS``.
+"""Programs that tests run as separate processes: ``python -m tests.programs NAME ARGUMENTS``.
 
-Each prints what it has been told was stored, and only then, so that a test can hold the store to its word.
+Each program prints the number of an append only after the store has confirmed it. A test then checks these events.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.memory.stores import TOGETHER, SaidPreferences
 
 
 def numbered(writer: str, number: int, size: int = 1) -> list[Event]:
-    """A batch whose events say who wrote them and which batch they belong to."""
+    """Return a batch of events. Their ids and notes name the writer and the batch."""
     return [
         new_event(
             PlannerNote(note=f"{writer} {number} {part} {size} " + "x" * (37 * number % 400)),
@@ -34,12 +34,12 @@ def numbered(writer: str, number: int, size: int = 1) -> list[Event]:
 
 
 def acknowledge(text: str) -> None:
-    """Print a line so that it is out before anything else happens."""
+    """Write a line to standard output without a buffer."""
     os.write(1, f"{text}\n".encode())
 
 
 def append_until_killed(url: str, first: str) -> None:
-    """Append batches of one to seven events, on and on, acknowledging each by number."""
+    """Append batches of one to seven events until the process is killed. Print the number of each batch."""
     with open_sync_store(url) as store:
         number = int(first)
         acknowledge("ready")
@@ -50,7 +50,7 @@ def append_until_killed(url: str, first: str) -> None:
 
 
 def append_until_killed_async(url: str, first: str) -> None:
-    """The same from ten tasks at once, so that commits hold several appends."""
+    """Do the same in ten tasks, so that a commit contains several appends."""
 
     async def main() -> None:
         async with open_store(url) as store:
@@ -68,7 +68,7 @@ def append_until_killed_async(url: str, first: str) -> None:
 
 
 def append_together(url: str, writer: str, runs: str, count: str) -> None:
-    """Append ``count`` events from each of two threads and three tasks, to ``runs`` runs in turn."""
+    """Append ``count`` events in each of two threads and three tasks. The events go to ``runs`` runs in turn."""
     finished: list[str] = []
 
     def run_of(number: int) -> str:
@@ -100,7 +100,7 @@ def append_together(url: str, writer: str, runs: str, count: str) -> None:
 
 
 def open_at_once(url: str, writer: str) -> None:
-    """Wait for a line on standard input, then open the store and append one event."""
+    """Wait for a line on standard input, open the store, and append one event."""
     acknowledge("ready")
     sys.stdin.readline()
     with open_sync_store(url) as store:
@@ -108,7 +108,7 @@ def open_at_once(url: str, writer: str) -> None:
 
 
 def append_counted(url: str, count: str) -> None:
-    """Append events one by one, acknowledging each; for counting the system calls in between."""
+    """Append events one by one and print a line after each, so that a test can count the system calls between."""
     with open_sync_store(url) as store:
         for number in range(int(count)):
             store.append_events("agent", "run", *numbered("w", number))
@@ -116,7 +116,7 @@ def append_counted(url: str, count: str) -> None:
 
 
 def append_counted_async(url: str, count: str) -> None:
-    """The same through the asynchronous surface, from a hundred tasks at once."""
+    """Do the same on the asynchronous surface, with one task for each event."""
 
     async def main() -> None:
         async with open_store(url) as store:
@@ -131,7 +131,7 @@ def append_counted_async(url: str, count: str) -> None:
 
 
 def remember_together(url: str, writer: str, count: str) -> None:
-    """Remember under keys of its own and one that all share, and learn from a run, again and again."""
+    """Repeatedly remember values under own keys and a shared key, and derive memories from a run."""
     with open_sync_store(url) as store:
         me = SyncMemoryClient(store, extractor=SaidPreferences(), max_keyed=None).of(TOGETHER)
         for number in range(int(count)):
@@ -142,7 +142,7 @@ def remember_together(url: str, writer: str, count: str) -> None:
 
 
 def forget_together(url: str) -> None:
-    """Forget one of the things that the others learn."""
+    """Forget one of the memories that other processes derive."""
     with open_sync_store(url) as store:
         me = SyncMemoryClient(store, extractor=SaidPreferences(), max_keyed=None).of(TOGETHER)
         me.derive("agent", "run")
@@ -150,7 +150,7 @@ def forget_together(url: str) -> None:
 
 
 def fill_disk(url: str) -> None:
-    """Append large events until the store refuses, then say with what and how many were acknowledged."""
+    """Append large events until the store raises. Print the error and the number of stored events."""
     stored = 0
     with open_sync_store(url) as store:
         try:
@@ -163,10 +163,14 @@ def fill_disk(url: str) -> None:
 
 
 def _begin_child(work: Callable[[], object]) -> Callable[[], str]:
-    """Fork; what gives, once the child has ended, the class of what ``work()`` raised in it, or ``nothing``."""
+    """Fork and call ``work()`` in the child.
+
+    Returns:
+        A function that waits for the child. It returns the name of the error's class, or ``nothing``.
+    """
     reading, writing = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # forking beside threads is what is tested
+        warnings.simplefilter("ignore", DeprecationWarning)  # the tests fork a process with threads on purpose
         child = os.fork()
     if child == 0:
         try:
@@ -179,19 +183,19 @@ def _begin_child(work: Callable[[], object]) -> Callable[[], str]:
 
     def wait() -> str:
         os.waitpid(child, 0)
-        with os.fdopen(reading) as said:
-            return said.read()
+        with os.fdopen(reading) as pipe:
+            return pipe.read()
 
     return wait
 
 
 def _in_child(work: Callable[[], object]) -> str:
-    """Fork and wait; the class of what ``work()`` raised in the child, or ``nothing``."""
+    """Call ``work()`` in a forked child. Return the name of the error's class, or ``nothing``."""
     return _begin_child(work)()
 
 
 def use_inherited(url: str) -> None:
-    """Use a handle in a forked child, and then here."""
+    """Use a handle in a forked child, and then in the parent."""
     with open_sync_store(url) as store:
         store.append_events("agent", "run", *numbered("parent", 0))
         acknowledge(_in_child(lambda: store.append_events("agent", "run", *numbered("child", 0))))
@@ -202,13 +206,13 @@ def use_inherited(url: str) -> None:
 
 
 def make_ids_in_a_child() -> None:
-    """Print an event id made here, and a hundred made in a forked child."""
+    """Print an event id of the parent, and a hundred event ids of a forked child."""
     acknowledge(new_event(PlannerNote(note="parent")).event_id)
     _in_child(lambda: acknowledge("\n".join(new_event(PlannerNote(note="child")).event_id for _ in range(100))))
 
 
 def open_own_in_a_child(url: str) -> None:
-    """Fork while an asynchronous handle is open, and open another one in the child."""
+    """Fork while an asynchronous handle is open, and open a new handle in the child."""
 
     def child() -> None:
         with open_sync_store(url) as own:
@@ -224,7 +228,7 @@ def open_own_in_a_child(url: str) -> None:
 
 
 def outlive_the_parent(url: str) -> None:
-    """Open a handle in a child, close the parent's, and only then write through the child's, after another one."""
+    """Open a handle in a child, close the parent's handle, append with a new handle, and then with the child's."""
     (child_opened, tell_opened), (parent_closed, tell_closed) = os.pipe(), os.pipe()
 
     def child() -> None:
@@ -238,16 +242,16 @@ def outlive_the_parent(url: str) -> None:
     with open_sync_store(url) as store:
         store.append_events("agent", "run", *numbered("parent", 0))
         wait = _begin_child(child)
-        os.close(tell_opened)  # so that a child that ended early is not waited for
+        os.close(tell_opened)  # so that os.read returns if the child ended early
         os.read(child_opened, 1)
-    with open_sync_store(url) as another:
-        another.append_events("agent", "run", *numbered("parent", 1))
+    with open_sync_store(url) as new_handle:
+        new_handle.append_events("agent", "run", *numbered("parent", 1))
     os.write(tell_closed, b"x")
     acknowledge(wait())
 
 
 def outlive_the_parent_async(url: str) -> None:
-    """The same through the asynchronous surface."""
+    """Do the same on the asynchronous surface."""
     (child_opened, tell_opened), (parent_closed, tell_closed) = os.pipe(), os.pipe()
 
     async def child() -> None:
@@ -262,10 +266,10 @@ def outlive_the_parent_async(url: str) -> None:
         async with open_store(url) as store:
             await store.append_events("agent", "run", *numbered("parent", 0))
             wait = await asyncio.to_thread(_begin_child, lambda: asyncio.run(child()))
-            os.close(tell_opened)  # so that a child that ended early is not waited for
+            os.close(tell_opened)  # so that os.read returns if the child ended early
             await asyncio.to_thread(os.read, child_opened, 1)
-        async with open_store(url) as another:
-            await another.append_events("agent", "run", *numbered("parent", 1))
+        async with open_store(url) as new_handle:
+            await new_handle.append_events("agent", "run", *numbered("parent", 1))
         os.write(tell_closed, b"x")
         acknowledge(await asyncio.to_thread(wait))
 
@@ -273,7 +277,7 @@ def outlive_the_parent_async(url: str) -> None:
 
 
 def be_interrupted(url: str, size: str) -> None:
-    """Have a signal's handler raise while an append waits for the lock; then append here and from another handle."""
+    """Raise in a signal handler while an append waits for the lock. Then append with this and another handle."""
 
     class Interrupted(Exception):
         pass
@@ -283,15 +287,15 @@ def be_interrupted(url: str, size: str) -> None:
 
     signal.signal(signal.SIGALRM, interrupt)
     holder = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, check_same_thread=False)
-    begun = threading.Event()
+    transaction_begun = threading.Event()
 
     def begin(sql: str) -> None:
         if sql.startswith(("BEGIN", "INSERT")):
-            begun.set()
+            transaction_begun.set()
 
     def interrupt_and_release() -> None:
-        begun.wait()
-        time.sleep(0.1)  # nothing says that SQLite has begun to wait; a signal before that would interrupt less
+        transaction_begun.wait()
+        time.sleep(0.1)  # there is no event for SQLite's wait; an earlier signal would test less
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGALRM)
         holder.execute("ROLLBACK")
 
@@ -314,7 +318,7 @@ def be_interrupted(url: str, size: str) -> None:
 
 
 def end_the_loop_first(url: str) -> None:
-    """Close an event loop while a handle on it is open and an append is on its way."""
+    """Close an event loop while it has an open handle and an unfinished append."""
 
     left_behind: list[object] = []
 
@@ -330,15 +334,15 @@ def end_the_loop_first(url: str) -> None:
         task.cancel()
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
-    with open_sync_store(url) as another:
-        while not another.load_run("agent", "run", limit=1).version:
-            time.sleep(0.001)  # until the append that nobody waits for is stored
+    with open_sync_store(url) as new_handle:
+        while not new_handle.load_run("agent", "run", limit=1).version:
+            time.sleep(0.001)  # until the cancelled append is stored
     acknowledge("ended")
 
 
 def append_as_nobody(url: str) -> None:
-    """Drop root's rights and try to append."""
-    importlib.import_module("agent_memory_log_sqlite")  # this user may not read where Python lies
+    """Change to an unprivileged user and try to append."""
+    importlib.import_module("agent_memory_log_sqlite")  # the new user may have no access to Python's files
     os.setgid(65534)
     os.setuid(65534)
     try:

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for what the library takes and what it must refuse, for every test that wants them.
+"""Hypothesis strategies for values that the library accepts, and for values that it must refuse.
 
 ``payloads()`` and ``events()`` give anything that may be stored; ``wrong_values()`` gives what a careless or a hostile
 caller may put in a field.
@@ -58,14 +58,14 @@ HOSTILE_TEXT = (
 
 
 def texts(max_size: int = 20) -> st.SearchStrategy[str]:
-    """Any text UTF-8 can write."""
+    """Generate any text that UTF-8 can encode."""
     return st.one_of(
         st.sampled_from(HOSTILE_TEXT), st.text(st.characters(exclude_categories=["Cs"]), max_size=max_size)
     )
 
 
 def keys() -> st.SearchStrategy[str]:
-    """Keys of maps: empty, with dollars and dots, and any other."""
+    """Generate keys of maps: empty keys, keys with dollars and dots, and any other text."""
     return st.one_of(st.sampled_from(["", "$", "$set", ".", "a.b", "\x00", "type", "Data"]), texts(8))
 
 
@@ -76,7 +76,7 @@ def integers64() -> st.SearchStrategy[int]:
 
 
 def json_values(max_leaves: int = 8) -> st.SearchStrategy[JsonValue]:
-    """Any JSON value, null included."""
+    """Generate any JSON value, including null."""
     leaves: st.SearchStrategy[Any] = st.one_of(
         st.none(),
         st.booleans(),
@@ -98,7 +98,7 @@ def json_maps() -> st.SearchStrategy[Mapping[str, JsonValue]]:
 
 
 def json_texts() -> st.SearchStrategy[str]:
-    """The text of a model's arguments or of a tool's result, JSON or not; never white space alone, which is absent."""
+    """Generate the text of a call's arguments or of a result. It may be invalid JSON, but is never only white space."""
     return st.one_of(
         st.sampled_from(["", "null", '{"id":7}', " { } ", "{not json", '{"n":1.10,"n":9007199254740993}', "0"]), texts()
     ).filter(lambda text: not text or not text.isspace())
@@ -171,13 +171,13 @@ def tool_results() -> st.SearchStrategy[ToolResult]:
 
 
 def unknown_payloads() -> st.SearchStrategy[UnknownPayload]:
-    """Payloads of types that a newer release might write."""
+    """Generate payloads of types that a newer release might write."""
     types = texts().filter(lambda text: bool(text) and text not in payload_types())
     return st.builds(UnknownPayload, type=types, data=json_maps())
 
 
 def payloads() -> st.SearchStrategy[EventData]:
-    """A payload of any built-in type, or of an unknown one."""
+    """Generate a payload of any built-in type or of an unknown type."""
     messages: list[st.SearchStrategy[EventData]] = [
         st.builds(kind, message=texts(), structured=json_values())
         for kind in (UserMessage, AssistantMessage, SystemMessage)
@@ -215,7 +215,7 @@ def payloads() -> st.SearchStrategy[EventData]:
 
 
 def timestamps() -> st.SearchStrategy[datetime]:
-    """Aware times of any offset that Python takes, to the microsecond, whose UTC is within the years 1 to 9999."""
+    """Generate timezone-aware times with any offset of Python. In UTC, they are in the years 1 to 9999."""
     offsets = st.integers(-86_399, 86_399).map(lambda seconds: timezone(timedelta(seconds=seconds)))
     inner = st.datetimes(datetime(1, 1, 3), datetime(9999, 12, 29), timezones=st.just(UTC) | offsets)  # noqa: DTZ001  # Hypothesis adds the time zone
     return inner | st.sampled_from([datetime(1, 1, 1, tzinfo=UTC), datetime.max.replace(tzinfo=UTC)])
@@ -230,7 +230,7 @@ def event_ids() -> st.SearchStrategy[str]:
 
 
 def events() -> st.SearchStrategy[Event]:
-    """Any event that may be appended, with an id of its own."""
+    """Generate any event that can be appended, with its own id."""
     return st.builds(new_event, payloads(), timestamp=timestamps(), labels=labels(), event_id=st.none() | event_ids())
 
 
@@ -266,7 +266,7 @@ class OddObject:
 
 
 class AgreeableObject:
-    """Claims to be equal to everything."""
+    """An object that is equal to every other object."""
 
     def __eq__(self, other: object) -> bool:
         return True
@@ -276,7 +276,7 @@ class AgreeableObject:
 
 
 class Unshowable(str):
-    """Has no repr; for tests that name it, as Hypothesis shows what it generates."""
+    """An object whose ``repr`` raises. Tests create it themselves, because Hypothesis prints generated values."""
 
     __slots__ = ()
 
@@ -285,7 +285,7 @@ class Unshowable(str):
 
 
 class LyingDict(dict[Any, Any]):
-    """Shows other items than it holds."""
+    """A map whose ``items`` differ from its content."""
 
     def items(self) -> Any:
         return [("lie", 1)]
@@ -305,21 +305,21 @@ class Word(enum.StrEnum):
 
 
 def endless_list() -> list[Any]:
-    """A list that holds itself."""
+    """Return a list that contains itself."""
     endless: list[Any] = []
     endless.append(endless)
     return endless
 
 
 def endless_map() -> dict[str, Any]:
-    """A map that holds itself, two levels down."""
+    """Return a map that contains itself, two levels down."""
     endless: dict[str, Any] = {}
     endless["a"] = [{"b": endless}]
     return endless
 
 
 def nested(depth: int, *, maps: bool = False) -> Any:
-    """A value of ``depth`` levels."""
+    """Return a value of ``depth`` levels."""
     value: Any = {} if maps else []
     for _ in range(depth - 1):
         value = {"k": value} if maps else [value]
@@ -327,7 +327,7 @@ def nested(depth: int, *, maps: bool = False) -> Any:
 
 
 def not_json() -> st.SearchStrategy[Any]:
-    """Values no JSON can carry, or that would silently come back as something else."""
+    """Generate values that JSON cannot represent, or that would change in a round trip."""
     return st.sampled_from(
         [
             float("nan"),
@@ -375,7 +375,7 @@ def not_json() -> st.SearchStrategy[Any]:
 
 
 def odd_json() -> st.SearchStrategy[Any]:
-    """Values that are JSON in another guise: subclasses, other kinds of maps and sequences."""
+    """Generate JSON values of unusual types: subclasses, and other maps and sequences."""
     return st.sampled_from(
         [
             OddText("odd"),
@@ -396,8 +396,8 @@ def odd_json() -> st.SearchStrategy[Any]:
 
 
 def wrong_values() -> st.SearchStrategy[Any]:
-    """Anything at all: right, odd and impossible, alone or inside something right."""
-    one = st.one_of(json_values(4), odd_json(), not_json(), st.just(LyingDict(a=float("nan"))), st.binary(max_size=4))
+    """Generate valid, unusual and invalid values, alone or inside a valid value."""
+    value = st.one_of(json_values(4), odd_json(), not_json(), st.just(LyingDict(a=float("nan"))), st.binary(max_size=4))
     return st.one_of(
-        one, one.map(lambda value: [value]), one.map(lambda value: {"k": value}), one.map(lambda value: (1, value))
+        value, value.map(lambda item: [item]), value.map(lambda item: {"k": item}), value.map(lambda item: (1, item))
     )

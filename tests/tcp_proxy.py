@@ -1,7 +1,7 @@
-"""A proxy between a MongoDB driver and its server that makes, on command, the faults a network makes.
+"""A proxy between a MongoDB driver and its server that simulates faults of a network.
 
-It lives in threads of its own, so that synchronous and asynchronous tests use it alike. It understands plain messages:
-TLS does not pass through it, and compressed requests, which drivers send when asked to, pass unnoticed.
+The proxy has its own threads, so that synchronous and asynchronous tests can use it. It does not support TLS. Compressed
+requests pass without a fault, because the proxy cannot read them.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ _FaultT = TypeVar("_FaultT", bound="Fault")
 
 
 class _ConnectionEnds(Exception):
-    """One of the two ends closed it, or a fault does."""
+    """The client, the server or a fault ends the connection."""
 
 
 class Fault:
-    """What is to happen to the next requests that match."""
+    """A fault for the next matching requests."""
 
     def __init__(self, when: When, times: int | None) -> None:
         self.requests: list[Request] = []
-        """The requests it was for, in the order in which they came."""
+        """The requests with this fault, in the order of their arrival."""
         self.happened = threading.Event()
-        """Set when it first happened; to a reply, that is after the server carried the request out."""
+        """Set when the fault first happened. For a reply, the server has then executed the request."""
         self._when = when
         self._times = times
 
     def takes(self, request: Request) -> bool:
-        """Whether it is for ``request``, which then counts as one of its times."""
+        """Return whether the fault applies to ``request``, and count the request if it does."""
         if len(self.requests) == self._times or not self._when(request):
             return False
         self.requests.append(request)
         return True
 
     def cancel(self) -> None:
-        """Let it happen to no further request."""
+        """Stop the fault for all further requests."""
         self._times = len(self.requests)
 
     def before_the_server(self) -> None:
-        """What happens to the request before the server has it."""
+        """Handle the request before the server receives it."""
 
     def before_the_client(self, ended: Callable[[], bool]) -> None:
-        """What happens to the reply before the client has it, unless the connection has ``ended``."""
+        """Handle the reply before the client receives it, until the connection has ``ended``."""
 
 
 class _DroppedRequest(Fault):
@@ -61,13 +61,13 @@ class _DroppedRequest(Fault):
 
 
 class _DroppedReply(Fault):
-    def before_the_client(self, ended: Callable[[], bool]) -> None:  # noqa: ARG002  # there is nothing to wait for
+    def before_the_client(self, ended: Callable[[], bool]) -> None:  # noqa: ARG002  # this fault does not wait
         self.happened.set()
         raise _ConnectionEnds
 
 
 class HeldReplies(Fault):
-    """Replies kept from the client until the block ends, and with them all that come after on the same connection."""
+    """Replies that the proxy holds back until the block ends, with all later replies of the same connection."""
 
     def __init__(self, when: When, times: int | None, changed: threading.Condition) -> None:
         super().__init__(when, times)
@@ -83,7 +83,7 @@ class HeldReplies(Fault):
         self.release()
 
     def release(self) -> None:
-        """Pass on what is held, where the client is still there, and hold nothing more."""
+        """Send the held replies to clients that are still connected, and hold no more replies."""
         with self._changed:
             self.cancel()
             self._released = True
@@ -96,10 +96,10 @@ class HeldReplies(Fault):
 
 
 class TcpProxy:
-    """A proxy on ``port`` before the server that listens on ``server_port`` of this machine; entering it starts it.
+    """A proxy on ``port`` for the server on ``server_port`` of this machine. Entering the context starts it.
 
-    Give the driver a direct connection (``MongoServer.uri(..., port=proxy.port)``): from a replica set it learns the
-    members' own ports, and goes past the proxy.
+    Give the driver a direct connection (``MongoServer.uri(..., port=proxy.port)``). Otherwise, the driver learns the
+    ports of the replica set's members and connects to them without the proxy.
     """
 
     def __init__(self, server_port: int) -> None:
@@ -107,9 +107,9 @@ class TcpProxy:
         self._reservation = reserve_port()
         self.port = port_of(self._reservation)
         self.seen: list[str] = []
-        """The name of every command that came, in order; the driver's own, such as ``hello``, are among them."""
+        """The names of all received commands, in order. The driver's own commands, such as ``hello``, are included."""
         self.changed = threading.Condition()
-        """Held to change, and told of changes to, what the threads share."""
+        """The condition that protects the shared state of the threads and announces its changes."""
         self._faults: list[Fault] = []
         self._errors: list[Exception] = []
         self._open: set[_Connection] = set()
@@ -131,25 +131,25 @@ class TcpProxy:
 
     @property
     def connections(self) -> int:
-        """How many connections there are."""
+        """Return the number of open connections."""
         return len(self._open)
 
     def drop_reply(self, when: When, *, times: int = 1) -> Fault:
-        """Let the next matching requests through, wait for the server's reply, and close the connection instead."""
+        """Pass the next matching requests to the server, but close the connection instead of sending the reply."""
         return self._add(_DroppedReply(when, times))
 
     def drop_request(self, when: When, *, times: int = 1) -> Fault:
-        """Close the connection when the next matching requests come; the server never sees them."""
+        """Close the connection when the next matching requests arrive. The server does not receive them."""
         return self._add(_DroppedRequest(when, times))
 
     def hold_replies(self, when: When, *, times: int | None = None) -> HeldReplies:
-        """Keep the replies to matching requests (the next ``times``, or all) until they are released."""
+        """Hold the replies to the next ``times`` matching requests, or to all of them, until they are released."""
         return self._add(HeldReplies(when, times, self.changed))
 
     def close_connections(self) -> None:
-        """Close all connections that there are, and wait until they are closed.
+        """Close all open connections, and wait until they are closed.
 
-        A driver may learn of it before it uses them again; ``drop_request`` is what it learns of only then.
+        A driver may notice this before its next request. With ``drop_request``, it notices only at its next request.
         """
         with self.changed:
             connections = list(self._open)
@@ -159,18 +159,18 @@ class TcpProxy:
             connection.wait()
 
     def refuse_connections(self) -> None:
-        """Refuse new connections, as a machine does on which no server runs. Those that there are stay."""
+        """Refuse new connections, like a machine without a server. Open connections stay open."""
         if self._acceptor is None:
             return
         self._accepting = False
-        # It waits for a connection, whosever it is.
+        # This connection ends the thread's wait for the next client.
         with contextlib.suppress(OSError):
             socket.create_connection((HOST, self.port), timeout=PATIENCE).close()
         self._acceptor.join()
         self._acceptor = None
 
     def accept_connections(self) -> None:
-        """Accept connections, from now on or again."""
+        """Accept connections."""
         if self._acceptor is not None:
             return
         listener = socket.create_server((HOST, self.port))
@@ -179,13 +179,13 @@ class TcpProxy:
         self._acceptor.start()
 
     def fault_for(self, request: Request) -> Fault | None:
-        """The first fault that is for ``request``, which is noted as seen."""
+        """Record the command of ``request``. Return the first fault that applies to it."""
         with self.changed:
             self.seen.append(request.command)
             return next((fault for fault in self._faults if fault.takes(request)), None)
 
     def closed(self, connection: _Connection, error: Exception | None) -> None:
-        """Take note that ``connection`` is closed, and of a mistake that ended it: a test's predicate may raise."""
+        """Record that ``connection`` is closed, and the error that ended it. A test's predicate may raise one."""
         with self.changed:
             self._open.discard(connection)
             if error is not None:
@@ -215,7 +215,7 @@ class TcpProxy:
 
 
 class _Connection:
-    """A client's connection to the proxy and the proxy's to the server, with a thread for each way."""
+    """A client's connection to the proxy and the proxy's connection to the server, with a thread for each direction."""
 
     def __init__(self, proxy: TcpProxy, client: socket.socket, server: socket.socket) -> None:
         self._ended = False
@@ -231,32 +231,32 @@ class _Connection:
         self._requests.start()
 
     def end(self) -> None:
-        """Let both threads end, whatever they wait for."""
+        """Interrupt the waits of both threads, so that they end."""
         with self._proxy.changed:
             self._ended = True
             self._proxy.changed.notify_all()
         for end in (self._client, self._server):
-            # It may be closed by now.
+            # The socket may already be closed.
             with contextlib.suppress(OSError):
                 end.shutdown(socket.SHUT_RDWR)
 
     def wait(self) -> None:
-        """Wait until both threads have ended, and both sockets are closed."""
+        """Wait until both threads have ended and both sockets are closed."""
         self._requests.join()
 
     def _run_requests(self) -> None:
-        mistake: Exception | None = None
+        failure: Exception | None = None
         try:
             self._pass_requests()
         except (_ConnectionEnds, OSError):
             pass
         except Exception as error:
-            mistake = error
+            failure = error
         self.end()
         self._replies.join()
         self._client.close()
         self._server.close()
-        self._proxy.closed(self, mistake)
+        self._proxy.closed(self, failure)
 
     def _run_replies(self) -> None:
         with contextlib.suppress(_ConnectionEnds, OSError):

@@ -1,4 +1,4 @@
-"""Clocks at the ends of what a date can be: a clear error or the last instant there is, never an ``OverflowError``."""
+"""Tests of clocks at the first and last possible date: no call raises ``OverflowError``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def memory_at(now: datetime) -> SyncMemory:
 
 
 @pytest.mark.parametrize("now", [FIRST, LAST, LAST - timedelta(hours=1)])
-def test_memory_works_at_any_time(now: datetime) -> None:
+def test_memory_works_at_the_first_and_last_date(now: datetime) -> None:
     me = memory_at(now)
     me.remember(key="tea", value="green", ttl_days=365)
     me.remember(key="tea", value="black")
@@ -41,7 +41,7 @@ def test_memory_works_at_any_time(now: datetime) -> None:
 
 
 @pytest.mark.parametrize("now", [FIRST.replace(tzinfo=EAST), LAST.replace(tzinfo=WEST)])
-def test_a_clock_that_shows_no_time_in_utc_is_named(now: datetime) -> None:
+def test_clock_outside_the_years_of_utc_is_refused(now: datetime) -> None:
     me = memory_at(now)
     for call in (me.list, lambda: me.search("x"), lambda: me.remember(key="k", value="v")):
         with pytest.raises(InvalidArgument, match=r"the clock returned .* outside the years 1 to 9999"):
@@ -49,12 +49,12 @@ def test_a_clock_that_shows_no_time_in_utc_is_named(now: datetime) -> None:
 
 
 @pytest.mark.parametrize("time", [FIRST, LAST])
-def test_events_of_any_time_go_everywhere(time: datetime) -> None:
+def test_events_of_the_first_and_last_date_are_accepted(time: datetime) -> None:
     with open_sync_store("memory:") as store:
-        said = new_event(UserMessage("I prefer tea, tomorrow and on Monday."), timestamp=time)
-        store.append_events("a", "r", said)
-        found = from_atif(to_atif(store.load_run("a", "r")))
-        assert found.events[0].timestamp == time
+        event = new_event(UserMessage("I prefer tea, tomorrow and on Monday."), timestamp=time)
+        store.append_events("a", "r", event)
+        trajectory = from_atif(to_atif(store.load_run("a", "r")))
+        assert trajectory.events[0].timestamp == time
         me = SyncMemoryClient(store, extractor=RuleExtractor()).of(Principal("t", {"user": "1"}))
         me.derive("a", "r")
         me.search("tea on Monday")
@@ -62,7 +62,7 @@ def test_events_of_any_time_go_everywhere(time: datetime) -> None:
 
 
 @pytest.mark.parametrize("time", [FIRST.replace(tzinfo=EAST), LAST.replace(tzinfo=WEST)])
-def test_events_without_a_time_in_utc_are_refused(time: datetime) -> None:
+def test_events_outside_the_years_of_utc_are_refused(time: datetime) -> None:
     with pytest.raises(InvalidEvent, match="outside the years 1 to 9999"):
         new_event(UserMessage("x"), timestamp=time)
     with pytest.raises(InvalidEvent, match="outside the years 1 to 9999") as caught:
@@ -70,7 +70,7 @@ def test_events_without_a_time_in_utc_are_refused(time: datetime) -> None:
     assert caught.value.field == "timestamp"
 
 
-def test_a_transcript_that_is_parsed_at_the_end_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transcript_is_parsed_at_the_last_date(monkeypatch: pytest.MonkeyPatch) -> None:
     class LastInstant(datetime):
         @classmethod
         def now(cls, tz: object = None) -> datetime:  # type: ignore[override]  # noqa: ARG003  # as it is called
@@ -81,7 +81,7 @@ def test_a_transcript_that_is_parsed_at_the_end_of_time(monkeypatch: pytest.Monk
     assert [event.timestamp for event in events] == [LAST, LAST, LAST]
 
 
-def test_moved() -> None:
+def test_moved_stops_at_the_first_and_last_date() -> None:
     day = timedelta(days=1)
     assert moved(FIRST, day) == FIRST + day
     assert (moved(LAST, day), moved(FIRST, -day)) == (LAST, FIRST)

@@ -1,4 +1,4 @@
-"""The README and the pages that belong to no room: examples run, names exist, links and commands lead somewhere."""
+"""Tests of the README and the general pages: examples run, and names, links and commands exist."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ CHEAT_SHEET = {
 
 
 def _run(command: list[str], folder: Path, environment: dict[str, str]) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=folder, env=os.environ | environment, check=False, capture_output=True, text=True, timeout=PATIENCE
     )
-    assert done.returncode == 0, f"{command}: {done.stderr}"
+    assert process.returncode == 0, f"{command}: {process.stderr}"
 
 
 @pytest.mark.parametrize("document", EXAMPLES)
@@ -61,33 +61,33 @@ def test_examples_run_twice_in_the_same_folder(document: str, tmp_path: Path) ->
     assert ran >= 2
 
 
-def test_readme_has_a_minute_of_prose() -> None:
+def test_readme_is_short() -> None:
     prose = re.sub(r"^```.*?^```$|^\|.*?$|^ *<[^>]*>.*?$", "", README, flags=re.MULTILINE | re.DOTALL)
     assert len(prose.split()) <= MOST_WORDS
 
 
 def test_make_commands_of_the_readme_exist() -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"`make ([\w-]+)`", README))
-    assert named >= {"demo", "test", "site"}
-    assert named <= targets
+    mentioned = set(re.findall(r"`make ([\w-]+)`", README))
+    assert mentioned >= {"demo", "test", "site"}
+    assert mentioned <= targets
 
 
 @pytest.mark.parametrize("document", PAGES)
-def test_links_to_files_lead_somewhere(document: str) -> None:
+def test_linked_files_exist(document: str) -> None:
     folder = (ROOT / document).parent
     text = re.sub(r"^```.*?^```$", "", (ROOT / document).read_text(), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r'\]\(([^)#\s]+)|(?:src|srcset)="([^"]+)"', text):
         path = target[0] or target[1]
-        if not path.startswith("http") and not path.startswith("reference/"):  # the site makes those pages
+        if not path.startswith("http") and not path.startswith("reference/"):  # the site generates these pages
             assert (folder / path).exists(), path
 
 
 def test_names_of_the_cheat_sheet_exist() -> None:
     names = set(re.findall(r"\b([a-z]+)\.([a-z_]+)\b", _answers("cheat-sheet.md") + _answers("from-go.md")))
-    known = [(name, attribute) for name, attribute in names if name in CHEAT_SHEET]
-    assert len(known) > 30
-    for name, attribute in known:
+    checked = [(name, attribute) for name, attribute in names if name in CHEAT_SHEET]
+    assert len(checked) > 30
+    for name, attribute in checked:
         assert any(hasattr(owner, attribute) for owner in CHEAT_SHEET[name]), f"{name}.{attribute}"
 
 

@@ -1,4 +1,4 @@
-"""The tree of errors: as it is drawn, with stable codes, and whole after a trip to another process."""
+"""Tests of the error classes: the documented tree, stable codes, and pickling."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CODES = {
     "ToolFailed": "tool_failed",
     "VersionConflict": "version_conflict",
 }
-"""The codes that have been published: others match on them."""
+"""The published codes. Users match on them."""
 
 EXAMPLES: list[AgentMemoryLogError] = [
     errors.InvalidEvent("m", field="labels.a"),
@@ -63,25 +63,27 @@ EXAMPLES: list[AgentMemoryLogError] = [
 ]
 
 
-def drawn() -> set[tuple[str, str]]:
-    """Each class of the docstring's drawing with the class above it."""
-    found: set[tuple[str, str]] = set()
+def documented_tree() -> set[tuple[str, str]]:
+    """Return each class of the docstring's tree with the class above it."""
+    pairs: set[tuple[str, str]] = set()
     above = ["AgentMemoryLogError"]
     for line in (errors.__doc__ or "").splitlines():
         match = re.match(r"    ([│ ]*)[├└]── (\w+)", line)
         if match:
             depth = len(match[1]) // 4 + 1
             above = [*above[:depth], match[2]]
-            found.add((match[2], above[depth - 1]))
-    return found
+            pairs.add((match[2], above[depth - 1]))
+    return pairs
 
 
-def test_the_tree_is_as_drawn() -> None:
-    assert drawn() == {(kind.__name__, kind.__bases__[0].__name__) for kind in ALL if kind is not AgentMemoryLogError}
+def test_documented_tree_is_the_real_one() -> None:
+    assert documented_tree() == {
+        (kind.__name__, kind.__bases__[0].__name__) for kind in ALL if kind is not AgentMemoryLogError
+    }
     assert all(len(kind.__bases__) == 1 for kind in ALL)
 
 
-def test_codes_are_those_that_were_published() -> None:
+def test_codes_are_the_published_ones() -> None:
     assert {kind.__name__: kind.code for kind in ALL} == CODES
     assert len(set(CODES.values())) == len(ALL)
     assert all("code" in vars(kind) for kind in ALL)
@@ -99,8 +101,8 @@ def test_every_error_has_an_example() -> None:
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
-def test_errors_cross_processes_whole(error: AgentMemoryLogError, protocol: int) -> None:
-    error.__cause__ = ValueError("the driver's own, which may not pickle")
+def test_pickled_errors_keep_all_attributes(error: AgentMemoryLogError, protocol: int) -> None:
+    error.__cause__ = ValueError("a driver's error, which may not pickle")
     error.add_note("a note")
     for twin in (pickle.loads(pickle.dumps(error, protocol)), copy.copy(error)):
         assert type(twin) is type(error)

@@ -1,4 +1,4 @@
-"""A run's end: as backends read it from meta and compare it with the clock, and what followers are told of it."""
+"""Tests of a run's expiry: backends read it from meta and compare it with the clock, and followers raise."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ NOW = to_microseconds(NOON)
         ("2026-11-21T12:00:00.000001999Z", NOW + 1),
     ],
 )
-def test_an_end_is_read_to_the_microsecond(text: str, microseconds: int) -> None:
+def test_expiry_is_read_to_the_microsecond(text: str, microseconds: int) -> None:
     assert expiry_of({"a": 1, "expires_at": text}) == microseconds
     assert check_meta({"expires_at": text}) == {"expires_at": text}
 
 
 @pytest.mark.parametrize("meta", [None, {}, {"expires": "2026-11-21T12:00:00Z"}, {"a": {"expires_at": "never"}}])
-def test_without_expires_at_there_is_no_end(meta: dict[str, Any] | None) -> None:
+def test_meta_without_expires_at_has_no_expiry(meta: dict[str, Any] | None) -> None:
     assert expiry_of(meta) is None
     assert check_meta(meta) == (meta or {})
 
 
 @pytest.mark.parametrize(
-    ("end", "said"),
+    ("end", "message"),
     [
         (None, "must be RFC 3339 text, as in .*, found null"),
         (3, "must be RFC 3339 text, as in .*, found int 3"),
@@ -64,15 +64,15 @@ def test_without_expires_at_there_is_no_end(meta: dict[str, Any] | None) -> None
         ("9999-12-31T23:59:59-00:01", "out of range"),
     ],
 )
-def test_what_is_no_end_is_refused_with_the_field(end: Any, said: str) -> None:
+def test_invalid_expiry_is_refused_with_its_field(end: Any, message: str) -> None:
     for read in (expiry_of, check_meta):
-        with pytest.raises(InvalidEvent, match=said) as caught:
+        with pytest.raises(InvalidEvent, match=message) as caught:
             read({"expires_at": end})
         assert caught.value.field == "meta.expires_at"
         assert str(caught.value).startswith("meta.expires_at ")
 
 
-def test_a_run_expires_at_the_instant_itself() -> None:
+def test_run_expires_at_the_instant_itself() -> None:
     check_expiry("agent", "run", None, NOW)
     check_expiry("agent", "run", NOW + 1, NOW)
     for end in (NOW, NOW - 1):
@@ -82,7 +82,7 @@ def test_a_run_expires_at_the_instant_itself() -> None:
         check_expiry("agent", "run", NOW + SECOND // 2, NOW + SECOND)
 
 
-def test_the_clock_is_asked_where_no_instant_is_given() -> None:
+def test_clock_is_the_default_instant() -> None:
     before = to_microseconds(datetime.now(UTC))
     now = now_microseconds()
     assert before <= now <= to_microseconds(datetime.now(UTC))
@@ -93,7 +93,7 @@ def test_the_clock_is_asked_where_no_instant_is_given() -> None:
     assert seconds_left(now) == 0
 
 
-def test_before_is_an_instant_that_has_passed() -> None:
+def test_before_must_be_in_the_past() -> None:
     assert check_before(None, NOW) == NOW
     assert check_before(NOON, NOW) == NOW
     assert check_before(NOON.astimezone(timezone(timedelta(hours=-7))), NOW) == NOW
@@ -107,7 +107,7 @@ def test_before_is_an_instant_that_has_passed() -> None:
             check_before(before, NOW)
 
 
-def test_a_wait_ends_with_the_run_and_is_never_long() -> None:
+def test_wait_ends_with_the_run_and_has_a_limit() -> None:
     assert seconds_left(None, NOW) is None
     assert seconds_left(NOW + SECOND // 4, NOW) == 0.25
     assert seconds_left(NOW - 1, NOW) == 0
@@ -116,9 +116,7 @@ def test_a_wait_ends_with_the_run_and_is_never_long() -> None:
 
 @pytest.mark.parametrize("surface", ["async", "sync"])
 @pytest.mark.parametrize("backend", ["memory", "sqlite"])
-async def test_a_follower_is_told_of_the_end_though_the_run_is_removed(
-    tmp_path: Path, backend: str, surface: str
-) -> None:
+async def test_follower_raises_run_expired_after_the_run_is_removed(tmp_path: Path, backend: str, surface: str) -> None:
     url = f"{backend}:{tmp_path}/runs.db"
     store: Store = await open_store(url) if surface == "async" else threaded(open_sync_store(url))
 

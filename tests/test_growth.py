@@ -1,4 +1,4 @@
-"""Four times the data take at most about four times the time, whatever it is that grows."""
+"""Tests that calls take linear time in every dimension of their data."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ _NOW = datetime(2026, 6, 1, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("provider", provider_names())
-def test_transcripts(provider: str) -> None:
+def test_transcripts_take_linear_time(provider: str) -> None:
     assert slow_transcripts(provider, 500, MOST) == {}
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_calls_on_runs(name: str) -> None:
+def test_calls_on_runs_take_linear_time(name: str) -> None:
     assert slow_calls(name, 300, MOST) == {}
 
 
-def test_a_foreign_step_of_many_calls() -> None:
+def test_foreign_step_with_many_calls_takes_linear_time() -> None:
     small, large = foreign(run("parallel", 2000)), foreign(run("parallel", 8000))
     assert growth(partial(from_atif, small), partial(from_atif, large), MOST) <= MOST
 
 
 @pytest.mark.parametrize("provider", provider_names())
-def test_plans_of_answers_that_make_one_message(provider: str) -> None:
+def test_expectations_of_merged_answers_take_linear_time(provider: str) -> None:
     small, large = (
         partial(read_expectations, answers(150), provider),
         partial(read_expectations, answers(600), provider),
@@ -67,21 +67,21 @@ def test_plans_of_answers_that_make_one_message(provider: str) -> None:
     assert growth(small, large, MOST) <= MOST
 
 
-@pytest.mark.parametrize("ids", ["{}".format, "call".format], ids=["own ids", "one id"])
-def test_recording(ids: Callable[[int], str]) -> None:
+@pytest.mark.parametrize("ids", ["{}".format, "call".format], ids=["different ids", "same id"])
+def test_recording_takes_linear_time(ids: Callable[[int], str]) -> None:
     assert growth(partial(record_calls, ids, 1000), partial(record_calls, ids, 4000), MOST) <= MOST
 
 
-def test_resuming_open_calls_with_one_id() -> None:
+def test_resuming_open_calls_with_one_id_takes_linear_time() -> None:
     assert growth(partial(resume_calls, 400), partial(resume_calls, 1600), MOST) <= MOST
 
 
-def test_streams() -> None:
+def test_streams_take_linear_time() -> None:
     for provider, stream in (("openai-chat", chat_stream), ("anthropic", cited_stream)):
         assert growth(partial(joined, stream(1000), provider), partial(joined, stream(4000), provider), MOST) <= MOST
 
 
-def test_verifying_what_was_redacted() -> None:
+def test_verifying_redacted_runs_takes_linear_time() -> None:
     small, large = (lambda: asyncio.run(verify_redacted(1500))), (lambda: asyncio.run(verify_redacted(6000)))
     assert growth(small, large, MOST) <= MOST
 
@@ -97,13 +97,13 @@ def test_verifying_what_was_redacted() -> None:
     ],
     ids=lambda text: text[:12],
 )
-def test_derive(text: str) -> None:
+def test_derive_takes_linear_time(text: str) -> None:
     extract = RuleExtractor().extract
     small, large = messages(40, text), messages(160, text)
     assert growth(partial(extract, small), partial(extract, large), MOST) <= MOST
 
 
-def test_derive_where_nothing_that_failed_is_put_right() -> None:
+def test_derive_with_uncorrected_failures_takes_linear_time() -> None:
     small, large = (
         slice_of(
             payload
@@ -120,7 +120,7 @@ def test_derive_where_nothing_that_failed_is_put_right() -> None:
 
 
 @pytest.mark.parametrize("text", ["on Monday ", "3/4/2026 ", "tea ", "a1.", "猫"], ids=repr)
-def test_index_and_search(text: str) -> None:
+def test_index_and_search_take_linear_time(text: str) -> None:
     assert growth(partial(index_of, 1, text * 2000), partial(index_of, 1, text * 8000), MOST) <= MOST
     assert growth(partial(index_of, 100, text), partial(index_of, 400, text), MOST) <= MOST
     small, large = index_of(500, text), index_of(2000, text)
@@ -128,19 +128,19 @@ def test_index_and_search(text: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["", "x"])
-def test_whether_an_answer_is_concise(end: str) -> None:
+def test_is_concise_takes_linear_time(end: str) -> None:
     for unit in (".", ".\xa0", "!?", ".'"):
         small, large = unit * 2000 + end, unit * 8000 + end
         assert growth(partial(is_concise, "concise", small), partial(is_concise, "concise", large), MOST) <= MOST
 
 
 @pytest.mark.parametrize("unit", ["\xa0", '"', "\n", "- ", "I prefer ", "`", "«", "> ", ". "], ids=repr)
-def test_statements(unit: str) -> None:
+def test_statements_take_linear_time(unit: str) -> None:
     small, large = (f"I prefer tea{unit * (size // len(unit))}x" for size in (900, 3600))
     assert growth(partial(read_statements, small), partial(read_statements, large), MOST) <= MOST
 
 
-def test_quadratic_time_is_noticed() -> None:
+def test_quadratic_time_is_detected() -> None:
     def work(size: int) -> Callable[[], object]:
         return lambda: sum(1 for _ in range(size) for _ in range(size))
 
@@ -149,11 +149,11 @@ def test_quadratic_time_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("call", ["kinds", "boosts"])
-def test_many_kinds_and_boosts_over_many_records(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a caller names is looked up once a record, and not walked."""
+def test_filters_by_kinds_and_boosts_take_linear_time(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each record needs one lookup of its name, without a loop over the caller's names."""
     monkeypatch.setattr(searching, "_index_type", lambda: None)
 
-    def asked(count: int) -> Callable[[], object]:
+    def call_with(count: int) -> Callable[[], object]:
         store = stores.enter_context(open_sync_store("memory:"))
         me = SyncMemoryClient(store, max_keyed=None).of(Principal("acme", {"user": "1"}))
         me.write([Candidate(Preference(f"key {number}", "zebra")) for number in range(count)])
@@ -163,4 +163,4 @@ def test_many_kinds_and_boosts_over_many_records(call: str, monkeypatch: pytest.
         return partial(me.search, "zebra", boost_preferences=names)
 
     with ExitStack() as stores:
-        assert growth(asked(400), asked(1600), MOST) <= MOST
+        assert growth(call_with(400), call_with(1600), MOST) <= MOST

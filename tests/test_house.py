@@ -1,4 +1,4 @@
-"""The shape of the code: rooms that are no larger than a reader can hold, and arrows that point down only."""
+"""Tests of the code's structure: the size of modules and folders, and the direction of imports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FLOORS = (
     ("memory", "pytest_plugin", "samples"),
     ("cli",),
 )
-"""The rooms of the package, the lowest first. A module imports its own room, and rooms of lower floors."""
+"""The parts of the package, the lowest first. A module imports only its own part and parts of lower floors."""
 
 MEMORY = (
     ("records",),
@@ -43,7 +43,7 @@ MEMORY = (
     ("calls",),
     ("client", "sync"),
 )
-"""The same for what is inside of memory."""
+"""The same for the parts of ``agent_memory_log.memory``."""
 
 MOST_LINES = 400
 MOST_MODULES = 12
@@ -63,19 +63,19 @@ NAMES = {name_of(path): path for path in PACKAGE.rglob("*.py")}
 
 
 def imports_of(path: Path) -> set[str]:
-    """The modules of the package that a module imports, whenever it does."""
-    found: set[str] = set()
+    """Return the modules of the package that a module imports, at any place of its code."""
+    imported: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module is not None:
             full = [f"{node.module}.{alias.name}" for alias in node.names]
-            found |= {name if name in NAMES else node.module for name in full}
+            imported |= {name if name in NAMES else node.module for name in full}
         elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-    return {name for name in found if name in NAMES}
+            imported |= {alias.name for alias in node.names}
+    return {name for name in imported if name in NAMES}
 
 
 def arrows(floors: tuple[tuple[str, ...], ...], package: str) -> Iterator[tuple[str, str, int, int]]:
-    """Every import between two rooms of a package: from, to, and their floors."""
+    """Yield every import between two parts of a package: the importer, the imported module, and their floors."""
     floor = {room: number for number, rooms in enumerate(floors) for room in rooms}
     for name, path in NAMES.items():
         if not name.startswith(f"{package}."):
@@ -90,12 +90,12 @@ def arrows(floors: tuple[tuple[str, ...], ...], package: str) -> Iterator[tuple[
 
 
 @pytest.mark.parametrize(("floors", "package"), [(FLOORS, "agent_memory_log"), (MEMORY, "agent_memory_log.memory")])
-def test_arrows_point_down(floors: tuple[tuple[str, ...], ...], package: str) -> None:
+def test_imports_go_to_lower_floors(floors: tuple[tuple[str, ...], ...], package: str) -> None:
     up = [f"{name} imports {target}" for name, target, own, other in arrows(floors, package) if other >= own]
     assert not up
 
 
-def test_no_module_is_in_a_circle() -> None:
+def test_imports_have_no_cycle() -> None:
     graph = {name: imports_of(path) - {name} for name, path in NAMES.items()}
     done: set[str] = set()
 

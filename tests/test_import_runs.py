@@ -1,4 +1,4 @@
-"""Importing runs of another tool's store: each by itself, again without storing anything twice."""
+"""Tests that runs of another tool's store are imported independently, and that no event is stored twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agent_memory_log.transfer.importing import ImportedRun, import_runs
 
 
 class Source(NamedTuple):
-    """A run to be imported, with ``events`` or what is raised in the place of one."""
+    """A run to import. Its items are events, or errors that are raised instead."""
 
     run: str
     items: Sequence[Event | Exception]
@@ -46,10 +46,10 @@ async def each(*sources: Source | Exception) -> AsyncGenerator[Source]:
 
 
 async def imported(store: Any, *sources: Source | Exception) -> list[ImportedRun]:
-    return [one async for one in import_runs(store, each(*sources))]
+    return [result async for result in import_runs(store, each(*sources))]
 
 
-async def test_seqs_and_meta_are_kept_and_nothing_is_stored_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_import_keeps_seqs_and_meta_and_stores_events_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing_module, "BATCH_EVENTS", 2)
     source = Source("r", [note(seq) for seq in range(3, 8)], {"k": 1})
     async with open_store("memory:") as store:
@@ -62,26 +62,26 @@ async def test_seqs_and_meta_are_kept_and_nothing_is_stored_twice(monkeypatch: p
         assert snapshot.meta == {"k": 1}
 
 
-async def test_what_is_wrong_with_one_run_is_its_own() -> None:
+async def test_failed_run_does_not_stop_the_other_runs() -> None:
     sources = [
         Source("cut", [note(1), DecodeError("event 2 cannot be read"), note(3)]),
         Source("meta", [note(1)], DecodeError("its meta is odd")),
         Source("refused", [note(1), note(2, "\ud800"), note(3)]),
         Source("changed", [note(1, "another")]),
-        Source("whole", [note(1)]),
+        Source("complete", [note(1)]),
     ]
     async with open_store("memory:") as store:
         await imported(store, Source("changed", [note(1)]))
-        cut, meta, refused, changed, whole = await imported(store, *sources)
+        cut, meta, refused, changed, complete = await imported(store, *sources)
         assert cut == ImportedRun("a", "cut", 1, 1, 1, problem="event 2 cannot be read")
         assert meta == ImportedRun("a", "meta", 0, 0, 0, problem="its meta is odd")
         assert refused.inserted == 1
         assert "lone surrogate" in refused.problem
         assert "another body" in changed.problem
-        assert whole == ImportedRun("a", "whole", 1, 1, 1)
+        assert complete == ImportedRun("a", "complete", 1, 1, 1)
 
 
-async def test_what_is_about_all_runs_ends_the_import() -> None:
+async def test_failure_of_the_whole_store_ends_the_import() -> None:
     async with open_store("memory:") as store:
         with pytest.raises(StoreUnavailable):
             await imported(store, Source("r", [note(1)]), StoreUnavailable("gone"), Source("s", [note(1)]))

@@ -1,4 +1,4 @@
-"""Opening by URL: what is answered to schemes nobody serves, to bad options, and how a third party adds a scheme."""
+"""Tests of opening stores by URL: unknown schemes, invalid options, hidden passwords, and other packages' backends."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
 from tests.waiting import PATIENCE
 
 
-async def _open(url: str, how: str) -> None:
-    if how == "await":
+async def _open(url: str, way: str) -> None:
+    if way == "await":
         await open_store(url)
-    elif how == "with":
+    elif way == "with":
         async with open_store(url):
             pass
     else:
         open_sync_store(url)
 
 
-async def _refused(url: str, error: type[Exception], *said: str) -> None:
-    for attempt in ("await", "with", "sync"):
+async def _check_refused(url: str, error: type[Exception], *texts: str) -> None:
+    for way in ("await", "with", "sync"):
         with pytest.raises(error) as caught:
-            await _open(url, attempt)
-        for text in said:
+            await _open(url, way)
+        for text in texts:
             assert text in str(caught.value)
 
 
-async def test_an_unknown_scheme_says_what_is_installed() -> None:
-    await _refused("postgres://host/db", BackendNotFound, "postgres:", "install", "memory", "sqlite")
+async def test_error_for_an_unknown_scheme_lists_installed_backends() -> None:
+    await _check_refused("postgres://host/db", BackendNotFound, "postgres:", "install", "memory", "sqlite")
 
 
 @pytest.mark.parametrize("url", ["", "runs.db", "/tmp/runs.db", "./a:b", "C:\\runs.db", ":memory:", "1abc:x", "a b:x"])
-async def test_what_is_no_url_says_so(url: str) -> None:
-    await _refused(url, InvalidArgument, "is not a store URL", "sqlite:///")
+async def test_text_that_is_not_a_url_is_refused(url: str) -> None:
+    await _check_refused(url, InvalidArgument, "is not a store URL", "sqlite:///")
 
 
 @pytest.mark.parametrize("url", [5, None, b"memory:", Path("runs.db")])
-async def test_what_is_no_text_says_so(url: str) -> None:
-    await _refused(url, InvalidArgument, "is not a store URL")
+async def test_url_of_a_wrong_type_is_refused(url: str) -> None:
+    await _check_refused(url, InvalidArgument, "is not a store URL")
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "message"),
     [
         ("memory:?nope=1", "no option 'nope'"),
         ("memory:?nope", "no option 'nope'"),
@@ -67,8 +67,8 @@ async def test_what_is_no_text_says_so(url: str) -> None:
         ("memory://[half", "is not a store URL"),
     ],
 )
-async def test_bad_options_are_named(url: str, said: str) -> None:
-    await _refused(url, InvalidArgument, said)
+async def test_error_names_the_invalid_option(url: str, message: str) -> None:
+    await _check_refused(url, InvalidArgument, message)
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ async def test_bad_options_are_named(url: str, said: str) -> None:
         ("mongodb+srv://user:p%40ss@host:27/db", "user:p@ss@host:27/db"),
     ],
 )
-def test_urls_are_taken_apart(url: str, location: str) -> None:
+def test_urls_are_parsed(url: str, location: str) -> None:
     parsed = StoreUrl.parse(url)
     assert parsed.location == location
     assert parsed.scheme == url.partition(":")[0].lower()
     assert parsed.rest() == url
 
 
-def test_options_are_taken_by_name() -> None:
+def test_options_are_read_by_name() -> None:
     url = StoreUrl.parse("x1:a?mode=fast&size=7")
     assert url.choice("mode", ("safe", "fast")) == "fast"
     assert url.choice("other", ("safe", "fast")) == "safe"
@@ -102,7 +102,7 @@ def test_options_are_taken_by_name() -> None:
         StoreUrl.parse("x1:a?mode=odd").choice("mode", ("safe", "fast"))
 
 
-def test_what_is_left_of_a_url_is_as_it_was_written() -> None:
+def test_rest_of_a_url_keeps_its_spelling() -> None:
     url = StoreUrl.parse("x1://u:p%40ss@h/d%20b?a=1&size=7&b=c:d,e&a=%41+2&f&%67=")
     assert url.number("size", 1) == 7
     assert url.rest() == "x1://u:p%40ss@h/d%20b?a=1&b=c:d,e&a=%41+2&f&%67="
@@ -115,7 +115,7 @@ def test_what_is_left_of_a_url_is_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "masked"),
     [
         ("x1://user:secret@host:1/db?w=1", "x1://***@host:1/db?w=1"),
         ("x1://user@host,other:2/db", "x1://***@host,other:2/db"),
@@ -144,11 +144,11 @@ def test_what_is_left_of_a_url_is_as_it_was_written() -> None:
         ("memory:a:b", "memory:a:b"),
     ],
 )
-def test_what_is_shown_of_a_url_is_no_secret(url: str, shown: str) -> None:
-    assert without_credentials(url) == shown
-    said = _said(lambda: StoreUrl.parse(url))
-    assert shown in said
-    assert "secret" not in said
+def test_messages_mask_credentials_of_a_url(url: str, masked: str) -> None:
+    assert without_credentials(url) == masked
+    text = _text_of(lambda: StoreUrl.parse(url))
+    assert masked in text
+    assert "secret" not in text
     opening = open_store(url)
     assert "secret" not in f"{opening!r} {opening}"
 
@@ -165,21 +165,21 @@ def test_what_is_shown_of_a_url_is_no_secret(url: str, shown: str) -> None:
         "x1://host?a=1;b=2",
     ],
 )
-def test_what_may_be_a_password_behind_the_hosts_is_refused(url: str) -> None:
-    said = _said(StoreUrl.parse(url).check_hosts)
-    assert "percent-encode" in said
-    assert "secret" not in said
+def test_possible_password_after_the_hosts_is_refused(url: str) -> None:
+    text = _text_of(StoreUrl.parse(url).check_hosts)
+    assert "percent-encode" in text
+    assert "secret" not in text
 
 
 @pytest.mark.parametrize(
     "url", ["x1://us;er:sec%40ret@host/d;b?a=%40%3B", "x1://user:p@ss@host", "x1://host", "x1:host/db", "x1://h/?a=1&b"]
 )
-def test_what_is_no_password_behind_the_hosts_is_not(url: str) -> None:
+def test_other_text_after_the_hosts_is_accepted(url: str) -> None:
     StoreUrl.parse(url).check_hosts()
 
 
-def _said(call: Callable[[], object]) -> str:
-    """What a call shows: what it returned, or why it refused."""
+def _text_of(call: Callable[[], object]) -> str:
+    """Return the text of the call's result or error."""
     try:
         return repr(call())
     except InvalidArgument as error:
@@ -189,26 +189,26 @@ def _said(call: Callable[[], object]) -> str:
 @pytest.mark.parametrize(
     "url", ["x1://user:sec?mode=ret@host", "x1://user:sec?size=ret@host", "x1://user:sec?ret=1&ret@host"]
 )
-def test_a_password_that_looks_like_options_is_not_shown(url: str) -> None:
-    assert "ret" not in _said(lambda: StoreUrl.parse(url).choice("mode", ("safe", "fast")))
-    assert "ret" not in _said(lambda: StoreUrl.parse(url).number("size", 1))
-    assert "ret" not in _said(lambda: StoreUrl.parse(url).finish())
+def test_messages_hide_a_password_that_looks_like_options(url: str) -> None:
+    assert "ret" not in _text_of(lambda: StoreUrl.parse(url).choice("mode", ("safe", "fast")))
+    assert "ret" not in _text_of(lambda: StoreUrl.parse(url).number("size", 1))
+    assert "ret" not in _text_of(lambda: StoreUrl.parse(url).finish())
 
 
-async def test_memory_is_private_without_a_name_and_shared_with_one() -> None:
+async def test_named_memory_stores_are_shared_and_unnamed_ones_are_private() -> None:
     event = new_event(UserMessage(message="hi"), event_id="e-1")
-    async with open_store("memory:") as one, open_store("memory:") as other:
-        await one.append_events("agent", "run", event)
-        assert len((await other.load_run("agent", "run")).log) == 0
-    async with open_store("memory:test-opening") as one, open_store("memory:test-opening") as other:
-        await one.append_events("agent", "run", event)
-        assert len((await other.load_run("agent", "run")).log) == 1
+    async with open_store("memory:") as first, open_store("memory:") as second:
+        await first.append_events("agent", "run", event)
+        assert len((await second.load_run("agent", "run")).log) == 0
+    async with open_store("memory:test-opening") as first, open_store("memory:test-opening") as second:
+        await first.append_events("agent", "run", event)
+        assert len((await second.load_run("agent", "run")).log) == 1
     with open_sync_store("memory:test-opening") as later, open_sync_store("memory:test-opening-2") as elsewhere:
         assert len(later.load_run("agent", "run").log) == 1
         assert len(elsewhere.load_run("agent", "run").log) == 0
 
 
-async def test_awaited_or_entered() -> None:
+async def test_store_can_be_awaited_or_entered() -> None:
     store = await open_store("memory:")
     assert isinstance(store, MemoryStore)
     await store.append_events("agent", "run", new_event(UserMessage()))
@@ -228,7 +228,7 @@ async def test_awaited_or_entered() -> None:
         sync.load_run("agent", "run")
 
 
-async def test_the_store_is_closed_when_the_block_fails() -> None:
+async def test_store_is_closed_when_the_block_raises() -> None:
     opened: list[Store] = []
 
     async def fail() -> None:
@@ -243,7 +243,7 @@ async def test_the_store_is_closed_when_the_block_fails() -> None:
 
 
 THIRD_PARTY = '''
-"""A backend somebody else wrote, as a package of its own: the in-memory one under another scheme."""
+"""A backend of another package: the in-memory backend with another scheme."""
 from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
 
 
@@ -264,7 +264,7 @@ backend = Backend()
 
 @pytest.fixture
 def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A distribution installed beside ours, with real metadata."""
+    """Install another distribution, with real metadata."""
     info = tmp_path / "third_party_log-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: third-party-log\nVersion: 1.0\n")
@@ -284,7 +284,7 @@ def third_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
 
 
 @pytest.mark.usefixtures("third_party")
-async def test_a_third_partys_scheme() -> None:
+async def test_scheme_of_another_package_can_be_opened() -> None:
     assert "thirdparty" in installed_backends()
     assert {"memory", "sqlite"} <= set(installed_backends())
     async with open_store("thirdparty://anywhere?colour=blue") as store:
@@ -297,11 +297,11 @@ async def test_a_third_partys_scheme() -> None:
 
 
 @pytest.mark.usefixtures("third_party")
-async def test_a_missing_driver_says_what_to_install() -> None:
-    await _refused(
+async def test_error_for_a_missing_driver_names_the_package() -> None:
+    await _check_refused(
         "lacks-driver:x", BackendNotFound, "third_party_log_driverless", "a_driver_that_is_not_there", "install"
     )
-    await _refused("lacks-object:x", BackendNotFound, "third_party_log_backend:missing", "install")
+    await _check_refused("lacks-object:x", BackendNotFound, "third_party_log_backend:missing", "install")
 
 
 _WITHOUT_THE_DRIVER = """
@@ -323,13 +323,13 @@ for attempt in (lambda: open_sync_store(sys.argv[1]), lambda: asyncio.run(open_a
 
 
 @pytest.mark.parametrize("url", ["mongodb://user:secret@host/db", "mongodb+srv://user:secret@host/db"])
-def test_a_missing_driver_of_this_project_says_which_extra(url: str) -> None:
+def test_error_for_a_missing_mongodb_driver_names_the_extra(url: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", _WITHOUT_THE_DRIVER, url], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
-    said = ran.stdout.splitlines()
-    assert len(said) == 2
-    for line in said:
+    messages = ran.stdout.splitlines()
+    assert len(messages) == 2
+    for line in messages:
         assert "pip install 'agent-memory-log[mongo]'" in line
         assert "pymongo" in line
         assert "secret" not in line

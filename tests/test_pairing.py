@@ -1,4 +1,4 @@
-"""The one pairing rule: a result answers the latest open call before it with its id."""
+"""Tests of the pairing rule: a result answers the latest open call before it that has the same id."""
 
 from __future__ import annotations
 
@@ -22,50 +22,52 @@ RUNS = st.lists(CALLS | RESULTS, max_size=30)
 
 
 def open_before(run: list[Payload]) -> list[int]:
-    """The places of the open calls after ``run``: the rule as plainly as it can be written."""
-    places: list[int] = []
-    for place, data in enumerate(run):
+    """Return the positions of the open calls after ``run``, by a simple version of the rule."""
+    open_positions: list[int] = []
+    for position, data in enumerate(run):
         if isinstance(data, ToolCall):
-            places.append(place)
+            open_positions.append(position)
         else:
-            same_id = [at for at in places if run[at].tool_call_id == data.tool_call_id]
-            places = [at for at in places if not same_id or at != same_id[-1]]
-    return places
+            same_id = [index for index in open_positions if run[index].tool_call_id == data.tool_call_id]
+            open_positions = [index for index in open_positions if not same_id or index != same_id[-1]]
+    return open_positions
 
 
 def paired(run: list[Payload]) -> tuple[Pairing[int], dict[int, int | None]]:
-    """The pairing after ``run``, in which a call is known by its place, and what each result answered."""
+    """Return the pairing after ``run`` and the call that each result answered. Positions identify the calls."""
     pairing: Pairing[int] = Pairing()
     return pairing, add(pairing, run, 0)
 
 
 def add(pairing: Pairing[int], run: list[Payload], first: int) -> dict[int, int | None]:
     answered: dict[int, int | None] = {}
-    for place, data in enumerate(run, first):
+    for position, data in enumerate(run, first):
         if isinstance(data, ToolCall):
-            pairing.add_call(data, place)
+            pairing.add_call(data, position)
         else:
-            answered[place] = pairing.add_result(data)
+            answered[position] = pairing.add_result(data)
     return answered
 
 
 @given(RUNS)
-def test_it_agrees_with_the_rule_written_plainly(run: list[Payload]) -> None:
+def test_pairing_agrees_with_the_simple_rule(run: list[Payload]) -> None:
     pairing, answered = paired(run)
     assert pairing.open_calls() == open_before(run)
     assert pairing.open_count == len(open_before(run))
-    for place, data in enumerate(run):
+    for position, data in enumerate(run):
         if isinstance(data, ToolResult):
-            before, after = open_before(run[:place]), open_before(run[: place + 1])
-            assert answered[place] == next(iter({*before} - {*after}), None)
+            before, after = open_before(run[:position]), open_before(run[: position + 1])
+            assert answered[position] == next(iter({*before} - {*after}), None)
 
 
 @given(RUNS)
-def test_a_result_answers_one_call_before_it_with_its_id_and_no_call_is_answered_twice(run: list[Payload]) -> None:
+def test_result_answers_one_earlier_call_and_no_call_is_answered_twice(run: list[Payload]) -> None:
     pairing, answered = paired(run)
     calls = [call for call in answered.values() if call is not None]
     assert len(calls) == len(set(calls))
-    assert sorted([*calls, *pairing.open_calls()]) == [at for at, data in enumerate(run) if isinstance(data, ToolCall)]
+    assert sorted([*calls, *pairing.open_calls()]) == [
+        index for index, data in enumerate(run) if isinstance(data, ToolCall)
+    ]
     for result, call in answered.items():
         if call is not None:
             assert call < result
@@ -74,31 +76,37 @@ def test_a_result_answers_one_call_before_it_with_its_id_and_no_call_is_answered
 
 
 @given(RUNS, IDS)
-def test_the_call_that_is_answered_next_is_known_before(run: list[Payload], call_id: str) -> None:
+def test_next_answered_predicts_the_answered_call(run: list[Payload], call_id: str) -> None:
     pairing, _ = paired(run)
     expected = pairing.next_answered(call_id)
-    assert expected == max((at for at in pairing.open_calls() if run[at].tool_call_id == call_id), default=None)
+    assert expected == max(
+        (index for index in pairing.open_calls() if run[index].tool_call_id == call_id), default=None
+    )
     assert pairing.add_result(ToolResult(call_id, "tool")) == expected
 
 
 @given(RUNS, CALLS | RESULTS)
-def test_the_parent_is_the_latest_call_with_its_id_whether_open_or_not(run: list[Payload], data: Payload) -> None:
+def test_parent_is_the_latest_call_with_its_id(run: list[Payload], data: Payload) -> None:
     pairing, _ = paired(run)
     parent_id = data.parent_tool_call_id
-    same_id = [at for at, known in enumerate(run) if isinstance(known, ToolCall) and known.tool_call_id == parent_id]
+    same_id = [
+        index for index, other in enumerate(run) if isinstance(other, ToolCall) and other.tool_call_id == parent_id
+    ]
     assert pairing.parent_of(data) == (same_id[-1] if same_id and parent_id else None)
 
 
 @given(RUNS, RUNS)
-def test_what_is_added_later_changes_no_earlier_answer(run: list[Payload], later: list[Payload]) -> None:
-    _, whole = paired([*run, *later])
+def test_later_events_change_no_earlier_answer(run: list[Payload], later: list[Payload]) -> None:
+    _, expected = paired([*run, *later])
     pairing, before = paired(run)
-    assert {place: call for place, call in whole.items() if place < len(run)} == before
-    assert add(pairing, later, len(run)) == {place: call for place, call in whole.items() if place >= len(run)}
+    assert {position: call for position, call in expected.items() if position < len(run)} == before
+    assert add(pairing, later, len(run)) == {
+        position: call for position, call in expected.items() if position >= len(run)
+    }
 
 
 @given(RUNS, RUNS)
-def test_a_copy_goes_on_by_itself(run: list[Payload], later: list[Payload]) -> None:
+def test_copy_is_independent(run: list[Payload], later: list[Payload]) -> None:
     pairing, _ = paired(run)
     for copied in (copy.deepcopy(pairing), pickle.loads(pickle.dumps(pairing))):
         add(copied, later, len(run))
@@ -106,7 +114,7 @@ def test_a_copy_goes_on_by_itself(run: list[Payload], later: list[Payload]) -> N
     assert pairing.open_calls() == open_before(run)
 
 
-def test_calls_with_one_id_cost_the_same_however_many_are_open() -> None:
+def test_answering_calls_with_one_id_takes_linear_time() -> None:
     def answer(count: int) -> None:
         pairing: Pairing[int] = Pairing()
         for number in range(count):

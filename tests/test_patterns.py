@@ -1,4 +1,4 @@
-"""No pattern of the library takes more than linear time on the texts it is used on."""
+"""Tests that every regular expression of the library takes at most linear time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.patterns import Prepare, library_patterns, patterns_of, slow_text
 PATTERNS = library_patterns()
 _LONGEST_SENTENCE = 160
 
-# What the callers of some patterns do to a text before.
+# Some callers prepare a text before they use a pattern.
 _PREPARED: dict[str, Prepare] = {
     "agent_memory_log.memory.extraction.phrases.": lambda text: readable(
         text.replace("\n", " ")
-    ),  # a sentence, on one line
+    ),  # one sentence without line breaks
     "agent_memory_log.memory.extraction.statements.": readable,
     f"{outcomes.__name__}._FEEDBACK": lambda text: text[:_LONGEST_SENTENCE],
 }
@@ -34,10 +34,10 @@ _ANCHORED = {
     "agent_memory_log.secrets.values._RANDOM_FORM",
     "agent_memory_log.secrets.values._STAND_IN",
 }
-"""Patterns that are used with ``match`` alone, so that they are tried at one place of a text."""
+"""Patterns that are used only with ``match``, and so only at one position of a text."""
 
 
-def test_no_pattern_is_slow() -> None:
+def test_patterns_take_linear_time() -> None:
     slow = [
         (name, pattern.pattern[:80], text)
         for name, pattern in PATTERNS
@@ -50,7 +50,7 @@ def _prepare_of(name: str) -> Prepare:
     return next((prepare for prefix, prepare in _PREPARED.items() if name.startswith(prefix)), str)
 
 
-def test_patterns_are_found_wherever_they_are() -> None:
+def test_all_patterns_of_a_module_are_collected() -> None:
     names = {name for name, _ in PATTERNS}
     assert {
         "agent_memory_log.transcript.names._PLAIN",
@@ -82,7 +82,7 @@ def test_patterns_are_found_wherever_they_are() -> None:
         r"(?:a|a )*b",
     ],
 )
-def test_slow_patterns_are_noticed(source: str) -> None:
+def test_slow_patterns_are_detected(source: str) -> None:
     assert slow_text(re.compile(source)) is not None
 
 

@@ -1,4 +1,4 @@
-"""Every public name is there for a reader: exported, documented, importable from the place the docs say."""
+"""Tests that every public name is exported and documented, and that imports load no optional packages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_public_names_are_documented(name: str) -> None:
                 assert inspect.getdoc(member) or method.startswith("test_"), f"{name}.{public}.{method}"
 
 
-def test_the_core_imports_no_driver_and_no_command_line() -> None:
+def test_core_imports_no_driver_and_no_command_line() -> None:
     rooms = (
         "memory",
         "memory.extraction",
@@ -79,7 +79,7 @@ def test_the_core_imports_no_driver_and_no_command_line() -> None:
         "replay",
         "interchange.atif",
     )
-    others = {
+    optional = {
         "sqlite3",
         "pymongo",
         "typer",
@@ -92,12 +92,12 @@ def test_the_core_imports_no_driver_and_no_command_line() -> None:
         "pytest",
     }
     imports = "".join(f"import agent_memory_log.{room}; " for room in rooms)
-    code = f"import sys; {imports}print(sorted({others!r} & sys.modules.keys()))"
-    found = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert found.stdout.strip() == "[]"
+    code = f"import sys; {imports}print(sorted({optional!r} & sys.modules.keys()))"
+    process = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert process.stdout.strip() == "[]"
 
 
-def test_the_front_is_imported_when_it_is_first_used() -> None:
+def test_package_imports_its_names_at_their_first_use() -> None:
     code = (
         "import sys, agent_memory_log as front; assert 'msgspec' not in sys.modules;"
         "assert not hasattr(front, '__nonsense__'); assert 'msgspec' not in sys.modules;"
@@ -109,7 +109,7 @@ def test_the_front_is_imported_when_it_is_first_used() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
-def test_version_is_the_installed_one() -> None:
+def test_version_is_the_installed_version() -> None:
     assert agent_memory_log.__version__ == importlib.metadata.version("agent-memory-log")
     assert "__version__" in dir(agent_memory_log)
 

@@ -1,4 +1,4 @@
-"""The engine that runs operations: what an error leaves behind."""
+"""Tests that an error of an operation keeps no reference to the operation's objects."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from agent_memory_log.steps import Steps, load, run_async, run_sync
 
 
 class Large:
-    """What an operation holds while it runs."""
+    """An object that an operation uses."""
 
 
-def fails(held: list[weakref.ref[Large]]) -> Steps[None]:
+def fail(references: list[weakref.ref[Large]]) -> Steps[None]:
     large = Large()
-    held.append(weakref.ref(large))
+    references.append(weakref.ref(large))
     yield from load("agent", "run", after=1)
 
 
-def test_an_error_that_was_handled_holds_nothing_of_its_operation() -> None:
-    held: list[weakref.ref[Large]] = []
+def test_handled_error_releases_the_objects_of_its_operation() -> None:
+    references: list[weakref.ref[Large]] = []
     with open_sync_store("memory:") as store:
         gc.disable()
         try:
             with pytest.raises(CursorOutOfRange) as caught:
-                run_sync(fails(held), store)
+                run_sync(fail(references), store)
             del caught
-            assert held[0]() is None
+            assert references[0]() is None
         finally:
             gc.enable()
 
 
-async def test_an_error_that_was_handled_holds_nothing_where_a_store_awaits() -> None:
-    held: list[weakref.ref[Large]] = []
+async def test_handled_error_releases_the_objects_of_an_awaited_operation() -> None:
+    references: list[weakref.ref[Large]] = []
     async with open_store("memory:") as store:
         gc.disable()
         try:
             with pytest.raises(CursorOutOfRange) as caught:
-                await run_async(fails(held), store)
+                await run_async(fail(references), store)
             del caught
-            assert held[0]() is None
+            assert references[0]() is None
         finally:
             gc.enable()

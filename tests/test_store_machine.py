@@ -1,4 +1,4 @@
-"""A state machine drives SQLite and the in-memory reference side by side and compares them after each step."""
+"""A state machine that runs the same operations on SQLite and the in-memory store and compares their results."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ TYPES = st.none() | st.sets(st.sampled_from(["planner_note", "redacted", "redact
 
 _ANY_EVENT = strategies.events()
 _ANY_META = st.none() | strategies.json_maps().map(dict)
-"""Made once: hypothesis takes longer to make them than to draw from them."""
+"""Created once, because Hypothesis needs more time to create a strategy than to draw from it."""
 
 
 @st.composite
 def _events(draw: st.DrawFn) -> Event:
-    """Any event; composite, because hypothesis writes out a strategy's definition at each step, and this is long."""
+    """Generate any event. Hypothesis prints the short name of this function instead of the long strategy."""
     return draw(_ANY_EVENT)
 
 
@@ -38,13 +38,13 @@ def _metas(draw: st.DrawFn) -> dict[str, Any] | None:
 
 
 def _comparable(event: Event) -> object:
-    """An event without what each store makes up by itself: the id and time of its redaction markers."""
-    made = event.type == "redaction"
-    return (event.seq, event.data, event.labels, None if made else (event.event_id, event.timestamp))
+    """Return the parts of an event that are equal in both stores. Markers have other ids and times in each."""
+    is_marker = event.type == "redaction"
+    return (event.seq, event.data, event.labels, None if is_marker else (event.event_id, event.timestamp))
 
 
 def _peek(store: SyncStore, runs: list[str]) -> object:
-    """Where runs stand, which is where they are loaded."""
+    """Return the heads of runs. Check that they agree with ``load_run``."""
     heads = store.peek_runs([("agent", run) for run in runs])
     loaded = [store.load_run("agent", run, limit=1) for run in runs]
     assert heads == tuple(RunHead(snapshot.version, snapshot.first_seq) for snapshot in loaded)
@@ -52,26 +52,26 @@ def _peek(store: SyncStore, runs: list[str]) -> object:
 
 
 def _outcome(call: Callable[[], Any]) -> object:
-    """What a call did, in a form that two stores can be held to."""
+    """Return the result or the error of a call, in a form that is equal for both stores."""
     try:
-        found = call()
+        result = call()
     except AgentMemoryLogError as error:
         return (error.code, getattr(error, "actual", None), getattr(error, "seq", None))
-    if isinstance(found, AppendResult):
-        return (found.version, found.inserted, [_comparable(event) for event in found.events])
-    if isinstance(found, Snapshot):
-        return _snapshot(found)
-    if isinstance(found, RunPage):
-        runs = [(run.agent, run.run, run.version, run.event_count, run.meta) for run in found.runs]
-        return (runs, found.cursor is None)
-    return found
+    if isinstance(result, AppendResult):
+        return (result.version, result.inserted, [_comparable(event) for event in result.events])
+    if isinstance(result, Snapshot):
+        return _snapshot(result)
+    if isinstance(result, RunPage):
+        runs = [(run.agent, run.run, run.version, run.event_count, run.meta) for run in result.runs]
+        return (runs, result.cursor is None)
+    return result
 
 
-def _snapshot(found: Snapshot) -> object:
+def _snapshot(snapshot: Snapshot) -> object:
     return (
-        (found.version, found.last_seq, found.first_seq, found.meta, found.types),
-        [_comparable(event) for event in found.log],
-        [event.seq for event in found.events],
+        (snapshot.version, snapshot.last_seq, snapshot.first_seq, snapshot.meta, snapshot.types),
+        [_comparable(event) for event in snapshot.log],
+        [event.seq for event in snapshot.events],
     )
 
 
@@ -91,10 +91,9 @@ class StoresAgree(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     def both(self, call: Callable[[SyncStore], object]) -> object:
-        one = _outcome(lambda: call(self.sqlite))
-        other = _outcome(lambda: call(self.memory))
-        assert one == other
-        return one
+        outcome = _outcome(lambda: call(self.sqlite))
+        assert outcome == _outcome(lambda: call(self.memory))
+        return outcome
 
     @rule(
         run=st.sampled_from(RUNS),
@@ -106,13 +105,13 @@ class StoresAgree(RuleBasedStateMachine):
     def append(
         self, run: str, events: list[Event], ids: list[str], expected: int | None, meta: dict[str, Any] | None
     ) -> None:
-        # Ids from a handful, so that some are known and some stand twice in a batch.
-        named = tuple(
+        # There are only a few ids, so that some are already stored and some are repeated in a batch.
+        batch = tuple(
             new_event(event.data, timestamp=event.timestamp, labels=event.labels, event_id=event_id)
             for event, event_id in zip(events, ids, strict=False)
         )
-        self.both(lambda store: store.append_events("agent", run, *named, expected_version=expected, meta=meta))
-        self.last = (run, named)
+        self.both(lambda store: store.append_events("agent", run, *batch, expected_version=expected, meta=meta))
+        self.last = (run, batch)
 
     @rule(run=st.sampled_from(RUNS), count=st.integers(1, 120))
     def append_many(self, run: str, count: int) -> None:
@@ -163,16 +162,16 @@ class StoresAgree(RuleBasedStateMachine):
 
     @rule(run=st.sampled_from(RUNS), types=TYPES, limit=st.none() | st.integers(1, 20))
     def extend(self, run: str, types: set[str] | None, limit: int | None) -> None:
-        """A snapshot grown by what is new is a new read of the run."""
+        """Check that an extended snapshot equals a new read of the run."""
         key = f"{run} {sorted(types) if types is not None else None}"
-        held = self.warm.get(key) or self.sqlite.load_run("agent", run, types=types)
+        grown = self.warm.get(key) or self.sqlite.load_run("agent", run, types=types)
         while True:
-            newer = self.sqlite.load_run("agent", run, after=held.last_seq, types=types, limit=limit)
-            held = held.extend(newer)
-            if held.last_seq == held.version:
+            newer = self.sqlite.load_run("agent", run, after=grown.last_seq, types=types, limit=limit)
+            grown = grown.extend(newer)
+            if grown.last_seq == grown.version:
                 break
-        self.warm[key] = held
-        assert held == self.sqlite.load_run("agent", run, types=types)
+        self.warm[key] = grown
+        assert grown == self.sqlite.load_run("agent", run, types=types)
 
     @invariant()
     def every_run_is_equal(self) -> None:

@@ -1,4 +1,4 @@
-"""The tables in data files are well formed: each says what it holds, and nothing stands in a list twice."""
+"""Tests that each table in a data file has a description and no repeated entries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TABLES = sorted((ROOT / "agent_memory_log").rglob("data/*.toml"))
 
 
 def lists_in(value: object, name: str) -> Iterator[tuple[str, list[Any]]]:
-    """The lists in a table by the names that lead to them; a text of words and one of rows are lists too."""
+    """Yield the lists of a table with their paths. A text of several lines is a list of words or rows too."""
     if isinstance(value, dict):
         for key, part in cast("dict[str, object]", value).items():
             yield from lists_in(part, f"{name}.{key}")
@@ -31,7 +31,7 @@ def lists_in(value: object, name: str) -> Iterator[tuple[str, list[Any]]]:
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
-def test_a_table_says_what_it_holds_and_nothing_twice(path: Path) -> None:
+def test_table_has_a_description_and_no_repeated_entries(path: Path) -> None:
     text = path.read_text("utf-8")
     assert text.startswith("# ")
     twice = {
@@ -42,6 +42,6 @@ def test_a_table_says_what_it_holds_and_nothing_twice(path: Path) -> None:
     assert twice == {}
 
 
-def test_there_are_tables_and_they_are_found_beside_their_module() -> None:
+def test_tables_are_stored_beside_their_modules() -> None:
     assert len(TABLES) >= 11
     assert "ordinary" in read_table("agent_memory_log.secrets.parts", "words")

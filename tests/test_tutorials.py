@@ -1,4 +1,4 @@
-"""The tutorials run as they are written: files are saved, commands are typed, and their output is compared."""
+"""Tests that run the tutorials: they save the files, run the commands, and compare the output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def commands_in(block: str) -> list[tuple[str, str]]:
 
 
 def matches(output: str, expected: str) -> bool:
-    """Return whether output is as expected, where … stands for any text."""
+    """Return whether the output is the expected one. An ellipsis (…) matches any text."""
     pattern = ".*".join(re.escape(part) for part in expected.strip().split("…"))
     return re.fullmatch(pattern, output.strip(), re.DOTALL) is not None
 
@@ -38,7 +38,7 @@ def test_tutorial_runs_as_written(tutorial: Path, tmp_path: Path) -> None:
         "PYTEST_ADDOPTS": "-p no:asyncio -p no:cacheprovider",
         "TZ": "UTC",
     }
-    typed = 0
+    commands = 0
     for language, title, text in BLOCK.findall(tutorial.read_text()):
         if language == "python":
             (tmp_path / title).write_text(text)
@@ -46,17 +46,19 @@ def test_tutorial_runs_as_written(tutorial: Path, tmp_path: Path) -> None:
         for command, expected in commands_in(text):
             if command.startswith("pip install"):
                 continue
-            shell = ["bash", "-c", f"{command}\nexit $?"]  # a shell of its own reports a killed command
-            done = subprocess.run(
+            shell = ["bash", "-c", f"{command}\nexit $?"]  # a separate shell reports a killed command
+            process = subprocess.run(
                 shell, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True, timeout=PATIENCE
             )
-            output = re.sub(r"^bash: line \d+: +\d+ Killed.*$", "Killed", done.stdout + done.stderr, flags=re.MULTILINE)
+            output = re.sub(
+                r"^bash: line \d+: +\d+ Killed.*$", "Killed", process.stdout + process.stderr, flags=re.MULTILINE
+            )
             assert matches(output, expected), f"$ {command}\n{output}"
-            typed += 1
-    assert typed >= 4
+            commands += 1
+    assert commands >= 4
 
 
-def test_output_that_differs_is_noticed() -> None:
+def test_different_output_does_not_match() -> None:
     assert matches("one\ntwo 17 ms\n", "one\ntwo … ms")
     assert not matches("one\ntwo\nthree\n", "one\ntwo")
     assert commands_in("$ a\nx\ny\n$ b\n") == [("a", "x\ny\n"), ("b", "")]

@@ -1,6 +1,6 @@
-"""The public names as a type checker sees them: never run, but read by mypy and basedpyright with everything else.
+"""Checks the types of the public names. Python never runs this file; mypy and basedpyright check it.
 
-A line that stops holding fails the check, not a user's.
+If a type changes, the type check fails here, before it fails in the code of a user.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from agent_memory_log_inmem import MemoryStore, SyncMemoryStore
 
 @register_payload
 class Handoff(EventData, frozen=True):
-    """A user's payload: registering it leaves its own type."""
+    """A payload of a user. ``register_payload`` keeps its type."""
 
     event_type = "typed_api_handoff"
 
@@ -126,7 +126,7 @@ def sync_stores() -> None:
 
 
 def protocols() -> None:
-    """The reference store has the protocols' shape, down to its context managers."""
+    """Check that the in-memory store has the protocols' methods, with its context managers."""
     store: Store = MemoryStore()
     sync_store: SyncStore = SyncMemoryStore()
     del store, sync_store
@@ -138,7 +138,7 @@ def reading(snapshot: Snapshot, event: Event) -> None:
     assert_type(snapshot.events[-3:], tuple[Event, ...])
     assert_type(snapshot.extend(snapshot), Snapshot)
     assert_type(snapshot.meta, Mapping[str, JsonValue])
-    assert_type([one.type for one in snapshot.log], list[str])
+    assert_type([logged.type for logged in snapshot.log], list[str])
     reader = Reader(snapshot)
     assert_type(reader.events(), EventList)
     assert_type(reader.filter_by_type("user_message"), tuple[Event, ...])
@@ -154,7 +154,7 @@ def reading(snapshot: Snapshot, event: Event) -> None:
 
 
 def refused(event: Event) -> None:
-    """What a checker must refuse: an ignore that is not needed is an error itself."""
+    """Check that a type checker refuses wrong calls. An unused ``ignore`` is an error itself."""
     decode_event(event, str)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]  # no payload type
     new_event({"message": "hi"})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # no payload
     event.seq = 3  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]  # events are frozen

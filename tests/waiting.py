@@ -1,4 +1,4 @@
-"""Waiting in tests for what another thread or task does, and for no longer than patience lasts."""
+"""Helpers of tests that wait for another thread or task, with a limit."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 
 PATIENCE = 60
-"""Seconds after which something that should have happened is a failure."""
+"""The number of seconds after which a condition that is still false fails the test."""
 
 
 async def until(condition: Callable[[], object]) -> None:
     """Let the event loop's other tasks run until ``condition()`` is true."""
     async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110  # what threads do sets no event
+        while not condition():  # noqa: ASYNC110  # the other threads set no event
             await asyncio.sleep(0)
 
 
@@ -22,10 +22,10 @@ def until_blocking(condition: Callable[[], object]) -> None:
     """Let other threads run until ``condition()`` is true."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, "it did not happen"
+        assert time.monotonic() < deadline, f"the condition was false for {PATIENCE} seconds"
         time.sleep(0.001)
 
 
 def store_threads() -> list[str]:
-    """The names of the threads that stores have in this process."""
+    """Return the names of the threads that stores started in this process."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith("amlog-")]

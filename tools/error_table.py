@@ -1,6 +1,7 @@
 """Writes ``docs/errors.md``, the table of all errors, from the classes in ``agent_memory_log.errors``.
 
-``python -m tools.error_table`` writes the page; ``--check`` compares. A class's docstring is its row.
+``python -m tools.error_table`` writes the page; ``--check`` only compares. The docstring of a class is the text of its
+row.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def classes(parent: type[AgentMemoryLogError], depth: int = 0) -> Iterator[tuple
 
 
 def row(error: type[AgentMemoryLogError], depth: int) -> str:
-    """Return a class's row."""
+    """Return the row of an error class."""
     text = inspect.cleandoc(error.__doc__ or "")
     text, _, _ = text.partition("\nAttributes:")
     meaning = re.sub(r"\s+", " ", text).strip().replace("``", "`").replace("|", "\\|")

@@ -1,6 +1,6 @@
 """Writes the sample ``demo.jsonl``: the run of an agent that finds out why a shop's checkout is slow.
 
-``python -m tools.make_demo`` writes it anew after a change here; a test compares the two.
+After a change of this file, run ``python -m tools.make_demo``. A test compares its output with the sample.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ROLES: dict[type[EventData], str] = {
 
 
 class _Script:
-    """The run as it is told: a clock, and a line for each thing that happens."""
+    """The events of the demo run so far, with a clock for their timestamps."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -119,7 +119,7 @@ class _Script:
 
 
 def demo_events() -> list[Event]:
-    """The events of the demo run, in order, with fixed times and ids."""
+    """Return the events of the demo run, in order, with fixed times and ids."""
     run = _Script()
     _first_turn(run)
     _second_turn(run)
@@ -137,8 +137,8 @@ def _first_turn(run: _Script) -> None:
     )
     run.add(UserMessage(message="Checkout feels slow since this morning. Can you find out why?"), after_ms=900)
     run.think("'Slow' needs a number first: latency by percentile, today against last week, then what changed.")
-    run.add(PlannerNote(note="Plan: 1. confirm with metrics 2. what changed 3. diagnose in parallel 4. report"))
-    run.add(AssistantMessage(message="I'll check the numbers first, and what was deployed."), after_ms=700)
+    run.add(PlannerNote(note="Plan: 1. confirm with metrics 2. list recent changes 3. diagnose in parallel 4. report"))
+    run.add(AssistantMessage(message="I'll check the numbers and the latest deployments first."), after_ms=700)
     run.call(
         "tc-01", "metrics.query", '{"metric":"checkout.latency","percentiles":[50,95,99],"since":"2026-03-05T00:00Z"}'
     )
@@ -318,11 +318,11 @@ def _third_turn(run: _Script) -> None:
 
 
 def demo_lines() -> bytes:
-    """The whole of ``demo.jsonl``."""
+    """Return the content of ``demo.jsonl``."""
     events = demo_events()
     header = {"format": f"{FORMAT}/{FORMAT_NUMBER}", "agent": AGENT, "run": RUN, "version": len(events), "meta": META}
-    placed = ({**event.to_map(), "seq": seq} for seq, event in enumerate(events, 1))
-    lines = [encode_json(line) + b"\n" for line in (header, *placed)]
+    numbered = ({**event.to_map(), "seq": seq} for seq, event in enumerate(events, 1))
+    lines = [encode_json(line) + b"\n" for line in (header, *numbered)]
     digest = LineDigest()
     for line in lines:
         digest.add(line, format_of(line))

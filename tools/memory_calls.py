@@ -1,7 +1,7 @@
-"""Makes ``Memory`` from the table of operations: ``python -m tools.memory_calls``; ``--check`` only compares.
+"""Generates ``Memory`` from the table of operations: ``python -m tools.memory_calls``; ``--check`` only compares.
 
-It parses the table and does not import it, because the generated module may be out of date. A method has the types
-and defaults of the struct's fields as source text, so that a hover shows the text of the table.
+The program parses the table and does not import it, because the generated module may be out of date. A method has the
+types and defaults of the struct's fields as source text, so that an editor shows the text of the table.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Memory:
 
 
 def generated_module() -> str:
-    """The module as the table says."""
+    """Return the text of the generated module."""
     tree = ast.parse(SOURCE.read_text())
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     assigned = _assigned(tree.body)
@@ -102,11 +102,11 @@ def _method(name: str, node: ast.ClassDef, aliases: dict[str, ast.expr]) -> str:
     marks = _assigned(node.body)
     positional = ast.literal_eval(marks["positional"]) if "positional" in marks else 0
     fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
-    for place, field in enumerate(fields):
+    for position, field in enumerate(fields):
         assert isinstance(field.target, ast.Name)
         argument = field.target.id
         hint, description = _hint(field.annotation, aliases)
-        if place == positional:
+        if position == positional:
             parameters.append("*")
         default = "" if field.value is None else f" = {ast.unparse(field.value)}"
         parameters.append(f"{argument}: {hint.replace('tuple[', 'Iterable[', 1).replace(', ...]', ']', 1)}{default}")
@@ -116,7 +116,7 @@ def _method(name: str, node: ast.ClassDef, aliases: dict[str, ast.expr]) -> str:
         if hint.startswith("tuple["):
             value = f'several({argument}, "{argument}")'
             value = f"None if {argument} is None else {value}" if hint.endswith("| None") else value
-        arguments.append(value if place < positional else f"{argument}={value}")
+        arguments.append(value if position < positional else f"{argument}={value}")
     parts = (ast.get_docstring(node) or "").split("\n\n")
     paragraphs = [textwrap.fill(part, 108) for part in parts if not part.startswith("Raises:")]
     if notes:
@@ -131,7 +131,7 @@ def _method(name: str, node: ast.ClassDef, aliases: dict[str, ast.expr]) -> str:
 
 
 def _hint(annotation: ast.expr, aliases: dict[str, ast.expr]) -> tuple[str, str]:
-    """The type of a field as source text, and its description."""
+    """Return the type of a field as source text, and its description."""
     if isinstance(annotation, ast.Name) and annotation.id in aliases:
         annotation = aliases[annotation.id]
     if not (isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) == "Annotated"):

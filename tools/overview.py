@@ -1,6 +1,7 @@
-"""Draws the picture of the README: the log, the layers above it, and the backends below it, light and dark.
+"""Draws the picture of the README: the log, the layers above it, and the backends below it.
 
-``python -m tools.overview`` writes ``docs/overview-light.svg`` and ``docs/overview-dark.svg``; ``--check`` compares.
+``python -m tools.overview`` writes ``docs/overview-light.svg`` and ``docs/overview-dark.svg``;
+``--check`` only compares.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The pages of the site that are made from other files: the README and its neighbours, and the API reference.
+"""Generates pages of the site: the README and other documents of the root folder, and the API reference.
 
-mkdocs calls ``on_files`` and ``on_config`` (``hooks`` in ``mkdocs.yml``). The API reference has one page for each room
-of the package; ``ROOMS`` says which modules a page shows.
+mkdocs calls ``on_files`` and ``on_config`` (``hooks`` in ``mkdocs.yml``). The API reference has one page for each part
+of the package. ``ROOMS`` maps the title of each page to its modules.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ ROOMS = {
 
 
 def reference_page(title: str) -> str:
-    """Return the path of a room's page."""
+    """Return the path of a page of the API reference."""
     return f"reference/{title.lower().replace(' ', '-').replace('_', '-')}.md"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Fill the API reference in the navigation."""
+    """Add the pages of the API reference to the navigation."""
     navigation = cast("list[dict[str, object]]", config.nav)
     for section in navigation:
         if "API reference" in section:
@@ -65,7 +65,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that are made from other files."""
+    """Add the generated pages."""
     for source, target in COPIED.items():
         files.append(File.generated(config, target, content=_on_the_site((ROOT / source).read_text(), config)))
     for title, modules in ROOMS.items():
@@ -75,7 +75,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def _on_the_site(text: str, config: MkDocsConfig) -> str:
-    """Rewrite links of the checkout's root: to pages of the site, or to the repository."""
+    """Rewrite links relative to the repository's root as links to the site or to the repository."""
 
     def target(link: re.Match[str]) -> str:
         path = link[2]

@@ -1,6 +1,7 @@
-"""Makes the twins without ``await``: ``python -m tools.sync_twin``; ``--check`` only compares.
+"""Generates the modules without ``await``: ``python -m tools.sync_twin``; ``--check`` only compares.
 
-A twin differs from its sources in ``await`` and in names, and in nothing else; what does the work is shared.
+A twin is the synchronous version of its sources. It differs from them only in ``await`` and in names. Both call
+the same functions for the work.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ TWINS = {
     _MEMORY / "sync.py": (_MEMORY / "client.py", _MEMORY / "calls.py"),
     _MONGO / "sync.py": (_MONGO / "store.py",),
 }
-"""Each file that is made, and its sources, the one that uses the others first."""
+"""Each generated file with its sources. A source comes before the sources that it uses."""
 
 _DOCSTRING = '''"""Made from {sources} by ``python -m tools.sync_twin``: without ``await``, on a ``SyncStore``.
 
@@ -42,8 +43,8 @@ _CHANGES = (
 )
 
 
-def made(sources: tuple[Path, ...], twin: Path) -> str:
-    """What a twin must be: the imports of its sources, but for those of each other, then what they hold."""
+def generated_twin(sources: tuple[Path, ...], twin: Path) -> str:
+    """Return the text of a twin: the imports of its sources, without those from each other, and then their code."""
     own = {".".join(source.relative_to(ROOT).with_suffix("").parts) for source in sources}
     imports: list[str] = []
     bodies: list[str] = []
@@ -66,4 +67,4 @@ def made(sources: tuple[Path, ...], twin: Path) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(write_or_check({twin: made(sources, twin) for twin, sources in TWINS.items()}))
+    sys.exit(write_or_check({twin: generated_twin(sources, twin) for twin, sources in TWINS.items()}))

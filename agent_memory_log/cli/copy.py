@@ -122,7 +122,7 @@ async def _copy_one(source: Store, target: Store, info: RunInfo, advance: Advanc
         left -= amount
         advance(amount)
 
-    result = await copy_run(source, target, info.agent, info.run, seen=on_events)
+    result = await copy_run(source, target, info.agent, info.run, progress=on_events)
     advance(left)
     return result
 
@@ -142,16 +142,16 @@ class CopySummary(msgspec.Struct, frozen=True, rename={"vanished": "gone"}):
 
 
 def _summary(results: Sequence[CopiedRun]) -> CopySummary:
-    failed = sum(bool(result.problem) and not result.gone for result in results)
+    failed = sum(bool(result.problem) and not result.vanished for result in results)
     return CopySummary(
         ok=not failed,
         runs=[_result_map(result) for result in results],
         events=sum(result.events for result in results),
         copied=sum(result.copied for result in results),
-        already_there=sum(result.already for result in results),
+        already_there=sum(result.already_stored for result in results),
         redacted=sum(result.redacted for result in results),
         failed=failed,
-        vanished=sum(result.gone for result in results),
+        vanished=sum(result.vanished for result in results),
         reserved=sum(not result.problem and is_reserved(result.agent) for result in results),
     )
 
@@ -163,22 +163,22 @@ def _result_map(result: CopiedRun) -> dict[str, JsonValue]:
         version=result.version,
         events=result.events,
         copied=result.copied,
-        already_there=result.already,
+        already_there=result.already_stored,
         redacted=result.redacted,
         digest=result.digest,
         problem=result.problem,
         seq=result.seq,
-        gone=result.gone,
+        gone=result.vanished,
     )
 
 
 def _remark(result: CopiedRun) -> Remark:
-    severity = Severity.WARNING if result.gone else Severity.ERROR
+    severity = Severity.WARNING if result.vanished else Severity.ERROR
     return Remark(severity, result.agent, result.run, result.seq, result.problem)
 
 
 def _write_summary(output: Output, results: Sequence[CopiedRun], summary: CopySummary) -> None:
-    remaining = [result for result in results if not result.gone]
+    remaining = [result for result in results if not result.vanished]
     first = remaining[0] if remaining else None
     name = run_name(first.agent, first.run) if first and len(remaining) == 1 else counted(len(remaining), "run")
     sign: Segment = (f"{output.tick} ", GOOD) if summary.ok else (f"{output.cross} ", BAD)

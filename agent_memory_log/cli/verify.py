@@ -59,7 +59,7 @@ def verify(
 async def _verify(store: Store, name: str | None) -> Verdict:
     if name is None:
         with progress("verifying", await _events(store)) as advance:
-            return await verify_store(store, seen=advance)
+            return await verify_store(store, progress=advance)
     agent, run = await resolve(store, name)
     verdict = await verify_store(store, agent, run)
     if not verdict.runs and verdict.ok:

@@ -120,7 +120,7 @@ def _import(
     for index, event in enumerate(parse(messages, provider, source=run), 1):
         if before_append is not None:
             event = before_append(event)  # noqa: PLW2901  # the replacement is appended
-        importing.add(event, size=len(encode_json(event.data)), where=f"event {index} of the transcript")
+        importing.add(event, size=len(encode_json(event.data)), path=f"event {index} of the transcript")
         if importing.full:
             stored += yield from importing.flush()
     stored += yield from importing.flush()

@@ -1,1 +1,1 @@
-"""Runs from one place to another: JSONL, copies, forks, imports, and the verification of a whole store."""
+"""Moves runs between stores and files (JSONL, copies, forks, imports), and verifies whole stores."""

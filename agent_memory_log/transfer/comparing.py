@@ -1,4 +1,4 @@
-"""A run in two stores, read in step and compared: what a copy may let pass, and what is a difference."""
+"""Reads a run from two stores in parallel and compares the events, so that a copy finds every difference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FIRST_PAGE_EVENTS = 50
 
 
 class CannotCopy(Exception):
-    """The run cannot be copied, or not further; ``seq`` as in ``CopiedRun``."""
+    """The copy of a run cannot continue; ``seq`` is as in ``CopiedRun``."""
 
     def __init__(self, message: str, seq: int) -> None:
         super().__init__(message)
@@ -27,7 +27,7 @@ class CannotCopy(Exception):
 
 
 class State(msgspec.Struct, frozen=True):
-    """What a store holds of a run: the events from ``first`` to ``version``, none where that is no range."""
+    """The seqs and the meta of a run in one store. It holds no events if ``first`` is above ``version``."""
 
     first: int
     version: int
@@ -35,7 +35,7 @@ class State(msgspec.Struct, frozen=True):
 
     @property
     def empty(self) -> bool:
-        """Whether there are no events."""
+        """Return whether the run holds no events."""
         return self.first > self.version
 
 
@@ -50,13 +50,13 @@ class Side:
         self._name = "source" if is_source else "target"
 
     def state(self) -> Steps[State]:
-        """What the store holds of the run now."""
-        # Asking for no type reads no event, and so cannot fail on one.
-        there = yield from on(self.store, load(self._agent, self._run, types=()))
-        return State(there.first_seq, there.version, there.meta)
+        """Return the seqs and the meta of the stored run."""
+        # With no types, the store reads no event, so a damaged event cannot make this fail.
+        snapshot = yield from on(self.store, load(self._agent, self._run, types=()))
+        return State(snapshot.first_seq, snapshot.version, snapshot.meta)
 
     def page(self, after: int, limit: int) -> Steps[Sequence[Event]]:
-        """The next events, of which there must be some, without a gap."""
+        """Return the events after seq ``after``. Raises if there are no such events or if one is missing."""
         try:
             page = yield from on(self.store, load(self._agent, self._run, after, limit=limit))
         except EventsMissing as error:
@@ -66,7 +66,7 @@ class Side:
         except DecodeError as error:
             if limit > 1:
                 return (yield from self.page(after, limit // 2))
-            # Which event it is, is said beside the problem; a store says it too, which would make it long.
+            # The result already names the run and the seq, so the store's prefix is removed.
             reason = str(error).removeprefix(f"{self._agent}/{self._run}: event {after + 1} ")
             raise CannotCopy(f"in the {self._name}, {reason}", after + 1) from error
         if page.first_seq > after + 1:
@@ -81,141 +81,148 @@ class Side:
     def _deleted(self, after: int) -> Exception:
         if self._is_source:
             return RunDeleted(
-                "was deleted in the source while it was copied: what the target holds of it stays there until it is "
+                "was deleted in the source during the copy: the target keeps the events copied so far until its run is "
                 "deleted too"
             )
-        return CannotCopy("was deleted in the target while it was copied there", after + 1)
+        return CannotCopy("was deleted in the target during the copy", after + 1)
 
     def _missing(self, seq: int) -> Exception:
-        return CannotCopy(f"is missing in the {self._name}, which holds later ones: amlog verify shows the damage", seq)
+        return CannotCopy(
+            f"is missing in the {self._name}, which holds later events: amlog verify shows the damage", seq
+        )
 
 
 class Pace:
-    """How many events to read at once: as many as make a batch, by number and by size."""
+    """The number of events to read at once, so that they make about one batch by number and by size."""
 
     def __init__(self) -> None:
         self.limit = min(_FIRST_PAGE_EVENTS, BATCH_EVENTS)
 
-    def saw(self, events: int, size: int) -> None:
-        """Take in that ``events`` of ``size`` bytes together were read."""
+    def record(self, events: int, size: int) -> None:
+        """Record that ``events`` events with a total of ``size`` bytes were read."""
         self.limit = max(1, min(BATCH_EVENTS, BATCH_BYTES * events // max(size, 1)))
 
 
 class Comparison:
-    """Both sides of a run read in step, from its first event on.
+    """A comparison of a run in both stores, from its first event.
 
-    What a redaction that is still to come explains is let pass, and then the two do not agree; any other difference is
-    raised.
+    Events may differ if the source redacted one later and its marker was not copied yet. ``agrees`` is then False. Any
+    other difference raises ``CannotCopy``.
     """
 
-    def __init__(self, source: Side, target: Side, first: int, seen: Callable[[int], object]) -> None:
+    def __init__(self, source: Side, target: Side, first: int, progress: Callable[[int], object]) -> None:
         self.events = 0
         self._source = source
         self._target = target
         self._reached = first - 1
-        self._seen = seen
+        self._progress = progress
         self._pace = Pace()
         self._digest_of_source = hashlib.sha256()
         self._digest_of_target = hashlib.sha256()
+        # The first seq that is redacted only in the source, and the first that has different reasons; 0 if none.
         self._readable = 0
         self._other_reason = 0
 
     @property
     def digest(self) -> str:
-        """Of the target, as 64 hex digits."""
+        """Return the digest of the target's run, as 64 hex digits."""
         return self._digest_of_target.hexdigest()
 
-    def go_on(self, upto: int) -> Steps[None]:
-        """Compare the events up to seq ``upto``. Raises ``CannotCopy`` at the first that differ."""
-        while self._reached < upto:
-            limit = min(self._pace.limit, upto - self._reached)
-            ours = yield from self._source.page(self._reached, limit)
-            theirs = yield from self._target.page(self._reached, limit)
-            size = sum(self._compare(one, other) for one, other in zip(ours, theirs, strict=False))
-            count = min(len(ours), len(theirs))
+    def compare_up_to(self, last: int) -> Steps[None]:
+        """Compare the events up to seq ``last``. Raises ``CannotCopy`` at the first difference."""
+        while self._reached < last:
+            limit = min(self._pace.limit, last - self._reached)
+            source_page = yield from self._source.page(self._reached, limit)
+            target_page = yield from self._target.page(self._reached, limit)
+            size = sum(self._compare(*pair) for pair in zip(source_page, target_page, strict=False))
+            count = min(len(source_page), len(target_page))
             self._reached += count
             self.events += count
-            self._pace.saw(count, size)
-            self._seen(count)
+            self._pace.record(count, size)
+            self._progress(count)
 
-    def _compare(self, ours: Event, theirs: Event) -> int:
-        one, other = _essence(ours), _essence(theirs)
-        self._digest_of_source.update(one)
-        self._digest_of_target.update(other)
-        if one != other:
-            if not _is_redacted_later(ours, theirs):
-                raise self.stopped(ours.seq, _difference(ours, theirs))
-            if isinstance(theirs.data, Redacted):
-                self._other_reason = self._other_reason or ours.seq
+    def _compare(self, source: Event, target: Event) -> int:
+        """Compare two events. Return the size of both in bytes."""
+        source_line, target_line = _comparable_line(source), _comparable_line(target)
+        self._digest_of_source.update(source_line)
+        self._digest_of_target.update(target_line)
+        if source_line != target_line:
+            if not _is_redacted_later(source, target):
+                raise self.stopped(source.seq, _difference(source, target))
+            if isinstance(target.data, Redacted):
+                self._other_reason = self._other_reason or source.seq
             else:
-                self._readable = self._readable or ours.seq
-        return len(one) + len(other)
+                self._readable = self._readable or source.seq
+        return len(source_line) + len(target_line)
 
     def check_meta(self, meta_of_source: Mapping[str, JsonValue], meta_of_target: Mapping[str, JsonValue]) -> None:
-        """Raises ``CannotCopy`` where they differ."""
+        """Check that both metas are equal. Raises ``CannotCopy``."""
         if encode_canonical(meta_of_source) != encode_canonical(meta_of_target):
-            raise self.stopped(0, "the target's run has another meta, which stays as it was when the run was created")
+            raise self.stopped(0, "the target's run has another meta; the meta of an existing run cannot be changed")
 
     def finish(self, meta_of_source: Mapping[str, JsonValue], meta_of_target: Mapping[str, JsonValue]) -> None:
-        """Take in what comes last."""
+        """Add the metas to the digests, after all events."""
         self._digest_of_source.update(encode_canonical(meta_of_source))
         self._digest_of_target.update(encode_canonical(meta_of_target))
 
     @property
     def agrees(self) -> bool:
-        """Whether all that was compared is equal."""
+        """Return whether everything compared so far is equal."""
         return self._digest_of_source.digest() == self._digest_of_target.digest()
 
     def stopped(self, seq: int, message: str) -> CannotCopy:
-        """The end of the copy at ``seq``, with what can be read in the target and was redacted in the source."""
+        """Return the error that stops the copy at ``seq``. Its message names an event redacted only in the source."""
         if self._readable:
-            message += f"; seq {self._readable} is redacted in the source, and was found readable in the target"
+            message += f"; seq {self._readable} is redacted in the source, but is readable in the target"
         return CannotCopy(message, seq)
 
     def disagreement(self) -> CannotCopy:
-        """Why the two do not agree, when no redaction is to come any more."""
+        """Return the error for a difference that no later redaction marker explains."""
         if self._readable:
             return CannotCopy(
-                "is redacted in the source, where no marker says so, and still readable in the target: redact it there",
+                "is redacted in the source without a redaction marker, and still readable in the target: redact it",
                 self._readable,
             )
         return CannotCopy("is redacted for another reason in the target", self._other_reason)
 
 
-def _essence(event: Event) -> bytes:
-    """What two stores must agree on: the event as a line of JSON; of a marker, what is not each store's own."""
-    shown = event.to_map()
+def _comparable_line(event: Event) -> bytes:
+    """Return the line of JSON that must be equal in both stores.
+
+    A redaction marker is written by each store, so its line holds only type, seq and reason.
+    """
+    comparable = event.to_map()
     if _is_marker(event):
         data = {key: value for key, value in event.data.to_map().items() if key != "seqs"}
-        shown = {"type": event.type, "seq": event.seq, "data": data}
-    return encode_canonical(shown) + b"\n"
+        comparable = {"type": event.type, "seq": event.seq, "data": data}
+    return encode_canonical(comparable) + b"\n"
 
 
 def _is_marker(event: Event) -> bool:
-    return _type_once(event) == Redaction.event_type
+    return _original_type(event) == Redaction.event_type
 
 
-def _type_once(event: Event) -> str:
-    """The event's type, before it was redacted if it is."""
+def _original_type(event: Event) -> str:
+    """Return the event's type, or its type before the redaction if it is redacted."""
     return event.data.original_type if isinstance(event.data, Redacted) else event.type
 
 
-def _is_redacted_later(ours: Event, theirs: Event) -> bool:
-    """Whether the source's event is the target's, redacted since it was copied."""
-    if not isinstance(ours.data, Redacted) or _type_once(ours) != _type_once(theirs):
+def _is_redacted_later(source: Event, target: Event) -> bool:
+    """Return whether both events are the same one, and the source redacted it after it was copied."""
+    if not isinstance(source.data, Redacted) or _original_type(source) != _original_type(target):
         return False
-    return _is_marker(ours) or (ours.event_id, ours.timestamp) == (theirs.event_id, theirs.timestamp)
+    return _is_marker(source) or (source.event_id, source.timestamp) == (target.event_id, target.timestamp)
 
 
-def _difference(ours: Event, theirs: Event) -> str:
-    """In what two events at one seq differ."""
-    if ours.event_id != theirs.event_id:
+def _difference(source: Event, target: Event) -> str:
+    """Describe the difference of two events with the same seq."""
+    if source.event_id != target.event_id:
         return (
-            f"the target holds another event: a {theirs.type} with the id {theirs.event_id!r}, where the source has a "
-            f"{ours.type} with the id {ours.event_id!r}"
+            f"the target holds another event: a {target.type} with the id {target.event_id!r}, but the source has a "
+            f"{source.type} with the id {source.event_id!r}"
         )
-    if isinstance(theirs.data, Redacted) and not isinstance(ours.data, Redacted):
-        return "is redacted in the target and not in the source: redact it there too"
-    one, other = ours.to_map(), theirs.to_map()
-    names = [name for name in ("type", "timestamp", "data", "labels") if one.get(name) != other.get(name)]
-    return f"the target holds an event with the same id and another {' and '.join(names) or 'body'}"
+    if isinstance(target.data, Redacted) and not isinstance(source.data, Redacted):
+        return "is redacted in the target, but not in the source: redact it there too"
+    source_map, target_map = source.to_map(), target.to_map()
+    names = [name for name in ("type", "timestamp", "data", "labels") if source_map.get(name) != target_map.get(name)]
+    return f"the target holds an event with the same id but other {' and '.join(names) or 'content'}"

@@ -1,13 +1,12 @@
-"""Copying runs from one store to another: as they are, on from where an earlier copy stopped, and read back.
+"""Copies runs from one store to another, continues interrupted copies, and reads each copy back to check it.
 
-A copied run has the source's meta, and its events their seqs, ids, times and labels, redacted events and redaction
-markers included; only ``created`` is the target's own. A copy is an operator's act: the library's own runs, memories
-among them, are copied like any other. An event that was redacted after it had been copied is redacted in the target as
-well. That appends a marker of the target's making, at the seq of the source's and for the same reason, which has
-another id and time, and names only those events that were still readable.
+A copied run has the source's meta. Its events keep their seqs, ids, times and labels. This includes redacted events and
+redaction markers. Only ``created`` is set by the target. The library's own runs, such as memories, are copied too.
 
-For a redaction marker, the digest of a run covers only type, seq and reason, because the markers of the two stores can
-differ in the rest.
+If the source redacted an event after it was copied, the copy redacts it in the target as well. The target then appends
+its own redaction marker, with the same seq and reason as the source's marker. The target's marker has another id and
+time, and names only the events that were still readable. Therefore the digest of a run covers only the type, seq and
+reason of a marker.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from agent_memory_log.transfer.comparing import CannotCopy, Comparison, Pace, Si
 from agent_memory_log.transfer.importing import RunImport, is_about_one_run
 
 _ROUNDS = 5
-"""How often a copy begins again when the run changes in a way that what was read no longer fits."""
+"""The number of rounds before a copy gives up on a run that changes while it is copied."""
 
 
 class CopiedRun(msgspec.Struct, frozen=True):
@@ -47,73 +46,85 @@ class CopiedRun(msgspec.Struct, frozen=True):
         run: The id of the run.
         version: The run's version in the source, up to which it was copied.
         events: How many events the run holds in the source.
-        already: How many of them the target held before.
-        copied: How many events were stored in the target now.
-        redacted: How many events were redacted in the target because they are redacted in the source.
+        already_stored: How many of these events the target held before the copy.
+        copied: How many events this copy stored in the target.
+        redacted: How many events this copy redacted in the target because they are redacted in the source.
         digest: The SHA-256 of the run as read back from the target, in 64 hex digits, or ``""`` if there is a problem.
             It covers each event's map as one line of JSON with sorted keys, and then the meta. For a redaction marker,
             it covers only type, seq and reason, even if the marker was redacted too.
         problem: Why the target's run differs from the source's, or ``""``. Events that were copied before the problem
             stay.
         seq: The event that the problem is about, or 0 for the whole run.
-        gone: Whether the only problem is that the run was deleted or has expired in the source.
+        vanished: Whether the only problem is that the run was deleted or has expired in the source.
     """
 
     agent: str
     run: str
     version: int = 0
     events: int = 0
-    already: int = 0
+    already_stored: int = 0
     copied: int = 0
     redacted: int = 0
     digest: str = ""
     problem: str = ""
     seq: int = 0
-    gone: bool = False
+    vanished: bool = False
 
 
-def _unseen(_events: int, /) -> None:
-    """Nobody is watching."""
+def _no_progress(_events: int, /) -> None:
+    """Ignore the progress."""
 
 
 async def runs_by_age(store: Store, agent: str | None = None) -> list[RunInfo]:
-    """The runs of a store, or of ``agent``, oldest-created first; the library's own included.
+    """Return the runs of a store, or of ``agent``, in the order of their creation; the library's own runs too.
 
-    Copied in this order, a target that held none of them lists them as the source does. Holds what it returns in
-    memory. Raises as ``Store.list_runs`` does.
+    If runs are copied to an empty target in this order, the target lists them in the order of the source. The whole
+    list is in memory. Raises the errors of ``Store.list_runs``.
     """
     return (await run_async(all_runs(agent, include_reserved=True), store))[::-1]
 
 
 async def copy_store(
-    source: Store, target: Store, *, agent: str | None = None, seen: Callable[[int], object] = _unseen
+    source: Store, target: Store, *, agent: str | None = None, progress: Callable[[int], object] = _no_progress
 ) -> AsyncGenerator[CopiedRun]:
     """Copy every run of ``source``, or every run of ``agent``, the oldest first; see ``copy_run``.
 
-    A run that cannot be copied is one result more, and the others go on. Raises as ``runs_by_age`` and ``copy_run`` do.
+    A run that cannot be copied yields a result with a ``problem``, and the copy continues with the next run.
+
+    Args:
+        source: The store to read from.
+        target: The store to copy to.
+        agent: The id of the agent whose runs are copied. By default, the runs of all agents are copied.
+        progress: As for ``copy_run``.
+
+    Yields:
+        The result of each run, as soon as the run is copied.
+
+    Raises:
+        AgentMemoryLogError: The errors of ``runs_by_age`` and ``copy_run``.
 
         async for copied in copy_store(source, target):
             print(copied.agent, copied.run, copied.problem or copied.digest)
     """
     for info in await runs_by_age(source, agent):
-        yield await copy_run(source, target, info.agent, info.run, seen=seen)
+        yield await copy_run(source, target, info.agent, info.run, progress=progress)
 
 
 def copy_store_sync(
-    source: SyncStore, target: SyncStore, *, agent: str | None = None, seen: Callable[[int], object] = _unseen
+    source: SyncStore, target: SyncStore, *, agent: str | None = None, progress: Callable[[int], object] = _no_progress
 ) -> Generator[CopiedRun]:
     """``copy_store`` without ``await``."""
     for info in run_sync(all_runs(agent, include_reserved=True), source)[::-1]:
-        yield copy_run_sync(source, target, info.agent, info.run, seen=seen)
+        yield copy_run_sync(source, target, info.agent, info.run, progress=progress)
 
 
 async def copy_run(
-    source: Store, target: Store, agent: str, run: str, *, seen: Callable[[int], object] = _unseen
+    source: Store, target: Store, agent: str, run: str, *, progress: Callable[[int], object] = _no_progress
 ) -> CopiedRun:
-    """Copy a run and compare both copies. The target may hold nothing of the run, or its beginning.
+    """Copy a run and compare both copies. The target must not hold the run yet, or only its first events.
 
-    Events are read in pages, up to the version at the start. A repeated call continues an interrupted copy, or adds the
-    new events of the source. Nothing is stored twice.
+    Events are read in pages, up to the run's version at the start. A repeated call continues an interrupted copy, or
+    adds the new events of the source. No event is stored twice.
 
     Conflicts do not raise. The result's ``problem`` describes them: a different event in the target, an event that
     cannot be read or that the target refuses, or a run that was deleted meanwhile.
@@ -123,8 +134,11 @@ async def copy_run(
         target: The store to copy to.
         agent: The id of the agent.
         run: The id of the run.
-        seen: A callback for progress. It receives the number of events that were stored or compared since the last
-            call: in total about twice the events of a new run, and once the events of a run that was already copied.
+        progress: A callback that receives the number of events that were stored or compared since its last call. The
+            total is about twice the number of events for a new run, and once this number for a run copied before.
+
+    Returns:
+        The result, with the digest of the copied run or the ``problem`` that stopped the copy.
 
     Raises:
         InvalidArgument: ``source`` and ``target`` are the same store.
@@ -132,31 +146,31 @@ async def copy_run(
         StoreClosed: A handle was closed.
         SchemaTooNew: A newer release wrote a store.
     """
-    return await run_async(_copy(source, target, agent, run, seen), source)
+    return await run_async(_copy(source, target, agent, run, progress), source)
 
 
 def copy_run_sync(
-    source: SyncStore, target: SyncStore, agent: str, run: str, *, seen: Callable[[int], object] = _unseen
+    source: SyncStore, target: SyncStore, agent: str, run: str, *, progress: Callable[[int], object] = _no_progress
 ) -> CopiedRun:
     """``copy_run`` without ``await``."""
-    return run_sync(_copy(source, target, agent, run, seen), source)
+    return run_sync(_copy(source, target, agent, run, progress), source)
 
 
 def _copy(
-    source: Store | SyncStore, target: Store | SyncStore, agent: str, run: str, seen: Callable[[int], object]
+    source: Store | SyncStore, target: Store | SyncStore, agent: str, run: str, progress: Callable[[int], object]
 ) -> Steps[CopiedRun]:
     if source is target:
-        raise InvalidArgument("source and target are one store: a copy needs another one to go to")
-    copying = _RunCopy(source, target, agent, run, seen)
+        raise InvalidArgument("source and target are the same store: give another target")
+    copying = _RunCopy(source, target, agent, run, progress)
     try:
         return copying.outcome(digest=(yield from copying.carry_out()))
     except CannotCopy as error:
         return copying.outcome(problem=str(error), seq=error.seq)
     except RunDeleted as error:
-        return copying.outcome(problem=str(error), gone=True)
+        return copying.outcome(problem=str(error), vanished=True)
     except RunExpired as error:
-        gone = yield from copying.has_expired_in_source()
-        return copying.outcome(problem=str(error) if gone else f"in the target, {error}", gone=gone)
+        vanished = yield from copying.has_expired_in_source()
+        return copying.outcome(problem=str(error) if vanished else f"in the target, {error}", vanished=vanished)
     except AgentMemoryLogError as error:
         if not is_about_one_run(error):
             raise
@@ -164,35 +178,40 @@ def _copy(
 
 
 class _RunCopy:
-    """The state of one run's copy, and what was done so far."""
+    """The state of one run's copy, with counts of the work done so far."""
 
     def __init__(
-        self, source: Store | SyncStore, target: Store | SyncStore, agent: str, run: str, seen: Callable[[int], object]
+        self,
+        source: Store | SyncStore,
+        target: Store | SyncStore,
+        agent: str,
+        run: str,
+        progress: Callable[[int], object],
     ) -> None:
         self._agent = agent
         self._run = run
         self._source = Side(source, agent, run, is_source=True)
         self._target = Side(target, agent, run, is_source=False)
-        self._seen = seen
+        self._progress = progress
         self._version = 0
         self._events = 0
-        self._already = 0
+        self._already_stored = 0
         self._copied = 0
         self._redacted = 0
 
-    def outcome(self, *, digest: str = "", problem: str = "", seq: int = 0, gone: bool = False) -> CopiedRun:
+    def outcome(self, *, digest: str = "", problem: str = "", seq: int = 0, vanished: bool = False) -> CopiedRun:
         return CopiedRun(
             self._agent,
             self._run,
             version=self._version,
             events=self._events,
-            already=self._already,
+            already_stored=self._already_stored,
             copied=self._copied,
             redacted=self._redacted,
             digest=digest,
             problem=problem,
             seq=seq,
-            gone=gone,
+            vanished=vanished,
         )
 
     def has_expired_in_source(self) -> Steps[bool]:
@@ -203,36 +222,38 @@ class _RunCopy:
         return False
 
     def carry_out(self) -> Steps[str]:
-        """Copy and compare until both sides are equal; their digest."""
-        reason = "what was read no longer fitted"
+        """Copy and compare until both sides are equal. Return their digest."""
+        reason = "the events that were read no longer fitted"
         for _ in range(_ROUNDS):
             try:
                 digest = yield from self._round()
             except VersionConflict as error:
-                reason = str(error)  # another writer was quicker: the next look shows whether it is another copy
+                reason = str(error)
+                # Another writer appended first. The next round shows whether that writer is another copy.
                 continue
             if digest is not None:
                 return digest
-        raise CannotCopy(f"changed again and again while it was copied: copy it again ({reason})", 0)
+        raise CannotCopy(f"changed too often during the copy: copy it again ({reason})", 0)
 
     def _round(self) -> Steps[str | None]:
-        """Store what is missing and compare; the digest if both sides are equal, None if they have changed."""
-        # In this order, as another copy may be at work: what is in the target is in the source by then.
+        """Store the missing events and compare. Return the digest if both sides are equal, else None."""
+        # The target is read first: if another copy is running, the source then holds every event of the target.
         target = yield from self._target.state()
         source = yield from self._source.state()
         if source.empty:
-            raise RunDeleted("holds no events in the source any more")
+            raise RunDeleted("no longer holds events in the source")
         self._version = source.version
         self._events = source.version - source.first + 1
         _check_beginning(source, target)
-        comparison = yield from self._compare_what_is_there(source, target)
+        comparison = yield from self._compare_stored_events(source, target)
         try:
             yield from self._store_rest(source, max(source.first - 1, target.version))
         except CannotCopy as error:
             raise comparison.stopped(error.seq, str(error)) from error
-        if not comparison.agrees:  # what was stored has redacted it
-            comparison = Comparison(self._source, self._target, source.first, self._seen)
-        yield from comparison.go_on(source.version)
+        if not comparison.agrees:
+            # A redaction that was just copied may have removed the difference.
+            comparison = Comparison(self._source, self._target, source.first, self._progress)
+        yield from comparison.compare_up_to(source.version)
         target = yield from self._target.state()
         if target.version != source.version:
             return None
@@ -240,28 +261,28 @@ class _RunCopy:
         comparison.finish(source.meta, target.meta)
         if comparison.agrees:
             return comparison.digest
-        # The marker of what was redacted meanwhile comes in the next round, unless there is none.
+        # An event was redacted during the round. The next round copies its marker, if there is one.
         if (yield from self._source.state()).version == source.version:
             raise comparison.disagreement()
         return None
 
-    def _compare_what_is_there(self, source: State, target: State) -> Steps[Comparison]:
-        comparison = Comparison(self._source, self._target, source.first, self._seen)
+    def _compare_stored_events(self, source: State, target: State) -> Steps[Comparison]:
+        comparison = Comparison(self._source, self._target, source.first, self._progress)
         if target.empty:
             return comparison
-        yield from comparison.go_on(min(source.version, target.version))
+        yield from comparison.compare_up_to(min(source.version, target.version))
         comparison.check_meta(source.meta, target.meta)
         if target.version > source.version:
             raise comparison.stopped(
                 source.version + 1,
-                f"the target goes on to version {target.version}, the source ends at {source.version}",
+                f"the target continues to version {target.version}, the source ends at {source.version}",
             )
         if not self._copied:
-            self._already = comparison.events
+            self._already_stored = comparison.events
         return comparison
 
     def _store_rest(self, source: State, after: int) -> Steps[None]:
-        """Store in the target what the source holds after ``after``, and redact what that says was redacted."""
+        """Store the source's events after seq ``after`` in the target, and repeat the redactions of their markers."""
         importing = RunImport(self._agent, self._run, meta=source.meta, exact=True, reserved=True)
         pace = Pace()
         try:
@@ -275,13 +296,13 @@ class _RunCopy:
                             continue
                     size = len(encode_json(event.to_map()))
                     total += size
-                    importing.add(event, size=size, where=f"seq {event.seq}")
+                    importing.add(event, size=size, path=f"seq {event.seq}")
                     if importing.full:
                         yield from self._flush(importing)
                 yield from self._flush(importing)
                 after = page[-1].seq
-                pace.saw(len(page), total)
-                self._seen(len(page))
+                pace.record(len(page), total)
+                self._progress(len(page))
         finally:
             self._copied += importing.inserted
 
@@ -293,9 +314,9 @@ class _RunCopy:
             raise CannotCopy(f"the target refuses it: {str(error).removeprefix(f'seq {seq}: ')}", seq) from error
 
     def _redact(self, marker: Event, redaction: Redaction) -> Steps[bool]:
-        """Redact in the target what ``marker`` says was redacted; whether that appended the target's own marker.
+        """Redact in the target the events that ``marker`` names. Return whether the target appended its own marker.
 
-        It does not where the events came redacted, and the source's marker can be stored as it is.
+        It appends no marker if the events were copied as redacted. The source's marker is then stored unchanged.
         """
         if not redaction.seqs:
             return False
@@ -306,28 +327,28 @@ class _RunCopy:
         if not result.inserted:
             return False
         self._copied += 1
-        self._redacted += sum(len(one.data.seqs) for one in result.events if isinstance(one.data, Redaction))
+        self._redacted += sum(len(event.data.seqs) for event in result.events if isinstance(event.data, Redaction))
         if result.version != marker.seq:
             raise CannotCopy(
-                f"the redaction marker stands at seq {result.version} in the target, as another writer was quicker",
+                f"the redaction marker has seq {result.version} in the target, because another writer appended first",
                 marker.seq,
             )
         return True
 
 
 def _check_beginning(source: State, target: State) -> None:
-    """Check that the target holds nothing of the run or its beginning, as far as the numbers say."""
+    """Check by the seqs that the target does not hold the run yet, or only its first events."""
     if target.empty:
         if target.version >= source.first:
             raise CannotCopy(
-                f"the target's run was deleted at version {target.version}, and its numbers never start again: it "
+                f"the target's run was deleted at version {target.version}; seqs are never reused, and so the target "
                 f"cannot hold seq {source.first}",
                 source.first,
             )
     elif target.version < source.first:
         raise CannotCopy(
-            f"the target still holds what was deleted in the source, where the run begins at seq {source.first}: "
-            "delete the target's run, and copy it again",
+            f"the target still holds events that were deleted in the source, where the run begins at seq "
+            f"{source.first}: delete the target's run and copy it again",
             target.first,
         )
     elif target.first != source.first:

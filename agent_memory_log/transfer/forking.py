@@ -1,7 +1,7 @@
-"""Forking a run: a new run of the same agent that begins as another one did, up to a seq, and goes its own way.
+"""Forks a run: creates a new run of the same agent that begins with the first events of an existing run.
 
-The events keep their seqs, ids, times and labels, as in a copy; so forking again stores nothing, and seqs that
-redaction markers name still mean the same events.
+The events keep their seqs, ids, times and labels, as in a copy. A repeated fork therefore stores nothing, and the seqs
+in redaction markers still name the same events.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from agent_memory_log.store import Store, SyncStore
 from agent_memory_log.transfer.importing import BATCH_BYTES, BATCH_EVENTS
 
 FORKED_FROM = "forked_from"
-"""The key of a forked run's meta under which it has ``{agent, run, seq}`` of what it was forked from."""
+"""The key in a forked run's meta. Its value is the ``{agent, run, seq}`` of the source run."""
 
 
 class ForkedRun(msgspec.Struct, frozen=True):
@@ -30,9 +30,9 @@ class ForkedRun(msgspec.Struct, frozen=True):
     Attributes:
         agent: The id of the agent.
         run: The id of the new run.
-        version: The new run's version: the seq of the fork, or more if events were appended since.
-        events: How many of its events come from the source.
-        inserted: How many of those were stored now.
+        version: The new run's version. It is above the seq of the fork if events were appended to the new run.
+        events: How many of its events come from the source run.
+        inserted: How many of these events were stored by this call.
     """
 
     agent: str
@@ -43,17 +43,29 @@ class ForkedRun(msgspec.Struct, frozen=True):
 
 
 async def fork_run(store: Store, agent: str, run: str, at: int, new_run: str) -> ForkedRun:
-    """Begin ``new_run`` of ``agent`` with the events of ``run`` up to seq ``at``, that one included.
+    """Create ``new_run`` with the events of ``run`` up to and including seq ``at``.
 
-    The new run has the meta of ``run``, its ``expires_at`` too, and says in ``forked_from`` where it comes from:
-    ``{agent, run, seq}``. Events that were redacted are redacted in it; a later redaction of one run does not reach the
-    other. Forking again stores nothing, also when the new run has gone on; a fork that was interrupted goes on when it
-    is repeated.
+    The new run has the meta of ``run``, with its ``expires_at``. Its meta also holds the source as ``forked_from``:
+    ``{agent, run, seq}``. Redacted events stay redacted. A later redaction in one of the runs does not change the
+    other. A repeated call continues an interrupted fork. If the fork is complete, the call stores nothing, even if
+    events were appended to the new run.
 
-    Raises ``InvalidEvent`` for an agent that begins with ``@``, whose runs are the library's own; ``InvalidArgument``
-    for an ``at`` that is no integer from 1 and for a new run that holds, or once held,
-    something else; ``CursorOutOfRange`` for an ``at`` beyond the run's version or before its deletion; ``RunDeleted``
-    when the run is deleted meanwhile; and what ``load_run`` and ``append_events`` raise.
+    Args:
+        store: The store that holds the run.
+        agent: The id of the agent of both runs.
+        run: The id of the run to fork.
+        at: The seq of the last event to take over, from 1.
+        new_run: The id of the new run.
+
+    Returns:
+        The new run's version and the number of its events.
+
+    Raises:
+        InvalidEvent: The agent's id begins with ``@``. Such runs are the library's own.
+        InvalidArgument: ``at`` is not an integer from 1, or the new run already holds or held other events.
+        CursorOutOfRange: ``run`` has no event with the seq ``at``.
+        RunDeleted: ``run`` was deleted during the fork.
+        AgentMemoryLogError: The errors of ``load_run`` and ``append_events``.
 
         await fork_run(store, "support-agent", "run-42", 7, "run-42-retry")
     """
@@ -68,15 +80,15 @@ def fork_run_sync(store: SyncStore, agent: str, run: str, at: int, new_run: str)
 def _fork(agent: str, run: str, at: int, new_run: str) -> Steps[ForkedRun]:
     check_not_reserved(agent, (), reserved=False)
     if type(at) is not int or at < 1:
-        raise InvalidArgument(f"at must be an integer from 1, found {describe(at)}")
+        raise InvalidArgument(f"at must be an integer from 1, got {describe(at)}")
     if new_run == run:
-        raise InvalidArgument(f"the new run must have another name than {agent}/{run} itself")
-    # Asking for no type reads no event.
+        raise InvalidArgument(f"new_run is the same as run ({agent}/{run}): choose another id")
+    # With no types, the store reads no event.
     source = yield from load(agent, run, types=())
     if source.first_seq > source.version:
-        raise CursorOutOfRange(f"{agent}/{run} holds no events: there is nothing to fork at seq {at}")
+        raise CursorOutOfRange(f"{agent}/{run} holds no events, so it cannot be forked at seq {at}")
     if not source.first_seq <= at <= source.version:
-        raise CursorOutOfRange(f"{agent}/{run} holds the seqs {source.first_seq} to {source.version}, not {at}")
+        raise CursorOutOfRange(f"{agent}/{run} has seqs {source.first_seq} to {source.version}, but at is {at}")
     forked_from: JsonValue = {"agent": agent, "run": run, "seq": at}
     target = yield from load(agent, new_run, types=())
     _check_target(target, forked_from)
@@ -86,10 +98,10 @@ def _fork(agent: str, run: str, at: int, new_run: str) -> Steps[ForkedRun]:
     while version < at:
         page = yield from load(agent, run, version, limit=min(BATCH_EVENTS, at - version))
         if page.first_seq > version + 1 or not page.log:
-            raise RunDeleted(f"{agent}/{run} was deleted while it was forked")
+            raise RunDeleted(f"{agent}/{run} was deleted during the fork")
         events = _first_batch(page.log)
-        # The first event begins the run with the seq it has, the next ones follow where they belong or not at all. Who
-        # began it does not matter: another fork of the same may have been faster.
+        # The first batch creates the run with the seq of its first event. It needs no expected version, because another
+        # identical fork may have created the run. Each further batch must follow exactly after the one before.
         begins = version < source.first_seq
         result = yield from append(
             agent,
@@ -109,16 +121,16 @@ def _check_target(target: Snapshot, forked_from: JsonValue) -> None:
     if not target.version:
         return
     if target.first_seq > target.version:
-        raise InvalidArgument(f"{name} was deleted, and its seqs cannot be used again: choose another name")
+        raise InvalidArgument(f"{name} was deleted, and its seqs cannot be used again: choose another id for new_run")
     if encode_canonical(target.meta.get(FORKED_FROM)) != encode_canonical(forked_from):
-        raise InvalidArgument(f"{name} is there already, and is not this fork: choose another name")
+        raise InvalidArgument(f"{name} already exists and is not this fork: choose another id for new_run")
 
 
 def _first_batch(events: Sequence[Event]) -> tuple[Event, ...]:
-    """As many of ``events`` as go into one append, at least one."""
+    """Return the first events that fit into one append, at least one."""
     size = 0
-    for place, event in enumerate(events):
+    for index, event in enumerate(events):
         size += len(encode_json(event.to_map()))
-        if size > BATCH_BYTES and place:
-            return tuple(events[:place])
+        if size > BATCH_BYTES and index:
+            return tuple(events[:index])
     return tuple(events)

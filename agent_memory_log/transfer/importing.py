@@ -1,4 +1,4 @@
-"""What importers and copies share: reading lines, event ids derived from a place, appending runs in batches."""
+"""Shared code of importers and copies: reads lines, derives event ids, and appends events in batches."""
 
 from __future__ import annotations
 
@@ -29,58 +29,63 @@ from agent_memory_log.steps import Steps, append, load, run_async
 from agent_memory_log.store import AppendResult, Store
 
 BATCH_EVENTS = 500
-"""How many events an importer appends at once, at most."""
+"""The largest number of events in one append of an importer."""
 
 BATCH_BYTES = 4 * 1024 * 1024
-"""How many bytes of encoded events an importer appends at once, about."""
-
+"""The approximate number of bytes of encoded events in one append of an importer."""
 
 _ATTEMPTS = 5
-"""How often an import looks again when the run turns out not to be empty."""
+"""The number of attempts to append to a run that another writer creates at the same time."""
 
 
 def derived_event_id(kind: str, source: str, *position: int) -> str:
-    """The id of an event that came without one: 32 hex digits that stand for its place, whatever its content.
+    """Return an id of 32 hex digits for an event without an id. It depends on the event's position, not its content.
 
-    ``kind`` says what numbers ``position`` counts, so that two importers never give one id to two things.
+    ``kind`` names the importer that counts ``position``, so that two importers never derive the same id.
     """
-    place = "\n".join((kind, *map(str, position), source))  # the source, which may hold anything, comes last
-    return hashlib.blake2b(place.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    text = "\n".join((kind, *map(str, position), source))  # source is last, because it may contain newlines
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def line_bytes(text: bytes | str) -> bytes:
-    """A line as UTF-8, without white space around it or a byte order mark before it."""
+    """Return a line as UTF-8, without surrounding white space and without a byte order mark."""
     line = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     return line.strip().removeprefix(codecs.BOM_UTF8)
 
 
 def decode_line(text: bytes | str, number: int) -> dict[str, JsonValue]:
-    """The JSON object on line ``number`` of a file. Raises ``DecodeError`` naming the line."""
-    found = decode_document(text, f"line {number}")
-    if not isinstance(found, dict):
-        raise DecodeError(f"line {number} must be a JSON object, found {describe(found)}")
-    return cast("dict[str, JsonValue]", found)
+    """Decode the JSON object on line ``number`` of a file. Raises ``DecodeError`` that names the line."""
+    value = decode_document(text, f"line {number}")
+    if not isinstance(value, dict):
+        raise DecodeError(f"line {number} must be a JSON object, got {describe(value)}")
+    return cast("dict[str, JsonValue]", value)
 
 
-def decode_document(text: bytes | str, where: str) -> object:
-    """The JSON value of a file or a line, which may begin with a byte order mark of UTF-8.
+def decode_document(text: bytes | str, path: str) -> object:
+    """Decode the JSON value of a file or a line. A byte order mark of UTF-8 is ignored.
 
-    Raises ``DecodeError`` naming ``where``.
+    Raises ``DecodeError`` whose message begins with ``path``.
     """
     line = line_bytes(text)
     try:
         return decode_json(line)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in line[:4]:
-            raise DecodeError(f"{where} is UTF-16 or UTF-32, and must be UTF-8: convert the file") from error
-        raise DecodeError(f"{where} is not JSON: {error}") from error
+            raise DecodeError(f"{path} is UTF-16 or UTF-32, but must be UTF-8: convert the file") from error
+        raise DecodeError(f"{path} is not JSON: {error}") from error
 
 
 class ImportedRun(msgspec.Struct, frozen=True):
-    """What an import did to a run: of ``read`` events, ``inserted`` were new; ``version`` is the run's, after it.
+    """The result of importing one run.
 
-    ``verified``: an end line vouches for its lines. ``problem``: why the rest of the run was not imported, ``""`` if
-    all of it was.
+    Attributes:
+        agent: The id of the agent.
+        run: The id of the run.
+        version: The run's version after the import.
+        read: How many events were read.
+        inserted: How many of these events were new and are stored now.
+        verified: Whether an end line confirms the lines of the run.
+        problem: Why the rest of the run was not imported, or ``""``.
     """
 
     agent: str
@@ -93,11 +98,11 @@ class ImportedRun(msgspec.Struct, frozen=True):
 
 
 class SourceRun(Protocol):
-    """A run of another tool's store, to be imported."""
+    """A run in the store of another tool, as the source of an import."""
 
     @property
     def agent(self) -> str:
-        """The agent of the run."""
+        """The id of the agent."""
         ...
 
     @property
@@ -106,11 +111,11 @@ class SourceRun(Protocol):
         ...
 
     def meta(self) -> dict[str, JsonValue]:
-        """The meta that the run is created with. Raises ``DecodeError``."""
+        """Return the meta for the new run. Raises ``DecodeError``."""
         ...
 
     def events(self) -> Iterator[Event]:
-        """The events in their order, with their seqs and with ids that stay the same at every import.
+        """Yield the events in append order, with their seqs and with ids that are the same in every import.
 
         Raises ``DecodeError`` at the first event that cannot be read.
         """
@@ -119,15 +124,15 @@ class SourceRun(Protocol):
 
 class _Item(msgspec.Struct, frozen=True):
     event: Event
-    where: str
+    path: str
 
 
 class RunImport:
-    """Appends events to one run, in their order: ``add`` each, carry out ``flush`` when ``full`` and at the end.
+    """The import of events into one run, in their order.
 
-    What cannot be stored is named by the ``where`` it was added with, as in ``line 7``; everything before it is stored
-    then, and nothing from it on. Adding the same events again stores nothing, so an import that was interrupted goes on
-    when it is repeated.
+    ``add`` each event, and run the steps of ``flush`` when ``full`` is true and at the end. If the store refuses an
+    event, the error names the event's ``path``, such as ``line 7``. All events before it are stored, and no event after
+    it is. Events that are stored already are not stored twice, so a repeated import continues an interrupted one.
     """
 
     def __init__(
@@ -139,10 +144,15 @@ class RunImport:
         exact: bool = False,
         reserved: bool = False,
     ) -> None:
-        """``meta`` is kept with the run if this import creates it.
+        """Prepare an import into ``run`` of ``agent``.
 
-        With ``exact`` an event goes where its seq says or nowhere: a run that is not at the version before it is a
-        ``VersionConflict``. ``reserved`` is as for ``append_events``.
+        Args:
+            agent: The id of the agent.
+            run: The id of the run.
+            meta: The meta of the run, if this import creates the run.
+            exact: Whether every event must keep its seq. If the run has another version than the seq before the
+                event, ``flush`` raises ``VersionConflict``.
+            reserved: As for ``append_events``.
         """
         self.agent = agent
         self.run = run
@@ -156,20 +166,20 @@ class RunImport:
         self._bytes = 0
         self._begun = False
 
-    def add(self, event: Event, *, size: int, where: str) -> None:
-        """Take in an event of about ``size`` bytes. Where it has a ``seq`` and the run holds no events, it keeps it."""
-        self._pending.append(_Item(event, where))
+    def add(self, event: Event, *, size: int, path: str) -> None:
+        """Add an event of about ``size`` bytes. It keeps its ``seq``, if it has one and the run holds no events."""
+        self._pending.append(_Item(event, path))
         self._bytes += size
 
     @property
     def full(self) -> bool:
-        """Whether there is enough for a batch."""
+        """Return whether the added events make a full batch."""
         return len(self._pending) >= BATCH_EVENTS or self._bytes >= BATCH_BYTES
 
     def flush(self) -> Steps[list[Event]]:
-        """Append what was added since the last flush; the events as they stand in the store, in the order added.
+        """Append the events added since the last flush. Return the stored events in the same order.
 
-        Raises what ``append_events`` raises, with the place of the event in the message.
+        Raises the errors of ``append_events``. The message begins with the event's path.
         """
         pending, self._pending, self._bytes = self._pending, [], 0
         return (yield from self._append(pending)) if pending else []
@@ -180,13 +190,13 @@ class RunImport:
         except EventConflict as error:
             item = next(item for item in items if item.event.event_id == error.event_id)
             self.refused = item.event
-            redacted = " (it was redacted where this comes from)" if isinstance(item.event.data, Redacted) else ""
-            raise EventConflict(f"{item.where}: {error}{redacted}", event_id=error.event_id, seq=error.seq) from error
+            redacted = " (the event is redacted in the source)" if isinstance(item.event.data, Redacted) else ""
+            raise EventConflict(f"{item.path}: {error}{redacted}", event_id=error.event_id, seq=error.seq) from error
         except (InvalidEvent, EventTooLarge) as error:
             if len(items) == 1:
                 self.refused = items[0].event
-                raise _placed(error, items[0].where) from error
-            # The batch is refused whole, for one event or for its size: halves find the one, or fit.
+                raise _with_path(error, items[0].path) from error
+            # The store refused the batch because of one event or its total size. Smaller halves find the event or fit.
             half = len(items) // 2
             return (yield from self._append(items[:half])) + (yield from self._append(items[half:]))
         self.version = result.version
@@ -210,7 +220,7 @@ class RunImport:
             except VersionConflict:
                 if first_seq is None or attempt == _ATTEMPTS - 1:
                     raise
-                continue  # another writer began the run after we looked
+                continue  # another writer created the run after it was loaded
             self._begun = True
             return result
         raise AssertionError("the last attempt returns or raises")
@@ -218,18 +228,18 @@ class RunImport:
     def _seq_to_keep(self, seq: int) -> Steps[int | None]:
         if not seq:
             return None
-        there = yield from load(self.agent, self.run, limit=1)
-        return None if there.log or seq <= there.version else seq
+        snapshot = yield from load(self.agent, self.run, limit=1)
+        return None if snapshot.log or seq <= snapshot.version else seq
 
 
-def _placed(error: InvalidEvent | EventTooLarge, where: str) -> InvalidEvent | EventTooLarge:
+def _with_path(error: InvalidEvent | EventTooLarge, path: str) -> InvalidEvent | EventTooLarge:
     if isinstance(error, InvalidEvent):
-        return InvalidEvent(f"{where}: {error}", field=error.field)
-    return EventTooLarge(f"{where}: {error}", size=error.size, limit=error.limit)
+        return InvalidEvent(f"{path}: {error}", field=error.field)
+    return EventTooLarge(f"{path}: {error}", size=error.size, limit=error.limit)
 
 
 def is_about_one_run(error: AgentMemoryLogError) -> bool:
-    """Whether other runs may be copied or imported after this error, which a store raised for one run."""
+    """Return whether the error concerns only one run, so that other runs may still be copied or imported."""
     if isinstance(error, StoreCorrupt):
         return True
     return not isinstance(error, (StoreClosed, SchemaTooNew, StoreUnavailable))
@@ -238,12 +248,25 @@ def is_about_one_run(error: AgentMemoryLogError) -> bool:
 async def import_runs(
     store: Store, sources: AsyncIterable[SourceRun], *, reserved: bool = False
 ) -> AsyncGenerator[ImportedRun]:
-    """Append the events of each source to the run of the same name; one result for each, as soon as it is done.
+    """Append the events of each source to the run with the same ids.
 
-    A run that holds no events keeps the source's seqs; otherwise new events go to the tail. Importing again stores
-    nothing twice. What cannot be read or stored is the result's ``problem``; the events before it are stored, and the
-    other runs are imported. ``reserved`` is as for ``append_events``. Raises what ``sources`` raises, and
-    ``StoreUnavailable``, ``StoreClosed`` or ``SchemaTooNew`` where it is about the whole store.
+    If the run holds no events, the events keep their seqs. Otherwise, new events are appended after its last event. A
+    repeated import stores no event twice. An event that cannot be read or stored is described in the result's
+    ``problem``. The events before it are stored, and the import continues with the next run.
+
+    Args:
+        store: The store to append to.
+        sources: The runs to import.
+        reserved: As for ``append_events``.
+
+    Yields:
+        The result of each run, as soon as its import ends.
+
+    Raises:
+        StoreUnavailable: The whole store failed.
+        StoreClosed: The handle was closed.
+        SchemaTooNew: A newer release wrote the store.
+        Exception: The errors that ``sources`` raises.
     """
     async for source in sources:
         yield await run_async(_import_run(source, reserved=reserved), store)
@@ -259,7 +282,7 @@ def _import_run(source: SourceRun, *, reserved: bool) -> Steps[ImportedRun]:
     try:
         try:
             for event in source.events():
-                importing.add(event, size=len(encode_json(event.to_map())), where=f"event {event.seq}")
+                importing.add(event, size=len(encode_json(event.to_map())), path=f"event {event.seq}")
                 read += 1
                 if importing.full:
                     yield from importing.flush()

@@ -1,9 +1,9 @@
-"""JSONL of our own: whole runs as lines of text, lossless, streaming and byte-stable.
+"""Exports and imports whole runs in the library's JSONL format, which is lossless, streamed and byte-stable.
 
-A run is a header line, ``{"format":"agent-memory-log/2","agent":…,"run":…,"version":…,"meta":{…}}``, and then its
-events in append order, a line each, as ``Event.to_map`` gives them. An export of any number of runs ends with an end
-line, see ``endline.py``; another export may follow it. Exported, imported into an empty store and exported again, the
-bytes are the same.
+A run begins with a header line, ``{"format":"agent-memory-log/2","agent":…,"run":…,"version":…,"meta":{…}}``. Its
+events follow in append order. Each line holds one ``Event.to_map`` as JSON. An export of one or more runs ends with an
+end line (see ``endline.py``). Another export may follow. If an export is imported into an empty store and exported
+again, the bytes are the same.
 """
 
 from __future__ import annotations
@@ -33,10 +33,17 @@ _PAGE_EVENTS = 500
 
 
 async def export_run(store: Store, agent: str, run: str) -> AsyncGenerator[bytes]:
-    """The lines of a run and their end line, each ending in a newline; none for a run that holds no events.
+    """Export a run as lines of JSONL with an end line. A run without events yields no lines.
 
-    Reads a page at a time, up to the version at the start. An event redacted meanwhile may come out either way. Raises
-    ``RunDeleted`` when the run is deleted meanwhile: the lines so far are not the whole run.
+    Events are read in pages, up to the run's version at the start. An event that is redacted during the export may be
+    exported with or without its content.
+
+    Yields:
+        One line with its newline.
+
+    Raises:
+        RunDeleted: The run was deleted during the export. The lines so far are incomplete.
+        AgentMemoryLogError: The errors of ``load_run``.
 
         async for line in export_run(store, "support-agent", "run-42"):
             file.write(line)
@@ -53,10 +60,20 @@ def export_run_sync(store: SyncStore, agent: str, run: str) -> Generator[bytes]:
 async def export_store(
     store: Store, *, agent: str | None = None, include_reserved: bool = False
 ) -> AsyncGenerator[bytes]:
-    """The lines of every run, or of every run of ``agent``, ordered by agent and run, and one end line.
+    """Export every run, or every run of ``agent``, as lines of JSONL with one end line. See ``export_run``.
 
-    The library's own runs, of agents that begin with ``@``, are left out unless named or asked for with
-    ``include_reserved``. See ``export_run``.
+    Args:
+        store: The store to read from.
+        agent: The id of the agent whose runs are exported. By default, the runs of all agents are exported.
+        include_reserved: Whether to export the library's own runs too. The ids of their agents begin with ``@``. If
+            ``agent`` is such an id, its runs are exported in any case.
+
+    Yields:
+        One line with its newline, in the order of agent and run.
+
+    Raises:
+        RunDeleted: A run was deleted during the export.
+        AgentMemoryLogError: The errors of ``list_runs`` and ``load_run``.
     """
     async for line in _stream_async(_lines_of_store(agent, include_reserved=include_reserved), store):
         yield line
@@ -70,7 +87,7 @@ def export_store_sync(
 
 
 _Lines = Generator[bytes | Steps[Any], Any, None]
-"""An export: yields lines, and operations on the store whose results it is sent."""
+"""The generator of an export. It yields lines, and store operations whose results are sent back to it."""
 
 
 async def _stream_async(lines: _Lines, store: Store) -> AsyncGenerator[bytes]:
@@ -80,7 +97,7 @@ async def _stream_async(lines: _Lines, store: Store) -> AsyncGenerator[bytes]:
             yield item
             item = next(lines, None)
         else:
-            item = _sent(lines, await run_async(item, store))
+            item = _send(lines, await run_async(item, store))
 
 
 def _stream_sync(lines: _Lines, store: SyncStore) -> Generator[bytes]:
@@ -90,12 +107,13 @@ def _stream_sync(lines: _Lines, store: SyncStore) -> Generator[bytes]:
             yield item
             item = next(lines, None)
         else:
-            item = _sent(lines, run_sync(item, store))
+            item = _send(lines, run_sync(item, store))
 
 
-def _sent(lines: _Lines, answer: object) -> bytes | Steps[Any] | None:
+def _send(lines: _Lines, result: object) -> bytes | Steps[Any] | None:
+    """Send the result of an operation. Return the next item, or None at the end."""
     try:
-        return lines.send(answer)
+        return lines.send(result)
     except StopIteration:
         return None
 
@@ -131,7 +149,7 @@ def _lines_of_store(agent: str | None, *, include_reserved: bool) -> _Lines:
 
 
 def _lines(runs: Iterable[tuple[str, str]]) -> _Lines:
-    """The lines of runs, and their end line if there are any."""
+    """Yield the lines of the runs, and an end line if there are any lines."""
     digest = LineDigest()
     for agent, run in runs:
         yield from _lines_of_run(digest, agent, run)
@@ -140,10 +158,13 @@ def _lines(runs: Iterable[tuple[str, str]]) -> _Lines:
 
 
 def check_jsonl(lines: Iterable[bytes | str]) -> None:
-    """Read an export to its end and check its end lines; what the events are is not looked at.
+    """Check the end lines of an export. The events are not decoded.
 
-    Call it before ``import_jsonl`` where the lines can be read twice: that stores what it has read before it meets a
-    damaged end. Lines of the format that has no end line pass. Raises ``DecodeError`` naming the line.
+    Call it before ``import_jsonl`` if the lines can be read twice. ``import_jsonl`` stores the events before it reaches
+    a damaged end line. Lines of format 1, which has no end lines, always pass.
+
+    Raises:
+        DecodeError: A line is missing or was changed. The message names the end line.
 
         with open("runs.jsonl", "rb") as file:
             check_jsonl(file)
@@ -159,7 +180,7 @@ def check_jsonl(lines: Iterable[bytes | str]) -> None:
             continue
         format_number = format_of(line)
         if format_number is not None and format_number > FORMAT_NUMBER:
-            return  # the import says that it is too new
+            return  # the import raises SchemaTooNew
         digest.add(line, format_number)
     digest.check_finished(number)
 
@@ -172,22 +193,34 @@ async def import_jsonl(
     run: str | None = None,
     reserved: bool = False,
 ) -> list[ImportedRun]:
-    """Append the events of ``lines`` to their runs, in batches as they are read; one result for each header.
+    """Append the events of ``lines`` to their runs, in batches while the lines are read.
 
-    ``agent`` and ``run`` take the place of those in the headers; with both, the first line may be an event: ours, or
-    the original's with ``Type``, ``Timestamp`` and ``Data``. An event without an id gets one that stands for its run
-    and place. Empty lines are passed over. ``reserved``, an operator's right, takes in agents that begin with ``@`` and
-    event types that begin with ``memory_``, which are the library's own: whoever writes them decides what memory says.
+    If a run holds no events, its events keep the seqs of the file, unless the run's version is too high for that.
+    Otherwise, the events are appended after the run's last event, and redaction markers name the new seqs. A repeated
+    import stores no event twice and continues an interrupted one. An event without an id gets an id that depends on its
+    run and position. Empty lines are ignored.
 
-    A run that holds no events keeps the seqs of the file, if its version allows; otherwise the events go to the tail
-    and redaction markers are changed to name the seqs their events have now. Importing again stores nothing, and an
-    import that failed half way goes on.
+    If an error is raised, all events before the line in the message are stored. Only a batch with an ``EventConflict``
+    is refused as a whole.
 
-    Raises ``DecodeError`` naming the line that is not what it should be, also where a run ends before its header's
-    version, an export has no end line, or an end line is about other lines (``check_jsonl`` finds these two before
-    anything is stored); ``SchemaTooNew`` for a newer format; ``InvalidArgument`` for ``run`` with a file of several
-    runs, and for ``agent`` where two runs would become one; and what ``append_events`` raises, naming the line. All
-    events before the line are stored then, save that a batch with an ``EventConflict`` is refused whole.
+    Args:
+        store: The store to append to.
+        lines: The lines of one or more exports.
+        agent: Replaces the agent of every header.
+        run: Replaces the run of the header. If ``agent`` is given too, the header may be missing. The lines may then
+            also be events of the original Go package, with ``Type``, ``Timestamp`` and ``Data``.
+        reserved: Whether to import agents that begin with ``@`` and event types that begin with ``memory_``. These are
+            the library's own events, and they decide which memories exist. Set this only for an operator.
+
+    Returns:
+        One result for each header.
+
+    Raises:
+        DecodeError: A line is invalid, a run has fewer events than its header's version, or an end line is missing or
+            wrong. ``check_jsonl`` finds wrong and missing end lines before any event is stored.
+        SchemaTooNew: A newer release wrote the file.
+        InvalidArgument: ``run`` is given for a file of several runs, or ``agent`` would merge two runs.
+        AgentMemoryLogError: The errors of ``append_events``. The message names the line.
 
         with open("runs.jsonl", "rb") as file:
             results = await import_jsonl(store, file)
@@ -225,7 +258,7 @@ def _import(
 
 
 class _Import:
-    """The state of one import: the run being read, and what was done to those before it."""
+    """The state of one import: the current run and the results of the runs before it."""
 
     def __init__(self, agent: str | None, run: str | None, *, reserved: bool) -> None:
         self.results: list[ImportedRun] = []
@@ -237,13 +270,13 @@ class _Import:
         self._sources: dict[tuple[str, str], tuple[str, str]] = {}
 
     def add(self, text: bytes | str, number: int) -> Steps[None]:
-        found = decode_line(text, number)
-        if is_end_line(found):
+        line = decode_line(text, number)
+        if is_end_line(line):
             yield from self.finish(f"the export ends at line {number}")
-            self._digest.check_end(found, number)
+            self._digest.check_end(line, number)
             return
-        if "format" in found and not found.keys() & {"type", "Type"}:
-            header = read_header(found, number)
+        if "format" in line and not line.keys() & {"type", "Type"}:
+            header = read_header(line, number)
             self._digest.add(text, header.format_number)
             yield from self._begin(header, number)
             return
@@ -251,17 +284,17 @@ class _Import:
         if self._current is None:
             if self._agent is None or self._run is None:
                 raise DecodeError(
-                    f"line {number} is not the header of a run: events without one need both agent and run given"
+                    f"line {number} is not the header of a run: to import events without a header, give agent and run"
                 )
             importing = RunImport(self._agent, self._run, reserved=self._reserved)
             self._current = RunLines(importing, source=self._run, version=None, verified=False)
-        yield from self._current.add(found, len(text), number)
+        yield from self._current.add(line, len(text), number)
 
     def _begin(self, header: Header, number: int) -> Steps[None]:
         yield from self.finish(f"line {number} begins another run")
         if self._run is not None and self.results:
             raise InvalidArgument(
-                f"line {number} begins another run, but all were to go to the run {self._run!r}: leave run out"
+                f"line {number} begins another run, but run is {self._run!r}: leave run out to import several runs"
             )
         agent, run = self._agent or header.agent, self._run or header.run
         try:
@@ -271,15 +304,15 @@ class _Import:
         source = self._sources.setdefault((agent, run), (header.agent, header.run))
         if source != (header.agent, header.run):
             raise InvalidArgument(
-                f"line {number} begins {header.agent}/{header.run}, but what was {'/'.join(source)} is {agent}/{run} "
-                "already: import the runs of each agent by themselves"
+                f"line {number} begins {header.agent}/{header.run}, but {'/'.join(source)} was already imported as "
+                f"{agent}/{run}: import the runs of each agent separately"
             )
         importing = RunImport(agent, run, meta=header.meta, reserved=self._reserved)
         self._current = RunLines(
             importing,
             source=header.run,
             version=header.version,
-            verified=header.format_number > OPEN_FORMAT_NUMBER,  # or else the file is refused at its end
+            verified=header.format_number > OPEN_FORMAT_NUMBER,  # a wrong or missing end line raises later
         )
 
     def flush(self) -> Steps[None]:
@@ -290,10 +323,10 @@ class _Import:
         yield from self.finish(f"the file ends after line {number}")
         self._digest.check_finished(number)
 
-    def finish(self, where: str) -> Steps[None]:
+    def finish(self, ending: str) -> Steps[None]:
         current, self._current = self._current, None
         if current is not None:
-            self.results.append((yield from current.finish(where)))
+            self.results.append((yield from current.finish(ending)))
 
 
 def _line(value: Mapping[str, JsonValue]) -> bytes:
@@ -301,4 +334,4 @@ def _line(value: Mapping[str, JsonValue]) -> bytes:
 
 
 def _deleted(agent: str, run: str, seq: int) -> RunDeleted:
-    return RunDeleted(f"{agent}/{run} was deleted while it was exported, after seq {seq}")
+    return RunDeleted(f"{agent}/{run} was deleted during the export, after seq {seq}")

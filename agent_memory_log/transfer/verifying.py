@@ -1,8 +1,8 @@
-"""Verifying a store: whether it holds what it promises, and oddities of its runs that are worth knowing.
+"""Verifies a store: finds damage, and reports unusual runs, such as runs with open tool calls.
 
-``verify`` reads every event and asks the store to check itself. Errors are broken promises; warnings
-may have a good reason; notes are what a run may simply be. To add a check: a kind in ``Check``, and where
-``_RunChecks`` finds it.
+``verify`` reads every event and runs the store's own check. An error is damage. A warning may have a good reason. A
+note describes a normal state that is worth knowing. To add a check, add a kind to ``Check`` and a test of the events to
+``_RunChecks``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PAGE = 500
 
 
 class Severity(enum.StrEnum):
-    """How bad a finding is; only an error makes ``verify`` fail."""
+    """The severity of a finding; only an error makes ``verify`` fail."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -34,7 +34,7 @@ class Severity(enum.StrEnum):
 
 
 class Check(enum.StrEnum):
-    """What a finding is about; stable, for programs."""
+    """The kind of a finding, as a stable name for programs."""
 
     GAP = "gap"
     ORDER = "order"
@@ -49,14 +49,19 @@ class Check(enum.StrEnum):
     UNCHECKED = "unchecked"
 
 
-_SAID_ALREADY = {Check.GAP, Check.UNDECODABLE, Check.DAMAGE}
-"""What a store's own check would say once more."""
+_ALSO_FOUND_BY_STORE = {Check.GAP, Check.UNDECODABLE, Check.DAMAGE}
+"""The kinds of findings that the store's own check may report a second time."""
 
 
 class Remark(msgspec.Struct, frozen=True):
-    """Something to say about a run, at ``seq``; 0 is the run as a whole. The names are the keys of its JSON.
+    """A message about a run or about the store. The names of the fields are its JSON keys.
 
-    Without ``agent`` and ``run`` it is about the store as a whole.
+    Attributes:
+        severity: The severity.
+        agent: The id of the agent, or None for a message about the whole store.
+        run: The id of the run, or None for a message about the whole store.
+        seq: The seq of the event, or 0 for the whole run.
+        message: The text, for a reader.
     """
 
     severity: Severity
@@ -67,13 +72,23 @@ class Remark(msgspec.Struct, frozen=True):
 
 
 class Finding(Remark, frozen=True, kw_only=True):
-    """A remark that a check made."""
+    """The remark of one check.
+
+    Attributes:
+        check: The kind of the finding.
+    """
 
     check: Check
 
 
 class RunReport(msgspec.Struct, frozen=True):
-    """What there is to say about a run; ``findings`` by seq."""
+    """The findings of one run.
+
+    Attributes:
+        events: How many events were read.
+        calls: How many of them are tool calls that are not redacted.
+        findings: The findings in the order of their seqs.
+    """
 
     events: int
     calls: int
@@ -81,7 +96,18 @@ class RunReport(msgspec.Struct, frozen=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What ``verify`` found, ``findings`` by agent, run and seq; the names are the keys of its JSON."""
+    """The result of ``verify``. The names of the fields are its JSON keys.
+
+    Attributes:
+        ok: Whether there are no errors.
+        runs: How many runs were read.
+        events: How many events were read.
+        calls: How many of them are tool calls that are not redacted.
+        errors: The number of findings that are errors.
+        warnings: The number of findings that are warnings.
+        notes: The number of findings that are notes.
+        findings: The findings in the order of agent, run and seq.
+    """
 
     ok: bool
     runs: int
@@ -93,17 +119,30 @@ class Verdict(msgspec.Struct, frozen=True):
     findings: list[Finding]
 
 
-def _unseen() -> None:
-    """Nobody is watching."""
+def _no_progress() -> None:
+    """Ignore the progress."""
 
 
 async def verify(
-    store: Store, agent: str | None = None, run: str | None = None, *, seen: Callable[[], object] = _unseen
+    store: Store, agent: str | None = None, run: str | None = None, *, progress: Callable[[], object] = _no_progress
 ) -> Verdict:
-    """Read a run, an agent's runs, or by default the whole store with the library's own runs, and check it.
+    """Read and check a run, the runs of an agent, or by default the whole store, with the library's own runs.
 
-    Every event is decoded. The store is asked for its own flaws too, among them those of runs that have
-    expired, which cannot be read. ``seen`` is called for each event. Damage is a finding and never an error.
+    Every event is decoded. The store's own check is run too. It also covers expired runs, which cannot be read.
+
+    Args:
+        store: The store to check.
+        agent: The id of the agent whose runs are checked. By default, the runs of all agents are checked.
+        run: The id of the run to check. By default, every run is checked.
+        progress: A callback that is called once for each event.
+
+    Returns:
+        The counts and the findings. Damage is a finding; it does not raise.
+
+    Raises:
+        StoreUnavailable: The store failed.
+        StoreClosed: The handle was closed.
+        SchemaTooNew: A newer release wrote the store.
     """
     findings: list[Finding] = []
     infos: list[RunInfo] = []
@@ -112,24 +151,28 @@ async def verify(
         infos = [info for info in listed if run in {None, info.run}]
     except (StoreCorrupt, DecodeError) as error:
         findings.append(Finding(Severity.ERROR, None, None, 0, f"cannot list the runs: {error}", check=Check.DAMAGE))
-    reports = [await check_run(store, info, seen) for info in infos]
+    reports = [await check_run(store, info, progress) for info in infos]
     findings += [finding for report in reports for finding in report.findings]
-    places = {(one.agent, one.run, one.seq) for one in findings if one.check in _SAID_ALREADY and one.agent is not None}
+    reported = {
+        (finding.agent, finding.run, finding.seq)
+        for finding in findings
+        if finding.check in _ALSO_FOUND_BY_STORE and finding.agent is not None
+    }
     async for flaw in store.check(agent, run):
         seq = flaw.seq or 0
         severity, check = (Severity.ERROR, Check.DAMAGE) if flaw.is_damage else (Severity.NOTE, Check.UNCHECKED)
-        if not flaw.is_damage or (flaw.agent_id, flaw.run_id, seq) not in places:
+        if not flaw.is_damage or (flaw.agent_id, flaw.run_id, seq) not in reported:
             findings.append(Finding(severity, flaw.agent_id, flaw.run_id, seq, flaw.message, check=check))
     findings.sort(key=lambda finding: (finding.agent or "", finding.run or "", finding.seq))
-    errors, warnings, notes = (sum(one.severity is severity for one in findings) for severity in Severity)
+    errors, warnings, notes = (sum(finding.severity is severity for finding in findings) for severity in Severity)
     events, calls = sum(report.events for report in reports), sum(report.calls for report in reports)
     return Verdict(not errors, len(reports), events, calls, errors, warnings, notes, findings)
 
 
-async def check_run(store: Store, info: RunInfo, seen: Callable[[], object] = _unseen) -> RunReport:
-    """Read a run as it is now and check it; ``seen`` is called for each event.
+async def check_run(store: Store, info: RunInfo, progress: Callable[[], object] = _no_progress) -> RunReport:
+    """Read and check a run. Call ``progress`` once for each event.
 
-    A run that is deleted, or that expires, while it is read has nothing to report.
+    The report is empty if the run is deleted or expires during the check.
     """
     checks = _RunChecks(info, info.version - info.event_count + 1)
     try:
@@ -140,8 +183,8 @@ async def check_run(store: Store, info: RunInfo, seen: Callable[[], object] = _u
                 checks.unreadable(event)
             else:
                 checks.event(event)
-            seen()
-        first_now, redacted_since = await _since(store, info, last)
+            progress()
+        first_now, redacted_since = await _redactions_after(store, info, last)
     except RunExpired:
         return RunReport(0, 0, [])
     except StoreCorrupt as error:
@@ -168,28 +211,28 @@ class _RunChecks:
     def _find(self, severity: Severity, check: Check, seq: int, message: str) -> None:
         self._findings.append(Finding(severity, self._info.agent, self._info.run, seq, message, check=check))
 
-    def _place(self, seq: int) -> None:
+    def _check_seq(self, seq: int) -> None:
         if seq > self._next:
             self._missing(self._next, seq - 1)
         elif seq < self._next:
-            self._find(Severity.ERROR, Check.ORDER, seq, f"stands after seq {self._next - 1}")
+            self._find(Severity.ERROR, Check.ORDER, seq, f"is stored after seq {self._next - 1}")
         self._next = max(self._next, seq + 1)
 
     def _missing(self, first: int, last: int) -> None:
-        what = f"seq {first} is missing" if first == last else f"seqs {first} to {last} are missing"
-        self._find(Severity.ERROR, Check.GAP, first, what)
+        message = f"seq {first} is missing" if first == last else f"seqs {first} to {last} are missing"
+        self._find(Severity.ERROR, Check.GAP, first, message)
 
     def unreadable(self, event: _Unreadable) -> None:
         self._events += 1
-        self._place(event.seq)
+        self._check_seq(event.seq)
         self._unread.add(event.seq)
-        # The finding says which event it is; a store does too, which would make it long.
+        # The finding already names the run and the seq, so the store's prefix is removed.
         reason = event.reason.removeprefix(f"{self._info.agent}/{self._info.run}: event {event.seq} ")
         self._find(Severity.ERROR, Check.UNDECODABLE, event.seq, reason)
 
     def event(self, event: Event) -> None:
         self._events += 1
-        self._place(event.seq)
+        self._check_seq(event.seq)
         self._check_identity(event)
         data = event.data
         if isinstance(data, Redacted):
@@ -222,32 +265,34 @@ class _RunChecks:
         try:
             Event.from_map(event.to_map())
         except (AgentMemoryLogError, TypeError, ValueError) as error:
-            self._find(Severity.ERROR, Check.UNDECODABLE, event.seq, f"cannot be exported and read again: {error}")
+            self._find(Severity.ERROR, Check.UNDECODABLE, event.seq, f"cannot be decoded from its own export: {error}")
 
     def _check_result(self, seq: int, data: ToolResult) -> None:
         if self._pairing.add_result(data) is not None:
             return
         if self._unread or self._has_redacted_call:
-            self._find(Severity.NOTE, Check.ORPHAN_RESULT, seq, "answers a call that is redacted or cannot be read")
+            self._find(
+                Severity.NOTE, Check.ORPHAN_RESULT, seq, "is the result of a call that is redacted or cannot be read"
+            )
         else:
             name = data.tool_name
-            self._find(Severity.WARNING, Check.ORPHAN_RESULT, seq, f"is a result of {name!r} that answers no open call")
+            self._find(Severity.WARNING, Check.ORPHAN_RESULT, seq, f"is a result of {name!r} without an open call")
 
     def stopped(self, error: StoreCorrupt) -> RunReport:
-        """The report when the rest of the run cannot be read."""
-        message = f"the run cannot be read from here on: {error}"
+        """Return the report of a run whose rest cannot be read."""
+        message = f"the rest of the run cannot be read: {error}"
         self._find(Severity.ERROR, Check.DAMAGE, self._next if self._events else 0, message)
         return self._report()
 
     def finish(self, last: int, redacted_since: set[int]) -> RunReport:
-        """The report of a run read up to ``last``; the markers behind it name ``redacted_since``."""
+        """Return the report of a run read up to ``last``. Markers after ``last`` name the seqs ``redacted_since``."""
         if self._next <= last:
             self._missing(self._next, last)
         self._check_redactions(redacted_since)
-        waiting = sorted(self._pairing.open_calls())
-        if waiting:
-            what = f"{counted(len(waiting), 'call')} without a result: seq {ranges(waiting)}"
-            self._find(Severity.NOTE, Check.OPEN_CALL, waiting[0], what)
+        open_calls = sorted(self._pairing.open_calls())
+        if open_calls:
+            message = f"{counted(len(open_calls), 'call')} without a result: seq {ranges(open_calls)}"
+            self._find(Severity.NOTE, Check.OPEN_CALL, open_calls[0], message)
         return self._report()
 
     def _report(self) -> RunReport:
@@ -255,44 +300,44 @@ class _RunChecks:
         return RunReport(self._events, self._calls, self._findings)
 
     def _check_redactions(self, redacted_since: set[int]) -> None:
-        named = redacted_since
+        marked = set(redacted_since)
         for seq, targets in self._markers:
-            named.update(targets)
-            still_there = sorted(self._content.intersection(targets))
-            if still_there:
-                message = f"says that seq {ranges(still_there)} was redacted, but its content is still there"
+            marked.update(targets)
+            readable = sorted(self._content.intersection(targets))
+            if readable:
+                message = f"marks seq {ranges(readable)} as redacted, but its content is still readable"
                 self._find(Severity.ERROR, Check.NOT_REDACTED, seq, message)
             unknown = sorted({*targets}.difference(self._content, self._redacted, self._unread))
             if unknown:
-                message = f"says that seq {ranges(unknown)} was redacted, which the run does not hold"
+                message = f"marks seq {ranges(unknown)} as redacted, but the run does not hold it"
                 self._find(Severity.WARNING, Check.NO_MARKER, seq, message)
-        unmarked = sorted(self._redacted - named)
+        unmarked = sorted(self._redacted - marked)
         if unmarked and not self._unread:
-            message = f"seq {ranges(unmarked)} is redacted, but no marker says so: followers cannot know"
+            message = f"seq {ranges(unmarked)} is redacted without a redaction marker: followers are not notified"
             self._find(Severity.WARNING, Check.NO_MARKER, unmarked[0], message)
 
 
 class _Unreadable(msgspec.Struct, frozen=True):
-    """An event at ``seq`` that the store holds and cannot read; ``reason`` is its own account."""
+    """A stored event that cannot be read; ``reason`` is the store's message."""
 
     seq: int
     reason: str
 
 
 async def _bounds_of(store: Store, info: RunInfo) -> tuple[int, int]:
-    """The first and the last seq that the run should hold now; from its row alone when reading it fails."""
+    """Return the run's first and last seq. If the run cannot be read, compute them from its entry in the list."""
     try:
-        # Asking for no type reads no event, and so cannot fail on one.
+        # With no types, the store reads no event, so a damaged event cannot make this fail.
         snapshot = await store.load_run(info.agent, info.run, types=())
     except DecodeError:
         return info.version - info.event_count + 1, info.version
     return snapshot.first_seq, snapshot.version
 
 
-async def _since(store: Store, info: RunInfo, last: int) -> tuple[int | None, set[int]]:
-    """The run's first seq now, which a deletion changes, and the seqs that markers behind ``last`` redacted.
+async def _redactions_after(store: Store, info: RunInfo, last: int) -> tuple[int | None, set[int]]:
+    """Return the run's current first seq, and the seqs that markers after ``last`` redacted.
 
-    The first seq is None when the run cannot be read.
+    A deletion changes the first seq. The first seq is None if the run cannot be read.
     """
     try:
         snapshot = await store.load_run(info.agent, info.run, after=last, types=(EventType.REDACTION,))
@@ -302,7 +347,7 @@ async def _since(store: Store, info: RunInfo, last: int) -> tuple[int | None, se
 
 
 async def _each_event(store: Store, info: RunInfo, first: int, last: int) -> AsyncIterator[Event | _Unreadable]:
-    """The run's events from ``first`` to ``last``, in append order; ``_Unreadable`` in place of one it cannot read."""
+    """Yield the run's events from ``first`` to ``last``, in append order, and ``_Unreadable`` for unreadable events."""
     after, limit = first - 1, _PAGE
     failed: _Unreadable | None = None
     while after < last:
@@ -312,7 +357,8 @@ async def _each_event(store: Store, info: RunInfo, first: int, last: int) -> Asy
                 limit //= 2
                 continue
             after += 1
-            # A missing event before the unreadable one fails with it, and alike: the last such failure is the event.
+            # A load that begins at a missing event fails with the same message as a load of the unreadable event after
+            # it. So only the last of several equal failures is the unreadable event.
             if failed is not None and failed.reason != str(page):
                 yield failed
             failed = _Unreadable(after, str(page))
@@ -331,7 +377,7 @@ async def _each_event(store: Store, info: RunInfo, first: int, last: int) -> Asy
 
 
 async def _load(store: Store, info: RunInfo, after: int, limit: int) -> tuple[int, Snapshot | DecodeError]:
-    """The next events, up to a gap, or those behind it; with the seq that they are behind."""
+    """Return the events up to the next gap, or after a gap that begins here, and the seq before these events."""
     try:
         return after, await store.load_run(info.agent, info.run, after=after, limit=limit)
     except EventsMissing as error:

@@ -129,8 +129,8 @@ class TestCopying:
         assert summary == "✘ copied 1 event of 3 runs   2 runs failed"
 
     def test_deleted_runs_of_the_source_are_no_failure(self, capsys: pytest.CaptureFixture[str]) -> None:
-        deleted = CopiedRun("a", "r", copied=2, problem="was deleted", gone=True)
-        summary = _summary([deleted, CopiedRun("a", "s", version=1, events=1, already=1)])
+        deleted = CopiedRun("a", "r", copied=2, problem="was deleted", vanished=True)
+        summary = _summary([deleted, CopiedRun("a", "s", version=1, events=1, already_stored=1)])
         assert (summary.ok, summary.vanished, summary.failed) == (True, 1, 0)
         _write_summary(Output(), [deleted], _summary([deleted]))
         assert capsys.readouterr().out == "✔ copied 2 events of 0 runs   1 run disappeared from the source\n"

@@ -160,10 +160,10 @@ class TestFork:
     def test_fork_refuses_invalid_arguments(self, orders: Amlog) -> None:
         assert "a/r holds the seqs 1 to 6, not 7" in orders.error("fork", "r", "--at", "7", "new")
         assert "call it a/new" in orders.error("fork", "r", "--at", "2", "b/new", status=2)
-        assert "another name than a/r itself" in orders.error("fork", "r", "--at", "2", "r")
+        assert "new_run is the same as run (a/r)" in orders.error("fork", "r", "--at", "2", "r")
         assert "holds no events" in orders.error("fork", "a/none", "--at", "2", "new")
         orders.append("a", "there", PlannerNote("x"))
-        assert "a/there is there already" in orders.error("fork", "r", "--at", "2", "there")
+        assert "a/there already exists" in orders.error("fork", "r", "--at", "2", "there")
         assert "--at" in orders.error("fork", "r", "--at", "0", "new", status=2)
 
 

@@ -1,4 +1,4 @@
-"""Forking: the new run begins as the old one did, says where it comes from, and goes its own way."""
+"""Tests of forking: the new run has the first events of the old run, names its source, and is independent of it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ AGENT = "agent"
 @pytest.fixture(params=["memory", "sqlite", "mongodb"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "mongodb":
-        found: str = request.getfixturevalue("mongo_uri")
-        return found
+        mongo_uri: str = request.getfixturevalue("mongo_uri")
+        return mongo_uri
     return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path / 'runs.db'}"
 
 
@@ -51,7 +51,7 @@ async def log(store: Store, run: str) -> list[Event]:
     return list((await store.load_run(AGENT, run)).log)
 
 
-async def test_a_fork_has_the_events_up_to_there_and_goes_its_own_way(store: Store) -> None:
+async def test_fork_has_the_first_events_and_is_independent(store: Store) -> None:
     await store.append_events(AGENT, "old", *notes(5), meta={"session_id": "s-1"})
     assert await fork_run(store, AGENT, "old", 3, "new") == ForkedRun(AGENT, "new", 3, 3, 3)
     forked = await store.load_run(AGENT, "new")
@@ -61,7 +61,7 @@ async def test_a_fork_has_the_events_up_to_there_and_goes_its_own_way(store: Sto
     assert len(await log(store, "old")) == 5
 
 
-async def test_forking_again_stores_nothing_also_when_both_have_gone_on(store: Store) -> None:
+async def test_repeated_fork_stores_nothing_after_both_runs_continued(store: Store) -> None:
     await store.append_events(AGENT, "old", *notes(3))
     await fork_run(store, AGENT, "old", 2, "new")
     assert await fork_run(store, AGENT, "old", 2, "new") == ForkedRun(AGENT, "new", 2, 2, 0)
@@ -72,7 +72,7 @@ async def test_forking_again_stores_nothing_also_when_both_have_gone_on(store: S
     assert await log(store, "new") == before
 
 
-async def test_a_fork_of_a_fork_says_where_it_comes_from(store: Store) -> None:
+async def test_fork_of_a_fork_names_its_source(store: Store) -> None:
     await store.append_events(AGENT, "old", *notes(3))
     await fork_run(store, AGENT, "old", 3, "new")
     await fork_run(store, AGENT, "new", 1, "newer")
@@ -80,7 +80,7 @@ async def test_a_fork_of_a_fork_says_where_it_comes_from(store: Store) -> None:
     assert (forked.version, forked.meta) == (1, {"forked_from": {"agent": AGENT, "run": "new", "seq": 1}})
 
 
-async def test_what_was_redacted_is_redacted_in_the_fork(store: Store) -> None:
+async def test_redacted_events_are_redacted_in_the_fork(store: Store) -> None:
     await store.append_events(AGENT, "old", *notes(4))
     await store.redact_events(AGENT, "old", [2], reason="asked")
     await store.append_events(AGENT, "old", *notes(2))
@@ -93,7 +93,7 @@ async def test_what_was_redacted_is_redacted_in_the_fork(store: Store) -> None:
     assert forked[5].data == Redacted("planner_note", "later")
 
 
-async def test_an_erasure_of_one_run_does_not_reach_the_other(store: Store) -> None:
+async def test_redaction_of_one_run_does_not_change_the_other(store: Store) -> None:
     await store.append_events(AGENT, "old", *notes(3))
     await fork_run(store, AGENT, "old", 2, "new")
     await store.redact_events(AGENT, "old", [1], reason="user request")
@@ -103,22 +103,22 @@ async def test_an_erasure_of_one_run_does_not_reach_the_other(store: Store) -> N
     assert (await fork_run(store, AGENT, "old", 2, "new")).inserted == 0
 
 
-async def test_forks_made_at_once_are_one(store: Store) -> None:
+async def test_concurrent_forks_store_each_event_once(store: Store) -> None:
     count = BATCH_EVENTS + 1
     await store.append_events(AGENT, "old", *notes(count))
-    made = await asyncio.gather(*(fork_run(store, AGENT, "old", count, "new") for _ in range(3)))
-    assert sum(one.inserted for one in made) == count
+    forks = await asyncio.gather(*(fork_run(store, AGENT, "old", count, "new") for _ in range(3)))
+    assert sum(fork.inserted for fork in forks) == count
     assert await log(store, "new") == await log(store, "old")
 
 
-async def test_seqs_are_kept_also_after_a_deletion(store: Store) -> None:
+async def test_fork_keeps_seqs_after_a_deletion(store: Store) -> None:
     await store.append_events(AGENT, "old", *notes(4))
     await store.delete_run(AGENT, "old")
     await store.append_events(AGENT, "old", *notes(3))
     assert await fork_run(store, AGENT, "old", 6, "new") == ForkedRun(AGENT, "new", 6, 2, 2)
     assert [event.seq for event in await log(store, "new")] == [5, 6]
     assert (await fork_run(store, AGENT, "old", 6, "new")).inserted == 0
-    with pytest.raises(CursorOutOfRange, match="holds the seqs 5 to 7, not 4"):
+    with pytest.raises(CursorOutOfRange, match="has seqs 5 to 7, but at is 4"):
         await fork_run(store, AGENT, "old", 4, "newer")
 
 
@@ -127,7 +127,7 @@ class Interrupted(Exception):
 
 
 class Interrupting:
-    """A store that lets so many appends through; a stand-in for a process that dies."""
+    """A store that raises after a number of appends, like a process that crashes."""
 
     def __init__(self, store: Store, appends: int) -> None:
         self._store = store
@@ -144,7 +144,7 @@ class Interrupting:
 
 
 class Counting(Interrupting):
-    """A store that notes what is appended at once."""
+    """A store that records the number and the size of the events in each append."""
 
     def __init__(self, store: Store, appends: int) -> None:
         super().__init__(store, appends)
@@ -152,7 +152,7 @@ class Counting(Interrupting):
         self.sizes: list[int] = []
 
     async def append_events(self, *arguments: Any, **options: Any) -> Any:
-        events = [one for one in arguments if isinstance(one, Event)]
+        events = [argument for argument in arguments if isinstance(argument, Event)]
         self.counts.append(len(events))
         self.sizes.append(sum(len(encode_json(event.to_map())) for event in events))
         return await super().append_events(*arguments, **options)
@@ -168,41 +168,41 @@ async def test_long_runs_are_forked_in_batches(store: Store) -> None:
         await store.append_events(AGENT, "old", event)
     at = BATCH_EVENTS + 5
     counting = Counting(store, at)
-    forked = await fork_run(counting, AGENT, "old", at, "new")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # only what a fork uses
+    forked = await fork_run(counting, AGENT, "old", at, "new")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # has the methods that a fork uses
     assert forked.inserted == at
     assert max(counting.sizes) <= BATCH_BYTES
     assert counting.counts == [BATCH_EVENTS, 3, 2]
     assert await log(store, "new") == (await log(store, "old"))[:at]
 
 
-async def test_an_interrupted_fork_goes_on_when_it_is_repeated(store: Store) -> None:
+async def test_repeated_fork_continues_an_interrupted_fork(store: Store) -> None:
     await store.append_events(AGENT, "old", *notes(2 * BATCH_EVENTS + 10))
     at = 2 * BATCH_EVENTS + 5
     with pytest.raises(Interrupted):
-        await fork_run(Interrupting(store, 1), AGENT, "old", at, "new")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # only what a fork uses
+        await fork_run(Interrupting(store, 1), AGENT, "old", at, "new")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # has the methods that a fork uses
     assert len(await log(store, "new")) == BATCH_EVENTS
     assert await fork_run(store, AGENT, "old", at, "new") == ForkedRun(AGENT, "new", at, at, BATCH_EVENTS + 5)
     assert await log(store, "new") == (await log(store, "old"))[:at]
 
 
 class Meddling(Interrupting):
-    """A store in which something else happens before the second append."""
+    """A store in which another writer appends an event before the second append."""
 
     async def append_events(self, *arguments: Any, **options: Any) -> Any:
         if not self._left:
-            await self._store.append_events(AGENT, "new", new_event(UserMessage("another's")))
+            await self._store.append_events(AGENT, "new", new_event(UserMessage("other writer")))
         self._left -= 1
         return await self._store.append_events(*arguments, **options)
 
 
-async def test_an_event_of_another_in_between_is_a_conflict(store: Store) -> None:
+async def test_event_of_another_writer_during_a_fork_is_a_conflict(store: Store) -> None:
     await store.append_events(AGENT, "old", *notes(BATCH_EVENTS + 10))
     with pytest.raises(VersionConflict):
-        await fork_run(Meddling(store, 1), AGENT, "old", BATCH_EVENTS + 5, "new")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # only what a fork uses
+        await fork_run(Meddling(store, 1), AGENT, "old", BATCH_EVENTS + 5, "new")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # has the methods that a fork uses
 
 
 class Deleting(Interrupting):
-    """A store whose source is deleted after the first append."""
+    """A store in which the source run is deleted after the first append."""
 
     async def append_events(self, *arguments: Any, **options: Any) -> Any:
         result = await self._store.append_events(*arguments, **options)
@@ -210,25 +210,25 @@ class Deleting(Interrupting):
         return result
 
 
-async def test_a_source_that_is_deleted_meanwhile_is_an_error(store: Store) -> None:
+async def test_deletion_of_the_source_during_a_fork_raises(store: Store) -> None:
     await store.append_events(AGENT, "old", *notes(BATCH_EVENTS + 10))
-    with pytest.raises(RunDeleted, match="was deleted while it was forked"):
-        await fork_run(Deleting(store, 0), AGENT, "old", BATCH_EVENTS + 5, "new")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # only what a fork uses
+    with pytest.raises(RunDeleted, match="was deleted during the fork"):
+        await fork_run(Deleting(store, 0), AGENT, "old", BATCH_EVENTS + 5, "new")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # has the methods that a fork uses
 
 
 @pytest.mark.parametrize("at", [0, -1, True, 1.0, "1", None])
-async def test_what_is_no_seq_is_refused(store: Store, at: Any) -> None:
+async def test_invalid_seq_is_refused(store: Store, at: Any) -> None:
     await store.append_events(AGENT, "old", *notes(3))
     with pytest.raises(InvalidArgument, match="at must be an integer from 1"):
         await fork_run(store, AGENT, "old", at, "new")
     assert not await log(store, "new")
 
 
-async def test_what_is_not_there_cannot_be_forked(store: Store) -> None:
+async def test_missing_events_cannot_be_forked(store: Store) -> None:
     with pytest.raises(CursorOutOfRange, match="agent/old holds no events"):
         await fork_run(store, AGENT, "old", 1, "new")
     await store.append_events(AGENT, "old", *notes(3))
-    with pytest.raises(CursorOutOfRange, match="holds the seqs 1 to 3, not 4"):
+    with pytest.raises(CursorOutOfRange, match="has seqs 1 to 3, but at is 4"):
         await fork_run(store, AGENT, "old", 4, "new")
     await store.delete_run(AGENT, "old")
     with pytest.raises(CursorOutOfRange, match="holds no events"):
@@ -236,22 +236,22 @@ async def test_what_is_not_there_cannot_be_forked(store: Store) -> None:
     assert not await log(store, "new")
 
 
-async def test_a_target_that_is_something_else_is_refused(store: Store) -> None:
+async def test_existing_run_with_other_events_is_refused(store: Store) -> None:
     await store.append_events(AGENT, "old", *notes(3))
     await store.append_events(AGENT, "other", *notes(1))
-    with pytest.raises(InvalidArgument, match="agent/other is there already, and is not this fork"):
+    with pytest.raises(InvalidArgument, match="agent/other already exists and is not this fork"):
         await fork_run(store, AGENT, "old", 2, "other")
     await fork_run(store, AGENT, "old", 2, "new")
-    with pytest.raises(InvalidArgument, match="agent/new is there already"):
+    with pytest.raises(InvalidArgument, match="agent/new already exists"):
         await fork_run(store, AGENT, "old", 3, "new")
-    with pytest.raises(InvalidArgument, match="another name than agent/old itself"):
+    with pytest.raises(InvalidArgument, match=r"new_run is the same as run \(agent/old\)"):
         await fork_run(store, AGENT, "old", 3, "old")
     await store.delete_run(AGENT, "new")
     with pytest.raises(InvalidArgument, match="agent/new was deleted"):
         await fork_run(store, AGENT, "old", 2, "new")
 
 
-def test_the_synchronous_one_does_the_same(url: str) -> None:
+def test_synchronous_fork_does_the_same(url: str) -> None:
     with open_sync_store(url) as store:
         store.append_events(AGENT, "old", *notes(3))
         assert fork_run_sync(store, AGENT, "old", 2, "new") == ForkedRun(AGENT, "new", 2, 2, 2)

@@ -1,4 +1,4 @@
-"""The end line of an export: nothing that was cut off, changed or put together otherwise is taken for the whole."""
+"""Tests of the end line of an export: it shows that a file was cut off, changed or reordered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EVENT = b'{"type":"planner_note","timestamp":"2026-03-01T00:00:00Z","data":{"not
 
 
 async def export_of(*runs: str, notes: int = 3) -> list[bytes]:
-    """The lines of some runs: a header and ``notes`` events each, and the end line."""
+    """Return the export of runs with ``notes`` events each, with its end line."""
     async with open_store("memory:") as store:
         for run in runs:
             await store.append_events("a", run, *(new_event(PlannerNote(f"{run}{n}")) for n in range(notes)))
@@ -36,88 +36,88 @@ async def exported(store: Store) -> list[bytes]:
 
 
 def exports(*runs: str) -> list[bytes]:
-    """``export_of`` for tests without an event loop."""
+    """Call ``export_of`` without an event loop."""
     return asyncio.run(export_of(*runs))
 
 
 async def imported(lines: Iterable[bytes]) -> list[bytes]:
-    """What a store holds that had nothing but these lines, checked as they are read."""
+    """Import the lines into an empty store. Return the store's export."""
     async with open_store("memory:") as store:
         await import_jsonl(store, lines)
         return await exported(store)
 
 
-async def test_every_cut_and_every_change_is_found_before_anything_is_stored() -> None:
+async def test_check_finds_every_cut_and_every_change() -> None:
     lines = await export_of("r", "s", "t")
-    whole = b"".join(lines)
+    content = b"".join(lines)
     check_jsonl(lines)
-    for end in range(1, len(lines)):  # at the boundaries of runs, too
-        with pytest.raises(DecodeError, match=f"line {end}, without the end line of its export: it was cut off"):
+    for end in range(1, len(lines)):  # including cuts between two runs
+        with pytest.raises(DecodeError, match=f"line {end} without an end line: it was cut off"):
             check_jsonl(lines[:end])
         with pytest.raises(DecodeError, match=f"line {end}.*(cut off|has only)"):
             await imported(lines[:end])
     for at in range(len(lines) - 1):
-        for other in ([*lines[:at], *lines[at + 1 :]], [*lines[: at + 1], *lines[at:]]):
+        for changed in ([*lines[:at], *lines[at + 1 :]], [*lines[: at + 1], *lines[at:]]):
             with pytest.raises(DecodeError, match="lines were lost or added"):
-                check_jsonl(other)
+                check_jsonl(changed)
     moved = [*lines[4:8], *lines[:4], *lines[8:]]
-    with pytest.raises(DecodeError, match="line 13 has the SHA-256"):
+    with pytest.raises(DecodeError, match="line 13 has a SHA-256 that does not match"):
         check_jsonl(moved)
     chance = random.Random(12)
     for _ in range(300):
-        place = chance.randrange(len(whole))
-        byte = whole[place] ^ (1 << chance.randrange(8))
-        damaged = (whole[:place] + bytes([byte]) + whole[place + 1 :]).splitlines(keepends=True)
+        position = chance.randrange(len(content))
+        byte = content[position] ^ (1 << chance.randrange(8))
+        damaged = (content[:position] + bytes([byte]) + content[position + 1 :]).splitlines(keepends=True)
         if [line.strip() for line in damaged if line.strip()] == [line.strip() for line in lines]:
-            continue  # it was a newline, and lines may end otherwise
+            continue  # a newline changed to other white space, which is allowed
         with pytest.raises(AgentMemoryLogError):
             await imported(damaged)
 
 
-async def test_what_means_the_same_passes() -> None:
+async def test_other_line_endings_and_byte_order_marks_are_accepted() -> None:
     lines = await export_of("r", "s")
-    others: list[list[bytes | str]] = [
+    variants: list[list[bytes | str]] = [
         [line.replace(b"\n", b"\r\n") for line in lines],
         [line.decode() for line in lines],
         [b"\xef\xbb\xbf" + lines[0], *lines[1:]],
         ["\ufeff" + lines[0].decode(), *lines[1:]],
         [b"\n", *lines, b"  \n"],
     ]
-    for other in others:
-        check_jsonl(other)
+    for variant in variants:
+        check_jsonl(variant)
         async with open_store("memory:") as store:
-            assert all(one.verified for one in await import_jsonl(store, other))
+            assert all(result.verified for result in await import_jsonl(store, variant))
             assert await exported(store) == lines
 
 
-async def test_files_put_together_are_one() -> None:
-    one, two = await export_of("r"), await export_of("s")
+async def test_concatenated_exports_are_imported() -> None:
+    first, second = await export_of("r"), await export_of("s")
     async with open_store("memory:") as store:
-        await import_jsonl(store, [*one, *two])
+        await import_jsonl(store, [*first, *second])
         together = await exported(store)
-    assert len(together) == len(one) + len(two) - 1
-    for lines in ([*one, *two], [*one, b"\xef\xbb\xbf" + two[0], *two[1:]]):
+    assert len(together) == len(first) + len(second) - 1
+    for lines in ([*first, *second], [*first, b"\xef\xbb\xbf" + second[0], *second[1:]]):
         check_jsonl(lines)
         assert await imported(lines) == together
-    check_jsonl([*one, *one])
-    for cut in ([*one, *two[:-1]], [*one[:-1], *two]):
+    check_jsonl([*first, *first])
+    for cut in ([*first, *second[:-1]], [*first[:-1], *second]):
         with pytest.raises(DecodeError):
             check_jsonl(cut)
-    # A file of the format without end lines vouches for nothing, and spoils nothing.
+    # Format 1 has no end lines. Its runs are not verified and do not affect the next export.
     old = [HEADER, EVENT]
-    for lines in ([*old, *one], [*one, *old]):
+    for lines in ([*old, *first], [*first, *old]):
         check_jsonl(lines)
         async with open_store("memory:") as store:
             results = await import_jsonl(store, lines)
             assert {result.run: result.verified for result in results} == {"old": False, "r": True}
 
 
-async def test_nothing_has_no_end_line() -> None:
+async def test_empty_export_has_no_end_line() -> None:
     assert await export_of() == []
     check_jsonl([])
 
 
-async def test_an_end_line_that_is_none() -> None:
+async def test_invalid_end_line_is_refused() -> None:
     lines = await export_of("r")
     for wrong in (b'{"end":"agent-memory-log/2"}', b'{"end":7,"runs":1,"events":3,"sha256":null}', b'{"end":'):
         for check in (check_jsonl, None):
@@ -125,7 +125,7 @@ async def test_an_end_line_that_is_none() -> None:
                 check([*lines[:-1], wrong]) if check else await imported([*lines[:-1], wrong])
 
 
-async def test_a_newer_format_is_named_as_that() -> None:
+async def test_newer_format_is_refused() -> None:
     lines = [line.replace(b"log/2", b"log/3") for line in await export_of("r")]
     check_jsonl(lines[:3])
     with pytest.raises(AgentMemoryLogError, match="upgrade agent-memory-log"):
@@ -133,15 +133,15 @@ async def test_a_newer_format_is_named_as_that() -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
-async def test_another_encoding_is_named(encoding: str, tmp_path: Path) -> None:
+async def test_other_encoding_is_refused(encoding: str, tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     file.write_bytes(b"".join(await export_of("r")).decode().encode(encoding))
-    with file.open("rb") as lines, pytest.raises(DecodeError, match="line 1 is UTF-16 or UTF-32, and must be UTF-8"):
+    with file.open("rb") as lines, pytest.raises(DecodeError, match="line 1 is UTF-16 or UTF-32, but must be UTF-8"):
         await imported(lines)
 
 
 @pytest.mark.parametrize("seq", [MAX_FIRST_SEQ + 1, 2**32 - 1, 2**53])
-async def test_no_line_fills_a_run_for_ever(seq: int) -> None:
+async def test_line_with_a_too_large_seq_is_refused(seq: int) -> None:
     lines = [HEADER.replace(b":1,", b":9007199254740991,"), EVENT.replace(b'"seq":1', b'"seq":%d' % seq)]
     async with open_store("memory:") as store:
         with pytest.raises(DecodeError, match=f"line 2: the run begins at seq {seq}; the largest .* is 2147483648"):
@@ -150,14 +150,14 @@ async def test_no_line_fills_a_run_for_ever(seq: int) -> None:
 
 
 class TestCommand:
-    def test_what_is_damaged_stores_nothing(self, amlog: Amlog) -> None:
+    def test_damaged_file_stores_nothing(self, amlog: Amlog) -> None:
         lines = exports("r", "s")
         for damaged in (lines[:4], lines[:-1], [*lines[:2], *lines[3:]]):
             message = amlog.error("import", "jsonl", amlog.file("x.jsonl", b"".join(damaged)))
             assert "line " in message
             assert not (amlog.folder / "runs.db").exists()
 
-    def test_a_file_without_an_end_line_is_taken_with_a_note(self, amlog: Amlog) -> None:
+    def test_file_without_an_end_line_is_imported_with_a_note(self, amlog: Amlog) -> None:
         file = amlog.file("x.jsonl", HEADER + EVENT)
         ran = amlog("import", "jsonl", file)
         assert (ran.status, ran.err) == (
@@ -166,7 +166,7 @@ class TestCommand:
         )
         assert amlog.ok("import", "jsonl", amlog.file("y.jsonl", b"".join(exports("r")))).err == ""
 
-    def test_a_byte_order_mark_is_passed_over(self, amlog: Amlog) -> None:
+    def test_byte_order_mark_is_ignored(self, amlog: Amlog) -> None:
         lines = b"".join(exports("r"))
         assert amlog.ok("import", "jsonl", amlog.file("x.jsonl", b"\xef\xbb\xbf" + lines), "--json").json["read"] == 3
         chats = b'\xef\xbb\xbf{"run":"c","messages":[{"role":"user","content":"x"}]}\n'
@@ -178,19 +178,19 @@ class TestCommand:
         atif = amlog.file("t.json", b"\xef\xbb\xbf" + msgspec.json.encode(document))
         assert amlog.ok("import", "atif", atif, "--json").json["read"] == 1
         utf16 = amlog.file("u.json", msgspec.json.encode(document).decode().encode("utf-16"))
-        assert amlog.error("import", "atif", utf16).startswith(f"{utf16} is UTF-16 or UTF-32, and must be UTF-8")
+        assert amlog.error("import", "atif", utf16).startswith(f"{utf16} is UTF-16 or UTF-32, but must be UTF-8")
 
     @pytest.mark.parametrize("cut", [False, True])
-    def test_standard_input_is_checked_before_it_is_stored(self, amlog: Amlog, cut: bool) -> None:
+    def test_standard_input_is_checked_before_the_import(self, amlog: Amlog, cut: bool) -> None:
         lines = exports("r", "s")
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "agent_memory_log.cli", "import", "jsonl", "-", "--store", amlog.url],
             input=b"".join(lines[:4] if cut else lines),
             check=False,
             capture_output=True,
             timeout=PATIENCE,
         )
-        assert (done.returncode != 0, b"it was cut off" in done.stderr) == (cut, cut)
+        assert (process.returncode != 0, b"it was cut off" in process.stderr) == (cut, cut)
         assert (amlog.folder / "runs.db").exists() is not cut
 
 

@@ -1,4 +1,4 @@
-"""Transfers without ``await`` do what those with it do: one operation is behind both."""
+"""Tests that the synchronous transfers return the same results as the asynchronous ones."""
 
 from __future__ import annotations
 
@@ -17,22 +17,20 @@ from agent_memory_log.transfer.jsonl import (
 EVENTS = [new_event(UserMessage("hello")), new_event(PlannerNote("think")), new_event(UserMessage("bye"))]
 
 
-async def filled(store: Store) -> Store:
+async def fill(store: Store) -> None:
     for run, events in (("one", EVENTS), ("two", EVENTS[:1])):
         await store.append_events("agent", run, *events, meta={"run": run})
     await store.redact_events("agent", "one", [2], reason="asked")
-    return store
 
 
-def filled_sync(store: SyncStore, lines: list[bytes]) -> SyncStore:
-    """A store that holds what was exported of another: the redaction's marker has one id and time."""
+def fill_sync(store: SyncStore, lines: list[bytes]) -> None:
+    """Import an export of the other store, so that the redaction marker has the same id and time in both."""
     import_jsonl_sync(store, lines)
-    return store
 
 
-async def test_exports_and_imports() -> None:
+async def test_synchronous_exports_and_imports_give_the_same_results() -> None:
     async with open_store("memory:") as store:
-        await filled(store)
+        await fill(store)
         lines = [line async for line in export_store(store)]
         run = [line async for line in export_run(store, "agent", "one")]
         nothing = [line async for line in export_run(store, "agent", "unknown")]
@@ -45,32 +43,32 @@ async def test_exports_and_imports() -> None:
         assert list(export_run_sync(sync, "agent", "unknown")) == nothing == []
 
 
-async def test_copies() -> None:
+async def test_synchronous_copies_give_the_same_results() -> None:
     async with open_store("memory:") as source, open_store("memory:") as target:
-        await filled(source)
+        await fill(source)
         lines = [line async for line in export_store(source)]
         expected = [copied async for copied in copy_store(source, target)]
     with open_sync_store("memory:") as source_sync, open_sync_store("memory:") as target_sync:
-        filled_sync(source_sync, lines)
+        fill_sync(source_sync, lines)
         copied = list(copy_store_sync(source_sync, target_sync))
-        assert sorted(copied, key=lambda one: one.run) == sorted(expected, key=lambda one: one.run)
-        assert [one.problem for one in copied] == ["", ""]
+        assert sorted(copied, key=lambda result: result.run) == sorted(expected, key=lambda result: result.run)
+        assert [result.problem for result in copied] == ["", ""]
         assert list(export_store_sync(target_sync)) == lines
 
 
-async def test_transcripts() -> None:
+async def test_synchronous_transcript_imports_give_the_same_results() -> None:
     messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
-    marked: list[Event] = []
+    passed: list[Event] = []
 
-    def note(event: Event) -> Event:
-        marked.append(event)
+    def record(event: Event) -> Event:
+        passed.append(event)
         return event
 
     async with open_store("memory:") as store:
-        expected = await import_transcript(store, "agent", "run", messages, "openai-chat", before_append=note)
+        expected = await import_transcript(store, "agent", "run", messages, "openai-chat", before_append=record)
     with open_sync_store("memory:") as sync:
-        result = import_transcript_sync(sync, "agent", "run", messages, "openai-chat", before_append=note)
+        result = import_transcript_sync(sync, "agent", "run", messages, "openai-chat", before_append=record)
         assert (result.version, result.inserted) == (expected.version, expected.inserted) == (2, 2)
         assert [event.event_id for event in result.events] == [event.event_id for event in expected.events]
-        assert len(marked) == 2 * len(messages)
+        assert len(passed) == 2 * len(messages)
         assert import_transcript_sync(sync, "agent", "run", [], "openai-chat").version == 2

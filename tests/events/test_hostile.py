@@ -29,7 +29,7 @@ from agent_memory_log.backend_kit import prepare
 from agent_memory_log.errors import DecodeError, InvalidEvent
 from agent_memory_log.events.event import same_body
 from agent_memory_log.events.jsonvalue import encode_canonical
-from agent_memory_log.events.payloads import Bounds, ToolTelemetry
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.registry import (
     decode_parts,
     decode_payload,

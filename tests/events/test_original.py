@@ -17,7 +17,7 @@ import pytest
 
 from agent_memory_log import Event, EventData, PlannerNote, RetryHint, Thinking, ToolCall, ToolResult, UserMessage
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.events.payloads import Bounds, ToolTelemetry
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.registry import decode_payload, encode_payload, payload_from_map
 
 CALL: dict[str, object] = {"tool_call_id": "a", "tool_name": "b"}

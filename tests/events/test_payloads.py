@@ -29,7 +29,8 @@ from agent_memory_log import (
     UserMessage,
 )
 from agent_memory_log.errors import DecodeError, InvalidEvent
-from agent_memory_log.events.payloads import Bounds, Redaction, ToolTelemetry
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.events.registry import decode_payload, encode_payload, payload_from_map, payload_types
 
 NO_HINT = {
@@ -436,7 +437,7 @@ def test_unknown_payload_refuses_what_it_cannot_stand_for() -> None:
         with pytest.raises(InvalidEvent) as caught:
             encode_payload(payload)
         assert caught.value.field == field
-    with pytest.raises(DecodeError, match="later: data must be a map, found list"):
+    with pytest.raises(DecodeError, match="later: data must be a map, got list"):
         UnknownPayload.of("later", [])
     with pytest.raises(DecodeError, match=r"UnknownPayload\.of"):
         UnknownPayload.from_map({"a": 1})

@@ -34,7 +34,7 @@ from agent_memory_log import (
 )
 from agent_memory_log.errors import DecodeError, EventConflict, InvalidArgument, InvalidEvent
 from agent_memory_log.events import registry
-from agent_memory_log.events.payloads import Bounds
+from agent_memory_log.events.nested import Bounds
 from agent_memory_log.events.registry import decode_payload, encode_payload, payload_from_map, payload_types
 
 

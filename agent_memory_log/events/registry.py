@@ -180,7 +180,7 @@ def payload_from_map(event_type: str, data: object) -> EventData:
 
 
 def decode_payload(event_type: str, text: str | bytes) -> EventData:
-    """Decode a payload from JSON text that this library, the Go original or another program wrote.
+    """Decode a payload from JSON text that any release of this library or another program wrote.
 
     Raises ``DecodeError`` with the event type, the field and the value.
     """

@@ -2,7 +2,7 @@
 
 msgspec silently changes some values: NaN becomes null, the key 1 becomes ``"1"``, and a set becomes an array. So this
 module checks values before they are written. Free-form values (``structured``, ``extra``, …) must be JSON. The other
-fields of a registered payload may hold any value that msgspec converts to JSON. Text, integers and bytes are not checked
+fields of a registered payload may hold any value that msgspec converts to JSON. Text, integers and bytes need no check
 here, because the encoder and the decoder check them.
 """
 
@@ -175,8 +175,8 @@ def read_back(struct: _Struct, decode: Callable[[bytes], _Struct], name: str) ->
     """Encode ``struct`` to JSON, and return the equal struct that it decodes to.
 
     The result shares nothing mutable with ``struct``. A value may return in another form, such as a tuple for a list or
-    an enum for its text. Every error message begins with ``name``. Raises ``InvalidEvent`` with the field if JSON cannot
-    carry its value, or if the decoded value differs.
+    an enum for its text. Every error message begins with ``name``. Raises ``InvalidEvent`` with the field if JSON
+    cannot carry its value, or if the decoded value differs.
     """
     try:
         check_struct(struct, "data")

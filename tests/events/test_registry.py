@@ -544,9 +544,9 @@ def test_what_cannot_be_registered() -> None:
         (Surrogate, "surrogate"),
         (Listed, "array_like"),
         (Impossible, "test_impossible|Impossible"),
-        (Conflicting, "already stands for UserMessage"),
-        (Other, "already stands for Shipment"),
-        (Inherits, "already stands for UserMessage"),
+        (Conflicting, "is already registered for UserMessage"),
+        (Other, "is already registered for Shipment"),
+        (Inherits, "is already registered for UserMessage"),
         (EventData, "event_type"),
         (UnknownPayload, "event_type"),
     ):

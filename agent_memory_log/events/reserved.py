@@ -1,7 +1,8 @@
 """The names that are reserved for the library.
 
-They are agent ids that begin with ``@`` and event types that begin with ``memory_``. Derived memory is stored under these names, and it trusts the events there. So a store accepts such events only with
-``reserved=True``. The memory code passes it, and an operator passes it to copy a store or restore an export.
+They are agent ids that begin with ``@`` and event types that begin with ``memory_``. Derived memory is stored under
+these names, and it trusts the events there. So a store accepts such events only with ``reserved=True``. The memory code
+passes it, and an operator passes it to copy a store or restore an export.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def test_without_expires_at_there_is_no_end(meta: dict[str, Any] | None) -> None
 @pytest.mark.parametrize(
     ("end", "said"),
     [
-        (None, "must be RFC 3339 text, as in .*, found null"),
-        (3, "must be RFC 3339 text, as in .*, found int 3"),
+        (None, "must be RFC 3339 text, as in .*, got null"),
+        (3, "must be RFC 3339 text, as in .*, got int 3"),
         (NOON.isoformat(" "), "'2026-11-21 12:00:00.00:00'.*: not RFC 3339"),
         ("2026-11-21T12:00:00", "not RFC 3339"),
         ("2026-02-30T12:00:00Z", "day"),

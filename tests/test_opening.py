@@ -98,7 +98,7 @@ def test_options_are_taken_by_name() -> None:
     assert url.number("size", 1) == 7
     assert url.number("depth", 3) == 3
     url.finish()
-    with pytest.raises(InvalidArgument, match="must be safe or fast, found 'odd'"):
+    with pytest.raises(InvalidArgument, match="must be safe or fast, got 'odd'"):
         StoreUrl.parse("x1:a?mode=odd").choice("mode", ("safe", "fast"))
 
 

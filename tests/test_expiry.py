@@ -78,7 +78,7 @@ def test_a_run_expires_at_the_instant_itself() -> None:
     for end in (NOW, NOW - 1):
         with pytest.raises(RunExpired):
             check_expiry("agent", "run", end, NOW)
-    with pytest.raises(RunExpired, match=r"^agent/run expired at 2026-11-21T12:00:00\.500000Z: .*delete it"):
+    with pytest.raises(RunExpired, match=r"^agent/run expired at 2026-11-21T12:00:00\.500000Z: .*delete the run"):
         check_expiry("agent", "run", NOW + SECOND // 2, NOW + SECOND)
 
 

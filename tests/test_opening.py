@@ -56,7 +56,7 @@ async def test_what_is_no_text_says_so(url: str) -> None:
     [
         ("memory:?nope=1", "no option 'nope'"),
         ("memory:?nope", "no option 'nope'"),
-        ("memory:?max_event_bytes=1&max_event_bytes=2", "given twice"),
+        ("memory:?max_event_bytes=1&max_event_bytes=2", "appears twice"),
         ("memory:?max_event_bytes=x", "must be an integer from 1"),
         ("memory:?max_event_bytes=0", "must be an integer from 1"),
         ("memory:?max_event_bytes=-1", "must be an integer from 1"),

@@ -50,8 +50,8 @@ def check_expiry(agent: str, run: str, expires_at: int | None, now: int | None =
     """Raise ``RunExpired`` if ``expires_at`` is ``now`` or earlier."""
     if expires_at is not None and expires_at <= (now_microseconds() if now is None else now):
         raise RunExpired(
-            f"{agent}/{run} expired at {format_timestamp(from_microseconds(expires_at))} and can no longer be read or "
-            "extended: to use its name again, delete the run, then append with a later expires_at or without one"
+            f"{agent}/{run} expired at {format_timestamp(from_microseconds(expires_at))}: it can no longer be read or "
+            "extended. To use its name again, delete the run, then append with a later expires_at or without one"
         )
 
 

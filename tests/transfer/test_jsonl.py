@@ -539,5 +539,5 @@ async def test_the_demo_run_is_what_its_script_writes_and_comes_back(url: str, t
 
 def test_samples_by_name() -> None:
     assert [len(sample_lines(name)) for name in SAMPLE_NAMES] == [5, 47]
-    with pytest.raises(InvalidArgument, match=r"known: support.jsonl, demo.jsonl"):
+    with pytest.raises(InvalidArgument, match=r"the samples are support.jsonl, demo.jsonl"):
         sample_lines("other")

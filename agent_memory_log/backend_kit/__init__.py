@@ -6,11 +6,11 @@ The in-memory backend is the simplest example.
 """
 
 from agent_memory_log.backend_kit.appends import (
+    append_result,
     check_markers,
     check_version,
     new_in_batch,
-    placed,
-    redaction_of,
+    plan_redaction,
 )
 from agent_memory_log.backend_kit.checks import (
     MAX_ID_LENGTH,
@@ -67,6 +67,7 @@ __all__ = [
     "SyncHandle",
     "SyncSurface",
     "Writes",
+    "append_result",
     "check_after",
     "check_append",
     "check_before",
@@ -91,9 +92,8 @@ __all__ = [
     "is_reserved",
     "new_in_batch",
     "now_microseconds",
-    "placed",
+    "plan_redaction",
     "prepare",
     "prepare_batch",
-    "redaction_of",
     "seconds_left",
 ]

@@ -24,8 +24,8 @@ def new_in_batch(batch: Sequence[Prepared], stored: Mapping[str, Event]) -> list
         if stored_event is None and event.event_id not in new:
             new[event.event_id] = event
             continue
-        first = stored_event if stored_event is not None else new[event.event_id].placed(0)
-        if not isinstance(first.data, Redacted) and not same_body(first, event.placed(0)):
+        first = stored_event if stored_event is not None else new[event.event_id].to_event(0)
+        if not isinstance(first.data, Redacted) and not same_body(first, event.to_event(0)):
             position = f"is stored at seq {first.seq}" if first.seq else "is earlier in the batch"
             raise EventConflict(
                 f"an event with the id {event.event_id!r} and a different body {position}: give the new event another "
@@ -36,7 +36,9 @@ def new_in_batch(batch: Sequence[Prepared], stored: Mapping[str, Event]) -> list
     return list(new.values())
 
 
-def placed(start: int, batch: Sequence[Prepared], new: Sequence[Prepared], stored: Mapping[str, Event]) -> AppendResult:
+def append_result(
+    start: int, batch: Sequence[Prepared], new: Sequence[Prepared], stored: Mapping[str, Event]
+) -> AppendResult:
     """Return the result of an append of ``batch`` to a run at version ``start``.
 
     ``new`` holds the events of the batch that were inserted. ``stored`` maps ids of the batch to the events that were
@@ -44,9 +46,11 @@ def placed(start: int, batch: Sequence[Prepared], new: Sequence[Prepared], store
     """
     version = start + len(new)
     if new is batch:
-        return AppendResult(version, len(new), tuple([event.placed(seq) for seq, event in enumerate(batch, start + 1)]))
+        return AppendResult(
+            version, len(new), tuple([event.to_event(seq) for seq, event in enumerate(batch, start + 1)])
+        )
     seqs = {event.event_id: seq for seq, event in enumerate(new, start + 1)}
-    events = tuple(stored.get(event.event_id) or event.placed(seqs[event.event_id]) for event in batch)
+    events = tuple(stored.get(event.event_id) or event.to_event(seqs[event.event_id]) for event in batch)
     return AppendResult(version, len(new), events)
 
 
@@ -88,7 +92,7 @@ def check_markers(new: Sequence[Prepared], start: int, event_at: Callable[[int],
                 )
 
 
-def redaction_of(
+def plan_redaction(
     events: Sequence[Event], reason: str, event_at: Callable[[int], Event | None]
 ) -> tuple[list[Prepared], Prepared] | None:
     """Return the redacted forms of ``events`` and the marker to append, or None if all events are already redacted.

@@ -53,7 +53,7 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     event_id: str
     size: int
 
-    def placed(self, seq: int) -> Event:
+    def to_event(self, seq: int) -> Event:
         """Return a new event with this seq and a copy of the labels."""
         labels = self.labels
         return Event(self.type, self.timestamp, self.data, labels.copy() if labels else {}, self.event_id, seq)

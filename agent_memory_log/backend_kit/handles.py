@@ -22,7 +22,8 @@ class Handle:
     """The state of a handle.
 
     A subclass calls ``_check_open()`` before it uses its data, and ``_mark_closed()`` when it is closed. If a forked
-    child must not use the driver of its parent, the subclass overrides ``hold_still``, ``go_on`` and ``disown``.
+    child must not use the driver of its parent, the subclass overrides ``pause_for_fork``, ``resume_after_fork`` and
+    ``disown``.
     """
 
     _unusable: str | None = None
@@ -39,10 +40,10 @@ class Handle:
         if self._unusable is not None:
             raise StoreClosed(self._unusable)
 
-    def hold_still(self) -> None:
+    def pause_for_fork(self) -> None:
         """Wait until no thread uses the driver, and keep threads out of it. It is called before a fork."""
 
-    def go_on(self) -> None:
+    def resume_after_fork(self) -> None:
         """Let threads use the driver again. It is called in the parent after a fork."""
 
     def disown(self) -> None:
@@ -107,24 +108,24 @@ class SyncHandle(Handle):
 _open_handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 
 
-_held_still: list[Handle] = []
+_paused: list[Handle] = []
 
 
 def _before_fork() -> None:
     for handle in list(_open_handles):
         if handle.is_open():
-            handle.hold_still()
-            _held_still.append(handle)
+            handle.pause_for_fork()
+            _paused.append(handle)
 
 
 def _after_fork_in_parent() -> None:
-    while _held_still:
-        _held_still.pop().go_on()
+    while _paused:
+        _paused.pop().resume_after_fork()
 
 
 def _after_fork_in_child() -> None:
-    while _held_still:
-        _held_still.pop().disown()
+    while _paused:
+        _paused.pop().disown()
 
 
 if hasattr(os, "register_at_fork"):

@@ -41,7 +41,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     type: str
     timestamp: datetime
     data: EventData
-    # The factory is plain dict, because msgspec handles it faster than it calls dict[str, str].
+    # Plain dict as the factory: msgspec recognizes it, but would have to call dict[str, str] for each event.
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
     event_id: str = ""
     seq: int = 0
@@ -124,7 +124,7 @@ def new_event(
     The store checks the values inside the payload when the event is appended.
 
     Args:
-        payload: A built-in payload or an instance of a registered payload class.
+        payload: A built-in payload, an instance of a registered payload class, or an ``UnknownPayload``.
         timestamp: The time of the event, timezone-aware. The default is now.
         labels: A map from text to text with at most 64 entries. A key has at most 128 characters.
         event_id: The idempotency key within the run, with at most 512 characters. An append of the same event with

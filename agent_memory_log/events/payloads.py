@@ -76,7 +76,8 @@ class EventData(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     def from_map(cls, data: Mapping[str, object]) -> Self:
         """Return the payload that a map describes.
 
-        Every spelling of the keys that is known from stored events is read. Unknown keys are ignored.
+        The nested maps and ``RetryHint`` may have keys in CamelCase, any other case or snake_case. Unknown keys are
+        ignored.
 
         Raises:
             DecodeError: A field is missing or has a wrong type. The error names the event type, the field and the
@@ -250,7 +251,7 @@ class Thinking(EventData, frozen=True):
     text: str = ""
     signature: str = ""
     redacted: bytes = b""
-    # msgspec would leave out these two if they equal a default. It never leaves out a field with a default factory.
+    # msgspec leaves out a field that equals its default, but not a field with the factory int or bool.
     content_index: Int64 = msgspec.field(default_factory=int)
     final: bool = msgspec.field(default_factory=bool)
     structured: JsonValue = None

@@ -95,7 +95,7 @@ def test_event_survives_its_map(event: Event) -> None:
 @given(events())
 def test_prepared_event_equals_the_event(event: Event) -> None:
     prepared = prepare(event)
-    assert prepared.placed(0) == event
+    assert prepared.to_event(0) == event
     assert prepared.timestamp.tzinfo is UTC
     assert decode_parts(prepared.type, prepared.text, prepared.verbatim) == event.data
     assert prepared.verbatim is None or prepared.verbatim.encode() not in prepared.text or len(prepared.verbatim) < 40

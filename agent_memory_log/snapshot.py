@@ -45,10 +45,10 @@ class EventList(Sequence[Event]):
     def __getitem__(self, index: int | slice) -> Event | tuple[Event, ...]:
         if isinstance(index, slice):
             return tuple(self._events[i] for i in range(*index.indices(self._length)))
-        place = index + self._length if index < 0 else index
-        if not 0 <= place < self._length:
-            raise IndexError(f"event {index} of {self._length}")
-        return self._events[place]
+        position = index + self._length if index < 0 else index
+        if not 0 <= position < self._length:
+            raise IndexError(f"index {index} is out of range: the list has {self._length} events")
+        return self._events[position]
 
     def __iter__(self) -> Iterator[Event]:
         return islice(self._events, self._length)
@@ -74,13 +74,13 @@ class EventList(Sequence[Event]):
 class Derived(Protocol):
     """A value that is computed from a log event by event, in order."""
 
-    def add(self, place: int, event: Event, /) -> None:
-        """Add the event at index ``place`` of the log."""
+    def add(self, index: int, event: Event, /) -> None:
+        """Add the event that has this index in the log."""
         ...
 
 
 _Derived = TypeVar("_Derived", bound=Derived)
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 class _Tape:
@@ -90,7 +90,8 @@ class _Tape:
 
     def __init__(self, by_seq: list[Event]) -> None:
         self.by_seq = by_seq
-        ordered = all(_by_time(one) <= _by_time(two) for one, two in zip(by_seq, islice(by_seq, 1, None), strict=False))
+        pairs = zip(by_seq, islice(by_seq, 1, None), strict=False)
+        ordered = all(_by_time(earlier) <= _by_time(later) for earlier, later in pairs)
         self.by_time = by_seq if ordered else sorted(by_seq, key=_by_time)
         self.lock = threading.Lock()
         self.derived: dict[type, tuple[int, Any]] = {}
@@ -106,8 +107,8 @@ class _Tape:
             return
         if late:
             # Older snapshots use a prefix of their list, so an event that belongs inside the prefix needs a new list.
-            place = bisect_right(self.by_time, _by_time(by_time[0]), key=_by_time)
-            self.by_time = self.by_time[:place] + sorted([*self.by_time[place:], *by_time], key=_by_time)
+            position = bisect_right(self.by_time, _by_time(by_time[0]), key=_by_time)
+            self.by_time = self.by_time[:position] + sorted([*self.by_time[position:], *by_time], key=_by_time)
         else:
             self.by_time.extend(by_time)
 
@@ -135,23 +136,23 @@ class _View:
                 return _View(tape)
         return _View(_Tape([*islice(tape.by_seq, self.length), *newer]))
 
-    def derive(self, kind: type[_Derived], question: Callable[[_Derived], _Answer]) -> _Answer:
+    def derive(self, kind: type[_Derived], question: Callable[[_Derived], _Result]) -> _Result:
         tape = self.tape
         with tape.lock:
-            known, shared = tape.derived.get(kind, (0, None))
-            if known <= self.length:
+            added, shared = tape.derived.get(kind, (0, None))
+            if added <= self.length:
                 # Remove the value while it changes: an interrupt may leave it incomplete.
                 tape.derived.pop(kind, None)
                 derived: _Derived = kind() if shared is None else shared
-                for place in range(known, self.length):
-                    derived.add(place, tape.by_seq[place])
+                for index in range(added, self.length):
+                    derived.add(index, tape.by_seq[index])
                 tape.derived[kind] = (self.length, derived)
                 return question(derived)
             # A newer snapshot has already extended the shared value, which cannot be shortened.
             if kind not in self.own:
                 own = kind()
-                for place in range(self.length):
-                    own.add(place, tape.by_seq[place])
+                for index in range(self.length):
+                    own.add(index, tape.by_seq[index])
                 self.own[kind] = own
             return question(self.own[kind])
 
@@ -237,7 +238,7 @@ class Snapshot:
         """The events by time, then by seq."""
         return EventList(self._view.by_time, self._view.length)
 
-    def derive(self, kind: type[_Derived], question: Callable[[_Derived], _Answer]) -> _Answer:
+    def derive(self, kind: type[_Derived], question: Callable[[_Derived], _Result]) -> _Result:
         """Return the result of ``question``, called with a ``kind`` to which every event of this log was added.
 
         The derived value is kept and extended with the snapshot, so a later call takes time only for new events.
@@ -270,7 +271,8 @@ class Snapshot:
             )
         if newer.types != self.types:
             raise InvalidArgument(
-                f"cannot extend a snapshot of types {_named(self.types)} with one of types {_named(newer.types)}"
+                f"cannot extend a snapshot of types {_type_names(self.types)} with one of types "
+                f"{_type_names(newer.types)}"
             )
         if newer.after != self.last_seq:
             raise CursorOutOfRange(
@@ -346,5 +348,5 @@ def redactions_in(events: Iterable[Event]) -> dict[int, str]:
     return reasons
 
 
-def _named(types: frozenset[str] | None) -> str:
+def _type_names(types: frozenset[str] | None) -> str:
     return "all" if types is None else ", ".join(sorted(types)) or "none"

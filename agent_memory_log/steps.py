@@ -1,8 +1,8 @@
-"""The one engine that runs an operation over a ``Store`` or a ``SyncStore``, so that each operation is written once.
+"""Runs an operation over a ``Store`` or a ``SyncStore``, so that each operation is written only once.
 
-An operation is a generator. It yields *requests*: a call on the store, work that takes its time, or several operations
-at once. ``run_async`` and ``run_sync`` carry each request out and send back its answer, or throw in the ``Exception``
-it raised, which the operation may catch. ``yield from load(...)`` reads as a call.
+An operation is a generator. It yields requests: a call of a store method, slow work, or several operations at once.
+``run_async`` and ``run_sync`` carry out each request and send its result back into the generator. If the request raises
+an ``Exception``, they throw it into the generator, which may catch it. ``yield from load(...)`` reads like a call.
 """
 
 from __future__ import annotations
@@ -22,14 +22,20 @@ from agent_memory_log.store import AppendResult, RunHead, RunInfo, RunPage, Stor
 _T = TypeVar("_T")
 
 _PAGE = 500
-"""How many runs ``all_runs`` reads at a time."""
+"""The page size of ``all_runs``, in runs."""
 
 _AT_ONCE = 16
-"""How many operations of ``each`` run at the same time, so that they do not take all of a store's connections."""
+"""The most operations of ``each`` that run at the same time, so that they do not use all connections of a store."""
 
 
-class Ask(msgspec.Struct, frozen=True):
-    """Call a method of the store; answered with what it returns, awaited on a ``Store``."""
+class StoreCall(msgspec.Struct, frozen=True):
+    """The request to call a method of the store.
+
+    Attributes:
+        method: The name of the method.
+        arguments: Its positional arguments.
+        options: Its keyword arguments.
+    """
 
     method: str
     arguments: tuple[object, ...]
@@ -37,30 +43,30 @@ class Ask(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """Do something that takes its time and asks no store, in a thread where the store awaits."""
+    """The request to call a slow function that does not use the store. ``run_async`` calls it in a thread."""
 
-    do: Callable[[], object]
+    function: Callable[[], object]
 
 
 class Each(msgspec.Struct, frozen=True):
-    """Carry out several operations, at the same time where the store awaits; answered with a list of their results."""
+    """The request to run several operations. ``run_async`` runs them concurrently. The result is a list."""
 
     operations: tuple[Steps[Any], ...]
 
 
 class On(msgspec.Struct, frozen=True):
-    """Carry out an operation on another store, one of the same kind; answered with its result."""
+    """The request to run an operation on another store of the same kind."""
 
     store: Store | SyncStore
     operation: Steps[Any]
 
 
-Request = Ask | Work | Each | On
+Request = StoreCall | Work | Each | On
 Steps = Generator[Request, Any, _T]
-"""An operation: yields requests, is sent their answers, returns a ``_T``."""
+"""An operation. It yields requests, receives their results and returns a ``_T``."""
 
 
-def append(  # as Store.append_events
+def append(
     agent: str,
     run: str,
     events: Iterable[Event],
@@ -70,58 +76,58 @@ def append(  # as Store.append_events
     first_seq: int | None = None,
     reserved: bool = False,
 ) -> Steps[AppendResult]:
-    """See ``Store.append_events``."""
+    """Call ``Store.append_events``."""
     options = {"expected_version": expected_version, "meta": meta, "first_seq": first_seq, "reserved": reserved}
-    return cast("AppendResult", (yield Ask("append_events", (agent, run, *events), options)))
+    return cast("AppendResult", (yield StoreCall("append_events", (agent, run, *events), options)))
 
 
 def load(
     agent: str, run: str, after: int = 0, types: Sequence[str] | None = None, limit: int | None = None
 ) -> Steps[Snapshot]:
-    """See ``Store.load_run``."""
+    """Call ``Store.load_run``."""
     options = {"after": after, "types": types, "limit": limit}
-    return cast("Snapshot", (yield Ask("load_run", (agent, run), options)))
+    return cast("Snapshot", (yield StoreCall("load_run", (agent, run), options)))
 
 
 def peek(runs: Sequence[tuple[str, str]]) -> Steps[tuple[RunHead | None, ...]]:
-    """See ``Store.peek_runs``."""
-    return cast("tuple[RunHead | None, ...]", (yield Ask("peek_runs", (runs,), {})))
+    """Call ``Store.peek_runs``."""
+    return cast("tuple[RunHead | None, ...]", (yield StoreCall("peek_runs", (runs,), {})))
 
 
 def redact(agent: str, run: str, seqs: Iterable[int], reason: str) -> Steps[AppendResult]:
-    """See ``Store.redact_events``."""
-    return cast("AppendResult", (yield Ask("redact_events", (agent, run, seqs), {"reason": reason})))
+    """Call ``Store.redact_events``."""
+    return cast("AppendResult", (yield StoreCall("redact_events", (agent, run, seqs), {"reason": reason})))
 
 
 def all_runs(agent: str | None = None, *, include_reserved: bool = False) -> Steps[list[RunInfo]]:
-    """All runs, or all of ``agent``, the one created last first. Holds them in memory. See ``Store.list_runs``."""
+    """Return all runs, or all runs of ``agent``, the most recently created first. See ``Store.list_runs``."""
     runs: list[RunInfo] = []
     options: dict[str, Any] = {"limit": _PAGE, "include_reserved": include_reserved}
     while True:
-        page = cast("RunPage", (yield Ask("list_runs", (agent,), options)))
+        page = cast("RunPage", (yield StoreCall("list_runs", (agent,), options)))
         runs += page.runs
         if page.cursor is None:
             return runs
         options = {**options, "cursor": page.cursor}
 
 
-def work(do: Callable[[], _T]) -> Steps[_T]:
-    """Do something that takes its time. Raises what it raises."""
-    return cast("_T", (yield Work(do)))
+def work(function: Callable[[], _T]) -> Steps[_T]:
+    """Call a slow function that does not use the store, and return its result."""
+    return cast("_T", (yield Work(function)))
 
 
 def each(operations: Iterable[Steps[_T]]) -> Steps[list[_T]]:
-    """Carry out several operations. What one of them raises ends the others."""
+    """Run several operations and return their results. An error in one of them stops the others."""
     return cast("list[_T]", (yield Each(tuple(operations))))
 
 
 def on(store: Store | SyncStore, operation: Steps[_T]) -> Steps[_T]:
-    """Carry out an operation on another store, one of the same kind. Raises what the operation raises."""
+    """Run an operation on another store of the same kind, and return its result."""
     return cast("_T", (yield On(store, operation)))
 
 
 async def run_async(steps: Steps[_T], store: Store) -> _T:
-    """Run an operation as a part of this task."""
+    """Run an operation on an asynchronous store."""
     resume: Callable[[], Request] = partial(next, steps)
     try:
         while True:
@@ -130,24 +136,24 @@ async def run_async(steps: Steps[_T], store: Store) -> _T:
             except StopIteration as end:
                 return cast("_T", end.value)
             try:
-                if isinstance(request, Ask):
-                    answer = await getattr(store, request.method)(*request.arguments, **request.options)
+                if isinstance(request, StoreCall):
+                    result = await getattr(store, request.method)(*request.arguments, **request.options)
                 elif isinstance(request, Work):
-                    answer = await asyncio.to_thread(request.do)
+                    result = await asyncio.to_thread(request.function)
                 elif isinstance(request, Each):
-                    answer = await _run_each(request.operations, store)
+                    result = await _run_each(request.operations, store)
                 else:
-                    answer = await run_async(request.operation, cast("Store", request.store))
-            except Exception as error:  # noqa: BLE001  # the operation decides what becomes of it
+                    result = await run_async(request.operation, cast("Store", request.store))
+            except Exception as error:  # noqa: BLE001  # the operation handles or raises it
                 resume = partial(steps.throw, error)
             else:
-                resume = partial(steps.send, answer)
+                resume = partial(steps.send, result)
     finally:
-        del resume  # an error that leaves holds this frame: it must not hold the error
+        del resume  # a raised error refers to this frame: avoid a reference cycle
 
 
 def run_sync(steps: Steps[_T], store: SyncStore) -> _T:
-    """Run an operation on this thread."""
+    """Run an operation on a synchronous store."""
     resume: Callable[[], Request] = partial(next, steps)
     try:
         while True:
@@ -156,37 +162,37 @@ def run_sync(steps: Steps[_T], store: SyncStore) -> _T:
             except StopIteration as end:
                 return cast("_T", end.value)
             try:
-                answer: object
-                if isinstance(request, Ask):
-                    answer = getattr(store, request.method)(*request.arguments, **request.options)
+                result: object
+                if isinstance(request, StoreCall):
+                    result = getattr(store, request.method)(*request.arguments, **request.options)
                 elif isinstance(request, Work):
-                    answer = request.do()
+                    result = request.function()
                 elif isinstance(request, Each):
-                    answer = [run_sync(operation, store) for operation in request.operations]
+                    result = [run_sync(operation, store) for operation in request.operations]
                 else:
-                    answer = run_sync(request.operation, cast("SyncStore", request.store))
-            except Exception as error:  # noqa: BLE001  # the operation decides what becomes of it
+                    result = run_sync(request.operation, cast("SyncStore", request.store))
+            except Exception as error:  # noqa: BLE001  # the operation handles or raises it
                 resume = partial(steps.throw, error)
             else:
-                resume = partial(steps.send, answer)
+                resume = partial(steps.send, result)
     finally:
-        del resume  # an error that leaves holds this frame: it must not hold the error
+        del resume  # a raised error refers to this frame: avoid a reference cycle
 
 
 async def _run_each(operations: Sequence[Steps[Any]], store: Store) -> list[object]:
-    answers: list[object] = [None] * len(operations)
+    results: list[object] = [None] * len(operations)
     waiting = iter(enumerate(operations))
 
     async def run_some() -> None:
-        for number, operation in waiting:
-            answers[number] = await run_async(operation, store)
+        for index, operation in waiting:
+            results[index] = await run_async(operation, store)
 
     tasks = [asyncio.create_task(run_some()) for _ in range(min(_AT_ONCE, len(operations)))]
     try:
-        # Not a TaskGroup, which would take a task's own cancellation for its end, and hide one error in a group.
+        # A TaskGroup would ignore the cancellation of a single task, and wrap a single error in a group.
         await asyncio.gather(*tasks)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return answers
+    return results

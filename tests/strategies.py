@@ -35,7 +35,8 @@ from agent_memory_log import (
     UserMessage,
     new_event,
 )
-from agent_memory_log.events.payloads import Bounds, Redaction, ToolTelemetry
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.events.registry import payload_types
 
 HOSTILE_TEXT = (

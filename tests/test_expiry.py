@@ -55,8 +55,8 @@ def test_meta_without_expires_at_has_no_expiry(meta: dict[str, Any] | None) -> N
 @pytest.mark.parametrize(
     ("end", "message"),
     [
-        (None, "must be RFC 3339 text, as in .*, found null"),
-        (3, "must be RFC 3339 text, as in .*, found int 3"),
+        (None, "must be RFC 3339 text, as in .*, got null"),
+        (3, "must be RFC 3339 text, as in .*, got int 3"),
         (NOON.isoformat(" "), "'2026-11-21 12:00:00.00:00'.*: not RFC 3339"),
         ("2026-11-21T12:00:00", "not RFC 3339"),
         ("2026-02-30T12:00:00Z", "day"),
@@ -78,7 +78,7 @@ def test_run_expires_at_the_instant_itself() -> None:
     for end in (NOW, NOW - 1):
         with pytest.raises(RunExpired):
             check_expiry("agent", "run", end, NOW)
-    with pytest.raises(RunExpired, match=r"^agent/run expired at 2026-11-21T12:00:00\.500000Z: .*delete it"):
+    with pytest.raises(RunExpired, match=r"^agent/run expired at 2026-11-21T12:00:00\.500000Z: .*delete the run"):
         check_expiry("agent", "run", NOW + SECOND // 2, NOW + SECOND)
 
 

@@ -56,7 +56,7 @@ async def test_url_of_a_wrong_type_is_refused(url: str) -> None:
     [
         ("memory:?nope=1", "no option 'nope'"),
         ("memory:?nope", "no option 'nope'"),
-        ("memory:?max_event_bytes=1&max_event_bytes=2", "given twice"),
+        ("memory:?max_event_bytes=1&max_event_bytes=2", "appears twice"),
         ("memory:?max_event_bytes=x", "must be an integer from 1"),
         ("memory:?max_event_bytes=0", "must be an integer from 1"),
         ("memory:?max_event_bytes=-1", "must be an integer from 1"),
@@ -98,7 +98,7 @@ def test_options_are_read_by_name() -> None:
     assert url.number("size", 1) == 7
     assert url.number("depth", 3) == 3
     url.finish()
-    with pytest.raises(InvalidArgument, match="must be safe or fast, found 'odd'"):
+    with pytest.raises(InvalidArgument, match="must be safe or fast, got 'odd'"):
         StoreUrl.parse("x1:a?mode=odd").choice("mode", ("safe", "fast"))
 
 

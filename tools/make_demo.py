@@ -12,10 +12,10 @@ from pathlib import Path
 
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.jsonvalue import JsonValue, encode_json
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.payloads import (
     Annotation,
     AssistantMessage,
-    Bounds,
     EventData,
     PlannerNote,
     RetryHint,
@@ -23,7 +23,6 @@ from agent_memory_log.events.payloads import (
     Thinking,
     ToolCall,
     ToolResult,
-    ToolTelemetry,
     UserMessage,
 )
 from agent_memory_log.transfer.endline import FORMAT, FORMAT_NUMBER, LineDigest, format_of

@@ -1,16 +1,16 @@
-"""What a backend's author builds with: a store's public methods, handle life, wake-ups for followers, URL options.
+"""Parts for the authors of backends: a store's public methods, handles, wake-ups of followers, URL options.
 
-A backend is a package with a ``Store`` and a ``SyncStore``, and an object with ``open_store`` and ``open_sync_store``
-(the ``Backend`` protocol) that an entry point in the group ``agent_memory_log.backends`` names after its URL scheme.
-The in-memory backend is the model to read first.
+A backend is a package with a ``Store``, a ``SyncStore`` and an object that implements the ``Backend`` protocol. An
+entry point in the group ``agent_memory_log.backends`` names this object. The name of the entry point is the URL scheme.
+The in-memory backend is the simplest example.
 """
 
 from agent_memory_log.backend_kit.appends import (
+    append_result,
     check_markers,
     check_version,
     new_in_batch,
-    placed,
-    redaction_of,
+    plan_redaction,
 )
 from agent_memory_log.backend_kit.checks import (
     MAX_ID_LENGTH,
@@ -67,6 +67,7 @@ __all__ = [
     "SyncHandle",
     "SyncSurface",
     "Writes",
+    "append_result",
     "check_after",
     "check_append",
     "check_before",
@@ -91,9 +92,8 @@ __all__ = [
     "is_reserved",
     "new_in_batch",
     "now_microseconds",
-    "placed",
+    "plan_redaction",
     "prepare",
     "prepare_batch",
-    "redaction_of",
     "seconds_left",
 ]

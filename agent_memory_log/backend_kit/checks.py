@@ -1,4 +1,4 @@
-"""Checks of what callers pass in, the same for every backend, made before anything is written."""
+"""Checks of arguments and events before anything is written. They are the same for every backend."""
 
 from __future__ import annotations
 
@@ -19,21 +19,28 @@ from agent_memory_log.events.registry import encode_parts
 from agent_memory_log.store import MAX_FIRST_SEQ
 
 MAX_ID_LENGTH = 512
-"""The longest agent, run or event id, in characters."""
+"""The most characters of an agent id, a run id or an event id."""
 
 MAX_LABELS = 64
-"""The most labels an event may have."""
+"""The most labels of an event."""
 
 MAX_LABEL_KEY_LENGTH = 128
-"""The longest label key, in characters."""
+"""The most characters of a label key."""
 
 
 class Prepared(msgspec.Struct, frozen=True, gc=False):
-    """A checked event, sharing nothing mutable with the one it was made from.
+    """A checked event. It shares nothing mutable with the event that the caller passed.
 
-    ``text`` is the payload's JSON without its JSON text, which is ``verbatim`` (None: it has none); ``decode_parts``
-    makes a payload of the two. ``data`` is an equal payload, ``immutable`` says that nothing in it can change,
-    ``labels`` is None when there are none, ``timestamp`` in UTC, ``size`` the bytes of all that.
+    Attributes:
+        type: The event type.
+        timestamp: The time of the event in UTC.
+        data: A payload that equals the caller's payload.
+        immutable: Whether nothing in ``data`` can change.
+        text: The payload's JSON without its JSON text. ``decode_parts`` makes a payload of ``text`` and ``verbatim``.
+        verbatim: The payload's unchanged JSON text, or None if it has no JSON text.
+        labels: The labels, or None if there are no labels.
+        event_id: The id of the event. It is not empty.
+        size: The number of bytes of ``text``, ``verbatim`` and the labels.
     """
 
     type: str
@@ -46,14 +53,19 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
     event_id: str
     size: int
 
-    def placed(self, seq: int) -> Event:
-        """A new event at ``seq``, with labels of its own."""
+    def to_event(self, seq: int) -> Event:
+        """Return a new event with this seq and a copy of the labels."""
         labels = self.labels
         return Event(self.type, self.timestamp, self.data, labels.copy() if labels else {}, self.event_id, seq)
 
 
 def prepare_batch(events: Sequence[Event], max_event_bytes: int, max_batch_bytes: int) -> list[Prepared]:
-    """Check the events of an append, each by itself and the size of all. Raises ``InvalidEvent``, ``EventTooLarge``."""
+    """Check each event of an append and the size of the whole batch.
+
+    Raises:
+        InvalidEvent: An event cannot be stored. The error names the field.
+        EventTooLarge: An event has more than ``max_event_bytes``, or the batch has more than ``max_batch_bytes``.
+    """
     if len(events) == 1:
         return [prepare(events[0], max_event_bytes)]
     batch = [prepare(event, max_event_bytes) for event in events]
@@ -69,9 +81,11 @@ def prepare_batch(events: Sequence[Event], max_event_bytes: int, max_batch_bytes
 
 
 def prepare(event: Event, max_bytes: int = sys.maxsize) -> Prepared:
-    """Check an event that is to be appended; one without an ``event_id`` gets a new one.
+    """Check an event before it is appended. An event without an ``event_id`` gets a new id.
 
-    Raises ``InvalidEvent`` naming the field, ``EventTooLarge`` when payload and labels have more than ``max_bytes``.
+    Raises:
+        InvalidEvent: The event cannot be stored. The error names the field.
+        EventTooLarge: Payload and labels have more than ``max_bytes``.
     """
     try:
         payload = event.data
@@ -82,7 +96,7 @@ def prepare(event: Event, max_bytes: int = sys.maxsize) -> Prepared:
             )
         text, verbatim, data = encode_parts(payload)
         labels = event.labels
-        # type() before isinstance(): asking an abstract class takes as long as the rest of this function's own lines.
+        # type() first, because isinstance() of an abstract class takes as long as the rest of this function.
         owned_labels = None if type(event.labels) is dict and not labels else _own_labels(labels)
         event_id = event.event_id
         if not event_id and isinstance(event_id, str):
@@ -112,18 +126,18 @@ def prepare(event: Event, max_bytes: int = sys.maxsize) -> Prepared:
         raise _why_invalid(event, error) from error
 
 
-def _equal_text(given: object, known: object) -> bool:
-    return isinstance(given, str) and isinstance(known, str) and str.__str__(given) == str.__str__(known)
+def _equal_text(first: object, second: object) -> bool:
+    return isinstance(first, str) and isinstance(second, str) and str.__str__(first) == str.__str__(second)
 
 
 def _why_invalid(event: object, error: Exception) -> InvalidEvent:
     if not isinstance(event, Event):
-        return InvalidEvent(f"only events can be appended, found {describe(event)}: make one with new_event", field="")
+        return InvalidEvent(f"expected an Event, got {describe(event)}: create it with new_event", field="")
     if not isinstance(event.data, EventData):
-        return InvalidEvent(f"a payload must be an EventData, found {describe(event.data)}", field="data")
+        return InvalidEvent(f"a payload must be an EventData, got {describe(event.data)}", field="data")
     if not isinstance(event.timestamp, datetime) or event.timestamp.utcoffset() is None:
         return InvalidEvent(
-            f"{event.type}: timestamp must be a timezone-aware datetime, found {describe(event.timestamp)}",
+            f"{event.type}: timestamp must be a timezone-aware datetime, got {describe(event.timestamp)}",
             field="timestamp",
         )
     return InvalidEvent(f"{event.type}: cannot be stored: {error}", field="")
@@ -131,20 +145,21 @@ def _why_invalid(event: object, error: Exception) -> InvalidEvent:
 
 def _own_labels(labels: object) -> dict[str, str] | None:
     if type(labels) is not dict and not isinstance(labels, Mapping):
-        raise InvalidEvent(f"labels must be a map, found {describe(labels)}", field="labels")
-    given = cast("Mapping[object, object]", labels)
-    if len(given) > MAX_LABELS:
-        raise InvalidEvent(f"an event may have {MAX_LABELS} labels, found {len(given)}", field="labels")
+        raise InvalidEvent(f"labels must be a map, got {describe(labels)}", field="labels")
+    label_map = cast("Mapping[object, object]", labels)
+    if len(label_map) > MAX_LABELS:
+        raise InvalidEvent(f"the event has {len(label_map)} labels; the limit is {MAX_LABELS}", field="labels")
     owned: dict[str, str] = {}
-    for key, value in given.items():
+    for key, value in label_map.items():
         if not isinstance(key, str):
-            raise InvalidEvent(f"a label's key must be text, found {describe(key)}", field="labels")
+            raise InvalidEvent(f"a label's key must be text, got {describe(key)}", field="labels")
         name = str.__str__(key)
         if not isinstance(value, str):
-            raise InvalidEvent(f"the label {name!r} must be text, found {describe(value)}", field=f"labels.{name}")
+            raise InvalidEvent(f"the label {name!r} must be text, got {describe(value)}", field=f"labels.{name}")
         if len(key) > MAX_LABEL_KEY_LENGTH:
             raise InvalidEvent(
-                f"a label's key may have {MAX_LABEL_KEY_LENGTH} characters, found {len(key)}", field=f"labels.{name}"
+                f"the label {name!r} has {len(key)} characters; the limit is {MAX_LABEL_KEY_LENGTH}",
+                field=f"labels.{name}",
             )
         try:
             check_text(key, "")
@@ -156,8 +171,8 @@ def _own_labels(labels: object) -> dict[str, str] | None:
 
 
 def check_ids(agent: str, run: str) -> None:
-    """Check the two ids that name a run: non-empty text, at most 512 characters. Raises ``InvalidEvent``."""
-    # The common case, without two more calls.
+    """Check that agent and run are non-empty text of at most 512 characters. Raises ``InvalidEvent``."""
+    # This is the common case. It saves two calls.
     if (
         type(agent) is str
         and type(run) is str
@@ -174,7 +189,7 @@ def check_ids(agent: str, run: str) -> None:
 def _check_id(value: object, field: str) -> str:
     if not isinstance(value, str) or not value or len(value) > MAX_ID_LENGTH:
         raise InvalidEvent(
-            f"{field} must be non-empty text of at most {MAX_ID_LENGTH} characters, found {describe(value)}",
+            f"{field} must be non-empty text of at most {MAX_ID_LENGTH} characters, got {describe(value)}",
             field=field,
         )
     text = str.__str__(value)
@@ -186,34 +201,37 @@ def _check_id(value: object, field: str) -> str:
 
 
 def check_runs(runs: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The pairs of agent and run asked for. Raises ``InvalidArgument`` for what is none, ``InvalidEvent`` for an id."""
+    """Return the pairs of agent and run as a checked list.
+
+    Raises ``InvalidArgument`` if an item is not a pair, and ``InvalidEvent`` if an id is invalid.
+    """
     if isinstance(runs, str) or not isinstance(runs, Iterable):
-        raise InvalidArgument(f"runs must be several pairs of agent and run, found {describe(runs)}")
-    wanted = list(runs)
-    for one in wanted:
-        if not isinstance(one, tuple) or len(one) != 2:  # noqa: PLR2004  # a pair
-            raise InvalidArgument(f"a run must be named by a pair of agent and run, found {describe(one)}")
-        check_ids(*one)
-    return wanted
+        raise InvalidArgument(f"runs must be an iterable of pairs (agent, run), got {describe(runs)}")
+    pairs = list(runs)
+    for pair in pairs:
+        if not isinstance(pair, tuple) or len(pair) != 2:  # noqa: PLR2004  # a pair
+            raise InvalidArgument(f"expected a pair (agent, run), got {describe(pair)}")
+        check_ids(*pair)
+    return pairs
 
 
 def check_append(expected_version: int | None, first_seq: int | None) -> None:
-    """Check an append's numbers; a time is not a version. Raises ``InvalidArgument``."""
+    """Check the numbers of an append. Raises ``InvalidArgument``."""
     if expected_version is not None and (type(expected_version) is not int or expected_version < 0):
-        raise InvalidArgument(f"expected_version must be an integer from 0, found {describe(expected_version)}")
+        raise InvalidArgument(f"expected_version must be an integer from 0, got {describe(expected_version)}")
     if first_seq is not None and (type(first_seq) is not int or not 1 <= first_seq <= MAX_FIRST_SEQ):
-        raise InvalidArgument(f"first_seq must be an integer from 1 to {MAX_FIRST_SEQ:,}, found {describe(first_seq)}")
+        raise InvalidArgument(f"first_seq must be an integer from 1 to {MAX_FIRST_SEQ:,}, got {describe(first_seq)}")
 
 
 def check_meta(meta: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:
-    """A run's meta as a new map that shares nothing with ``meta``.
+    """Return a checked copy of a run's meta. It shares nothing with ``meta``.
 
-    Raises ``InvalidEvent`` naming the field, which is ``meta.expires_at`` for an end that ``expiry_of`` cannot read.
+    Raises ``InvalidEvent`` with the field, for example ``meta.expires_at`` if ``expiry_of`` cannot read its time.
     """
     if meta is None:
         return {}
     if not isinstance(meta, Mapping):
-        raise InvalidEvent(f"meta must be a map, found {describe(meta)}", field="meta")
+        raise InvalidEvent(f"meta must be a map, got {describe(meta)}", field="meta")
     try:
         owned = own_map(meta)
     except NotJson as error:
@@ -223,27 +241,27 @@ def check_meta(meta: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:
 
 
 def check_after(after: int) -> None:
-    """Check the form of a seq to read after. Raises ``InvalidArgument``."""
+    """Check that ``after`` is an integer from 0. Raises ``InvalidArgument``."""
     if type(after) is not int or after < 0:
-        raise InvalidArgument(f"after must be a seq from 0, found {describe(after)}")
+        raise InvalidArgument(f"after must be a seq from 0, got {describe(after)}")
 
 
 def check_reached(agent: str, run: str, after: int, version: int) -> None:
     """Check that a run at ``version`` can be read after seq ``after``. Raises ``CursorOutOfRange``."""
     if after > version:
-        raise CursorOutOfRange(f"{agent}/{run} is at version {version}; there is nothing after seq {after} yet")
+        raise CursorOutOfRange(f"{agent}/{run} is at version {version}: no event can follow seq {after} yet")
 
 
 def check_limit(limit: int | None) -> None:
-    """Check a limit on how many events to return, None for all. Raises ``InvalidArgument``."""
+    """Check that the limit is None or an integer from 1. Raises ``InvalidArgument``."""
     if limit is not None and (type(limit) is not int or limit < 1):
-        raise InvalidArgument(f"limit must be an integer from 1, found {describe(limit)}")
+        raise InvalidArgument(f"limit must be an integer from 1, got {describe(limit)}")
 
 
 def check_load(
     agent: str, run: str, after: int, types: Iterable[str] | None, limit: int | None
 ) -> frozenset[str] | None:
-    """Check the arguments of ``load_run``; the types asked for. Raises ``InvalidEvent``, ``InvalidArgument``."""
+    """Check the arguments of ``load_run`` and return the event types. Raises ``InvalidEvent``, ``InvalidArgument``."""
     check_ids(agent, run)
     check_after(after)
     check_limit(limit)
@@ -251,18 +269,21 @@ def check_load(
 
 
 def check_listing(agent: str | None, limit: int) -> None:
-    """Check what ``list_runs`` is asked for.
+    """Check the arguments of ``list_runs``.
 
-    Raises ``InvalidEvent`` for the agent, ``InvalidArgument`` for the limit.
+    Raises ``InvalidEvent`` if the agent is invalid, and ``InvalidArgument`` if the limit is invalid.
     """
     if agent is not None:
         _check_id(agent, "agent")
     if type(limit) is not int or limit < 1:
-        raise InvalidArgument(f"limit must be an integer from 1, found {describe(limit)}")
+        raise InvalidArgument(f"limit must be an integer from 1, got {describe(limit)}")
 
 
 def check_scope(agent: str | None, run: str | None) -> None:
-    """Check what is to be checked: all, an agent's runs or one run. Raises ``InvalidArgument``, ``InvalidEvent``."""
+    """Check the arguments of ``Store.check``, which checks the store, the runs of an agent or a run.
+
+    Raises ``InvalidArgument`` if there is a run without its agent, and ``InvalidEvent`` if an id is invalid.
+    """
     if agent is not None:
         _check_id(agent, "agent")
     elif run is not None:
@@ -272,32 +293,35 @@ def check_scope(agent: str | None, run: str | None) -> None:
 
 
 def check_types(types: Iterable[str] | None) -> frozenset[str] | None:
-    """The event types asked for, None for all. Raises ``InvalidArgument``."""
+    """Return the event types as a checked set, or None for all types. Raises ``InvalidArgument``."""
     if types is None:
         return None
     if isinstance(types, str):
-        raise InvalidArgument(f"types must be several event types, found the text {types!r}: pass [{types!r}]")
+        raise InvalidArgument(f"types must be an iterable of event types, got the text {types!r}: pass [{types!r}]")
     if not isinstance(types, Iterable):
-        raise InvalidArgument(f"types must be several event types, found {describe(types)}")
-    wanted = list(types)
-    for one in wanted:
-        if not isinstance(one, str):
-            raise InvalidArgument(f"an event type must be text, found {describe(one)}")
+        raise InvalidArgument(f"types must be an iterable of event types, got {describe(types)}")
+    event_types = list(types)
+    for event_type in event_types:
+        if not isinstance(event_type, str):
+            raise InvalidArgument(f"an event type must be text, got {describe(event_type)}")
         try:
-            check_text(one, "")
+            check_text(event_type, "")
         except NotJson as error:
             raise InvalidArgument(f"an event type {error}") from error
-    return frozenset(str.__str__(one) for one in wanted)
+    return frozenset(str.__str__(event_type) for event_type in event_types)
 
 
 def check_seqs(seqs: Iterable[int]) -> tuple[int, ...]:
-    """The seqs to redact, each once, ascending. Raises ``InvalidArgument``, ``CursorOutOfRange`` for one below 1."""
+    """Return the seqs to redact in ascending order, without duplicates.
+
+    Raises ``InvalidArgument`` if a seq is not an integer, and ``CursorOutOfRange`` if it is below 1.
+    """
     if not isinstance(seqs, Iterable):
-        raise InvalidArgument(f"seqs must be several integers, found {describe(seqs)}")
-    wanted = list(seqs)
-    for seq in wanted:
+        raise InvalidArgument(f"seqs must be an iterable of integers, got {describe(seqs)}")
+    numbers = list(seqs)
+    for seq in numbers:
         if type(seq) is not int:
-            raise InvalidArgument(f"a seq must be an integer, found {describe(seq)}")
+            raise InvalidArgument(f"a seq must be an integer, got {describe(seq)}")
         if seq < 1:
-            raise CursorOutOfRange(f"seqs start at 1, found {seq}")
-    return tuple(sorted(set(wanted)))
+            raise CursorOutOfRange(f"a seq must be at least 1, got {seq}")
+    return tuple(sorted(set(numbers)))

@@ -1,7 +1,7 @@
-"""A run's end: read from its meta, compared with the clock, and how long to wait for it; the same for every backend.
+"""The expiry of a run: it is read from the run's meta and compared with the clock, in the same way by every backend.
 
-Instants are whole microseconds since 1970-01-01T00:00Z; a run without an end has None. ``now`` is by default what this
-machine's clock says.
+Times are integers, in microseconds since 1970-01-01T00:00Z. The expiry of a run that never expires is None. ``now`` is
+by default the time of this machine's clock.
 """
 
 from __future__ import annotations
@@ -18,65 +18,66 @@ from agent_memory_log.events.jsonvalue import JsonValue
 _KEY = "expires_at"
 
 _LONGEST_WAIT_SECONDS = 60.0
-# A wait does not see that the clock was set forward meanwhile, or that the machine slept; nor can one last centuries.
+# During a wait, the clock may be set forward or the machine may sleep. Also, no wait function accepts centuries.
 
 
 def now_microseconds() -> int:
-    """The instant it is now, by this machine's clock."""
+    """Return the time of this machine's clock in microseconds since 1970."""
     return time.time_ns() // 1_000
 
 
 def expiry_of(meta: Mapping[str, JsonValue] | None) -> int | None:
-    """The instant from which a run with this meta is refused; None without an ``expires_at``.
+    """Return the time at which a run with this meta expires, or None if the meta has no ``expires_at``.
 
-    A fraction is cut to the microsecond. Raises ``InvalidEvent`` naming ``meta.expires_at`` when it is not RFC 3339
-    text with an offset, in the years 1 to 9999.
+    The fraction is cut to microseconds. Raises ``InvalidEvent`` with the field ``meta.expires_at`` if it is not RFC
+    3339 text with an offset, or not in the years 1 to 9999 in UTC.
     """
     if not meta or _KEY not in meta:
         return None
-    given = meta[_KEY]
-    if not isinstance(given, str):
+    text = meta[_KEY]
+    if not isinstance(text, str):
         raise InvalidEvent(
-            f"meta.{_KEY} must be RFC 3339 text, as in 2026-11-21T09:30:00Z, found {describe(given)}",
+            f"meta.{_KEY} must be RFC 3339 text, as in 2026-11-21T09:30:00Z, got {describe(text)}",
             field=f"meta.{_KEY}",
         )
     try:
-        return to_microseconds(parse_timestamp(given))
+        return to_microseconds(parse_timestamp(text))
     except (ValueError, OverflowError) as error:
-        raise InvalidEvent(f"meta.{_KEY} {describe(given)}: {error}", field=f"meta.{_KEY}") from error
+        raise InvalidEvent(f"meta.{_KEY} {describe(text)}: {error}", field=f"meta.{_KEY}") from error
 
 
 def check_expiry(agent: str, run: str, expires_at: int | None, now: int | None = None) -> None:
-    """Check that a run which ends at ``expires_at`` may be used at ``now``. Raises ``RunExpired`` from its end on."""
+    """Raise ``RunExpired`` if ``expires_at`` is ``now`` or earlier."""
     if expires_at is not None and expires_at <= (now_microseconds() if now is None else now):
         raise RunExpired(
-            f"{agent}/{run} expired at {format_timestamp(from_microseconds(expires_at))}: nothing is read from it or "
-            "added to it any more; to begin it anew, delete it and give a later expires_at or none"
+            f"{agent}/{run} expired at {format_timestamp(from_microseconds(expires_at))}: it can no longer be read or "
+            "extended. To use its name again, delete the run, then append with a later expires_at or without one"
         )
 
 
 def check_before(before: datetime | None, now: int | None = None) -> int:
-    """The instant up to which ``expire_runs`` is to remove what has expired: ``before``, by default ``now``.
+    """Return the time up to which ``expire_runs`` removes expired runs: ``before``, or ``now`` if it is None.
 
-    Raises ``InvalidArgument`` for a time in the future, as those runs have not expired, and for one without a zone.
+    Raises ``InvalidArgument`` if ``before`` has no time zone, or is in the future, when runs have not expired yet.
     """
     now = now_microseconds() if now is None else now
     if before is None:
         return now
     if not isinstance(before, datetime) or before.utcoffset() is None:
-        raise InvalidArgument(f"before must be a timezone-aware datetime, found {describe(before)}")
-    instant = to_microseconds(before)
-    if instant > now:
+        raise InvalidArgument(f"before must be a timezone-aware datetime, got {describe(before)}")
+    microseconds = to_microseconds(before)
+    if microseconds > now:
         raise InvalidArgument(
-            f"before must not be in the future, found {before.isoformat()}: runs that end until then have not expired"
+            f"before must not be in the future, got {before.isoformat()}: such runs have not expired yet"
         )
-    return instant
+    return microseconds
 
 
 def seconds_left(expires_at: int | None, now: int | None = None) -> float | None:
-    """How long a follower may wait for news of its run before it looks at the clock again; None: for ever.
+    """Return how many seconds a follower may wait before it compares the clock with ``expires_at`` again.
 
-    At most a minute, however far the end: the clock may be set forward meanwhile.
+    It is None, which means no limit, if the run never expires. Otherwise it is at most 60 seconds, because the clock
+    may be set forward during the wait.
     """
     if expires_at is None:
         return None

@@ -1,4 +1,4 @@
-"""The life of a handle: open until it is closed, and then, after a fork or on another event loop, a clear error."""
+"""The base classes of handles. A handle that is closed, forked or on another event loop raises a clear error."""
 
 from __future__ import annotations
 
@@ -12,43 +12,46 @@ from agent_memory_log.errors import StoreClosed
 
 _CLOSED = "this store handle is closed: open a new one"
 _FORKED = (
-    "this store handle was opened before a fork, and its connection belongs to the parent: open one in this process"
+    "this store handle was opened before a fork, and its connection belongs to the parent: open a new one in this "
+    "process"
 )
-_OTHER_LOOP = "this store handle belongs to another event loop: open one on this loop"
+_OTHER_LOOP = "this store handle belongs to another event loop: open a new one on this loop"
 
 
 class Handle:
-    """A handle's state: subclasses call ``_check_open()`` before they touch their data, ``_mark_closed()`` on closing.
+    """The state of a handle.
 
-    Those whose driver must not be inherited by a forked child override ``hold_still``, ``go_on`` and ``disown``.
+    A subclass calls ``_check_open()`` before it uses its data, and ``_mark_closed()`` when it is closed. If a forked
+    child must not use the driver of its parent, the subclass overrides ``pause_for_fork``, ``resume_after_fork`` and
+    ``disown``.
     """
 
     _unusable: str | None = None
-    """Why the handle cannot be used any more; None while it can."""
+    """The error message for any use of the handle, or None while the handle is open."""
 
     def __init__(self) -> None:
         _open_handles.add(self)
 
     def is_open(self) -> bool:
-        """Whether the handle can still be used."""
+        """Return whether the handle can be used."""
         return self._unusable is None
 
     def _check_open(self) -> None:
         if self._unusable is not None:
             raise StoreClosed(self._unusable)
 
-    def hold_still(self) -> None:
-        """Before a fork: wait until no thread is inside the driver, and keep them out until ``go_on`` or ``disown``."""
+    def pause_for_fork(self) -> None:
+        """Wait until no thread uses the driver, and keep threads out of it. It is called before a fork."""
 
-    def go_on(self) -> None:
-        """After a fork, in the parent: undo ``hold_still``."""
+    def resume_after_fork(self) -> None:
+        """Let threads use the driver again. It is called in the parent after a fork."""
 
     def disown(self) -> None:
-        """After a fork, in the child: refuse any further use, and let go of what the driver holds."""
+        """Refuse any further use, and release the driver's resources. It is called in the child after a fork."""
         self._unusable = self._unusable or _FORKED
 
     def _mark_closed(self) -> bool:
-        """Mark the handle closed; whether it was open, and so still has things to release."""
+        """Mark the handle as closed, and return whether it was open and still has resources to release."""
         was_open = self._unusable is None
         if was_open:
             self._unusable = _CLOSED
@@ -72,7 +75,7 @@ class AsyncHandle(Handle):
             raise StoreClosed(_OTHER_LOOP)
 
     async def aclose(self) -> None:
-        """Close the handle; what was acknowledged stays. Closing again does nothing."""
+        """Close the handle. Acknowledged appends stay stored. A second call does nothing."""
         raise NotImplementedError
 
     async def __aenter__(self) -> Self:
@@ -86,10 +89,10 @@ class AsyncHandle(Handle):
 
 
 class SyncHandle(Handle):
-    """A handle for threads."""
+    """A handle that threads may share."""
 
     def close(self) -> None:
-        """Close the handle; what was acknowledged stays. Closing again does nothing."""
+        """Close the handle. Acknowledged appends stay stored. A second call does nothing."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -105,24 +108,24 @@ class SyncHandle(Handle):
 _open_handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 
 
-_held_still: list[Handle] = []
+_paused: list[Handle] = []
 
 
 def _before_fork() -> None:
     for handle in list(_open_handles):
         if handle.is_open():
-            handle.hold_still()
-            _held_still.append(handle)
+            handle.pause_for_fork()
+            _paused.append(handle)
 
 
 def _after_fork_in_parent() -> None:
-    while _held_still:
-        _held_still.pop().go_on()
+    while _paused:
+        _paused.pop().resume_after_fork()
 
 
 def _after_fork_in_child() -> None:
-    while _held_still:
-        _held_still.pop().disown()
+    while _paused:
+        _paused.pop().disown()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""The cursor of ``list_runs``: the place of the last run of a page, as text that callers pass back unread."""
+"""Encodes and decodes the cursor of ``list_runs``: the position of a page's last run, as opaque text."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ _decode = msgspec.json.Decoder(tuple[Int64, Int64]).decode
 
 
 def encode_cursor(created: int, tie: int) -> str:
-    """The cursor after a run created at ``created`` microseconds; ``tie`` orders runs created at the same one."""
+    """Return the cursor for the runs after a given run.
+
+    ``created`` is the creation time of that run in microseconds. ``tie`` orders runs with the same creation time.
+    """
     return base64.urlsafe_b64encode(_encode((created, tie))).decode().rstrip("=")
 
 
 def decode_cursor(cursor: str) -> tuple[int, int]:
-    """The two numbers of ``encode_cursor``. Raises ``CursorOutOfRange``."""
+    """Return the two numbers of a cursor. Raises ``CursorOutOfRange`` if ``encode_cursor`` did not create it."""
     try:
         return _decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (binascii.Error, msgspec.MsgspecError, ValueError, TypeError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Wake-ups inside a process: writers tell followers, in whatever thread or event loop those wait, of news."""
+"""Wake-ups inside a process: writers wake followers, which may wait in any thread or event loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import threading
 class ChangeSignal:
     """A counter of changes that threads and tasks can wait on.
 
-    Read ``count`` before looking for news; if there is none, wait with that number: a change in between is not missed.
+    To miss no change, read ``count`` first, then look for new events. If there are no new events, call ``wait`` with
+    that count. It returns at once if a change happened in between.
     """
 
     def __init__(self) -> None:
@@ -21,8 +22,8 @@ class ChangeSignal:
         self._sleepers = 0
 
     def notify(self) -> None:
-        """Count a change and wake everyone who waits."""
-        # Not `+= 1`: two threads could make the same number of it, and a waiter miss the second change.
+        """Count a change and wake all waiting threads and tasks."""
+        # With `+= 1`, two threads could set the same number, and a waiter would miss the second change.
         self.count = next(self._numbers)
         if self._sleepers or self._waiting:
             self._wake()
@@ -35,28 +36,28 @@ class ChangeSignal:
             try:
                 loop.call_soon_threadsafe(_finish, future)
             except RuntimeError:
-                continue  # the loop is closed, and nobody waits on it any more
+                continue  # the loop is closed, so no task waits on it
 
-    def wait(self, seen: int, timeout: float | None) -> bool:
-        """Block until there was a change after ``seen``; whether there was.
+    def wait(self, count: int, timeout: float | None) -> bool:
+        """Block until a change happens after ``count``, and return whether one happened.
 
-        ``timeout`` is in seconds; None waits for ever.
+        ``timeout`` is in seconds. None waits without a limit.
         """
         with self._condition:
             self._sleepers += 1
             try:
-                return self._condition.wait_for(lambda: self.count != seen, timeout)
+                return self._condition.wait_for(lambda: self.count != count, timeout)
             finally:
                 self._sleepers -= 1
 
-    async def wait_async(self, seen: int, timeout: float | None) -> bool:
-        """``wait`` for a task."""
+    async def wait_async(self, count: int, timeout: float | None) -> bool:
+        """Wait in a task until a change happens after ``count``. See ``wait``."""
         loop = asyncio.get_running_loop()
         entry = (loop, loop.create_future())
         with self._condition:
             self._waiting.add(entry)
         try:
-            if self.count == seen:
+            if self.count == count:
                 async with asyncio.timeout(timeout):
                     await entry[1]
         except TimeoutError:
@@ -64,7 +65,7 @@ class ChangeSignal:
         finally:
             with self._condition:
                 self._waiting.discard(entry)
-        return self.count != seen
+        return self.count != count
 
 
 def _finish(future: asyncio.Future[None]) -> None:

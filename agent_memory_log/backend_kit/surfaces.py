@@ -1,7 +1,8 @@
-"""The public methods of a store, on both surfaces: they check the arguments, and have the backend carry out the work.
+"""The public methods of an asynchronous and a synchronous store. They check the arguments and call the backend.
 
-A backend gives what reads and writes its data (``Reads``, ``Writes``), ``_append``, ``follow`` and the end of a handle.
-Where its data may not be used by any thread at any time, it overrides ``_read`` and ``_write`` too.
+A backend provides an object that reads its data (``Reads``), an object that writes it (``Writes``), ``_append``,
+``follow``, and ``close`` or ``aclose``. If not every thread may use its data at any time, it also overrides ``_read``
+and ``_write``.
 """
 
 from __future__ import annotations
@@ -36,15 +37,25 @@ from agent_memory_log.store import AppendResult, ExpireResult, Flaw, RunHead, Ru
 _T = TypeVar("_T")
 
 DEFAULT_MAX_EVENT_BYTES = 64 * 1024 * 1024
+"""The default limit for the encoded size of one event, in bytes."""
 
 _BATCH_EVENTS = 16
-"""A batch may have the bytes of this many events of the largest size."""
+"""The default limit for a batch, in events of the largest size."""
 
 _END = object()
 
 
 class Append(msgspec.Struct, frozen=True, gc=False):
-    """A checked append."""
+    """The checked arguments of an append. See ``Store.append_events``.
+
+    Attributes:
+        agent: The id of the agent.
+        run: The id of the run.
+        batch: The checked events.
+        expected_version: The version that the run must have, or None for any version.
+        meta: The checked meta of a new run, or None.
+        first_seq: The seq of the first event of a new run, or None.
+    """
 
     agent: str
     run: str
@@ -55,14 +66,18 @@ class Append(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reads(Protocol):
-    """What reads a backend's data. Each method's arguments are checked, and it returns what its namesake returns."""
+    """The object that reads a backend's data.
+
+    The surfaces check the arguments before they call a method. A method returns the result of the ``Store`` method that
+    its docstring names.
+    """
 
     def load(self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
         """See ``Store.load_run``."""
         ...
 
     def list_runs(self, agent: str | None, limit: int, cursor: str | None, *, include_reserved: bool) -> RunPage:
-        """See ``Store.list_runs``. Checks the cursor."""
+        """See ``Store.list_runs``. This method checks the cursor itself."""
         ...
 
     def peek(self, runs: Sequence[tuple[str, str]]) -> tuple[RunHead | None, ...]:
@@ -70,16 +85,20 @@ class Reads(Protocol):
         ...
 
     def count_expired(self, before: int) -> ExpireResult:
-        """What ``expire_runs`` would remove; ``before`` in microseconds."""
+        """Count the runs that ``Store.expire_runs`` would remove. ``before`` is in microseconds since 1970."""
         ...
 
     def flaws(self, agent: str | None, run: str | None) -> Iterator[Flaw | None]:
-        """See ``Store.check``; None wherever others may use the data."""
+        """Yield the problems that ``Store.check`` reports. Yield None to let other callers use the data."""
         ...
 
 
 class Writes(Protocol):
-    """What writes a backend's data. Each method's arguments are checked, and it returns what its namesake returns."""
+    """The object that writes a backend's data.
+
+    The surfaces check the arguments before they call a method. A method returns the result of the ``Store`` method that
+    its docstring names.
+    """
 
     def redact(self, agent: str, run: str, seqs: tuple[int, ...], reason: str) -> AppendResult:
         """See ``Store.redact_events``."""
@@ -90,9 +109,9 @@ class Writes(Protocol):
         ...
 
     def expire_some(self, before: int) -> ExpireResult:
-        """Remove as many of the runs that ended by ``before``, in microseconds, as others can wait for; their sum.
+        """Remove some of the runs that expired by ``before``, in microseconds since 1970, and return their numbers.
 
-        None were removed when there are none left.
+        One call should be so short that other callers can wait for it. The result has 0 runs if no expired run is left.
         """
         ...
 
@@ -113,10 +132,26 @@ def checked_append(
     max_event_bytes: int,
     max_batch_bytes: int | None = None,
 ) -> Append:
-    """An append, checked before anything is written.
+    """Check the arguments of ``Store.append_events``.
 
-    An event may have ``max_event_bytes`` as encoded, all of them together ``max_batch_bytes``: unless said, as much as
-    16 of the largest. Raises ``InvalidEvent``, ``InvalidArgument``, ``EventTooLarge``.
+    Args:
+        agent: The id of the agent.
+        run: The id of the run.
+        events: The events to append.
+        expected_version: The version that the run must have, or None for any version.
+        meta: The meta of a new run, or None.
+        first_seq: The seq of the first event of a new run, or None.
+        reserved: Whether reserved agents and event types are allowed.
+        max_event_bytes: The most bytes of one encoded event.
+        max_batch_bytes: The most bytes of all encoded events. The default is 16 times ``max_event_bytes``.
+
+    Returns:
+        The checked append.
+
+    Raises:
+        InvalidEvent: An id, an event or ``meta`` cannot be stored. The error names the field.
+        InvalidArgument: ``expected_version`` or ``first_seq`` is not a valid number.
+        EventTooLarge: An event or the batch is too large.
     """
     check_ids(agent, run)
     if expected_version is not None or first_seq is not None:
@@ -134,23 +169,23 @@ def _checked_load(
 
 
 class SyncSurface(SyncHandle, Generic[_Reader, _Writer]):
-    """The methods of a ``SyncStore``."""
+    """The public methods of a ``SyncStore``, except ``follow`` and ``close``."""
 
     _max_event_bytes: int
     _reader: _Reader
     _writer: _Writer
 
     def _append(self, append: Append) -> AppendResult:
-        """Carry out an append, on a handle that was open when it was called."""
+        """Carry out an append. The handle was open when ``append_events`` was called."""
         raise NotImplementedError
 
     def _read(self, work: Callable[[], _T]) -> _T:
-        """Carry out a method of ``_reader``."""
+        """Call a method of ``_reader``."""
         self._check_open()
         return work()
 
     def _write(self, work: Callable[[], _T]) -> _T:
-        """Carry out a method of ``_writer``."""
+        """Call a method of ``_writer``."""
         self._check_open()
         return work()
 
@@ -235,23 +270,23 @@ class SyncSurface(SyncHandle, Generic[_Reader, _Writer]):
 
 
 class AsyncSurface(AsyncHandle, Generic[_Reader, _Writer]):
-    """The methods of a ``Store``."""
+    """The public methods of a ``Store``, except ``follow`` and ``aclose``."""
 
     _max_event_bytes: int
     _reader: _Reader
     _writer: _Writer
 
     async def _append(self, append: Append) -> AppendResult:
-        """Carry out an append, on a handle that was open when it was called."""
+        """Carry out an append. The handle was open when ``append_events`` was called."""
         raise NotImplementedError
 
     async def _read(self, work: Callable[[], _T]) -> _T:
-        """Carry out a method of ``_reader``."""
+        """Call a method of ``_reader``."""
         self._check_open()
         return work()
 
     async def _write(self, work: Callable[[], _T]) -> _T:
-        """Carry out a method of ``_writer``."""
+        """Call a method of ``_writer``."""
         self._check_open()
         return work()
 

@@ -1,4 +1,4 @@
-"""Store URLs: what a backend's opener is given, with its options read by name."""
+"""Store URLs, which a backend opens and whose options it reads by name, and the protocols of backends."""
 
 from __future__ import annotations
 
@@ -22,161 +22,190 @@ _SECRET_NAME = re.compile("password|token|secret|properties", re.IGNORECASE)
 
 
 class StoreUrl:
-    """A store URL taken apart; options that a backend does not take are refused by ``finish``.
+    """A parsed store URL.
 
-    ``shown``, which is also its text in messages, is the URL without credentials.
+    A backend takes the options that it knows with ``choice``, ``number`` or ``option``. Then it calls ``finish``, which
+    refuses the remaining options.
+
+    Attributes:
+        scheme: The scheme, such as ``sqlite``.
+        location: The decoded part between the scheme and the options. See ``parse``.
+        masked: The URL without credentials, for messages.
     """
 
     def __init__(self, text: str, scheme: str, location: str, options: Sequence[tuple[str, str]]) -> None:
         self.scheme = scheme
         self.location = location
-        self.shown = without_credentials(text)
+        self.masked = without_credentials(text)
         self._text = text
         self._options = list(options)
 
     def __repr__(self) -> str:
-        return f"StoreUrl({self.shown!r})"
+        return f"StoreUrl({self.masked!r})"
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Split ``scheme:location?options``. Raises ``InvalidArgument`` when there is no scheme.
+        """Parse ``scheme:location?options``.
 
-        ``location`` is what stands between ``scheme:`` and ``?``, less the ``//`` of an empty host, percent-decoded:
-        ``sqlite:///runs.db`` gives ``runs.db``, ``sqlite:////var/runs.db`` gives ``/var/runs.db``, ``memory:`` gives
-        ``""``.
+        The location is percent-decoded and does not include the ``//`` of an empty host: ``sqlite:///runs.db`` has the
+        location ``runs.db``, ``sqlite:////var/runs.db`` has ``/var/runs.db``, and ``memory:`` has ``""``.
+
+        Raises:
+            InvalidArgument: The text has no scheme, holds ``#`` or a control character, or has an invalid host.
         """
         scheme = text.partition(":")[0] if isinstance(text, str) else ""
-        shown = without_credentials(text) if isinstance(text, str) else text
+        masked = without_credentials(text) if isinstance(text, str) else text
         if not _SCHEME.fullmatch(scheme) or ":" not in text:
             raise InvalidArgument(
-                f"{shown!r} is not a store URL, which begins with a scheme: sqlite:///{shown}, or memory:"
+                f"{masked!r} is not a store URL: begin it with a scheme, as in sqlite:///{masked} or memory:"
             )
-        # urlsplit drops these without a word, and another file than the one named would be opened.
+        # urlsplit silently drops these characters, and the backend would open a different file.
         if _DROPPED.search(text):
-            raise InvalidArgument(f"{shown!r} holds # or a control character: percent-encode it, as in %23")
+            raise InvalidArgument(f"{masked!r} contains # or a control character: percent-encode it, as in %23")
         parts = _split(text)
         if parts is None:
-            raise InvalidArgument(f"{shown!r} is not a store URL: what stands between // and / is no host")
+            raise InvalidArgument(f"{masked!r} is not a store URL: the part between // and / is not a valid host")
         location = parts.netloc + parts.path
         if text[len(parts.scheme) + 1 :].startswith("///"):
             location = parts.path[1:]
         return cls(text, parts.scheme, unquote(location), parse_qsl(parts.query, keep_blank_values=True))
 
     def choice(self, name: str, allowed: tuple[str, ...]) -> str:
-        """Take the option ``name``, one of ``allowed``, the first by default. Raises ``InvalidArgument``."""
+        """Take the option ``name`` and return its value, by default the first of ``allowed``.
+
+        Raises:
+            InvalidArgument: The value is not in ``allowed``, or the option appears twice.
+        """
         value = self.option(name, allowed[0])
         if value not in allowed:
             raise InvalidArgument(
-                f"the option {name!r} of {self.shown!r} must be {' or '.join(allowed)}, found {self._quoted(value)}"
+                f"the option {name!r} of {self.masked!r} must be {' or '.join(allowed)}, got {self._quoted(value)}"
             )
         return value
 
     def number(self, name: str, default: int, minimum: int = 1) -> int:
-        """Take the integer option ``name``. Raises ``InvalidArgument``."""
+        """Take the option ``name`` and return its value as an integer.
+
+        Raises:
+            InvalidArgument: The value is not an integer of at least ``minimum``, or the option appears twice.
+        """
         value = self.option(name, str(default))
         if not value.isdecimal() or len(value) > _MAX_DIGITS or int(value) < minimum:
             raise InvalidArgument(
-                f"the option {name!r} of {self.shown!r} must be an integer from {minimum}, found {self._quoted(value)}"
+                f"the option {name!r} of {self.masked!r} must be an integer from {minimum}, got {self._quoted(value)}"
             )
         return int(value)
 
     def option(self, name: str, default: str) -> str:
-        """Take the option ``name``. Raises ``InvalidArgument`` when it is given twice."""
-        values = [value for given, value in self._options if given == name]
+        """Take the option ``name`` and return its value. Raises ``InvalidArgument`` if the option appears twice."""
+        values = [value for key, value in self._options if key == name]
         if len(values) > 1:
-            raise InvalidArgument(f"the option {name!r} is given twice in {self.shown!r}")
-        self._options = [(given, value) for given, value in self._options if given != name]
+            raise InvalidArgument(f"the option {name!r} appears twice in {self.masked!r}")
+        self._options = [(key, value) for key, value in self._options if key != name]
         return values[0] if values else default
 
     def check_hosts(self) -> None:
-        """Refuse an ``@`` or ``;`` behind the hosts, before options are taken. Raises ``InvalidArgument``.
+        """Refuse an ``@`` after the hosts and a ``;`` in the options. Call it before any option is taken.
 
-        The first is most likely a password's that was not percent-encoded, of which a driver would take a part for a
-        host, or an option, and show it; the second separates options for some drivers, and here does not.
+        Such an ``@`` is probably part of a password that was not percent-encoded. A driver would read a part of that
+        password as a host or an option, and show it in messages. A ``;`` separates options in some drivers, but not in
+        this library. Raises ``InvalidArgument``.
         """
-        behind = self._text.partition("//")[2].partition("?")
-        if "@" in behind[0].partition("/")[2] + behind[2] or ";" in behind[2]:
+        base, _, query = self._text.partition("//")[2].partition("?")
+        if "@" in base.partition("/")[2] + query or ";" in query:
             raise InvalidArgument(
-                f"{self.shown!r} has an @ or a ; behind its hosts: percent-encode it there, as in %40, and @ : / ? and "
-                "% in user and password"
+                f"{self.masked!r} has an @ or a ; after its hosts: percent-encode it, as in %40. In user and password, "
+                "percent-encode @ : / ? and %"
             )
 
     def rest(self) -> str:
-        """The URL with its credentials and the options nobody took, for a driver that reads its own; takes them."""
-        left = {name for name, _ in self._options}
+        """Return the URL with its credentials and all remaining options, for a driver that parses them itself.
+
+        This takes the remaining options.
+        """
+        remaining = {name for name, _ in self._options}
         self._options = []
         base, _, query = self._text.partition("?")
-        # As they were written: in some options, what separates the parts of a value must not be percent-encoded.
-        options = [option for option in query.split("&") if unquote_plus(option.partition("=")[0]) in left]
+        # The options stay as written, because some drivers need unencoded separators inside a value.
+        options = [option for option in query.split("&") if unquote_plus(option.partition("=")[0]) in remaining]
         return f"{base}?{'&'.join(options)}" if options else base
 
     def finish(self) -> None:
-        """Refuse the options nobody took. Raises ``InvalidArgument``."""
+        """Refuse the options that were not taken. Raises ``InvalidArgument``."""
         if self._options:
             names = ", ".join(self._quoted(name) for name, _ in self._options)
-            raise InvalidArgument(f"{self.scheme}: has no option {names}, in {self.shown!r}")
+            raise InvalidArgument(f"{self.scheme}: has no option {names}, in {self.masked!r}")
 
     def _quoted(self, part: str) -> str:
-        """A part of the URL as messages show it: what looked like an option may be a piece of a password."""
-        return repr(part) if part in self.shown else "***"
+        """Return a part of the URL for a message, or ``***`` if it may be a piece of a password."""
+        return repr(part) if part in self.masked else "***"
 
 
 def _split(text: str) -> SplitResult | None:
     try:
         return urlsplit(text)
     except ValueError:
-        return None  # what it says may quote a part of a password
+        return None  # its message may contain a part of a password
 
 
 def without_credentials(url: str) -> str:
-    """The URL as it may be shown: ``***`` for user and password, and for options that hold a secret."""
-    # Up to the last @: a password with / or ? in it, which should have been percent-encoded, is no less a password. Nor
-    # is one whose host was forgotten, and which so stands where the port does.
+    """Return the URL with ``***`` instead of user, password and the values of secret options."""
+    # Everything up to the last @ is replaced, because a password may contain an unencoded / or ?. If the host is
+    # missing, the password is in the position of the port, so a port that is not a number is replaced too.
     return _PARAMETER.sub(_without_secret, _NO_PORT.sub(r"\1***", _CREDENTIALS.sub(r"\1\2***@", url)))
 
 
 class Backend(Protocol):
-    """What an entry point in the group ``agent_memory_log.backends`` names.
+    """The object that an entry point in the group ``agent_memory_log.backends`` names.
 
-    The entry point's name is the URL scheme.
+    The name of the entry point is the URL scheme.
     """
 
     async def open_store(self, url: StoreUrl) -> Store:
-        """Open an asynchronous handle. Raises ``StoreUnavailable``, ``SchemaTooNew``, ``InvalidArgument``."""
+        """Open an asynchronous handle.
+
+        Raises:
+            StoreUnavailable: The store cannot be reached or opened.
+            SchemaTooNew: A later release wrote the store.
+            InvalidArgument: The URL is wrong.
+        """
         ...
 
     def open_sync_store(self, url: StoreUrl) -> SyncStore:
-        """Open a synchronous handle. Raises as ``open_store`` does."""
+        """Open a synchronous handle. Raises the same errors as ``open_store``."""
         ...
 
 
 @runtime_checkable
 class KeepsFiles(Protocol):
-    """A ``Backend`` whose stores are files of this machine. Found with ``isinstance``."""
+    """A ``Backend`` whose stores are files on this machine. Check for it with ``isinstance``."""
 
     def files(self, url: StoreUrl) -> tuple[Path, ...]:
-        """Every file that the store at ``url`` has or may come to have, its main one first, with symlinks resolved.
+        """Return every file that the store at ``url`` has or can create, the main file first, with symlinks resolved.
 
-        The store need not exist, and is not opened. Raises ``InvalidArgument`` for a URL that cannot be opened.
+        The store is not opened and does not have to exist. Raises ``InvalidArgument`` if the URL is wrong.
         """
         ...
 
 
 @runtime_checkable
 class ReadsGoOriginal(Protocol):
-    """A ``Backend`` that reads what the Go original keeps in its database. Found with ``isinstance``."""
+    """A ``Backend`` that can read the database of the Go original. Check for it with ``isinstance``."""
 
     def go_original_runs(self, url: StoreUrl) -> AsyncGenerator[SourceRun]:
-        """Every run of the Go original in the database at ``url``, the oldest first; nothing is changed there.
+        """Yield every run of the Go original in the database at ``url``, the oldest first. The database is not changed.
 
-        Raises ``InvalidArgument``, ``StoreUnavailable``, ``SchemaTooNew`` for what a later release of the original
-        wrote, and ``DecodeError`` for documents that name no run, after all others were given.
+        Raises:
+            InvalidArgument: The URL is wrong.
+            StoreUnavailable: The database cannot be reached.
+            SchemaTooNew: A later release of the original wrote the database.
+            DecodeError: Some documents do not name their run. It is raised after all runs were yielded.
         """
         ...
 
 
 def _without_secret(match: re.Match[str]) -> str:
-    """A parameter, or what stands before the first one, with ``***`` for what is set under a name of a secret."""
+    """Return a parameter, or the text before the first one, with ``***`` as the value of a secret name."""
     part = match[0]
     begin = 0 if match.start() else part.find("?")
     name = _SECRET_NAME.search(part, begin) if begin >= 0 else None

@@ -15,10 +15,10 @@ from agent_memory_log.cli.output import BAD, BOLD, DIM, GOOD, NAME, WARN, Segmen
 from agent_memory_log.cli.terminal_text import duration, size
 from agent_memory_log.cli.timeline import Row
 from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.payloads import (
     Annotation,
     AssistantMessage,
-    Bounds,
     EventData,
     PlannerNote,
     Redacted,
@@ -28,7 +28,6 @@ from agent_memory_log.events.payloads import (
     Thinking,
     ToolCall,
     ToolResult,
-    ToolTelemetry,
     UserMessage,
 )
 from agent_memory_log.wording import ranges

@@ -135,7 +135,7 @@ async def _import_go_original(source: str, store_url: str | None, *, reserved: b
     backend = find_backend(url)
     if not isinstance(backend, ReadsGoOriginal):
         raise UsageProblem(
-            f"SOURCE_URL must be the URL of a MongoDB database, such as mongodb://host/database, got {url.shown!r}"
+            f"SOURCE_URL must be the URL of a MongoDB database, such as mongodb://host/database, got {url.masked!r}"
         )
     results: list[ImportedRun] = []
     async with open_or_create(store_url) as store, aclosing(backend.go_original_runs(url)) as runs:

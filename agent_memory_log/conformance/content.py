@@ -22,13 +22,13 @@ from agent_memory_log.conformance.samples import (
 )
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.jsonvalue import MAX_DEPTH, JsonValue
+from agent_memory_log.events.nested import ToolTelemetry
 from agent_memory_log.events.payloads import (
     AssistantMessage,
     RetryHint,
     Thinking,
     ToolCall,
     ToolResult,
-    ToolTelemetry,
     UnknownPayload,
     UserMessage,
 )

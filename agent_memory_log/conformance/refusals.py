@@ -17,15 +17,14 @@ from agent_memory_log.conformance.samples import AGENT, NOON, RUN, nested, user_
 from agent_memory_log.errors import InvalidEvent
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.jsonvalue import MAX_DEPTH, MAX_INT_DIGITS, JsonValue
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.payloads import (
-    Bounds,
     EventData,
     PlannerNote,
     RetryHint,
     Thinking,
     ToolCall,
     ToolResult,
-    ToolTelemetry,
     UnknownPayload,
     UserMessage,
 )

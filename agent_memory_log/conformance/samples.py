@@ -7,17 +7,16 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from agent_memory_log.events.event import Event, new_event
 from agent_memory_log.events.jsonvalue import MAX_DEPTH, JsonValue
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.payloads import (
     Annotation,
     AssistantMessage,
-    Bounds,
     PlannerNote,
     RetryHint,
     SystemMessage,
     Thinking,
     ToolCall,
     ToolResult,
-    ToolTelemetry,
     UnknownPayload,
     UserMessage,
 )

@@ -1,1 +1,1 @@
-"""What is stored: JSON values, field types, payloads, the registry of payloads, and the event."""
+"""The stored data: JSON values, field types, payloads, the registry of payloads, and the event."""

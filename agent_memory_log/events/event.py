@@ -1,7 +1,7 @@
-"""The event: a typed payload with its time, labels, id and place in a run.
+"""The event: a typed payload with its time, labels, id and seq.
 
-``new_event`` makes one, ``Event.to_map`` and ``Event.from_map`` are its wire shape, ``decode_event`` gives the payload
-back with its type known to a type checker.
+``new_event`` creates an event. ``Event.to_map`` and ``Event.from_map`` convert it to and from its wire form.
+``decode_event`` returns the payload with a static type.
 """
 
 from __future__ import annotations
@@ -26,32 +26,37 @@ _Payload = TypeVar("_Payload", bound=EventData)
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One thing that happened in a run.
+    """One event of a run. Create it with ``new_event``.
 
-    - ``type``: the event type; always the payload's ``event_type``.
-    - ``timestamp``: when it happened; timezone-aware, to the microsecond. Events out of a store are in UTC.
-    - ``data``: the payload.
-    - ``labels``: text to text, at most 64, keys to 128 characters.
-    - ``event_id``: the idempotency key within a run, to 512 characters; ``""`` until a store assigns one.
-    - ``seq``: the place in the run, from 1; 0 until a store assigns it.
+    Attributes:
+        type: The event type, which equals the payload's ``event_type``.
+        timestamp: The time of the event, timezone-aware, with microseconds. A store returns it in UTC.
+        data: The payload.
+        labels: A map from text to text with at most 64 entries. A key has at most 128 characters.
+        event_id: The idempotency key within the run, with at most 512 characters. If it is ``""``, the store assigns
+            an id when the event is appended.
+        seq: The position in the run, from 1. It is 0 until a store assigns it.
     """
 
     type: str
     timestamp: datetime
     data: EventData
-    # msgspec knows dict, and would have to call dict[str, str].
+    # Plain dict as the factory: msgspec recognizes it, but would have to call dict[str, str] for each event.
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
     event_id: str = ""
     seq: int = 0
 
     def to_map(self) -> dict[str, JsonValue]:
-        """The event as a new map ``{type, timestamp, data, labels, event_id, seq}``.
+        """Return the event as a new map with the keys ``type, timestamp, data, labels, event_id, seq``.
 
-        ``timestamp`` is RFC 3339 text in UTC, ``data`` always there; empty ``labels`` and an ``event_id`` or ``seq``
-        not yet assigned are left out. Raises ``InvalidEvent`` naming the field.
+        ``timestamp`` is RFC 3339 text in UTC. Empty ``labels`` are left out. ``event_id`` and ``seq`` are left out if
+        they are not assigned yet.
+
+        Raises:
+            InvalidEvent: A value cannot be written. The error names the field.
         """
         if not isinstance(self.type, str):
-            raise InvalidEvent(f"an event's type must be text, found {describe(self.type)}", field="type")
+            raise InvalidEvent(f"an event's type must be text, got {describe(self.type)}", field="type")
         _check_timestamp(self.timestamp, self.type)
         _check_labels(self.labels, self.type)
         built: dict[str, JsonValue] = {
@@ -69,33 +74,37 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def from_map(cls, data: Mapping[str, object]) -> Self:
-        """Read an event's map: ours, or the original's with ``Type``, ``Timestamp``, ``Data`` and ``Labels``.
+        """Return the event that a map describes.
 
-        ``timestamp`` may be RFC 3339 text with any offset and any number of fractional digits, cut to the microsecond,
-        or an aware datetime. Absent or null ``labels`` are none; absent or null ``data`` is an error. Raises
-        ``DecodeError`` naming the event type, the field and what was found.
+        The map may come from ``to_map`` or from the Go original, whose keys are ``Type``, ``Timestamp``, ``Data`` and
+        ``Labels``. ``timestamp`` is an aware datetime or RFC 3339 text with any offset and any number of fractional
+        digits. Digits after the microseconds are cut off. ``labels`` may be absent or null.
+
+        Raises:
+            DecodeError: A value is missing or has a wrong type. The error names the event type, the field and the
+                value.
         """
         if not isinstance(data, Mapping):
-            raise DecodeError(f"an event must be a map, found {describe(data)}")
-        event_type = _top(data, "type")
+            raise DecodeError(f"an event must be a map, got {describe(data)}")
+        event_type = _get(data, "type")
         if not isinstance(event_type, str) or not event_type:
-            raise DecodeError(f"an event's type must be non-empty text, found {describe(event_type)}")
+            raise DecodeError(f"an event's type must be non-empty text, got {describe(event_type)}")
         event_type = str.__str__(event_type)
-        payload = _top(data, "data")
+        payload = _get(data, "data")
         if payload is None:
             raise DecodeError(f"{event_type}: data is {'null' if 'data' in data or 'Data' in data else 'absent'}")
         event_id = data.get("event_id")
         if event_id is not None and not isinstance(event_id, str):
-            raise DecodeError(f"{event_type}: event_id must be text, found {describe(event_id)}")
-        number = data.get("seq")
-        seq = 0 if number is None else read_int64(number, f"{event_type}: seq")
+            raise DecodeError(f"{event_type}: event_id must be text, got {describe(event_id)}")
+        stored_seq = data.get("seq")
+        seq = 0 if stored_seq is None else read_int64(stored_seq, f"{event_type}: seq")
         if seq < 0:
-            raise DecodeError(f"{event_type}: seq must be an integer from 0, found {describe(seq)}")
+            raise DecodeError(f"{event_type}: seq must be an integer from 0, got {describe(seq)}")
         return cls(
             type=event_type,
-            timestamp=_read_timestamp(_top(data, "timestamp"), event_type),
+            timestamp=_read_timestamp(_get(data, "timestamp"), event_type),
             data=payload_from_map(event_type, payload),
-            labels=_read_labels(_top(data, "labels"), event_type),
+            labels=_read_labels(_get(data, "labels"), event_type),
             event_id=str.__str__(event_id or ""),
             seq=seq,
         )
@@ -108,16 +117,28 @@ def new_event(
     labels: Mapping[str, str] | None = None,
     event_id: str | None = None,
 ) -> Event:
-    """Make an event of ``payload``, ready to be appended.
-
-    ``timestamp`` must be timezone-aware and defaults to now; ``event_id`` is the idempotency key within a run and
-    defaults to a new unique one, so that appending the same event again stores it once. Raises ``InvalidEvent`` naming
-    the field. The payload's own values are checked when the event is appended.
+    """Create an event that can be appended to a run.
 
         new_event(UserMessage(message="Where is my order?"), labels={"role": "user"})
+
+    The store checks the values inside the payload when the event is appended.
+
+    Args:
+        payload: A built-in payload, an instance of a registered payload class, or an ``UnknownPayload``.
+        timestamp: The time of the event, timezone-aware. The default is now.
+        labels: A map from text to text with at most 64 entries. A key has at most 128 characters.
+        event_id: The idempotency key within the run, with at most 512 characters. An append of the same event with
+            the same id stores the event only once. The default is a new unique id.
+
+    Returns:
+        The event, with the timestamp in UTC, a copy of the labels, and the seq 0.
+
+    Raises:
+        InvalidEvent: An argument has a wrong type, ``timestamp`` has no time zone, or ``event_id`` is empty. The error
+            names the field.
     """
     if not isinstance(payload, EventData):
-        raise InvalidEvent(f"a payload must be an EventData, found {describe(payload)}", field="data")
+        raise InvalidEvent(f"a payload must be an EventData, got {describe(payload)}", field="data")
     if timestamp is None:
         timestamp = datetime.now(UTC)
     else:
@@ -127,7 +148,7 @@ def new_event(
         event_id = new_event_id()
     elif not isinstance(event_id, str) or not event_id:
         raise InvalidEvent(
-            f"{payload.event_type}: event_id must be non-empty text, found {describe(event_id)}", field="event_id"
+            f"{payload.event_type}: event_id must be non-empty text, got {describe(event_id)}", field="event_id"
         )
     if labels is not None:
         _check_labels(labels, payload.event_type)
@@ -135,18 +156,22 @@ def new_event(
 
 
 def decode_event(event: Event, payload_type: type[_Payload]) -> _Payload:
-    """The event's payload as a ``payload_type``, typed. Raises ``DecodeError`` naming both types when it is another.
+    """Return the event's payload as a ``payload_type``, so that a type checker knows its fields.
 
-    decode_event(event, ToolCall).tool_name
+        decode_event(event, ToolCall).tool_name
+
+    Raises:
+        DecodeError: The payload has another type. The error names both types.
     """
     data = event.data
     if isinstance(data, payload_type):
         return data
-    event_type: object = payload_type.event_type  # of UnknownPayload itself it is a property
+    event_type: object = payload_type.event_type  # on the class UnknownPayload, this is a property object
     if data.event_type == event_type and (
         isinstance(data, UnknownPayload) or type(data).__qualname__ == payload_type.__qualname__
     ):
-        return payload_type.from_map(data.to_map())  # registered, or its module reloaded, after the event was read
+        # The class was registered, or its module reloaded, after the event was read.
+        return payload_type.from_map(data.to_map())
     expected = f"a {event_type} " if event_type and isinstance(event_type, str) else ""
     raise DecodeError(
         f"event {event.seq or event.event_id} is a {event.type} ({type(data).__name__}), "
@@ -155,9 +180,10 @@ def decode_event(event: Event, payload_type: type[_Payload]) -> _Payload:
 
 
 def same_body(first: Event, second: Event) -> bool:
-    """Whether two events have the same body: type, data and labels; the time is not part of it.
+    """Return whether two events have the same body, which is their type, data and labels.
 
-    Data is compared as JSON: key order does not matter, and 1, 1.0 and true are three values.
+    Timestamp, id and seq are not compared. Data is compared as JSON: the order of keys does not matter, and 1, 1.0 and
+    true are three different values.
     """
     return (
         first.type == second.type
@@ -167,15 +193,16 @@ def same_body(first: Event, second: Event) -> bool:
 
 
 def redacted_form(event: Event, reason: str) -> Event:
-    """What stands where ``event`` was once it is redacted: time, id and seq stay; data and labels go.
+    """Return the redacted event that replaces ``event`` in the store.
 
-    One that was redacted before gets the new reason.
+    It has the same timestamp, id and seq, but no data and no labels. An event that is already redacted gets the new
+    reason.
     """
-    was = event.data.original_type if isinstance(event.data, Redacted) else str.__str__(event.type)
+    original_type = event.data.original_type if isinstance(event.data, Redacted) else str.__str__(event.type)
     return Event(
         Redacted.event_type,
         event.timestamp,
-        Redacted(original_type=was, reason=reason),
+        Redacted(original_type=original_type, reason=reason),
         {},
         event.event_id,
         event.seq,
@@ -183,7 +210,10 @@ def redacted_form(event: Event, reason: str) -> Event:
 
 
 class _IdSource:
-    """Event ids that are unique among processes and increase within one, which keeps an index on them compact."""
+    """The source of event ids. Ids of two processes differ, and ids of one process increase.
+
+    Increasing ids keep a database index on them compact.
+    """
 
     def __init__(self) -> None:
         self.restart()
@@ -199,7 +229,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def new_event_id() -> str:
-    """A new unique event id: 72 random bits for the process, then a number that counts up."""
+    """Return a new unique event id: 72 random bits for the process, then a counter."""
     return f"{_ids.prefix}{next(_ids.numbers):06x}"
 
 
@@ -210,9 +240,9 @@ _RFC3339 = re.compile(
 
 
 def format_timestamp(timestamp: datetime) -> str:
-    """RFC 3339 text in UTC, with six fractional digits or none: ``2026-11-21T09:30:00.000125Z``.
+    """Return RFC 3339 text in UTC with six or no fractional digits, as in ``2026-11-21T09:30:00.000125Z``.
 
-    Raises ``InvalidEvent`` for a time whose offset leads out of the years 1 to 9999.
+    Raises ``InvalidEvent`` if the time is outside the years 1 to 9999 in UTC.
     """
     return _to_utc(timestamp).isoformat().removesuffix("+00:00") + "Z"
 
@@ -229,18 +259,18 @@ def _to_utc(timestamp: datetime) -> datetime:
 def _check_timestamp(timestamp: object, event_type: str) -> None:
     if not isinstance(timestamp, datetime) or timestamp.utcoffset() is None:
         raise InvalidEvent(
-            f"{event_type}: timestamp must be a timezone-aware datetime, found {describe(timestamp)}",
+            f"{event_type}: timestamp must be a timezone-aware datetime, got {describe(timestamp)}",
             field="timestamp",
         )
 
 
 def _check_labels(labels: object, event_type: str) -> None:
     if not isinstance(labels, Mapping):
-        raise InvalidEvent(f"{event_type}: labels must be a map, found {describe(labels)}", field="labels")
+        raise InvalidEvent(f"{event_type}: labels must be a map, got {describe(labels)}", field="labels")
 
 
 def moved(timestamp: datetime, by: timedelta) -> datetime:
-    """``timestamp + by``, or the first or last instant that a datetime holds where that is beyond it."""
+    """Return ``timestamp + by``, limited to the first and the last instant that a ``datetime`` can hold."""
     try:
         return timestamp + by
     except OverflowError:
@@ -250,10 +280,13 @@ def moved(timestamp: datetime, by: timedelta) -> datetime:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Read RFC 3339 text with any offset, cutting the fraction to the microsecond. Raises ``ValueError``."""
+    """Return the UTC time of RFC 3339 text with any offset, with the fraction cut to microseconds.
+
+    Raises ``ValueError`` if the text is not RFC 3339, and ``OverflowError`` outside the years 1 to 9999.
+    """
     match = _RFC3339.fullmatch(text)
     if match is None:
-        raise ValueError("not RFC 3339: a date, T, a time and an offset, as in 2026-11-21T09:30:00.5Z")
+        raise ValueError("not RFC 3339: expected date, T, time and offset, as in 2026-11-21T09:30:00.5Z")
     date, time, fraction, offset = match.groups()
     return datetime.fromisoformat(f"{date}T{time}.{(fraction or '0')[:6]:0<6}{offset or '+00:00'}").astimezone(UTC)
 
@@ -262,17 +295,17 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_microseconds(timestamp: datetime) -> int:
-    """Whole microseconds since 1970-01-01T00:00Z, exact. Raises ``TypeError`` for a naive datetime."""
+    """Return the exact number of microseconds since 1970-01-01T00:00Z. Raises ``TypeError`` for a naive datetime."""
     since = timestamp - _EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def from_microseconds(microseconds: int) -> datetime:
-    """The UTC time of ``to_microseconds``, exact."""
+    """Return the exact UTC time of a number of microseconds since 1970-01-01T00:00Z."""
     return _EPOCH + timedelta(0, 0, microseconds)
 
 
-def _top(data: Mapping[str, object], key: str) -> object:
+def _get(data: Mapping[str, object], key: str) -> object:
     value = data.get(key)
     return data.get(key.capitalize()) if value is None else value
 
@@ -280,7 +313,7 @@ def _top(data: Mapping[str, object], key: str) -> object:
 def _read_timestamp(value: object, event_type: str) -> datetime:
     if isinstance(value, datetime):
         if value.utcoffset() is None:
-            raise DecodeError(f"{event_type}: timestamp has no time zone, found {describe(value)}")
+            raise DecodeError(f"{event_type}: timestamp has no time zone, got {describe(value)}")
         try:
             return from_microseconds(to_microseconds(value))
         except OverflowError as error:
@@ -288,7 +321,7 @@ def _read_timestamp(value: object, event_type: str) -> datetime:
                 f"{event_type}: timestamp {describe(value)}: outside the years 1 to 9999 in UTC"
             ) from error
     if not isinstance(value, str):
-        raise DecodeError(f"{event_type}: timestamp must be RFC 3339 text, found {describe(value)}")
+        raise DecodeError(f"{event_type}: timestamp must be RFC 3339 text, got {describe(value)}")
     try:
         return parse_timestamp(value)
     except (ValueError, OverflowError) as error:
@@ -299,10 +332,10 @@ def _read_labels(value: object, event_type: str) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise DecodeError(f"{event_type}: labels must be a map, found {describe(value)}")
+        raise DecodeError(f"{event_type}: labels must be a map, got {describe(value)}")
     labels: dict[str, str] = {}
     for key, text in cast("Mapping[object, object]", value).items():
         if not isinstance(key, str) or not isinstance(text, str):
-            raise DecodeError(f"{event_type}: labels must be text to text, found {describe(key)} to {describe(text)}")
+            raise DecodeError(f"{event_type}: labels must map text to text, got {describe(key)} to {describe(text)}")
         labels[str.__str__(key)] = str.__str__(text)
     return labels

@@ -1,8 +1,8 @@
-"""JSON values: what may stand in a free-form field, and the text two equal values share.
+"""Checks, copies and encodes JSON values, the values of free-form fields.
 
-``structured``, ``extra``, example inputs, unknown payloads and run ``meta`` hold any JSON value. JSON has no NaN, no
-lone surrogates and no keys but text, and msgspec writes some of those silently as something else, so every free-form
-value is walked once before it is written.
+``structured``, ``extra``, example inputs, unknown payloads and run ``meta`` hold any JSON value. JSON has no NaN and no
+lone surrogates, and its keys are text. msgspec silently changes some values that break these rules. So this module
+checks every free-form value before it is written.
 """
 
 from __future__ import annotations
@@ -14,25 +14,28 @@ from typing import TYPE_CHECKING, Any, Union, cast
 import msgspec
 
 if TYPE_CHECKING:
-    JsonValue = Union[None, bool, int, float, str, Sequence["JsonValue"], Mapping[str, "JsonValue"]]  # noqa: UP007  # names itself
+    JsonValue = Union[None, bool, int, float, str, Sequence["JsonValue"], Mapping[str, "JsonValue"]]  # noqa: UP007  # a recursive type
 else:
     JsonValue = Any  # msgspec resolves annotations when a struct is defined, and has no recursive unions
-"""Any JSON value: null, booleans, integers of any size, finite floats, text, arrays, objects with text keys."""
+"""Any JSON value: null, a boolean, an integer of any size, a finite float, text, an array, an object with text keys."""
 
 MAX_DEPTH = 64
-"""How deeply a free-form value may nest: ``[[]]`` is 2.
+"""The most levels of nesting in a free-form value. ``[[]]`` has two levels.
 
-MongoDB stops at 100 levels, of which an event's own maps take some.
+MongoDB allows 100 levels in a document, and the event's own maps need some of them.
 """
 
 MAX_INT_DIGITS = 4300
-"""The longest integer, in decimal digits, that Python turns into text by default (``sys.get_int_max_str_digits``)."""
+"""The most decimal digits of an integer. It is Python's default limit (``sys.get_int_max_str_digits``)."""
 
 _INT_LIMIT = 10**MAX_INT_DIGITS
 
 
 def plain_form(value: object) -> object:
-    """What msgspec does not write by itself but JSON has: a subclass of a plain type, any map. Else a ``TypeError``."""
+    """Return the plain form of a subclass of text, of a number or of a map, which msgspec cannot encode.
+
+    Raises ``TypeError`` for any other value.
+    """
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -45,17 +48,17 @@ def plain_form(value: object) -> object:
 
 
 encode_json = msgspec.json.Encoder(enc_hook=plain_form).encode
-"""Compact JSON bytes of a checked value, in the value's own key order."""
+"""Encode a checked value as compact JSON bytes. Keys keep their order."""
 
 encode_canonical = msgspec.json.Encoder(enc_hook=plain_form, order="sorted").encode
-"""Compact JSON bytes with object keys sorted: equal for equal JSON, and different for 1, 1.0 and true."""
+"""Encode a checked value as compact JSON bytes with sorted keys. 1, 1.0 and true give three different texts."""
 
 decode_json = msgspec.json.Decoder().decode
-"""JSON text or bytes to plain values, integers of any size exact."""
+"""Decode JSON text or bytes. Integers of any size are exact."""
 
 
 def json_or_text(text: str) -> JsonValue:
-    """The JSON value that ``text`` is; the text itself where it is none, as models write it at times."""
+    """Return the decoded JSON value of ``text``, or the text itself if it is not JSON, as models sometimes write."""
     try:
         return cast("JsonValue", decode_json(text))
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -63,7 +66,7 @@ def json_or_text(text: str) -> JsonValue:
 
 
 class NotJson(ValueError):
-    """A value that JSON cannot carry; ``path`` says where in it, as in ``.items[3]``."""
+    """The error for a value that JSON cannot carry. ``path`` is the path inside the value, such as ``.items[3]``."""
 
     def __init__(self, message: str, path: str) -> None:
         super().__init__(message)
@@ -71,10 +74,10 @@ class NotJson(ValueError):
 
 
 def own_json(value: object, depth: int = 1) -> JsonValue:
-    """Return a copy of ``value`` in plain dicts, lists, text, numbers and booleans that shares nothing mutable with it.
+    """Return a copy of ``value`` that consists of plain types and shares nothing mutable with it.
 
-    Tuples become lists, subclasses of the plain types become the plain type. Raises ``NotJson`` for anything else.
-    ``depth`` is the level that ``value`` itself stands at.
+    Tuples become lists, and instances of subclasses of the plain types become plain values. ``depth`` is the nesting
+    level of ``value``. Raises ``NotJson`` for any other value.
     """
     if type(value) is str:
         if not value.isascii():
@@ -85,7 +88,7 @@ def own_json(value: object, depth: int = 1) -> JsonValue:
     if isinstance(value, (int, float)):
         return _own_number(value)
     if isinstance(value, str):
-        text = str.__str__(value)  # the plain type's own method, because a subclass may have another under its name
+        text = str.__str__(value)  # str's own method, because a subclass may override it
         check_text(text, "")
         return text
     if isinstance(value, (list, tuple, Mapping)):
@@ -109,14 +112,14 @@ def _own_number(value: float) -> float:
     return real
 
 
-# Where in the value an error is gets said on its way out, so that a value without any pays nothing for it.
+# The path of an error is built while the error passes the callers, so that valid values cost nothing extra.
 
 
 def _own_list(value: Sequence[object], depth: int) -> list[JsonValue]:
     owned: list[JsonValue] = []
     try:
         for item in value:
-            owned.append(own_json(item, depth + 1))  # noqa: PERF401  # its length says where an error is
+            owned.append(own_json(item, depth + 1))  # noqa: PERF401  # the error path uses its length
     except NotJson as error:
         error.path = f"[{len(owned)}]{error.path}"
         raise
@@ -124,7 +127,7 @@ def _own_list(value: Sequence[object], depth: int) -> list[JsonValue]:
 
 
 def own_map(value: Mapping[Any, object], depth: int = 1) -> dict[str, JsonValue]:
-    """``own_json`` for what is known to be a map."""
+    """Return a copy of a map. See ``own_json``."""
     owned: dict[str, JsonValue] = {}
     for key, item in value.items():
         if not isinstance(key, str):
@@ -148,7 +151,7 @@ def _check_key(text: str) -> None:
 
 
 def check_text(text: str, path: str) -> None:
-    """Raise ``NotJson`` when ``text`` holds a lone surrogate, which no UTF-8 can write."""
+    """Raise ``NotJson`` if ``text`` holds a lone surrogate, which UTF-8 cannot encode."""
     if text.isascii():
         return
     try:

@@ -1,30 +1,33 @@
-"""The built-in payloads: one frozen struct for each event type, and the map each is stored as.
+"""The built-in payloads: a frozen struct for each event type, and the map that each is stored as.
 
-The keys of a payload's map are the wire contract shared with the Go original: ``payload_json`` is stored under
-``payload``, ``duration_ns`` under ``duration``. A field is left out of the map when it is empty or zero, unless its
-docstring says *always*; the nested maps (``Bounds``, ``ToolTelemetry``, ``RetryHint``) write every field.
+The keys of a payload's map are the wire contract that this library shares with the Go original. ``payload_json`` has
+the key ``payload``, and ``duration_ns`` has the key ``duration``. A field that is empty or zero is left out of the map,
+unless its description says *always written*. ``RetryHint`` and the maps of ``nested.py`` write every field.
 
-To add a built-in payload: a struct here, its type in ``EventType``, its place in ``BUILT_IN``, and its row in
-``tests/events/test_payloads.py``.
+To add a built-in payload, write a struct here, add its type to ``EventType`` and the struct to ``BUILT_IN``, and add a
+row to ``tests/events/test_payloads.py``.
 """
 
 from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import ClassVar, Self, cast
 
 import msgspec
 
 from agent_memory_log.errors import DecodeError, InvalidEvent
-from agent_memory_log.events.fields import Int64, JsonText, describe, is_absent_text, read_struct
+from agent_memory_log.events.fields import Int64, JsonText, decode_json_text, describe, read_struct
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_map
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.writing import struct_to_map
 
 
 class EventType(enum.StrEnum):
-    """The types this release writes. A run may hold others: registered ones, and those of newer releases."""
+    """The event types of the built-in payloads.
+
+    A run may also hold the types of registered payloads, and types that a newer release wrote.
+    """
 
     USER_MESSAGE = "user_message"
     ASSISTANT_MESSAGE = "assistant_message"
@@ -41,34 +44,44 @@ class EventType(enum.StrEnum):
 
 
 RESERVED_TYPES = frozenset({"injected_context", "compaction", "checkpoint"})
-"""Types kept for later parts of this library; ``register_payload`` refuses them."""
+"""Event types that are reserved for later releases. ``register_payload`` refuses them."""
 
 
 class EventData(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The base of every payload.
+    """The base class of every payload.
 
-    A payload of your own is a subclass with an ``event_type``, registered with ``register_payload``; its fields may be
-    of any type msgspec encodes to JSON.
+    To define your own payload, write a frozen subclass with an ``event_type`` and register it with
+    ``register_payload``. Its fields may have any type that msgspec can encode to JSON and decode again.
+
+    Attributes:
+        event_type: The type of the events that carry this payload.
     """
 
     event_type: ClassVar[str] = ""
 
     __verbatim__: ClassVar[str | None] = None
-    """The field whose JSON text a store may keep beside the payload's JSON, rather than escaped inside it."""
+    """The field with JSON text that a store may keep next to the payload's JSON, instead of escaped inside it."""
 
     def to_map(self) -> dict[str, JsonValue]:
-        """The payload as a new map with the keys of the wire contract, sharing nothing with the payload.
+        """Return the payload as a new map with the keys of the wire contract.
 
-        JSON text of white space alone is absent. Raises ``InvalidEvent`` naming the field when a
-        free-form value is not JSON.
+        The map shares nothing with the payload. A field of JSON text that holds only white space is left out.
+
+        Raises:
+            InvalidEvent: A value cannot be written as JSON. The error names the field.
         """
         return struct_to_map(self, self.event_type)
 
     @classmethod
     def from_map(cls, data: Mapping[str, object]) -> Self:
-        """Read a map, in any spelling that has been stored; unknown keys are ignored.
+        """Return the payload that a map describes.
 
-        Raises ``DecodeError`` naming the event type, the field and what was found.
+        The nested maps and ``RetryHint`` may have keys in CamelCase, any other case or snake_case. Unknown keys are
+        ignored.
+
+        Raises:
+            DecodeError: A field is missing or has a wrong type. The error names the event type, the field and the
+                value.
         """
         return read_struct(cls, data, cls.event_type)
 
@@ -79,37 +92,42 @@ class _Message(EventData, frozen=True):
 
 
 class UserMessage(_Message, frozen=True):
-    """What the user said.
+    """A message from the user.
 
-    ``message`` is its text; ``structured`` any JSON value beside or instead of it, left out only when null.
+    Attributes:
+        message: The text of the message.
+        structured: Any JSON value in addition to the text or instead of it. It is left out of the map only if it is
+            None.
     """
 
     event_type = EventType.USER_MESSAGE.value
 
 
 class AssistantMessage(_Message, frozen=True):
-    """What the assistant said; the fields are those of ``UserMessage``."""
+    """A message from the assistant. It has the fields of ``UserMessage``."""
 
     event_type = EventType.ASSISTANT_MESSAGE.value
 
 
 class SystemMessage(_Message, frozen=True):
-    """Instructions given to the model; the fields are those of ``UserMessage``."""
+    """Instructions to the model. It has the fields of ``UserMessage``."""
 
     event_type = EventType.SYSTEM_MESSAGE.value
 
 
 class ToolCall(EventData, frozen=True):
-    """A tool the model asked for.
+    """A tool call that the model requested.
 
-    - ``tool_call_id``, ``tool_name``: *always*; may be ``""``. Providers reuse ids within a run: calls and results pair
-      by position (see ``Reader``).
-    - ``parent_tool_call_id``: the call inside which this one was made.
-    - ``payload_json``: the arguments as JSON **text**, byte for byte as the model wrote it, valid JSON or not. Decode
-      it with ``input()``.
-    - ``queue``: where the call was scheduled.
-    - ``expected_children_total``: how many calls it will make itself.
-    - ``structured``: what the provider sent that has no field here, keyed by provider.
+    Attributes:
+        tool_call_id: The id of the call. *Always written*, may be ``""``. Providers may use an id again within a run,
+            so ``Reader`` pairs calls and results by their order.
+        tool_name: The name of the tool. *Always written*, may be ``""``.
+        parent_tool_call_id: The id of the call that made this call.
+        payload_json: The arguments as JSON text, exactly as the model wrote them, even if they are not valid JSON.
+            ``input()`` decodes them.
+        queue: The queue on which the call was scheduled.
+        expected_children_total: The number of calls that this call will make.
+        structured: Content from the provider that has no field here, keyed by provider.
     """
 
     event_type = EventType.TOOL_CALL.value
@@ -124,74 +142,31 @@ class ToolCall(EventData, frozen=True):
     structured: JsonValue = None
 
     def input(self) -> object:
-        """The arguments, decoded; None when there are none.
+        """Return the decoded arguments, or None if there are no arguments.
 
-        Nothing is lost: integers of any size are ``int``, numbers with a fraction or an exponent are ``Decimal``.
-        Raises ``DecodeError`` when the text is not JSON.
+        Numbers are exact: integers of any size become ``int``, numbers with a fraction or an exponent ``Decimal``.
+
+        Raises:
+            DecodeError: ``payload_json`` is not JSON.
         """
-        return _decode_text(self.payload_json, "tool_call", "payload")
-
-
-class _NestedMap(msgspec.Struct, frozen=True, rename="pascal", forbid_unknown_fields=True):
-    """A map inside a payload's map: it writes every field, and others have written its keys in several spellings.
-
-    msgspec's own decoder must not take another spelling for a map without the field: it refuses unknown keys, and
-    ``read_struct`` then reads them.
-    """
-
-    __loose_keys__: ClassVar[bool] = True
-    __map_name__: ClassVar[str]
-
-    def to_map(self) -> dict[str, JsonValue]:
-        """The fields as a new map, with their names in CamelCase."""
-        return struct_to_map(self, self.__map_name__)
-
-    @classmethod
-    def from_map(cls, data: Mapping[str, object]) -> Self:
-        """Read the map in CamelCase, any other case or snake_case. Raises ``DecodeError`` naming the field."""
-        return read_struct(cls, data, cls.__map_name__)
-
-
-class Bounds(_NestedMap, frozen=True):
-    """How a tool's result was cut: a nested map that writes every field.
-
-    ``returned`` items of ``total`` (None: not known; 0 is a number), ``truncated``, ``next_cursor`` to ask for more,
-    and ``refinement_hint``, advice on asking for less.
-    """
-
-    __map_name__ = "bounds"
-
-    returned: Int64 = 0
-    total: Int64 | None = None
-    truncated: bool = False
-    next_cursor: str | None = None
-    refinement_hint: str = ""
-
-
-class ToolTelemetry(_NestedMap, frozen=True):
-    """What a tool's execution cost: a nested map that writes every field.
-
-    ``duration_ms`` in milliseconds, ``tokens_used``, ``model``, and ``extra``, a map of anything else (None: no map).
-    """
-
-    __map_name__ = "telemetry"
-
-    duration_ms: Int64 = 0
-    tokens_used: Int64 = 0
-    model: str = ""
-    extra: Mapping[str, JsonValue] | None = None
+        return decode_json_text(self.payload_json, "tool_call", "payload")
 
 
 class RetryHint(EventData, frozen=True, omit_defaults=False, rename="pascal", forbid_unknown_fields=True):
-    """How a failed tool call could be put right; inside a ``ToolResult``, or as an event of its own. Writes every
-    field.
+    """Advice for repeating a failed tool call. It is part of a ``ToolResult`` or an event of its own.
 
-    - ``reason``: the original uses ``invalid_arguments``, ``missing_fields``, ``malformed_response``, ``timeout``,
-      ``rate_limited`` and ``tool_unavailable``; any text survives.
-    - ``tool``: the tool meant; ``restrict_to_tool``: whether only that one may be tried.
-    - ``missing_fields``: names of arguments that were missing (None: not said).
-    - ``example_input``, ``prior_input``: maps of arguments (None: not said).
-    - ``clarifying_question``: what to ask the user; ``message``: what to tell the model.
+    Every field is always written.
+
+    Attributes:
+        reason: The kind of failure. The Go original uses ``invalid_arguments``, ``missing_fields``,
+            ``malformed_response``, ``timeout``, ``rate_limited`` and ``tool_unavailable``, but any text is stored.
+        tool: The name of the tool to call.
+        restrict_to_tool: Whether the model may call only that tool.
+        missing_fields: The names of missing arguments, or None.
+        example_input: A map of valid example arguments, or None.
+        prior_input: A map of the arguments of the failed call, or None.
+        clarifying_question: A question for the user.
+        message: An explanation for the model.
     """
 
     __loose_keys__: ClassVar[bool] = True
@@ -208,17 +183,22 @@ class RetryHint(EventData, frozen=True, omit_defaults=False, rename="pascal", fo
 
 
 class ToolResult(EventData, frozen=True):
-    """What came back from a tool call.
+    """The result of a tool call.
 
-    - ``tool_call_id``, ``tool_name``: *always*; may be ``""``.
-    - ``parent_tool_call_id``: the call inside which the answered call was made.
-    - ``result_json``: the result as JSON **text**, byte for byte, valid JSON or not. Decode it with ``result()``.
-    - ``server_data``: JSON text for the application's own use; never sent to a model.
-    - ``preview``: a short form for people.
-    - ``bounds``, ``telemetry``, ``retry_hint``: nested maps, absent only when None.
-    - ``duration_ns``: how long the call took, in integer **nanoseconds**.
-    - ``error_message``: why the call failed; ``""`` when it did not.
-    - ``structured``: what the provider sent that has no field here, keyed by provider.
+    Attributes:
+        tool_call_id: The id of the call. *Always written*, may be ``""``.
+        tool_name: The name of the tool. *Always written*, may be ``""``.
+        parent_tool_call_id: The id of the call that made this tool's call.
+        result_json: The result as JSON text, exactly as the tool returned it, even if it is not valid JSON.
+            ``result()`` decodes it.
+        server_data: JSON text for the application's own use. It is never sent to a model.
+        preview: A short form of the result for people.
+        bounds: The limits of a partial result, or None.
+        duration_ns: The duration of the call in nanoseconds.
+        telemetry: The cost of the call, or None.
+        retry_hint: Advice for repeating the call, or None.
+        error_message: The reason why the call failed, or ``""`` if it succeeded.
+        structured: Content from the provider that has no field here, keyed by provider.
     """
 
     event_type = EventType.TOOL_RESULT.value
@@ -238,15 +218,16 @@ class ToolResult(EventData, frozen=True):
     structured: JsonValue = None
 
     def result(self) -> object:
-        """The result, decoded; None when there is none. Numbers are exact, as in ``ToolCall.input``.
+        """Return the decoded result, or None if there is no result. Numbers are exact, as in ``ToolCall.input``.
 
-        Raises ``DecodeError`` when the text is not JSON.
+        Raises:
+            DecodeError: ``result_json`` is not JSON.
         """
-        return _decode_text(self.result_json, "tool_result", "result_json")
+        return decode_json_text(self.result_json, "tool_result", "result_json")
 
 
 class PlannerNote(EventData, frozen=True):
-    """A note the planner made for itself. ``note``: *always*; may be ``""``."""
+    """A note that the planner wrote for itself. ``note`` is *always written* and may be ``""``."""
 
     event_type = EventType.PLANNER_NOTE.value
 
@@ -254,14 +235,15 @@ class PlannerNote(EventData, frozen=True):
 
 
 class Thinking(EventData, frozen=True):
-    """A thinking block, kept exactly as the provider must get it back.
+    """A thinking block of the model, stored exactly as the provider requires it in the next request.
 
-    - ``text``: what was thought; ``""`` with a signature is legitimate.
-    - ``signature``: the provider's signature over the block.
-    - ``redacted``: the bytes of a block the provider encrypted; base64 text in the map.
-    - ``content_index``: the block's place in its message, from 0; *always*.
-    - ``final``: whether the block is complete; *always*.
-    - ``structured``: what the provider sent that has no field here, keyed by provider.
+    Attributes:
+        text: The text of the block. It may be ``""`` if the block has a signature.
+        signature: The provider's signature of the block.
+        redacted: The bytes of a block that the provider encrypted. They are base64 text in the map.
+        content_index: The index of the block in its message, from 0. *Always written*.
+        final: Whether the block is complete. *Always written*.
+        structured: Content from the provider that has no field here, keyed by provider.
     """
 
     event_type = EventType.THINKING.value
@@ -269,22 +251,26 @@ class Thinking(EventData, frozen=True):
     text: str = ""
     signature: str = ""
     redacted: bytes = b""
-    # A default factory keeps msgspec from leaving these two out when they are zero.
+    # msgspec leaves out a field that equals its default, but not a field with the factory int or bool.
     content_index: Int64 = msgspec.field(default_factory=int)
     final: bool = msgspec.field(default_factory=bool)
     structured: JsonValue = None
 
 
 class ModelRequest(EventData, frozen=True):
-    """What a model was asked with, beside the conversation: signed thinking is bound to it, and a replay must know it.
+    """The arguments of a model request, without the conversation.
 
-    ``agent_memory_log.transcript.model_request`` makes one, and stores system prompt and tools only when they changed.
+    Signed thinking is valid only with the same arguments, and a replay repeats the request with them. Create this
+    payload with ``agent_memory_log.transcript.model_request``. It stores system prompt and tools only if they changed.
 
-    - ``provider``: the name of the provider's transcripts, as ``anthropic``; ``model``: the model's name; *always*.
-    - ``system``, ``tools``: system prompt and tool definitions as they were sent; None where there are none, or where
-      an earlier request of the run has the same.
-    - ``system_hash``, ``tools_hash``: fingerprints of the two; ``""`` where there are none.
-    - ``parameters``: the other arguments, as ``{"thinking": {"type": "adaptive"}}`` (None: not recorded).
+    Attributes:
+        provider: The name of the provider's transcripts, such as ``anthropic``. *Always written*.
+        model: The name of the model. *Always written*.
+        system: The system prompt, or None if there is no system prompt or an earlier request of the run holds it.
+        system_hash: A fingerprint of the system prompt, or ``""`` if there is no system prompt.
+        tools: The tool definitions, or None if there are no tools or an earlier request of the run holds them.
+        tools_hash: A fingerprint of the tool definitions, or ``""`` if there are no tools.
+        parameters: The other arguments, such as ``{"thinking": {"type": "adaptive"}}``, or None if not recorded.
     """
 
     event_type = EventType.MODEL_REQUEST.value
@@ -299,7 +285,7 @@ class ModelRequest(EventData, frozen=True):
 
 
 class Annotation(EventData, frozen=True):
-    """A remark about the run, by a person or a process; its metadata goes to the event's labels."""
+    """A remark about the run from a person or a process. Put its metadata in the event's labels."""
 
     event_type = EventType.ANNOTATION.value
 
@@ -307,7 +293,12 @@ class Annotation(EventData, frozen=True):
 
 
 class Redacted(EventData, frozen=True):
-    """What stands where an event was: its type and why its content went. ``original_type``: *always*."""
+    """The payload that replaces the payload of a redacted event.
+
+    Attributes:
+        original_type: The event's type before the redaction. *Always written*.
+        reason: The reason for the redaction.
+    """
 
     event_type = EventType.REDACTED.value
 
@@ -316,7 +307,12 @@ class Redacted(EventData, frozen=True):
 
 
 class Redaction(EventData, frozen=True):
-    """The marker ``redact_events`` appends, so that warm readers and followers learn of it. ``seqs``: *always*."""
+    """The redaction marker, which ``redact_events`` appends to notify followers and readers that hold a snapshot.
+
+    Attributes:
+        seqs: The seqs of the redacted events. *Always written*.
+        reason: The reason for the redaction.
+    """
 
     event_type = EventType.REDACTION.value
 
@@ -325,23 +321,25 @@ class Redaction(EventData, frozen=True):
 
 
 class UnknownPayload(EventData, frozen=True):
-    """The payload of a type this release does not know: its map, written back unchanged.
+    """The payload of an event type without a registered payload class. Its map is written back unchanged.
 
-    ``type`` is the event's type and ``data`` the map.
+    Attributes:
+        type: The event type.
+        data: The payload's map.
     """
 
     type: str
     data: Mapping[str, JsonValue]
 
     @property
-    def event_type(self) -> str:  # type: ignore[override]  # the one payload whose type differs from event to event
-        """The event's type."""
+    def event_type(self) -> str:  # type: ignore[override]  # the only payload whose type differs between events
+        """The event type, which is ``type``."""
         return self.type
 
     def to_map(self) -> dict[str, JsonValue]:
-        """A new map, equal to the one that was read."""
+        """Return a new map that equals ``data``. Raises ``InvalidEvent`` if ``data`` is not a map of JSON values."""
         if not isinstance(self.data, Mapping):
-            raise InvalidEvent(f"{self.type}: data must be a map, found {describe(self.data)}", field="data")
+            raise InvalidEvent(f"{self.type}: data must be a map, got {describe(self.data)}", field="data")
         try:
             return own_map(self.data)
         except NotJson as error:
@@ -349,16 +347,16 @@ class UnknownPayload(EventData, frozen=True):
 
     @classmethod
     def from_map(cls, data: Mapping[str, object]) -> Self:
-        """A map alone does not say its type: use ``of``. Raises ``DecodeError``."""
+        """Raise ``DecodeError``, because a map does not hold its event type. Use ``UnknownPayload.of``."""
         raise DecodeError(
-            f"an unknown payload needs its type, found only {describe(data)}: use UnknownPayload.of(type, data)"
+            f"an unknown payload needs its event type, got only {describe(data)}: use UnknownPayload.of(type, data)"
         )
 
     @classmethod
     def of(cls, event_type: str, data: object) -> Self:
-        """Keep ``data`` as the payload of an event of ``event_type``. Raises ``DecodeError`` when it is not a map."""
+        """Return a payload of ``event_type`` with a copy of ``data``. Raises ``DecodeError`` if it is no JSON map."""
         if not isinstance(data, Mapping):
-            raise DecodeError(f"{event_type}: data must be a map, found {describe(data)}")
+            raise DecodeError(f"{event_type}: data must be a map, got {describe(data)}")
         try:
             return cls(type=event_type, data=own_map(cast("Mapping[object, object]", data)))
         except NotJson as error:
@@ -379,17 +377,4 @@ BUILT_IN: tuple[type[EventData], ...] = (
     Redacted,
     Redaction,
 )
-"""The payloads that need not be registered."""
-
-
-_decode_exact = msgspec.json.Decoder(float_hook=Decimal).decode
-
-
-def _decode_text(text: str, event_type: str, field: str) -> object:
-    if is_absent_text(text):
-        return None
-    try:
-        decoded: object = _decode_exact(text)
-    except (msgspec.DecodeError, UnicodeEncodeError, ArithmeticError, RecursionError) as error:
-        raise DecodeError(f"{event_type} field {field!r} is not JSON: {error}; found {describe(text)}") from error
-    return decoded
+"""The payload classes that are registered by default."""

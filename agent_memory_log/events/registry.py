@@ -1,7 +1,7 @@
-"""Which payload stands for which event type, and a payload's way to checked JSON and back.
+"""The registry of payload classes by event type, and the conversion of payloads to checked JSON and back.
 
-Built-in payloads are registered here; ``register_payload`` adds others, which then behave like built-in ones in every
-store, in the reader, in JSONL and on the command line.
+This module registers the built-in payloads. ``register_payload`` adds others, which then behave like built-in ones in
+every store, in the reader, in JSONL and on the command line.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from agent_memory_log.events.writing import checks_of, read_back
 
 _Payload = TypeVar("_Payload", bound=EventData)
 
-# In pairs, because an annotation need not be hashable.
+# Pairs instead of a dict, because an annotation may be unhashable.
 _SCALARS: tuple[tuple[object, type], ...] = (
     (str, str),
     (JsonText, str),
@@ -43,7 +43,7 @@ _SCALARS: tuple[tuple[object, type], ...] = (
 
 
 class _Codec:
-    """One payload type's way to checked JSON and back."""
+    """The conversion of one payload class to checked JSON and back."""
 
     __slots__ = ("_integers", "_proven", "_scalars", "decode", "payload_type", "verbatim", "verbatim_key")
 
@@ -58,25 +58,25 @@ class _Codec:
         self.verbatim_key = next((field.encode_name for field in fields if field.name == self.verbatim), None)
         scalars = tuple(_scalars_of(hints[field.name]) for field in fields)
         self._integers = tuple(field.name for field, kinds in zip(fields, scalars, strict=True) if int in kinds)
-        # For each field the types that are scalars; nothing where a field has none, or the payload can be changed.
+        # The scalar types of each field. Empty if a field has no scalar type, or if the payload is mutable.
         self._scalars = scalars if all(scalars) and payload_type.__struct_config__.frozen else ()
-        # Combinations of value types, all of them scalars, that were read back once.
+        # Combinations of scalar types whose values were read back once.
         self._proven: set[tuple[type, ...]] = set()
 
     def reads_back_as_itself(self, data: EventData) -> bool:
-        """Whether ``data`` holds nothing but scalars, of a combination of types that was read back before.
+        """Return whether ``data`` holds only scalars, in a combination of types that was read back before.
 
-        Reading back every payload makes an append of a hundred events take a tenth more time.
+        Without this shortcut, every payload is read back, and an append of a hundred events takes 10 % longer.
         """
         if not self._proven or tuple(map(type, astuple(data))) not in self._proven:
             return False
-        for name in self._integers:  # noqa: SIM110  # faster than all(), and most payloads pass here
+        for name in self._integers:  # noqa: SIM110  # faster than all(), and most payloads reach this loop
             if not is_int64(getattr(data, name) or 0):
                 return False
         return True
 
     def read_back(self, data: EventData) -> EventData:
-        """See ``writing.read_back``."""
+        """Return a copy that was decoded from JSON. See ``writing.read_back``."""
         owned = read_back(data, self.decode, data.event_type)
         if self._scalars:
             shape = tuple(map(type, astuple(data)))
@@ -86,10 +86,10 @@ class _Codec:
 
 
 def _scalars_of(hint: object) -> frozenset[type]:
-    """The types of a field's values that are immutable, and whose JSON decodes to what is equal to them."""
+    """Return the immutable types of a field's values whose JSON decodes to an equal value."""
     inner = without_none(hint)
-    none = {type(None)} if is_nullable(hint) else set[type]()
-    return frozenset({kind for annotation, kind in _SCALARS if annotation == inner} | none)
+    kinds = {kind for annotation, kind in _SCALARS if annotation == inner}
+    return frozenset(kinds | {type(None)} if is_nullable(hint) else kinds)
 
 
 _by_type: dict[str, _Codec] = {}
@@ -97,34 +97,42 @@ _by_class: dict[type[EventData], _Codec] = {}
 
 
 def register_payload(payload_type: type[_Payload]) -> type[_Payload]:
-    """Make ``payload_type`` stand for events of its ``event_type``; usable as a class decorator.
-
-    The class is a subclass of ``EventData`` with a non-empty ``event_type`` that is neither built in nor reserved;
-    those that begin with ``memory_`` are. Registering the same class again, or a reloaded version of it, replaces it.
-    Events of the type that were read before keep their ``UnknownPayload``; ``decode_event`` reads those too. Raises
-    ``InvalidArgument``.
+    """Register the payload class for events of its ``event_type``. It can be used as a class decorator:
 
         @register_payload
         class Handoff(EventData, frozen=True):
             event_type = "handoff"
             to_agent: str
             reason: str = ""
+
+    A second registration of the same class, or of its reloaded version, replaces the first. Events that were read
+    before the registration keep their ``UnknownPayload``, and ``decode_event`` converts them.
+
+    Args:
+        payload_type: A subclass of ``EventData`` with a non-empty ``event_type``. The type must not be built in or
+            reserved. Types that begin with ``memory_`` are reserved.
+
+    Returns:
+        The class itself.
+
+    Raises:
+        InvalidArgument: The class or its event type cannot be registered. The message gives the reason.
     """
     return _register(payload_type, reserved=False)
 
 
 def register_own_payload(payload_type: type[_Payload]) -> type[_Payload]:
-    """``register_payload`` for this library's own payloads, whose types are reserved."""
+    """Register one of this library's own payloads, whose event types are reserved. See ``register_payload``."""
     return _register(payload_type, reserved=True)
 
 
 def _register(payload_type: type[_Payload], *, reserved: bool) -> type[_Payload]:
     if not (isinstance(payload_type, type) and issubclass(payload_type, EventData)):
-        raise InvalidArgument(f"{describe(payload_type)} must be a subclass of EventData to be registered")
+        raise InvalidArgument(f"expected a subclass of EventData, got {describe(payload_type)}")
     name = payload_type.__qualname__
     event_type = payload_type.event_type
     if not isinstance(event_type, str) or not event_type:
-        raise InvalidArgument(f"{name} needs a class attribute event_type with the text that stands for it")
+        raise InvalidArgument(f"{name} needs a class attribute event_type with a non-empty text")
     event_type = str.__str__(event_type)
     try:
         check_text(event_type, "")
@@ -133,55 +141,55 @@ def _register(payload_type: type[_Payload], *, reserved: bool) -> type[_Payload]
     if payload_type.__struct_config__.array_like:
         raise InvalidArgument(f"{name} is array_like, but a payload is stored as a map")
     if not reserved and (event_type in RESERVED_TYPES or is_reserved_type(event_type)):
-        raise InvalidArgument(f"the event type {event_type!r} is reserved for this library: choose another one")
+        raise InvalidArgument(f"the event type {event_type!r} is reserved for this library: choose another type")
     registered = _by_type.get(event_type)
     if registered is not None and (registered.payload_type.__module__, registered.payload_type.__qualname__) != (
         payload_type.__module__,
         name,
     ):
         raise InvalidArgument(
-            f"the event type {event_type!r} already stands for {registered.payload_type.__qualname__}"
+            f"the event type {event_type!r} is already registered for {registered.payload_type.__qualname__}"
         )
     try:
         codec = _Codec(payload_type)
-    except (TypeError, NameError) as error:  # a NameError is an annotation that names nothing
-        raise InvalidArgument(f"{name} has a field that JSON text cannot be decoded to: {error}") from error
+    except (TypeError, NameError) as error:  # NameError: an annotation uses an undefined name
+        raise InvalidArgument(f"{name} has a field that cannot be decoded from JSON: {error}") from error
     if type(payload_type.event_type) is not str:
-        payload_type.event_type = event_type  # an enum's member has another str(), and not every driver takes one
+        payload_type.event_type = event_type  # str() of an enum member differs, and some drivers refuse one
     _by_type[event_type] = codec
     _by_class[payload_type] = codec
     return payload_type
 
 
 def payload_types() -> dict[str, type[EventData]]:
-    """The event types that have a payload of their own, built in and registered."""
+    """Return the built-in and registered payload classes by event type."""
     return {event_type: codec.payload_type for event_type, codec in _by_type.items()}
 
 
 def payload_from_map(event_type: str, data: object) -> EventData:
-    """The payload of an event of ``event_type`` with the map ``data``; an unknown type keeps its map.
+    """Return the payload that the map ``data`` describes. For an unknown type, it is an ``UnknownPayload``.
 
-    Raises ``DecodeError`` naming the event type, the field and what was found.
+    Raises ``DecodeError`` with the event type, the field and the value.
     """
     codec = _by_type.get(event_type)
     if codec is None:
         return UnknownPayload.of(event_type, data)
     if not isinstance(data, Mapping):
-        raise DecodeError(f"{event_type}: data must be a map, found {describe(data)}")
+        raise DecodeError(f"{event_type}: data must be a map, got {describe(data)}")
     return codec.payload_type.from_map(cast("Mapping[str, object]", data))
 
 
 def decode_payload(event_type: str, text: str | bytes) -> EventData:
-    """The payload whose JSON text ``encode_payload`` wrote, or another release, or another program by hand.
+    """Decode a payload from JSON text that any release of this library or another program wrote.
 
-    Raises ``DecodeError`` naming the event type, the field and what was found.
+    Raises ``DecodeError`` with the event type, the field and the value.
     """
     codec = _by_type.get(event_type)
     if codec is not None:
         try:
             return codec.decode(text)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            pass  # not as we write it: read it by the lenient rules, which name the field if those fail too
+            pass  # not written by this library: use the lenient rules, whose errors name the field
     try:
         data = decode_json(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -190,54 +198,54 @@ def decode_payload(event_type: str, text: str | bytes) -> EventData:
 
 
 def decode_parts(event_type: str, text: str | bytes, verbatim: str | None) -> EventData:
-    """The payload whose parts ``encode_parts`` gave. Raises ``DecodeError``."""
+    """Decode a payload from the parts that ``encode_parts`` returned. Raises ``DecodeError``."""
     payload = decode_payload(event_type, text)
     if verbatim is None:
         return payload
     field = payload.__verbatim__
     if field is None or type(verbatim) is not str:
-        raise DecodeError(f"{event_type}: has no field for the text kept beside its data, found {describe(verbatim)}")
+        raise DecodeError(f"{event_type}: has no field for the text next to its data, got {describe(verbatim)}")
     return replace(payload, **{field: verbatim})
 
 
 def decode_map(event_type: str, data: dict[str, Any]) -> EventData:
-    """The payload of a map whose values are as JSON has them, as a store of documents gives it back.
+    """Return the payload of a map of JSON values, as a document database returns it.
 
-    It may come to share what is mutable in ``data``. Raises ``DecodeError`` naming the event type, the field and what
-    was found.
+    The payload may share mutable values with ``data``. Raises ``DecodeError`` with the event type, the field and the
+    value.
     """
     codec = _by_type.get(event_type)
     if codec is not None:
         try:
             return msgspec.convert(data, codec.payload_type, str_keys=True)
         except (msgspec.ValidationError, RecursionError):
-            pass  # not as we write it: see decode_payload
+            pass  # not written by this library: see decode_payload
     return payload_from_map(event_type, data)
 
 
 def verbatim_key(event_type: str) -> str | None:
-    """The key, in the payload's map, of the text that ``encode_parts`` gives beside the JSON; None if it has none."""
+    """Return the map key of the text that ``encode_parts`` returns separately, or None if the type has no such text."""
     codec = _by_type.get(event_type)
     return None if codec is None else codec.verbatim_key
 
 
 def encode_payload(data: EventData) -> tuple[bytes, EventData]:
-    """The payload's checked JSON, and an equal payload that shares nothing mutable with ``data``.
+    """Return the payload's checked JSON and an equal payload that shares nothing mutable with ``data``.
 
-    Raises ``InvalidEvent`` naming the field.
+    Raises ``InvalidEvent`` with the field.
     """
     text, verbatim, owned = encode_parts(data)
     return (text if verbatim is None else encode_json(owned)), owned
 
 
 def encode_parts(data: EventData) -> tuple[bytes, str | None, EventData]:
-    """``encode_payload`` in parts: the JSON less the payload's JSON text, and that text as it is (None: it has none).
+    """Return the payload's checked JSON without its JSON text, the unchanged JSON text, and an equal payload.
 
-    JSON text inside JSON is all escapes: kept beside it, it is smaller, and an exact copy.
+    JSON text inside JSON needs many escapes. As a separate value it is smaller and an exact copy. It is None if the
+    payload has no JSON text.
 
-    The equal payload is ``data`` itself when all in it is a scalar. Otherwise it is read back from the JSON, which is
-    also the check: what was just written decodes to what was given, so it will decode again later. Raises
-    ``InvalidEvent`` naming the field.
+    The equal payload is ``data`` itself if it holds only scalars. Otherwise it is decoded from the JSON, and this is
+    also the check that the JSON can be decoded later. Raises ``InvalidEvent`` with the field.
     """
     codec = _by_class.get(type(data))
     if codec is None:
@@ -247,7 +255,7 @@ def encode_parts(data: EventData) -> tuple[bytes, str | None, EventData]:
         try:
             return _in_parts(data, codec)
         except UnicodeEncodeError:
-            pass  # a lone surrogate: reading back names the field
+            pass  # a lone surrogate: the error of read_back names the field
     return _in_parts(codec.read_back(data), codec)
 
 
@@ -264,11 +272,12 @@ def _in_parts(data: EventData, codec: _Codec) -> tuple[bytes, str | None, EventD
 def _own_unregistered(data: EventData) -> UnknownPayload:
     if not isinstance(data, UnknownPayload):
         raise InvalidEvent(
-            f"{describe(data)} is not a registered payload: register its class with register_payload", field="data"
+            f"expected a registered payload, got {describe(data)}: register its class with register_payload",
+            field="data",
         )
     if not isinstance(data.type, str) or not data.type or data.type in _by_type:
         raise InvalidEvent(
-            f"an UnknownPayload stands for a type that has no payload of its own, found {describe(data.type)}",
+            f"the type of an UnknownPayload must have no registered payload class, got {describe(data.type)}",
             field="type",
         )
     event_type = str.__str__(data.type)

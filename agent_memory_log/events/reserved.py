@@ -1,7 +1,8 @@
-"""What is the library's own: agents whose id begins with ``@``, and event types that begin with ``memory_``.
+"""The names that are reserved for the library.
 
-Derived memory lives there, and believes what it reads there. So a store takes such events only with ``reserved=True``,
-which memory's own writer passes, and an operator who copies a store or restores an export.
+They are agent ids that begin with ``@`` and event types that begin with ``memory_``. Derived memory is stored under
+these names, and it trusts the events there. So a store accepts such events only with ``reserved=True``. The memory code
+passes it, and an operator passes it to copy a store or restore an export.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from agent_memory_log.errors import InvalidEvent
 from agent_memory_log.events.fields import describe
 
 RESERVED_AGENT_PREFIX = "@"
-"""What the agent ids of the library's own runs begin with."""
+"""The prefix of the agent ids of the library's own runs."""
 
 RESERVED_TYPE_PREFIX = "memory_"
-"""What the event types of derived memory begin with."""
+"""The prefix of the event types of derived memory."""
 
 TOMBSTONE_TYPE = "memory_tombstone"
-"""The event that says what memory has forgotten. No store redacts it, or memory would learn all of that again."""
+"""The type of the event that records forgotten memory. Stores never redact it, or memory would learn it again."""
 
 
 class _Typed(Protocol):
@@ -28,33 +29,33 @@ class _Typed(Protocol):
 
 
 def is_reserved(agent: str) -> bool:
-    """Whether an agent id is one of the library's own."""
+    """Return whether an agent id is reserved for the library."""
     return str.startswith(agent, RESERVED_AGENT_PREFIX)
 
 
 def is_reserved_type(event_type: str) -> bool:
-    """Whether an event type is one of derived memory."""
+    """Return whether an event type is reserved for derived memory."""
     return str.startswith(event_type, RESERVED_TYPE_PREFIX)
 
 
 def check_not_reserved(agent: str, events: Iterable[_Typed], *, reserved: bool) -> None:
-    """Check that an append writes nothing that is the library's own, unless ``reserved`` is True.
+    """Check that an append has no reserved agent id and no reserved event type, unless ``reserved`` is True.
 
-    Raises ``InvalidEvent`` naming the field, ``agent`` or ``type``.
+    Raises ``InvalidEvent`` with the field, ``agent`` or ``type``.
     """
     if reserved is True:
         return
-    # Not is_reserved and is_reserved_type: two more calls for each append are a hundredth of what it costs.
+    # Calls of is_reserved and is_reserved_type would make an append 1 % slower.
     if str.startswith(agent, RESERVED_AGENT_PREFIX):
-        raise _reserved("agent", agent, RESERVED_AGENT_PREFIX, "such agents are the library's own")
+        raise _reserved("agent", agent, RESERVED_AGENT_PREFIX, "such agents belong to the library")
     for event in events:
         if str.startswith(event.type, RESERVED_TYPE_PREFIX):
-            raise _reserved("type", event.type, RESERVED_TYPE_PREFIX, "such events are derived memory's own")
+            raise _reserved("type", event.type, RESERVED_TYPE_PREFIX, "such events belong to derived memory")
 
 
 def _reserved(field: str, value: str, prefix: str, reason: str) -> InvalidEvent:
     return InvalidEvent(
-        f"{field} must not begin with {prefix}, found {describe(value)}: {reason}; choose another {field}; to restore "
-        "an operator's export, pass reserved=True, or amlog import --reserved",
+        f"{field} must not begin with {prefix}, got {describe(value)}: {reason}. Choose another {field}. To restore an "
+        "operator's export, pass reserved=True or use amlog import --reserved",
         field=field,
     )

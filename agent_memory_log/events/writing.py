@@ -1,8 +1,9 @@
-"""Writing a payload: the checks that its values pass first, the map it becomes, and the copy that a store keeps.
+"""Checks a payload, converts it to its map, and makes the copy that a store keeps.
 
-msgspec writes some values, without a word, as something else: NaN would become null, the key 1 ``"1"``, a set an array.
-Free-form values (``structured``, ``extra``, …) must be JSON; a registered payload's other fields anything that msgspec
-turns into JSON. Text, integers and bytes need no look here: the encoder and the decoder check those.
+msgspec silently changes some values: NaN becomes null, the key 1 becomes ``"1"``, and a set becomes an array. So this
+module checks values before they are written. Free-form values (``structured``, ``extra``, …) must be JSON. The other
+fields of a registered payload may hold any value that msgspec converts to JSON. Text, integers and bytes need no check
+here, because the encoder and the decoder check them.
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ _EMPTY: tuple[object, ...] = ()
 _CHECKED_BY_MSGSPEC: tuple[object, ...] = (str, int, bool, bytes, datetime, Int64, JsonText)
 
 
-def check_struct(struct: msgspec.Struct, where: str, depth: int = 1) -> None:
-    """Check the fields of ``struct``, which stands at ``where`` and whose maps and lists are at level ``depth``.
+def check_struct(struct: msgspec.Struct, path: str, depth: int = 1) -> None:
+    """Check the fields of ``struct``, whose maps and lists are at the nesting level ``depth``.
 
-    Raises ``NotJson``, whose path begins with ``where``.
+    Raises ``NotJson`` with a path that begins with ``path``.
     """
     for name, check in checks_of(type(struct)):
         value = getattr(struct, name)
         if value is not None and value is not _EMPTY:
-            check(value, f"{where}.{name}", depth)
+            check(value, f"{path}.{name}", depth)
 
 
 @cache
 def checks_of(cls: type[msgspec.Struct]) -> tuple[tuple[str, _Check], ...]:
-    """The fields of a struct that need a look, with the check of each; None needs none."""
+    """Return the fields of a struct that need a check, each with its check. The checks do not accept None."""
     hints = get_type_hints(cls, include_extras=True)
     return tuple(
         (field.name, check)
@@ -72,40 +73,40 @@ def _check_for(hint: object) -> _Check | None:
     return _check_typed
 
 
-def _check_items(check_item: _Check, value: object, where: str, depth: int) -> None:
-    if isinstance(value, (list, tuple)):  # as below
+def _check_items(check_item: _Check, value: object, path: str, depth: int) -> None:
+    if isinstance(value, (list, tuple)):  # read_back refuses any other value
         for index, item in enumerate(cast("Sequence[object]", value)):
-            check_item(item, f"{where}[{index}]", depth + 1)
+            check_item(item, f"{path}[{index}]", depth + 1)
 
 
-def _check_json(value: object, where: str, depth: int) -> None:
+def _check_json(value: object, path: str, depth: int) -> None:
     try:
         own_json(value, depth)
     except NotJson as error:
-        raise NotJson(str(error), where + error.path) from None
+        raise NotJson(str(error), path + error.path) from None
 
 
-def _check_inner(value: object, where: str, depth: int) -> None:
-    if isinstance(value, msgspec.Struct):  # anything else is refused when it is read back
+def _check_inner(value: object, path: str, depth: int) -> None:
+    if isinstance(value, msgspec.Struct):  # read_back refuses any other value
         if depth > MAX_DEPTH:
-            raise NotJson(f"nests deeper than {MAX_DEPTH} levels", where)
-        check_struct(value, where, depth + 1)
+            raise NotJson(f"nests deeper than {MAX_DEPTH} levels", path)
+        check_struct(value, path, depth + 1)
 
 
-def _check_typed(value: object, where: str, depth: int) -> None:
+def _check_typed(value: object, path: str, depth: int) -> None:
     if type(value) is float and isfinite(value):
-        return  # the commonest, and nothing to look at
+        return  # the most common value
     try:
         plain: object = msgspec.to_builtins(value, str_keys=True, enc_hook=plain_form)
     except (TypeError, ValueError, RecursionError) as error:
-        raise NotJson(f"cannot be written: {error}", where) from error
-    _check_json(plain, where, depth)
+        raise NotJson(f"cannot be written: {error}", path) from error
+    _check_json(plain, path, depth)
 
 
 def struct_to_map(struct: msgspec.Struct, name: str) -> dict[str, JsonValue]:
-    """The map that ``struct`` is stored as; ``name`` begins every error message.
+    """Return the map that ``struct`` is stored as. Every error message begins with ``name``.
 
-    Raises ``InvalidEvent`` naming the field.
+    Raises ``InvalidEvent`` with the field.
     """
     owned: dict[str, JsonValue] = {}
     key = ""
@@ -117,8 +118,8 @@ def struct_to_map(struct: msgspec.Struct, name: str) -> dict[str, JsonValue]:
             owned[key] = own_json(value)
     except NotJson as error:
         names = {field.encode_name: field.name for field in msgspec.structs.fields(struct)}
-        place = error.path if error.path.startswith("data") else f"data.{names.get(key, key)}{error.path}"
-        raise InvalidEvent(f"{name}: {place} {error}", field=place) from error
+        path = error.path if error.path.startswith("data") else f"data.{names.get(key, key)}{error.path}"
+        raise InvalidEvent(f"{name}: {path} {error}", field=path) from error
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidEvent(f"{name} cannot be written: {error}", field="data") from error
     for key, default in layout.defaults:
@@ -132,12 +133,13 @@ def struct_to_map(struct: msgspec.Struct, name: str) -> dict[str, JsonValue]:
 
 
 class _Layout(msgspec.Struct, frozen=True):
-    """How a struct's map is written.
+    """The way in which a struct's map is written.
 
-    - ``order``: sorted where a registered payload holds sets: those come in another order in every process.
-    - ``defaults``: the defaults, as JSON, that equal objects need not be identical to: msgspec leaves out a field by
-      identity alone. Equal payloads have equal maps, or a store would take one for another body of the same event.
-    - ``json_texts``: the keys of JSON text, which is absent where it is white space alone.
+    Attributes:
+        order: "deterministic" if the struct can hold sets, because the order of a set differs between processes.
+        defaults: The keys and JSON of defaults that must be left out by equality. msgspec leaves out a field only if
+            its value is the default object itself. Equal payloads need equal maps, or a store would report a conflict.
+        json_texts: The keys of JSON text. Such text is absent if it is only white space.
     """
 
     order: Literal["deterministic"] | None
@@ -164,16 +166,17 @@ def _layout_of(cls: type[msgspec.Struct]) -> _Layout:
 
 
 def _holds_sets(cls: type[msgspec.Struct]) -> bool:
-    """Whether a set may stand anywhere in a struct: JSON Schema has a word for it."""
+    """Return whether a struct can hold a set at any depth. JSON Schema marks sets as ``uniqueItems``."""
     schema = msgspec.json.schema(cls, schema_hook=lambda _: {})
     return b'"uniqueItems":true' in encode_json(schema)
 
 
 def read_back(struct: _Struct, decode: Callable[[bytes], _Struct], name: str) -> _Struct:
-    """What the JSON of ``struct`` decodes to: an equal struct that shares nothing mutable with it.
+    """Encode ``struct`` to JSON, and return the equal struct that it decodes to.
 
-    A value may come back in another form (a tuple for a list, an enum for its text). ``name`` begins every error
-    message. Raises ``InvalidEvent`` naming the field that JSON cannot carry, or that would come back as another value.
+    The result shares nothing mutable with ``struct``. A value may return in another form, such as a tuple for a list or
+    an enum for its text. Every error message begins with ``name``. Raises ``InvalidEvent`` with the field if JSON
+    cannot carry its value, or if the decoded value differs.
     """
     try:
         check_struct(struct, "data")
@@ -182,10 +185,8 @@ def read_back(struct: _Struct, decode: Callable[[bytes], _Struct], name: str) ->
     try:
         owned = decode(encode_json(struct))
     except Exception as error:
-        place, value, reason = _blame(struct, error, "data")
-        raise InvalidEvent(
-            f"{name}: {place} cannot be stored: {reason}; found {describe(value)}", field=place
-        ) from error
+        path, value, reason = _find_cause(struct, error, "data")
+        raise InvalidEvent(f"{name}: {path} cannot be stored: {reason}; got {describe(value)}", field=path) from error
     if not _equal(struct, owned):
         _check_forms(struct, owned, "data", name)
     return owned
@@ -194,34 +195,37 @@ def read_back(struct: _Struct, decode: Callable[[bytes], _Struct], name: str) ->
 def _equal(struct: object, owned: object) -> bool:
     try:
         return owned == struct
-    except Exception:  # noqa: BLE001  # a value of a caller's own class may raise anything when it is compared
+    except Exception:  # noqa: BLE001  # the comparison of a caller's own class may raise any exception
         return False
 
 
-def _check_forms(value: object, back: object, place: str, name: str) -> None:
-    """Accept what differs only in form (a list for a tuple, an enum for its text); refuse anything else, naming it."""
-    if isinstance(value, enum.Enum) is not isinstance(back, enum.Enum):
-        value, back = _without_enum(value), _without_enum(back)
+def _check_forms(value: object, decoded: object, path: str, name: str) -> None:
+    """Check that ``decoded`` differs from ``value`` at most in form: a list for a tuple, an enum for its text.
+
+    Raises ``InvalidEvent`` with the path of any other difference.
+    """
+    if isinstance(value, enum.Enum) is not isinstance(decoded, enum.Enum):
+        value, decoded = _without_enum(value), _without_enum(decoded)
     kind, parts = _parts_of(value)
-    back_kind, back_parts = _parts_of(back)
-    if kind is not back_kind or parts.keys() != back_parts.keys():
+    decoded_kind, decoded_parts = _parts_of(decoded)
+    if kind is not decoded_kind or parts.keys() != decoded_parts.keys():
         same = False
     elif kind is None:
-        # Numbers may stand for each other where they are equal; a boolean and a number may not, nor text and a date.
-        same = isinstance(value, bool) is isinstance(back, bool) and _plain(value) == _plain(back)
+        # Equal numbers of two types are the same value. A boolean and a number differ, and text and a date differ.
+        same = isinstance(value, bool) is isinstance(decoded, bool) and _plain(value) == _plain(decoded)
     else:
         same = True
         for key, part in parts.items():
-            inner = f".{key}" if isinstance(key, str) else f"[{key}]"
-            _check_forms(part, back_parts[key], place + inner, name)
+            step = f".{key}" if isinstance(key, str) else f"[{key}]"
+            _check_forms(part, decoded_parts[key], path + step, name)
     if not same:
         raise InvalidEvent(
-            f"{name}: {place} cannot be stored: {describe(value)} would come back as {describe(back)}", field=place
+            f"{name}: {path} cannot be stored: {describe(value)} would be read as {describe(decoded)}", field=path
         )
 
 
 def _parts_of(value: object) -> tuple[object, dict[Any, object]]:
-    """What kind of container ``value`` is (None: none), and what is inside it, by field, key or index."""
+    """Return the kind of container and its values by field, key or index, or None and no values for a scalar."""
     if isinstance(value, msgspec.Struct):
         return type(value), msgspec.structs.asdict(value)
     if isinstance(value, Mapping):
@@ -236,20 +240,25 @@ def _without_enum(value: object) -> object:
 
 
 def _plain(value: object) -> object:
-    """A subclass of text or of a number as that itself, because its ``==`` may be another."""
+    """Convert an instance of a subclass of text or number to the plain type, whose ``==`` is reliable."""
     return plain_form(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else value
 
 
-def _blame(struct: msgspec.Struct, error: Exception, where: str) -> tuple[str, object, Exception]:
-    """The field that could not be written, its value, and why; the encoder itself only says why."""
+def _find_cause(struct: msgspec.Struct, error: Exception, path: str) -> tuple[str, object, Exception]:
+    """Return the path of the field that cannot be written, its value and its error.
+
+    The error of the encoder does not name the field.
+    """
     for field in msgspec.structs.fields(type(struct)):
         value = getattr(struct, field.name)
-        place = f"{where}.{field.name}"
+        field_path = f"{path}.{field.name}"
         try:
             if isinstance(value, str):
                 check_text(value, "")
-            read: object = msgspec.json.decode(encode_json(value), type=field.type)
-            _ = read == value
+            decoded: object = msgspec.json.decode(encode_json(value), type=field.type)
+            _ = decoded == value
         except Exception as reason:  # noqa: BLE001  # see _equal
-            return _blame(value, reason, place) if isinstance(value, msgspec.Struct) else (place, value, reason)
-    return where, struct, error
+            if isinstance(value, msgspec.Struct):
+                return _find_cause(value, reason, field_path)
+            return field_path, value, reason
+    return path, struct, error

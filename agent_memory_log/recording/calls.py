@@ -14,7 +14,8 @@ from agent_memory_log.errors import InvalidArgument, InvalidEvent
 from agent_memory_log.events.event import Event
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, encode_json, own_json
-from agent_memory_log.events.payloads import Bounds, RetryHint, ToolCall, ToolResult, ToolTelemetry
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
+from agent_memory_log.events.payloads import RetryHint, ToolCall, ToolResult
 
 _Call = TypeVar("_Call")
 

@@ -1,9 +1,9 @@
-"""Runs of our own making, for the demo, the tests and anyone who wants something to look at.
+"""Sample runs for the demo, the tests and first experiments.
 
-- ``support.jsonl``: five runs of an online shop's support agent, as OpenAI Chat messages
-  (``transcript.read_chat_lines``).
-- ``demo.jsonl``: one run in our own JSONL (``jsonl.import_jsonl``), with everything a run can hold; written by
-  ``python -m tools.make_demo`` in the repository.
+- ``support.jsonl``: five runs of an online shop's support agent, as OpenAI Chat messages. Read it with
+  ``transcript.read_chat_lines``.
+- ``demo.jsonl``: one run in this library's JSONL with every kind of content. Read it with ``jsonl.import_jsonl``.
+  ``python -m tools.make_demo`` writes it in the repository.
 """
 
 from importlib.resources import files
@@ -14,10 +14,12 @@ SAMPLE_NAMES = ("support.jsonl", "demo.jsonl")
 
 
 def sample_lines(name: str) -> list[bytes]:
-    """The lines of a sample, each ending in a newline. Raises ``InvalidArgument`` for a name that is none.
+    """Return the lines of a sample, each with its newline:
 
-    await import_jsonl(store, sample_lines("demo.jsonl"))
+        await import_jsonl(store, sample_lines("demo.jsonl"))
+
+    Raises ``InvalidArgument`` if no sample has the name.
     """
     if name not in SAMPLE_NAMES:
-        raise InvalidArgument(f"unknown sample {name!r}; known: {', '.join(SAMPLE_NAMES)}")
+        raise InvalidArgument(f"unknown sample {name!r}; the samples are {', '.join(SAMPLE_NAMES)}")
     return files(__name__).joinpath(name).read_bytes().splitlines(keepends=True)

@@ -15,6 +15,7 @@ from agent_memory_log.backend_kit import (
     Append,
     ChangeSignal,
     Prepared,
+    append_result,
     check_expiry,
     check_markers,
     check_reached,
@@ -25,8 +26,7 @@ from agent_memory_log.backend_kit import (
     is_reserved,
     new_in_batch,
     now_microseconds,
-    placed,
-    redaction_of,
+    plan_redaction,
     seconds_left,
 )
 from agent_memory_log.errors import CursorOutOfRange, RunDeleted
@@ -78,7 +78,7 @@ class _Run:
     def event(self, seq: int) -> Event:
         """Return the event at ``seq``. It shares no mutable value with the stored event."""
         prepared = self.events[seq - self.base - 1]
-        event = prepared.placed(seq)
+        event = prepared.to_event(seq)
         if prepared.immutable:
             return event
         return msgspec.structs.replace(event, data=decode_parts(prepared.type, prepared.text, prepared.verbatim))
@@ -130,7 +130,7 @@ class MemoryData:
                     run_data.events.append(event)
                     run_data.seqs[event.event_id] = seq = run_data.base + len(run_data.events)
                     self.changed.notify()
-                    return AppendResult(seq, 1, (event.placed(seq),))
+                    return AppendResult(seq, 1, (event.to_event(seq),))
             if not batch:
                 return AppendResult(run_data.version, 0, ())
             if not run_data.events:
@@ -149,7 +149,7 @@ class MemoryData:
                 run_data.append(new)
             else:
                 start = run_data.version
-            result = placed(start, batch, new, stored)
+            result = append_result(start, batch, new, stored)
         if new:
             self.changed.notify()
         return result
@@ -272,7 +272,7 @@ class MemoryData:
             for seq in seqs:
                 if not run_data.base < seq <= run_data.version:
                     raise CursorOutOfRange(f"{agent}/{run} has no event {seq}, so no event was redacted")
-            redaction = redaction_of([run_data.event(seq) for seq in seqs], reason, run_data.find)
+            redaction = plan_redaction([run_data.event(seq) for seq in seqs], reason, run_data.find)
             if redaction is None:
                 return AppendResult(run_data.version, 0, ())
             masks, marker = redaction

@@ -45,7 +45,7 @@ class _MongoBackend:
         collection = url.option("collection", DEFAULT_COLLECTION)
         if not _COLLECTION.fullmatch(collection):
             raise InvalidArgument(
-                f"the option 'collection' of {url.shown!r} is not a valid collection name: {collection!r}"
+                f"the option 'collection' of {url.masked!r} is not a valid collection name: {collection!r}"
             )
         database, settings, text = _read_url(url, is_store=False)
         client = _make_client(AsyncMongoClient[Any], url, text)
@@ -76,12 +76,12 @@ def _read_url(url: StoreUrl, *, is_store: bool) -> tuple[str, Settings, str]:
     parts = urlsplit(text)
     database = unquote(parts.path[1:])
     if not _DATABASE.fullmatch(database):
-        raise InvalidArgument(f"{url.shown!r} names no database; expected a URL like {url.scheme}://host/agents")
+        raise InvalidArgument(f"{url.masked!r} names no database; expected a URL like {url.scheme}://host/agents")
     driver = _driver_options(url, parts.query)
     preference = driver.get("readpreference", "primary")
     if preference != "primary":
         raise InvalidArgument(
-            f"{url.shown!r} has readPreference {preference!r}; only 'primary' is supported, because a secondary may "
+            f"{url.masked!r} has readPreference {preference!r}; only 'primary' is supported, because a secondary may "
             "not have every acknowledged append yet"
         )
     concern = driver.get("w", "majority")
@@ -106,11 +106,11 @@ def _driver_options(url: StoreUrl, query: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name.lower() in options:
-            raise InvalidArgument(f"the option {name!r} appears twice in {url.shown!r}; remove one")
+            raise InvalidArgument(f"the option {name!r} appears twice in {url.masked!r}; remove one")
         options[name.lower()] = value
         if _problem(validate_options, {name: value}):
             raise InvalidArgument(
-                f"the driver does not accept the option {name!r} in {url.shown!r}; check its name and its value, and "
+                f"the driver does not accept the option {name!r} in {url.masked!r}; check its name and its value, and "
                 "that the file exists if the value is a path"
             )
     return options
@@ -122,7 +122,7 @@ def _make_client(make: Callable[..., _Client], url: StoreUrl, text: str) -> _Cli
     problem = _problem(lambda: clients.append(make(text, connect=False)))
     if problem:
         raise InvalidArgument(
-            f"the driver does not accept {url.shown!r} ({problem}); check its hosts and options, and percent-encode "
+            f"the driver does not accept {url.masked!r} ({problem}); check its hosts and options, and percent-encode "
             "the user and the password"
         )
     return clients[0]

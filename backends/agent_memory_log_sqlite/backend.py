@@ -34,11 +34,11 @@ backend = _SqliteBackend()
 def _settings(url: StoreUrl) -> Settings:
     if not url.location or "\0" in url.location:
         raise InvalidArgument(
-            f"{url.shown!r} names no file; write sqlite:///runs.db, or sqlite:////var/runs.db for /var/runs.db"
+            f"{url.masked!r} names no file; write sqlite:///runs.db, or sqlite:////var/runs.db for /var/runs.db"
         )
     if url.location == ":memory:":
         raise InvalidArgument(
-            f"{url.shown!r} names no file; use memory: for a store in memory, or ./:memory: for a file"
+            f"{url.masked!r} names no file; use memory: for a store in memory, or ./:memory: for a file"
         )
     settings = Settings(
         path=str(Path(url.location).absolute()),  # the working directory may change

@@ -235,12 +235,12 @@ class HoldsFile(Handle):
     _connections: tuple[sqlite3.Connection, ...] = ()
     _locked: tuple[threading.Lock, ...] = ()
 
-    def hold_still(self) -> None:
-        """See ``Handle.hold_still``."""
+    def pause_for_fork(self) -> None:
+        """See ``Handle.pause_for_fork``."""
         self._locked = tuple([lock for lock in self._locks if lock.acquire(timeout=FORK_PATIENCE_SECONDS)])
 
-    def go_on(self) -> None:
-        """See ``Handle.go_on``."""
+    def resume_after_fork(self) -> None:
+        """See ``Handle.resume_after_fork``."""
         for lock in self._locked:
             lock.release()
 
@@ -250,7 +250,7 @@ class HoldsFile(Handle):
         super().disown()
         if was_open and len(self._locked) == len(self._locks):
             close_all(self._connections)
-        self.go_on()
+        self.resume_after_fork()
 
 
 def open_all(settings: Settings, count: int) -> list[OpenFile]:

@@ -15,14 +15,14 @@ import msgspec
 from agent_memory_log.backend_kit import (
     Append,
     Prepared,
+    append_result,
     check_expiry,
     check_markers,
     check_version,
     expiry_of,
     new_in_batch,
     now_microseconds,
-    placed,
-    redaction_of,
+    plan_redaction,
 )
 from agent_memory_log.capabilities import CompactResult
 from agent_memory_log.errors import (
@@ -161,7 +161,7 @@ class Writer:
         if cursor.rowcount != 1:
             return None
         remembered.version = seq
-        return AppendResult(seq, 1, (event.placed(seq),))
+        return AppendResult(seq, 1, (event.to_event(seq),))
 
     def _append(self, append: Append) -> AppendResult:
         """Carry out one append inside a write transaction."""
@@ -185,17 +185,17 @@ class Writer:
             except sqlite3.IntegrityError:
                 pass  # an event id is already stored, or is twice in the batch: compare each event
             else:
-                return placed(start, batch, batch, {})
+                return append_result(start, batch, batch, {})
         stored = self._stored(append, run_row)
         new = new_in_batch(batch, stored)
         if not new:
-            return placed(run_row.version, batch, new, stored)
+            return append_result(run_row.version, batch, new, stored)
         check_version(
             f"{append.agent}/{append.run}", run_row.version, run_row.event_count, append.expected_version, first_seq
         )
         start = run_row.version if run_row.event_count or first_seq is None else first_seq - 1
         check_markers(new, start, lambda seq: self._event(append.agent, append.run, run_row, seq))
-        return placed(self._insert(append, run_row, new), batch, new, stored)
+        return append_result(self._insert(append, run_row, new), batch, new, stored)
 
     def _insert(self, append: Append, run_row: RunRow, batch: Sequence[Prepared]) -> int:
         """Insert ``batch`` after the run's events, and return the version before it.
@@ -271,11 +271,11 @@ class Writer:
             if event is None:
                 raise CursorOutOfRange(f"{agent}/{run} has no event {seq}, so no event was redacted")
             events.append(event)
-        redaction = redaction_of(events, reason, lambda seq: self._event(agent, run, run_row, seq))
+        redaction = plan_redaction(events, reason, lambda seq: self._event(agent, run, run_row, seq))
         if redaction is None:
             return AppendResult(run_row.version, 0, ())
         masks, marker = redaction
-        assert isinstance(marker.data, Redaction)  # noqa: S101  # redaction_of returns only this type
+        assert isinstance(marker.data, Redaction)  # noqa: S101  # plan_redaction returns only this type
         name = name_sum(agent, run)
         for seq, mask in zip(marker.data.seqs, masks, strict=True):
             row = new_row(mask, run_row.id, seq, name)
@@ -287,7 +287,7 @@ class Writer:
         total = None if run_row.sum is None else counted.summed(agent, run)
         self._execute("UPDATE runs SET redactions = ?, sum = ? WHERE id = ?", (counted.redactions, total, run_row.id))
         self._remembered.remember(agent, run, RememberedRun(name, run_row.id, run_row.base, seq, run_row.expires_at))
-        return AppendResult(seq, 1, (marker.placed(seq),))
+        return AppendResult(seq, 1, (marker.to_event(seq),))
 
     def _event(self, agent: str, run: str, run_row: RunRow, seq: int) -> Event | None:
         """Return the event at ``seq``, or None if the run does not have it."""

@@ -1,4 +1,4 @@
-"""Events: how one is made, its map in both spellings of the keys, its time, and its payload with the type known."""
+"""Tests of events: new events, maps in both spellings of the keys, timestamps, and typed payloads."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Silent(tzinfo):
         return None
 
 
-def test_a_new_event_is_whole() -> None:
+def test_new_event_fills_in_every_field() -> None:
     before = datetime.now(UTC)
     event = new_event(UserMessage(message="hi"), labels={"role": "user"})
     assert event.type == EventType.USER_MESSAGE
@@ -65,7 +65,7 @@ def test_a_new_event_is_whole() -> None:
     assert event.seq == 0
 
 
-def test_a_new_event_keeps_nothing_that_the_caller_can_change() -> None:
+def test_new_event_copies_its_labels() -> None:
     labels = {"a": "b"}
     event = new_event(UserMessage(), labels=labels)
     labels["c"] = "d"
@@ -93,7 +93,7 @@ def test_event_ids_differ() -> None:
         ({"labels": "ab"}, "labels"),
     ],
 )
-def test_a_new_event_refuses_by_name(fields: dict[str, Any], field: str) -> None:
+def test_new_event_names_the_invalid_argument(fields: dict[str, Any], field: str) -> None:
     payload = fields.pop("payload", UserMessage())
     with pytest.raises(InvalidEvent) as caught:
         new_event(payload, **fields)
@@ -101,8 +101,8 @@ def test_a_new_event_refuses_by_name(fields: dict[str, Any], field: str) -> None
 
 
 def by_hand(**fields: Any) -> Event:
-    whole: dict[str, Any] = {"type": "user_message", "timestamp": NOON, "data": UserMessage(), "event_id": "e"}
-    return Event(**{**whole, **fields})
+    defaults: dict[str, Any] = {"type": "user_message", "timestamp": NOON, "data": UserMessage(), "event_id": "e"}
+    return Event(**{**defaults, **fields})
 
 
 @pytest.mark.parametrize(
@@ -136,13 +136,13 @@ def by_hand(**fields: Any) -> Event:
         (None, ""),
     ],
 )
-def test_an_event_that_cannot_be_stored_is_refused_by_name(event: Any, field: str) -> None:
+def test_prepare_names_the_invalid_field(event: Any, field: str) -> None:
     with pytest.raises(InvalidEvent) as caught:
         prepare(event)
     assert caught.value.field == field
 
 
-def test_the_largest_labels_and_ids_are_taken() -> None:
+def test_largest_labels_and_ids_are_accepted() -> None:
     labels = {f"{number:0128}": "v" * 1000 for number in range(64)}
     event_id = "\U0001f600" * 512
     prepared = prepare(by_hand(labels=labels, event_id=event_id))
@@ -151,7 +151,7 @@ def test_the_largest_labels_and_ids_are_taken() -> None:
     assert prepare(by_hand(event_id="")).event_id
 
 
-def test_what_is_stored_is_in_utc_and_plain() -> None:
+def test_prepared_timestamp_is_a_plain_datetime_in_utc() -> None:
     class Moment(datetime):
         pass
 
@@ -163,7 +163,7 @@ def test_what_is_stored_is_in_utc_and_plain() -> None:
         assert type(prepared.timestamp) is datetime
 
 
-def test_the_map_of_an_event() -> None:
+def test_event_map_has_the_wire_keys() -> None:
     event = new_event(UserMessage(message="hi"), timestamp=NOON, labels={"role": "user"}, event_id="e-1")
     expected = {
         "type": "user_message",
@@ -182,7 +182,7 @@ def test_the_map_of_an_event() -> None:
 
 
 @pytest.mark.parametrize("fields", [{"type": 5}, {"timestamp": NAIVE}, {"timestamp": None}, {"labels": ["a"]}])
-def test_the_map_of_an_event_that_is_none_is_refused(fields: dict[str, Any]) -> None:
+def test_to_map_names_the_invalid_field(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidEvent) as caught:
         by_hand(**fields).to_map()
     assert [caught.value.field] == list(fields)
@@ -227,38 +227,38 @@ def test_events_are_read_in_every_spelling(data: Mapping[str, object], expected:
     assert read.timestamp.tzinfo is UTC
 
 
-WHOLE: dict[str, object] = {"type": "user_message", "timestamp": STAMP, "data": {}}
+COMPLETE: dict[str, object] = {"type": "user_message", "timestamp": STAMP, "data": {}}
 
 
 @pytest.mark.parametrize(
-    ("data", "found"),
+    ("data", "message"),
     [
-        ({**WHOLE, "type": None}, "type"),
-        ({**WHOLE, "type": ""}, "type"),
-        ({**WHOLE, "type": 5}, "int 5"),
-        ({**WHOLE, "timestamp": None}, "user_message: timestamp must be RFC 3339 text, found null"),
-        ({**WHOLE, "timestamp": 5}, "user_message: timestamp"),
-        ({**WHOLE, "timestamp": "yesterday"}, "'yesterday'"),
-        ({**WHOLE, "timestamp": NAIVE}, "no time zone"),
-        ({**WHOLE, "timestamp": EARLY}, "user_message: timestamp"),
-        ({**WHOLE, "data": None}, "user_message: data is null"),
+        ({**COMPLETE, "type": None}, "type"),
+        ({**COMPLETE, "type": ""}, "type"),
+        ({**COMPLETE, "type": 5}, "int 5"),
+        ({**COMPLETE, "timestamp": None}, "user_message: timestamp must be RFC 3339 text, got null"),
+        ({**COMPLETE, "timestamp": 5}, "user_message: timestamp"),
+        ({**COMPLETE, "timestamp": "yesterday"}, "'yesterday'"),
+        ({**COMPLETE, "timestamp": NAIVE}, "no time zone"),
+        ({**COMPLETE, "timestamp": EARLY}, "user_message: timestamp"),
+        ({**COMPLETE, "data": None}, "user_message: data is null"),
         ({"type": "user_message", "timestamp": STAMP}, "user_message: data is absent"),
-        ({**WHOLE, "data": []}, "user_message: data must be a map, found list"),
-        ({**WHOLE, "type": "later", "data": 5}, "later: data must be a map, found int 5"),
-        ({**WHOLE, "labels": []}, "user_message: labels must be a map, found list"),
-        ({**WHOLE, "labels": {"a": 5}}, "str 'a' to int 5"),
-        ({**WHOLE, "labels": {5: "a"}}, "int 5 to str 'a'"),
-        ({**WHOLE, "event_id": 5}, "user_message: event_id must be text, found int 5"),
-        ({**WHOLE, "seq": -1}, "seq must be an integer from 0"),
-        ({**WHOLE, "seq": 1.5}, "seq must be an integer"),
-        ({**WHOLE, "seq": True}, "seq must be an integer"),
-        ({**WHOLE, "seq": 2**63}, "seq must be an integer"),
-        ([], "an event must be a map, found list"),
-        (None, "an event must be a map, found null"),
+        ({**COMPLETE, "data": []}, "user_message: data must be a map, got list"),
+        ({**COMPLETE, "type": "later", "data": 5}, "later: data must be a map, got int 5"),
+        ({**COMPLETE, "labels": []}, "user_message: labels must be a map, got list"),
+        ({**COMPLETE, "labels": {"a": 5}}, "str 'a' to int 5"),
+        ({**COMPLETE, "labels": {5: "a"}}, "int 5 to str 'a'"),
+        ({**COMPLETE, "event_id": 5}, "user_message: event_id must be text, got int 5"),
+        ({**COMPLETE, "seq": -1}, "seq must be an integer from 0"),
+        ({**COMPLETE, "seq": 1.5}, "seq must be an integer"),
+        ({**COMPLETE, "seq": True}, "seq must be an integer"),
+        ({**COMPLETE, "seq": 2**63}, "seq must be an integer"),
+        ([], "an event must be a map, got list"),
+        (None, "an event must be a map, got null"),
     ],
 )
-def test_what_is_no_event_is_named(data: Any, found: str) -> None:
-    with pytest.raises(DecodeError, match=re.escape(found)):
+def test_from_map_names_the_invalid_value(data: Any, message: str) -> None:
+    with pytest.raises(DecodeError, match=re.escape(message)):
         Event.from_map(data)
 
 
@@ -278,7 +278,7 @@ def test_what_is_no_event_is_named(data: Any, found: str) -> None:
         ("2026-01-02T17:30:00.5+05:30", 500_000),
     ],
 )
-def test_timestamps_are_cut_never_rounded(text: str, microseconds: int) -> None:
+def test_timestamp_fractions_are_cut_and_not_rounded(text: str, microseconds: int) -> None:
     assert parse_timestamp(text) == datetime(2026, 1, 2, 12, 0, 0, microseconds, tzinfo=UTC)
 
 
@@ -311,20 +311,20 @@ def test_timestamps_are_cut_never_rounded(text: str, microseconds: int) -> None:
         "-2026-01-02T12:00:00Z",
     ],
 )
-def test_other_texts_are_no_timestamps(text: str) -> None:
-    """A leap second is refused too, as by the original: no clock of Python's or Go's can hold one."""
+def test_text_that_is_not_rfc_3339_is_refused(text: str) -> None:
+    """A leap second is refused too, as in the Go original, because no Python or Go time can hold it."""
     with pytest.raises(DecodeError, match="user_message: timestamp"):
-        Event.from_map({**WHOLE, "timestamp": text})
+        Event.from_map({**COMPLETE, "timestamp": text})
 
 
-def test_the_edges_of_time() -> None:
+def test_first_and_last_timestamps_survive() -> None:
     for text in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"):
         assert format_timestamp(parse_timestamp(text)) == text
     assert parse_timestamp("0001-01-01T01:00:00+01:00") == datetime(1, 1, 1, tzinfo=UTC)
 
 
 @given(timestamps())
-def test_timestamps_survive(timestamp: datetime) -> None:
+def test_every_timestamp_survives(timestamp: datetime) -> None:
     text = format_timestamp(timestamp)
     assert parse_timestamp(text) == timestamp
     assert text.endswith("Z")
@@ -347,7 +347,7 @@ def test_any_rfc_3339_text_is_read(moment: datetime, fraction: str, offset: int)
     assert parse_timestamp(text) == expected
 
 
-def test_decode_event_gives_the_payload_typed() -> None:
+def test_decode_event_returns_the_typed_payload() -> None:
     call = ToolCall(tool_call_id="tc-1", tool_name="t")
     event = msgspec.structs.replace(new_event(call), seq=7)
     assert decode_event(event, ToolCall) is call
@@ -381,8 +381,8 @@ def test_bodies_are_compared_as_json() -> None:
         (-0.0, 0.0),
         (2**63, 2.0**63),
     ]
-    for one, two in unequal:
-        assert not same_body(body(one), body(two))
+    for first, second in unequal:
+        assert not same_body(body(first), body(second))
     assert not same_body(body(1, labels={"a": "b"}), body(1))
     assert same_body(
         new_event(ToolCall(tool_call_id="", tool_name="", payload_json=" ")),

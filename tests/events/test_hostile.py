@@ -1,4 +1,4 @@
-"""Whatever is put in a field: it is stored and comes back as it was, or refused with the field named. Nothing else."""
+"""Tests with arbitrary values: every value is stored and read back unchanged, or refused with the name of its field."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from agent_memory_log.backend_kit import prepare
 from agent_memory_log.errors import DecodeError, InvalidEvent
 from agent_memory_log.events.event import same_body
 from agent_memory_log.events.jsonvalue import encode_canonical
-from agent_memory_log.events.payloads import Bounds, ToolTelemetry
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.registry import (
     decode_parts,
     decode_payload,
@@ -61,7 +61,7 @@ def as_json(value: object) -> bytes:
 
 
 @given(payloads())
-def test_a_payload_survives_its_map(payload: EventData) -> None:
+def test_payload_survives_its_map(payload: EventData) -> None:
     built = payload.to_map()
     assert payload_from_map(payload.event_type, built) == payload
     again = json.loads(json.dumps(built))
@@ -71,7 +71,7 @@ def test_a_payload_survives_its_map(payload: EventData) -> None:
 
 
 @given(payloads())
-def test_a_payload_survives_its_stored_text(payload: EventData) -> None:
+def test_payload_survives_its_stored_text(payload: EventData) -> None:
     text, owned = encode_payload(payload)
     assert owned == payload
     read = decode_payload(payload.event_type, text)
@@ -82,7 +82,7 @@ def test_a_payload_survives_its_stored_text(payload: EventData) -> None:
 
 
 @given(events())
-def test_an_event_survives_its_map(event: Event) -> None:
+def test_event_survives_its_map(event: Event) -> None:
     built = event.to_map()
     read = Event.from_map(json.loads(json.dumps(built)))
     assert read == event
@@ -93,9 +93,9 @@ def test_an_event_survives_its_map(event: Event) -> None:
 
 
 @given(events())
-def test_a_prepared_event_is_the_event(event: Event) -> None:
+def test_prepared_event_equals_the_event(event: Event) -> None:
     prepared = prepare(event)
-    assert prepared.placed(0) == event
+    assert prepared.to_event(0) == event
     assert prepared.timestamp.tzinfo is UTC
     assert decode_parts(prepared.type, prepared.text, prepared.verbatim) == event.data
     assert prepared.verbatim is None or prepared.verbatim.encode() not in prepared.text or len(prepared.verbatim) < 40
@@ -104,7 +104,7 @@ def test_a_prepared_event_is_the_event(event: Event) -> None:
 _FIELDS: list[tuple[type[EventData], str]] = [
     (kind, name)
     for kind in payload_types().values()
-    if kind.__module__ == "agent_memory_log.events.payloads"  # other tests register payloads of their own
+    if kind.__module__ == "agent_memory_log.events.payloads"  # other tests register more payloads
     for name in kind.__struct_fields__
 ]
 _REQUIRED: dict[str, Any] = {
@@ -129,7 +129,7 @@ def _names(error: InvalidEvent, field: str) -> None:
 
 
 def _stored_or_refused(payload: EventData, field: str) -> None:
-    """The one thing that must hold for any payload at all."""
+    """Check that the payload is stored and read back equal, or refused with the name of the field."""
     try:
         text, owned = encode_payload(payload)
     except InvalidEvent as error:
@@ -153,14 +153,14 @@ def _stored_or_refused(payload: EventData, field: str) -> None:
 @example((UserMessage, "message"), datetime(2026, 1, 1, tzinfo=UTC))
 @example((ToolResult, "bounds"), {"Returned": 1})
 @example((UserMessage, "structured"), LyingDict(a=float("nan")))
-def test_any_value_in_any_field_is_stored_or_refused(where: tuple[type[EventData], str], value: object) -> None:
-    kind, name = where
+def test_any_value_in_any_field_is_stored_or_refused(field: tuple[type[EventData], str], value: object) -> None:
+    kind, name = field
     _stored_or_refused(_with(kind, name, value), f"data.{name}")
 
 
 _NESTED: list[tuple[type[msgspec.Struct], str, str]] = [
-    (kind, place, name)
-    for kind, place in ((Bounds, "bounds"), (ToolTelemetry, "telemetry"), (RetryHint, "retry_hint"))
+    (kind, outer_field, name)
+    for kind, outer_field in ((Bounds, "bounds"), (ToolTelemetry, "telemetry"), (RetryHint, "retry_hint"))
     for name in kind.__struct_fields__
 ]
 
@@ -168,23 +168,23 @@ _NESTED: list[tuple[type[msgspec.Struct], str, str]] = [
 @settings(max_examples=500)
 @given(st.sampled_from(_NESTED), wrong_values())
 def test_any_value_in_a_nested_map_is_stored_or_refused(
-    where: tuple[type[msgspec.Struct], str, str], value: object
+    field: tuple[type[msgspec.Struct], str, str], value: object
 ) -> None:
-    kind, place, name = where
+    kind, outer_field, name = field
     inner = cast("Any", kind)(**{name: value})
-    payload = _with(ToolResult, place, inner)
-    _stored_or_refused(payload, f"data.{place}.{name}")
+    payload = _with(ToolResult, outer_field, inner)
+    _stored_or_refused(payload, f"data.{outer_field}.{name}")
 
 
 _INSIDE = st.sampled_from(["{}", '{"a": {"b": {}}}', '{"a": [0, {}]}'])
 
 
-def _put(value: object, where: str) -> Any:
-    return {"{}": value, '{"a": {"b": {}}}': {"a": {"b": value}}, '{"a": [0, {}]}': {"a": [0, value]}}[where]
+def _put(value: object, container: str) -> Any:
+    return {"{}": value, '{"a": {"b": {}}}': {"a": {"b": value}}, '{"a": [0, {}]}': {"a": [0, value]}}[container]
 
 
 @given(not_json(), _INSIDE)
-def test_what_is_not_json_is_refused_by_name(value: object, inside: str) -> None:
+def test_values_that_are_not_json_are_refused_by_name(value: object, inside: str) -> None:
     for payload, field in (
         (UserMessage(structured=_put(value, inside)), "data.structured"),
         (ToolCall(tool_call_id="", tool_name="", structured=_put(value, inside)), "data.structured"),
@@ -206,7 +206,7 @@ def test_what_is_not_json_is_refused_by_name(value: object, inside: str) -> None
 
 
 @given(odd_json())
-def test_json_in_another_guise_is_stored_as_plain_json(value: Any) -> None:
+def test_subclasses_of_json_types_are_stored_as_plain_json(value: Any) -> None:
     payload = UserMessage(structured=value)
     text, owned = encode_payload(payload)
     assert isinstance(owned, UserMessage)
@@ -215,7 +215,7 @@ def test_json_in_another_guise_is_stored_as_plain_json(value: Any) -> None:
 
 
 @given(st.sampled_from([kind for kind in payload_types().values() if "structured" in kind.__struct_fields__]))
-def test_depth_is_bounded_alike_everywhere(kind: type[EventData]) -> None:
+def test_depth_has_the_same_limit_in_every_payload(kind: type[EventData]) -> None:
     at_most, too_deep = nested(64), nested(65)
     _stored_or_refused(_with(kind, "structured", at_most), "data.structured")
     with pytest.raises(InvalidEvent, match="64 levels"):
@@ -224,13 +224,13 @@ def test_depth_is_bounded_alike_everywhere(kind: type[EventData]) -> None:
         _with(kind, "structured", too_deep).to_map()
 
 
-def test_a_value_that_agrees_with_everything_does_not_get_through() -> None:
+def test_value_that_equals_everything_is_refused() -> None:
     with pytest.raises(InvalidEvent) as caught:
         encode_payload(UserMessage(message=cast("str", AgreeableObject())))
     assert caught.value.field == "data.message"
 
 
-def test_messages_of_errors_never_fail_themselves() -> None:
+def test_error_messages_survive_values_without_repr() -> None:
     for value in (Unshowable("x"), OddInt(10**5000), endless_list(), nested(3000), 10**5000):
         with pytest.raises(DecodeError):
             payload_from_map("planner_note", {"note": [value]})
@@ -263,7 +263,7 @@ _JUNK_KEYS = sorted(
     ),
     st.booleans(),
 )
-def test_junk_read_as_a_payload_is_a_payload_or_a_decode_error(event_type: str, junk: Any, complete: bool) -> None:
+def test_junk_map_becomes_a_payload_or_a_decode_error(event_type: str, junk: Any, complete: bool) -> None:
     data: Any = junk
     if complete and type(junk) is dict:
         data = _REQUIRED | data
@@ -285,7 +285,7 @@ def test_junk_read_as_a_payload_is_a_payload_or_a_decode_error(event_type: str, 
     )
     | wrong_values()
 )
-def test_junk_read_as_an_event_is_an_event_or_a_decode_error(junk: Any) -> None:
+def test_junk_map_becomes_an_event_or_a_decode_error(junk: Any) -> None:
     try:
         event = Event.from_map(junk)
     except DecodeError:
@@ -309,7 +309,7 @@ def test_junk_read_as_an_event_is_an_event_or_a_decode_error(junk: Any) -> None:
 @example("user_message", '{"structured":1e999}')
 @example("later", "null")
 @example("later", "")
-def test_junk_read_as_stored_text_is_a_payload_or_a_decode_error(event_type: str, text: str | bytes) -> None:
+def test_junk_text_becomes_a_payload_or_a_decode_error(event_type: str, text: str | bytes) -> None:
     try:
         read = decode_payload(event_type, text)
     except DecodeError as error:
@@ -333,7 +333,7 @@ def test_junk_read_as_stored_text_is_a_payload_or_a_decode_error(event_type: str
 @example("event_id", "x" * 513)
 @example("event_id", None)
 @example("timestamp", datetime(2026, 1, 1))  # noqa: DTZ001  # naive on purpose
-def test_an_event_made_by_hand_is_prepared_or_refused(name: str, value: Any) -> None:
+def test_event_without_new_event_is_prepared_or_refused(name: str, value: Any) -> None:
     fields: dict[str, Any] = {
         "type": "user_message",
         "timestamp": datetime(2026, 1, 1, tzinfo=UTC),
@@ -352,8 +352,8 @@ def test_an_event_made_by_hand_is_prepared_or_refused(name: str, value: Any) -> 
     assert prepared.labels is None or all(type(k) is str and type(v) is str for k, v in prepared.labels.items())
 
 
-def test_payloads_with_one_shape_are_checked_one_by_one() -> None:
-    """A payload that passed does not let another through whose values of the same types cannot be stored."""
+def test_each_payload_of_the_same_shape_is_checked() -> None:
+    """After a valid payload, an invalid payload with values of the same types is still refused."""
     for good, bad, field in (
         (UserMessage(structured=1), UserMessage(structured=10**5000), "data.structured"),
         (UserMessage(structured="a"), UserMessage(structured="\ud800"), "data.structured"),
@@ -369,7 +369,7 @@ def test_payloads_with_one_shape_are_checked_one_by_one() -> None:
         assert caught.value.field == field
 
 
-def test_what_was_passed_in_can_be_changed_without_touching_what_is_kept() -> None:
+def test_payload_copies_the_callers_mutable_values() -> None:
     inner: list[JsonValue] = [1]
     given_map: dict[str, JsonValue] = {"a": inner}
     text, owned = encode_payload(UserMessage(structured=given_map))

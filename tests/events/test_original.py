@@ -1,7 +1,8 @@
-"""What the Go original wrote, and what it answers to odd input: the rows of its decoder's own output, by hand.
+"""Tests with events that the Go original wrote, and with unusual input whose result in the original is known.
 
-Where the original was wrong by design (an integer out of range that wraps, numbers that lose digits, JSON text that is
-not JSON and then cannot be written) the row says what this library answers instead.
+The rows were copied by hand from the output of the original's decoder. The original has defects: integers out of range
+wrap, numbers lose digits, and invalid JSON text cannot be written again. In these cases, the row holds the result of
+this library.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import pytest
 
 from agent_memory_log import Event, EventData, PlannerNote, RetryHint, Thinking, ToolCall, ToolResult, UserMessage
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.events.payloads import Bounds, ToolTelemetry
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.events.registry import decode_payload, encode_payload, payload_from_map
 
 CALL: dict[str, object] = {"tool_call_id": "a", "tool_name": "b"}
@@ -84,14 +85,14 @@ READ: list[tuple[str, str, Mapping[str, object], EventData]] = [
 ]
 
 REFUSED: list[tuple[str, str, object, tuple[str, ...]]] = [
-    ("missing tool_call_id", "tool_call", {"tool_name": "b"}, ("tool_call_id", "nothing")),
-    ("missing tool_name", "tool_call", {"tool_call_id": "b"}, ("tool_name", "nothing")),
+    ("missing tool_call_id", "tool_call", {"tool_name": "b"}, ("tool_call_id", "is missing")),
+    ("missing tool_name", "tool_call", {"tool_call_id": "b"}, ("tool_name", "is missing")),
     ("null tool_call_id", "tool_call", {**CALL, "tool_call_id": None}, ("tool_call_id", "null")),
-    ("result without id", "tool_result", {"tool_name": "b"}, ("tool_call_id", "nothing")),
+    ("result without id", "tool_result", {"tool_name": "b"}, ("tool_call_id", "is missing")),
     ("expected 2.5", "tool_call", {**CALL, "expected_children_total": 2.5}, ("expected_children_total", "2.5")),
     ("expected bool", "tool_call", {**CALL, "expected_children_total": True}, ("expected_children_total", "bool")),
     ("expected str", "tool_call", {**CALL, "expected_children_total": "2"}, ("expected_children_total", "str")),
-    ("expected 1e30, where it wrapped", "tool_call", {**CALL, "expected_children_total": 1e30}, ("1e+30",)),
+    ("expected 1e30, which wraps in the original", "tool_call", {**CALL, "expected_children_total": 1e30}, ("1e+30",)),
     ("expected 2**63", "tool_call", {**CALL, "expected_children_total": 2**63}, ("expected_children_total", "64")),
     ("expected 2.0**63", "tool_call", {**CALL, "expected_children_total": 2.0**63}, ("expected_children_total",)),
     ("expected nan", "tool_call", {**CALL, "expected_children_total": float("nan")}, ("expected_children_total",)),
@@ -110,7 +111,7 @@ REFUSED: list[tuple[str, str, object, tuple[str, ...]]] = [
     ("redacted number", "thinking", {"redacted": 5}, ("redacted", "int 5")),
     ("final str", "thinking", {"final": "true"}, ("final", "str")),
     ("final 1", "thinking", {"final": 1}, ("final", "int 1")),
-    ("note missing", "planner_note", {}, ("note", "nothing")),
+    ("note missing", "planner_note", {}, ("note", "is missing")),
     ("note null", "planner_note", {"note": None}, ("note", "null")),
     ("user data null", "user_message", None, ("null",)),
     ("user data list", "user_message", [], ("list",)),
@@ -119,16 +120,18 @@ REFUSED: list[tuple[str, str, object, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("event_type", "data", "expected"), [row[1:] for row in READ], ids=[row[0] for row in READ])
-def test_reads_what_the_original_reads(event_type: str, data: Mapping[str, object], expected: EventData) -> None:
+def test_reads_the_input_that_the_original_reads(
+    event_type: str, data: Mapping[str, object], expected: EventData
+) -> None:
     assert payload_from_map(event_type, data) == expected
 
 
-@pytest.mark.parametrize(("event_type", "data", "found"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_refuses_what_the_original_refuses(event_type: str, data: object, found: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("event_type", "data", "words"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
+def test_refuses_the_input_that_the_original_refuses(event_type: str, data: object, words: tuple[str, ...]) -> None:
     with pytest.raises(DecodeError) as caught:
         payload_from_map(event_type, data)
-    for text in (event_type, *found):
-        assert text in str(caught.value)
+    for word in (event_type, *words):
+        assert word in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -136,24 +139,22 @@ def test_refuses_what_the_original_refuses(event_type: str, data: object, found:
     [row[1:] for row in READ if not any(isinstance(value, bytes) for value in row[2].values())],
     ids=[row[0] for row in READ if not any(isinstance(value, bytes) for value in row[2].values())],
 )
-def test_stored_json_is_read_by_the_same_rules(
-    event_type: str, data: Mapping[str, object], expected: EventData
-) -> None:
+def test_stored_json_follows_the_same_rules(event_type: str, data: Mapping[str, object], expected: EventData) -> None:
     assert decode_payload(event_type, json.dumps(data)).to_map() == expected.to_map()
 
 
-def test_text_that_is_not_json_fails_only_when_it_is_decoded() -> None:
-    kept = payload_from_map("tool_call", {**CALL, "payload": "{not json"})
-    assert kept.to_map()["payload"] == "{not json"
-    assert isinstance(kept, ToolCall)
+def test_invalid_json_text_fails_only_when_it_is_decoded() -> None:
+    stored = payload_from_map("tool_call", {**CALL, "payload": "{not json"})
+    assert stored.to_map()["payload"] == "{not json"
+    assert isinstance(stored, ToolCall)
     with pytest.raises(DecodeError, match="tool_call field 'payload' is not JSON"):
-        kept.input()
+        stored.input()
 
 
 WRITTEN = Path(__file__).parents[3] / "shared" / "data" / "go_original_written.jsonl"
 
 
-@pytest.mark.skipif(not WRITTEN.exists(), reason="what the original wrote is not part of the project")
+@pytest.mark.skipif(not WRITTEN.exists(), reason="the file of the original's events is not part of the project")
 @pytest.mark.parametrize("form", ["json", "bson_extjson"])
 def test_reads_every_event_the_original_wrote(form: str) -> None:
     lines = WRITTEN.read_text(encoding="utf-8").splitlines()
@@ -162,20 +163,20 @@ def test_reads_every_event_the_original_wrote(form: str) -> None:
         written: dict[str, Any] = json.loads(line)
         text = written[form]
         event = Event.from_map(json.loads(text) if form == "json" else json.loads(text, object_hook=_from_extended))
-        where = f"line {number}"
+        position = f"line {number}"
         microseconds = written["timestamp_ns"] // 1000
         if form == "bson_extjson":
             microseconds = microseconds // 1000 * 1000
-        assert event.timestamp == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds), where
-        assert event.type == written["type"], where
-        given = cast("dict[str, Any]", written["fields"])
-        for name, value in given.items():
-            assert _got(event.data, name) == _expected(name, value), (where, name)
-        assert event.data.to_map() == Event.from_map(event.to_map()).data.to_map(), where
-        assert decode_payload(event.type, encode_payload(event.data)[0]) == event.data, where
+        assert event.timestamp == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=microseconds), position
+        assert event.type == written["type"], position
+        fields = cast("dict[str, Any]", written["fields"])
+        for name, value in fields.items():
+            assert _field(event.data, name) == _expected(name, value), (position, name)
+        assert event.data.to_map() == Event.from_map(event.to_map()).data.to_map(), position
+        assert decode_payload(event.type, encode_payload(event.data)[0]) == event.data, position
 
 
-def _got(payload: object, name: str) -> object:
+def _field(payload: object, name: str) -> object:
     return getattr(payload, _RENAMED.get(name, name))
 
 
@@ -222,7 +223,7 @@ def _expected(name: str, value: Any) -> object:
 
 
 def _from_extended(value: dict[str, Any]) -> object:
-    """MongoDB's canonical extended JSON, as far as the original's events need it."""
+    """Convert a value from MongoDB's canonical extended JSON. It knows the types of the original's events."""
     if value.keys() == {"$numberLong"}:
         return int(value["$numberLong"])
     if value.keys() == {"$numberInt"}:

@@ -1,4 +1,4 @@
-"""The map of each built-in payload: its keys, what is always written, what is left out, and every spelling read."""
+"""Tests of each built-in payload's map: its keys, the fields that it leaves out, and the spellings that are read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from agent_memory_log import (
     UserMessage,
 )
 from agent_memory_log.errors import DecodeError, InvalidEvent
-from agent_memory_log.events.payloads import Bounds, Redaction, ToolTelemetry
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
+from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.events.registry import decode_payload, encode_payload, payload_from_map, payload_types
 
 NO_HINT = {
@@ -198,7 +199,7 @@ MAPS: list[tuple[str, EventData, Mapping[str, object]]] = [
 
 
 @pytest.mark.parametrize(("event_type", "payload", "expected"), MAPS)
-def test_map_of_every_payload(event_type: str, payload: EventData, expected: Mapping[str, object]) -> None:
+def test_payload_survives_its_map(event_type: str, payload: EventData, expected: Mapping[str, object]) -> None:
     assert payload.event_type == event_type
     built = payload.to_map()
     assert built == expected
@@ -208,7 +209,7 @@ def test_map_of_every_payload(event_type: str, payload: EventData, expected: Map
     assert json.loads(encode_payload(payload)[0]) == expected
 
 
-def test_every_type_has_its_rows() -> None:
+def test_every_event_type_has_test_rows() -> None:
     assert {row[0] for row in MAPS} == {kind.value for kind in EventType} == set(payload_types()) & set(EventType)
 
 
@@ -222,7 +223,7 @@ def test_structured_is_left_out_only_when_null(kind: type[UserMessage], value: A
 
 @pytest.mark.parametrize("kind", [Bounds, ToolTelemetry])
 @pytest.mark.parametrize("full", [False, True])
-def test_nested_maps_have_encoders_of_their_own(kind: type[Bounds | ToolTelemetry], *, full: bool) -> None:
+def test_nested_map_writes_every_field(kind: type[Bounds | ToolTelemetry], *, full: bool) -> None:
     value = (
         Bounds(returned=1, total=2, truncated=True, next_cursor="", refinement_hint="x")
         if kind is Bounds
@@ -270,13 +271,13 @@ def test_nested_maps_are_read_in_every_spelling(spelling: Mapping[str, object]) 
         (dict.fromkeys(NO_BOUNDS), Bounds()),
     ],
 )
-def test_bounds_spellings(data: Mapping[str, object], expected: Bounds) -> None:
+def test_bounds_are_read_in_every_spelling(data: Mapping[str, object], expected: Bounds) -> None:
     assert Bounds.from_map(data) == expected
     text = json.dumps({"tool_call_id": "a", "tool_name": "b", "bounds": data})
     assert decode_payload("tool_result", text) == ToolResult(tool_call_id="a", tool_name="b", bounds=expected)
 
 
-WHOLE: dict[str, object] = {
+REQUIRED_VALUES: dict[str, object] = {
     "tool_call_id": "",
     "tool_name": "",
     "note": "",
@@ -299,24 +300,25 @@ REQUIRED = [
 
 
 @pytest.mark.parametrize(("event_type", "field"), REQUIRED)
-def test_required_fields(event_type: str, field: str) -> None:
-    whole = WHOLE
-    payload_from_map(event_type, whole)
-    for data, found in (({k: v for k, v in whole.items() if k != field}, "nothing"), ({**whole, field: None}, "null")):
+def test_missing_required_field_is_named(event_type: str, field: str) -> None:
+    complete = REQUIRED_VALUES
+    payload_from_map(event_type, complete)
+    without_field = {key: value for key, value in complete.items() if key != field}
+    for data, problem in ((without_field, "is missing"), ({**complete, field: None}, "is null")):
         with pytest.raises(DecodeError) as caught:
             payload_from_map(event_type, data)
         assert event_type in str(caught.value)
         assert field in str(caught.value)
-        assert found in str(caught.value)
+        assert problem in str(caught.value)
 
 
-def test_every_other_field_may_be_null() -> None:
+def test_every_optional_field_may_be_null() -> None:
     for event_type, kind in payload_types().items():
         fields = [field for field in msgspec.structs.fields(kind) if event_type in set(EventType)]
         optional = {field.encode_name: None for field in fields if not field.required}
-        needed = {field.encode_name: WHOLE[field.encode_name] for field in fields if field.required}
+        required = {field.encode_name: REQUIRED_VALUES[field.encode_name] for field in fields if field.required}
         if fields:
-            assert payload_from_map(event_type, {**needed, **optional}) == payload_from_map(event_type, needed)
+            assert payload_from_map(event_type, {**required, **optional}) == payload_from_map(event_type, required)
 
 
 WRONG: dict[str, list[Any]] = {
@@ -337,22 +339,22 @@ TYPES: dict[object, str] = {
 
 
 @pytest.mark.parametrize("event_type", sorted(kind.value for kind in EventType))
-def test_a_wrong_type_is_named_with_event_type_field_and_finding(event_type: str) -> None:
+def test_wrong_type_error_names_event_type_field_and_value(event_type: str) -> None:
     kind = payload_types()[event_type]
     for field in msgspec.structs.fields(kind):
         for value in WRONG.get(TYPES.get(field.encode_name, ""), []):
             with pytest.raises(DecodeError) as caught:
-                kind.from_map({**WHOLE, field.encode_name: value})
+                kind.from_map({**REQUIRED_VALUES, field.encode_name: value})
             message = str(caught.value)
             assert event_type in message
             assert repr(field.encode_name) in message
             assert type(value).__name__ in message
 
 
-def test_redaction_seqs_are_read_as_every_integer_is() -> None:
+def test_redaction_seqs_accept_integral_floats() -> None:
     assert Redaction.from_map({"seqs": [1.0, 2]}) == Redaction(seqs=(1, 2))
-    for seqs, found in (([1.5], "[0]"), ([1, True], "[1]"), ("12", "str"), ({"1": 2}, "dict")):
-        with pytest.raises(DecodeError, match=re.escape(found)):
+    for seqs, problem in (([1.5], "[0]"), ([1, True], "[1]"), ("12", "str"), ({"1": 2}, "dict")):
+        with pytest.raises(DecodeError, match=re.escape(problem)):
             Redaction.from_map({"seqs": seqs})
 
 
@@ -383,7 +385,7 @@ def test_blank_json_text_is_absent(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["{", "{'a': 1}", "NaN", "1 2", "\ud800", "9" * 5000, "[" * 100_000, "1e9999999999999999999"]
 )
-def test_text_that_is_not_json_is_an_error_only_when_it_is_decoded(text: str) -> None:
+def test_invalid_json_text_fails_only_when_it_is_decoded(text: str) -> None:
     with pytest.raises(DecodeError, match="tool_call field 'payload' is not JSON"):
         ToolCall(tool_call_id="", tool_name="", payload_json=text).input()
     with pytest.raises(DecodeError, match="tool_result field 'result_json' is not JSON"):
@@ -398,7 +400,7 @@ def test_json_text_null_is_not_absent() -> None:
 
 
 @pytest.mark.parametrize("field", ["result_json", "server_data"])
-def test_values_in_place_of_text_become_compact_text(field: str) -> None:
+def test_json_value_in_a_text_field_becomes_compact_text(field: str) -> None:
     for value, text in (
         ({"a": [1, 2.5, None]}, '{"a":[1,2.5,null]}'),
         (10**30, "1" + "0" * 30),
@@ -423,7 +425,7 @@ def test_an_unknown_type_keeps_its_map() -> None:
     assert decode_payload("from_a_newer_release", text) == read
 
 
-def test_unknown_payload_refuses_what_it_cannot_stand_for() -> None:
+def test_unknown_payload_refuses_registered_types_and_invalid_data() -> None:
     for payload, field in (
         (UnknownPayload(type="user_message", data={}), "type"),
         (UnknownPayload(type="", data={}), "type"),
@@ -436,7 +438,7 @@ def test_unknown_payload_refuses_what_it_cannot_stand_for() -> None:
         with pytest.raises(InvalidEvent) as caught:
             encode_payload(payload)
         assert caught.value.field == field
-    with pytest.raises(DecodeError, match="later: data must be a map, found list"):
+    with pytest.raises(DecodeError, match="later: data must be a map, got list"):
         UnknownPayload.of("later", [])
     with pytest.raises(DecodeError, match=r"UnknownPayload\.of"):
         UnknownPayload.from_map({"a": 1})

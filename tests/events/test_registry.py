@@ -1,7 +1,7 @@
-"""Payload types of users: they behave as the built-in ones everywhere, or are refused when they are registered."""
+"""Tests of registered payloads. They behave like built-in ones everywhere, or their registration is refused."""
 
 # pyright: reportPrivateUsage=false
-# The registry is the process's own: what a test registers in it is taken out again.
+# The registry belongs to the process, so the fixture removes the payloads that a test registered.
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from agent_memory_log import (
 )
 from agent_memory_log.errors import DecodeError, EventConflict, InvalidArgument, InvalidEvent
 from agent_memory_log.events import registry
-from agent_memory_log.events.payloads import Bounds
+from agent_memory_log.events.nested import Bounds
 from agent_memory_log.events.registry import decode_payload, encode_payload, payload_from_map, payload_types
 
 
@@ -86,13 +86,13 @@ def registered() -> Iterator[None]:
 
 
 def shipment(**fields: Any) -> Shipment:
-    whole: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "order": "o-1",
         "due": datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC),
         "price": decimal.Decimal("1.10"),
         "address": Address("Main St"),
     }
-    return Shipment(**{**whole, **fields})
+    return Shipment(**{**defaults, **fields})
 
 
 FULL = shipment(
@@ -120,7 +120,7 @@ FULL = shipment(
 @pytest.mark.parametrize(
     "payload", [shipment(), FULL, shipment(checked=None), shipment(weight=-0.0)], ids=str.split("least full null minus")
 )
-def test_a_registered_payload_behaves_as_a_built_in_one(payload: Shipment) -> None:
+def test_registered_payload_behaves_like_a_built_in_one(payload: Shipment) -> None:
     built = payload.to_map()
     assert Shipment.from_map(built) == payload
     assert payload_from_map("test_shipment", built) == payload
@@ -140,7 +140,7 @@ def test_a_registered_payload_behaves_as_a_built_in_one(payload: Shipment) -> No
     assert str(decode_event(stored, Shipment).weight) == str(payload.weight)
 
 
-def test_the_map_of_a_registered_payload_is_json() -> None:
+def test_map_of_a_registered_payload_is_json() -> None:
     assert FULL.to_map()["price"] == "1.10"
     assert FULL.to_map()["due"] == "2026-01-02T03:04:05+02:00"
     assert FULL.to_map()["counts"] == {"1": "one", "-2": "two"}
@@ -149,7 +149,7 @@ def test_the_map_of_a_registered_payload_is_json() -> None:
     assert shipment().to_map().keys() == {"order", "due", "price", "address"}
 
 
-def test_a_default_that_was_spelled_out_is_the_same_body() -> None:
+def test_explicit_default_value_gives_the_same_body() -> None:
     spelled = str(b"parcels, each of one kilogram", "ascii")  # equal to the default, but not the same object
     assert shipment(unit=spelled).to_map() == shipment().to_map()
     with open_sync_store("memory:") as store:
@@ -159,7 +159,7 @@ def test_a_default_that_was_spelled_out_is_the_same_body() -> None:
             store.append_events("agent", "run", new_event(shipment(unit="boxes"), event_id="e-1"))
 
 
-def test_a_payload_with_sets_has_one_map_in_every_process() -> None:
+def test_payload_with_sets_has_the_same_map_in_every_process() -> None:
     program = (
         "import tests.events.test_registry as t; t.register_payload(t.Shipment);"
         "tags = frozenset(str(n) for n in range(50));"
@@ -223,20 +223,20 @@ WRONG: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=[f"{name}-{index}" for index, (name, _) in enumerate(WRONG)])
-def test_a_wrong_value_is_refused_by_name_after_any_number_of_right_ones(name: str, value: Any) -> None:
-    for right in (shipment(), FULL, shipment(percent=5, short="a", kind="in", weight=2, order="x"), FULL, shipment()):
-        encode_payload(right)
+def test_wrong_value_is_refused_by_name_after_valid_ones(name: str, value: Any) -> None:
+    for valid in (shipment(), FULL, shipment(percent=5, short="a", kind="in", weight=2, order="x"), FULL, shipment()):
+        encode_payload(valid)
     with pytest.raises(InvalidEvent) as caught:
         encode_payload(shipment(**{name: value}))
     assert caught.value.field.startswith(f"data.{name}")
     assert "test_shipment" in str(caught.value)
 
 
-def test_what_differs_only_in_form_is_stored_in_the_declared_form() -> None:
-    given_form = shipment(urgency="high", history=[Address("x")], tags=["a"], weight=2, price=3, more=({"a": (1,)},))
+def test_equal_value_in_another_form_is_stored_in_the_declared_form() -> None:
+    other_form = shipment(urgency="high", history=[Address("x")], tags=["a"], weight=2, price=3, more=({"a": (1,)},))
     with pytest.raises(InvalidEvent, match="tags"):
-        encode_payload(given_form)
-    owned = encode_payload(msgspec.structs.replace(given_form, tags={"a"}))[1]
+        encode_payload(other_form)
+    owned = encode_payload(msgspec.structs.replace(other_form, tags={"a"}))[1]
     assert owned == shipment(
         urgency=Urgency.HIGH,
         history=(Address("x"),),
@@ -274,10 +274,10 @@ _scalars = st.one_of(
 
 @given(st.lists(st.fixed_dictionaries({"needed": st.none() | st.text(max_size=3)}, optional=dict.fromkeys(
     ["text", "count", "ratio", "maybe", "short", "kind", "word", "mixed"], _scalars)), max_size=6))  # fmt: skip
-def test_scalars_are_checked_whatever_came_before(fields: list[dict[str, Any]]) -> None:
+def test_scalars_are_checked_after_any_other_payloads(fields: list[dict[str, Any]]) -> None:
     register_payload(Simple)
-    for one in fields:
-        payload = Simple(**one)
+    for values in fields:
+        payload = Simple(**values)
         text, refused = b"", ""
         owned: EventData = payload
         try:
@@ -285,7 +285,7 @@ def test_scalars_are_checked_whatever_came_before(fields: list[dict[str, Any]]) 
         except InvalidEvent as error:
             refused = error.field.removeprefix("data.")
         if not text:
-            assert refused in one
+            assert refused in values
             continue
         read = decode_payload("test_simple", text)
         assert read == owned
@@ -343,7 +343,7 @@ _GOOD_PARCEL: Mapping[str, Any] = {
         ("seqs", (1, cast("Any", "2")), "data.seqs"),
     ],
 )
-def test_what_stands_inside_is_looked_at_however_many_passed(name: str, value: Any, field: str) -> None:
+def test_nested_values_are_checked_after_valid_payloads(name: str, value: Any, field: str) -> None:
     register_payload(Parcel)
     for _ in range(2):
         encode_payload(Parcel(**_GOOD_PARCEL))
@@ -374,11 +374,11 @@ _stops = st.builds(
         max_size=5,
     )
 )
-def test_what_is_not_read_back_is_what_reading_gives(fields: list[dict[str, Any]]) -> None:
+def test_payload_without_read_back_equals_the_decoded_one(fields: list[dict[str, Any]]) -> None:
     register_payload(Parcel)
-    for one in fields:
+    for values in fields:
         try:
-            text, owned = encode_payload(Parcel(**one))
+            text, owned = encode_payload(Parcel(**values))
         except InvalidEvent:
             continue
         read = decode_payload("test_parcel", text)
@@ -399,7 +399,7 @@ class Moving(tzinfo):
         return None
 
 
-def test_a_clock_of_the_callers_own_is_not_kept() -> None:
+def test_time_zone_object_of_the_caller_is_not_kept() -> None:
     register_payload(Parcel)
     encode_payload(Parcel({"a": "b"}, sent=datetime(2026, 1, 1, tzinfo=UTC)))
     zone = Moving()
@@ -408,7 +408,7 @@ def test_a_clock_of_the_callers_own_is_not_kept() -> None:
     assert owned == Parcel({"a": "b"}, sent=datetime(2026, 1, 1, 11, tzinfo=UTC))
 
 
-def test_a_map_of_text_is_copied_all_the_same() -> None:
+def test_map_of_text_is_copied() -> None:
     register_payload(Parcel)
     for _ in range(3):
         given_map: dict[str, JsonValue] = {"a": "b"}
@@ -450,7 +450,7 @@ def test_depth_is_counted_through_nested_structs() -> None:
 
 
 class Loose(EventData):  # type: ignore[misc]  # pyright: ignore[reportGeneralTypeIssues]  # it inherits frozen
-    """Not frozen: its fields are copied before they are kept."""
+    """A subclass without ``frozen=True``. It inherits ``frozen`` from ``EventData``."""
 
     event_type = "test_loose"
 
@@ -463,7 +463,7 @@ class Thawed(EventData, frozen=False):  # type: ignore[misc]  # pyright: ignore[
     text: str = ""
 
 
-def test_a_payload_that_can_be_changed_is_not_shared_with_the_store() -> None:
+def test_mutable_payload_is_not_shared_with_the_store() -> None:
     register_payload(Thawed)
     with open_sync_store("memory:") as store:
         for _ in range(3):
@@ -476,7 +476,7 @@ def test_a_payload_that_can_be_changed_is_not_shared_with_the_store() -> None:
         assert [decode_event(event, Thawed).text for event in store.load_run("agent", "run").log] == ["before"] * 3
 
 
-def test_a_subclass_is_frozen_unless_it_says_otherwise() -> None:
+def test_subclass_is_frozen_by_default() -> None:
     register_payload(Loose)
     with pytest.raises(AttributeError):
         Loose().text = "x"  # frozen at run time
@@ -493,7 +493,7 @@ class Strict(EventData, frozen=True):
             raise ValueError("low is above high")
 
 
-def test_a_payload_that_checks_itself() -> None:
+def test_post_init_error_becomes_a_decode_error() -> None:
     register_payload(Strict)
     assert Strict.from_map({"low": 1, "high": 2.0}) == Strict(low=1, high=2)
     with pytest.raises(DecodeError, match="test_strict: low is above high"):
@@ -511,7 +511,7 @@ def test_reserved_types_are_refused(event_type: str) -> None:
     assert payload_from_map(event_type, {"a": 1}) == UnknownPayload(type=event_type, data={"a": 1})
 
 
-def test_what_cannot_be_registered() -> None:
+def test_invalid_payload_classes_are_refused() -> None:
     class Nameless(EventData, frozen=True):
         text: str = ""
 
@@ -538,28 +538,28 @@ def test_what_cannot_be_registered() -> None:
     class Inherits(UserMessage, frozen=True):
         more: str = ""
 
-    for kind, said in (
+    for kind, message in (
         (Nameless, "event_type"),
         (Numbered, "event_type"),
         (Surrogate, "surrogate"),
         (Listed, "array_like"),
         (Impossible, "test_impossible|Impossible"),
-        (Conflicting, "already stands for UserMessage"),
-        (Other, "already stands for Shipment"),
-        (Inherits, "already stands for UserMessage"),
+        (Conflicting, "is already registered for UserMessage"),
+        (Other, "is already registered for Shipment"),
+        (Inherits, "is already registered for UserMessage"),
         (EventData, "event_type"),
         (UnknownPayload, "event_type"),
     ):
-        with pytest.raises(InvalidArgument, match=said):
+        with pytest.raises(InvalidArgument, match=message):
             register_payload(kind)
-    things: list[Any] = [UserMessage(), "user_message", None, int, Bounds, 5]
-    for thing in things:
+    other_values: list[Any] = [UserMessage(), "user_message", None, int, Bounds, 5]
+    for value in other_values:
         with pytest.raises(InvalidArgument, match="subclass of EventData"):
-            register_payload(thing)
+            register_payload(value)
     assert "test_impossible" not in payload_types()
 
 
-def test_an_unregistered_payload_is_refused_with_what_to_do() -> None:
+def test_error_for_unregistered_payload_names_register_payload() -> None:
     class Forgotten(EventData, frozen=True):
         event_type = "test_forgotten"
 
@@ -577,7 +577,7 @@ def _reloaded() -> type[EventData]:
     return Handoff
 
 
-def test_a_reloaded_class_takes_the_place_of_the_old_one() -> None:
+def test_reloaded_class_replaces_the_old_one() -> None:
     first, second = _reloaded(), _reloaded()
     assert register_payload(first) is first
     old = new_event(payload_from_map("test_handoff", {"to_agent": "a"}))
@@ -590,7 +590,7 @@ def test_a_reloaded_class_takes_the_place_of_the_old_one() -> None:
         assert type(store.load_run("agent", "run").log[0].data) is first or second
 
 
-def test_registering_after_reading_gives_the_type_to_what_was_read() -> None:
+def test_decode_event_converts_events_read_before_the_registration() -> None:
     event = Event.from_map({"type": "test_handoff", "timestamp": "2026-01-01T00:00:00Z", "data": {"to_agent": "b"}})
     assert isinstance(event.data, UnknownPayload)
     handoff = register_payload(_reloaded())
@@ -602,8 +602,8 @@ def test_registering_after_reading_gives_the_type_to_what_was_read() -> None:
         decode_event(bad, handoff)
 
 
-def test_an_enum_may_name_the_type() -> None:
-    class Kinds(str, enum.Enum):  # noqa: UP042  # whose str() is not its value, unlike a StrEnum's
+def test_event_type_may_be_an_enum_member() -> None:
+    class Kinds(str, enum.Enum):  # noqa: UP042  # str() of this enum is not its value
         NOTE = "test_enum_note"
 
     class EnumNote(EventData, frozen=True):
@@ -618,7 +618,7 @@ def test_an_enum_may_name_the_type() -> None:
     assert Event.from_map(event.to_map()) == event
 
 
-def test_used_as_a_decorator_the_class_stays_itself() -> None:
+def test_register_payload_as_decorator_returns_the_class() -> None:
     @register_payload
     class Decorated(EventData, frozen=True):
         event_type = "test_decorated"

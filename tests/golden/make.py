@@ -19,7 +19,7 @@ from agent_memory_log import (
     new_event,
     open_sync_store,
 )
-from agent_memory_log.events.payloads import Bounds, ToolTelemetry
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log_sqlite import SCHEMA_VERSION
 
 PAYLOADS: tuple[EventData, ...] = (

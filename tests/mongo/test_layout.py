@@ -39,7 +39,7 @@ from agent_memory_log import (
 from agent_memory_log.conformance.checks import check_exact, check_run, check_same
 from agent_memory_log.conformance.samples import TIMES, VALUES, every_payload, rich_event
 from agent_memory_log.errors import DecodeError, StoreCorrupt
-from agent_memory_log.events.payloads import Bounds, ToolTelemetry
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from tests import strategies
 from tests.mongo.server import GivenServer, MongoServer
 

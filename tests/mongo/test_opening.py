@@ -420,7 +420,7 @@ REFUSED = {
     "mongodb://{host}/db?authSource=": "the driver does not accept",
     "mongodb://{host}/db?w=1&w=2": "'w' appears twice",
     "mongodb://{host}/db?w=1&W=2": "'W' appears twice",
-    "mongodb://{host}/db?collection_prefix=a&collection_prefix=b": "given twice",
+    "mongodb://{host}/db?collection_prefix=a&collection_prefix=b": "appears twice",
     "mongodb://{host}/db?w=1;journal=false": "percent-encode",
     "mongodb://{host}/db?appname=a@b": "percent-encode",
     "mongodb://{host}/d@b": "percent-encode",

@@ -201,14 +201,14 @@ HOSTILE: list[tuple[str, object, str]] = [
     ("a list", [note(1)], "an event must be a map, got list"),
     ("empty", {}, "type must be non-empty text"),
     ("no type", {"timestamp": TIME, "data": {}}, "type must be non-empty text"),
-    ("type a number", {**note(1), "type": 5}, "type must be non-empty text, found int 5"),
+    ("type a number", {**note(1), "type": 5}, "type must be non-empty text, got int 5"),
     ("no data", {"type": "planner_note", "timestamp": TIME}, "planner_note: data is absent"),
     ("data null", {**note(1), "data": None}, "planner_note: data is null"),
-    ("data a list", {**note(1), "data": [1]}, "planner_note: data must be a map, found list"),
+    ("data a list", {**note(1), "data": [1]}, "planner_note: data must be a map, got list"),
     ("no timestamp", {"type": "planner_note", "data": {"note": "n"}}, "timestamp must be"),
-    ("timestamp a number", {**note(1), "timestamp": 5}, "timestamp must be RFC 3339 text, found int 5"),
+    ("timestamp a number", {**note(1), "timestamp": 5}, "timestamp must be RFC 3339 text, got int 5"),
     ("labels a list", {**note(1), "labels": ["x"]}, "labels must be a map"),
-    ("labels to numbers", {**note(1), "labels": {"k": 1}}, "labels must be text to text"),
+    ("labels to numbers", {**note(1), "labels": {"k": 1}}, "labels must map text to text"),
     ("a field of another type", {**note(1), "data": {"note": ["x"]}}, "field 'note' must be text"),
     ("a required field missing", {"type": "tool_call", "timestamp": TIME, "data": {}}, "'tool_call_id' is missing"),
     (
@@ -313,7 +313,7 @@ async def test_unreadable_meta_is_reported(
 @pytest.mark.parametrize(
     ("agent", "run", "expected"),
     [
-        (5, "r", "agent must be non-empty text of at most 512 characters, found int 5"),
+        (5, "r", "agent must be non-empty text of at most 512 characters, got int 5"),
         ("", "r", "agent must be"),
         ("x" * 513, "r", "agent must be"),
         ({"$gt": ""}, "r", "agent must be"),

@@ -319,7 +319,7 @@ async def test_marker_for_a_deleted_run_is_refused(kind: str, uri: str, other: S
         await store.append_events("agent", "run", *notes("a", 3))
         await store.redact_events("agent", "run", [1])
         await other.delete_run("agent", "run")
-        with pytest.raises(InvalidEvent, match="event 1 is not a redacted one"):
+        with pytest.raises(InvalidEvent, match="event 1 is not redacted"):
             await store.append_events("agent", "run", new_event(Redaction(seqs=(1,), reason="")))
         assert (await other.load_run("agent", "run")).version == 4
 

@@ -167,7 +167,7 @@ def _show_url(url: str, output: list[str]) -> None:
     except InvalidArgument as error:
         output.append(_all_of(error))
     else:
-        output.append(f"{parsed!r} {parsed} {parsed.shown}")
+        output.append(f"{parsed!r} {parsed} {parsed.masked}")
 
 
 async def _show_attempts(url: str, output: list[str]) -> list[type[AgentMemoryLogError]]:

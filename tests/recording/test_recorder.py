@@ -36,7 +36,7 @@ from agent_memory_log import (
     open_sync_store,
 )
 from agent_memory_log.errors import EventConflict, EventTooLarge, InvalidArgument, InvalidEvent, StoreClosed
-from agent_memory_log.events.payloads import Bounds, ToolTelemetry
+from agent_memory_log.events.nested import Bounds, ToolTelemetry
 from agent_memory_log.recording import RunRecorder, SyncRunRecorder
 from tests.waiting import PATIENCE, until
 

@@ -21,7 +21,7 @@ from agent_memory_log import (
 )
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.jsonvalue import encode_canonical
-from agent_memory_log.events.payloads import ToolTelemetry
+from agent_memory_log.events.nested import ToolTelemetry
 from agent_memory_log.replay import Difference, RunDiff, diff, differences
 from tests.transcript.transcripts import json_values
 

@@ -33,7 +33,7 @@ from agent_memory_log import (
 )
 from agent_memory_log.errors import InvalidArgument
 from agent_memory_log.events.jsonvalue import encode_canonical
-from agent_memory_log.events.payloads import Bounds
+from agent_memory_log.events.nested import Bounds
 from agent_memory_log.transcript import (
     Finding,
     Transcript,

@@ -249,7 +249,7 @@ async def test_marker_of_a_readable_event_is_refused() -> None:
     lines = [*(await file_of(2)), msgspec.json.encode({**marker, "seq": 3})]
     lines[0] = lines[0].replace(b'"version":2', b'"version":3')
     async with open_store("memory:") as store:
-        with pytest.raises(InvalidEvent, match="line 4: redaction: event 1 is not a redacted one"):
+        with pytest.raises(InvalidEvent, match="line 4: redaction: event 1 is not redacted"):
             await import_jsonl(store, lines)
         assert (await store.load_run("a", "r")).version == 2
 
@@ -309,7 +309,7 @@ HEADER = b'{"format":"agent-memory-log/1","agent":"b","run":"s","version":1,"met
         (b"\xff", "line 4 is not JSON"),
         (b"[" * 100_000, "line 4 is not JSON"),
         (b"[]", "line 4 must be a JSON object, got list"),
-        (b"{}", "line 4: an event's type must be non-empty text, found null"),
+        (b"{}", "line 4: an event's type must be non-empty text, got null"),
         (EVENT.replace(b"planner_note", b""), "line 4: an event's type must be non-empty text"),
         (EVENT.replace(b'{"note":"1"}', b"null"), "line 4: planner_note: data is null"),
         (EVENT.replace(b'"1"', b"1"), "line 4: planner_note field 'note' must be text"),
@@ -360,7 +360,7 @@ async def test_refused_event_is_named_and_events_before_it_are_stored() -> None:
     long_key = b'"labels":{"' + b"k" * 200 + b'":"v"},'
     async with open_store("memory:") as store:
         lines[7] = lines[7].replace(b'"event_id"', long_key + b'"event_id"')
-        with pytest.raises(InvalidEvent, match="line 8: a label's key"):
+        with pytest.raises(InvalidEvent, match="line 8: the label"):
             await import_jsonl(store, lines)
         assert seqs(await store.load_run("a", "r")) == [1, 2, 3, 4, 5, 6]
     async with open_store("memory:?max_event_bytes=50") as store:
@@ -541,5 +541,5 @@ async def test_demo_sample_equals_its_script_and_can_be_imported(url: str, tmp_p
 
 def test_samples_are_loaded_by_name() -> None:
     assert [len(sample_lines(name)) for name in SAMPLE_NAMES] == [5, 47]
-    with pytest.raises(InvalidArgument, match=r"known: support.jsonl, demo.jsonl"):
+    with pytest.raises(InvalidArgument, match=r"the samples are support.jsonl, demo.jsonl"):
         sample_lines("other")

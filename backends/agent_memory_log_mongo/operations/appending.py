@@ -17,13 +17,13 @@ from bson.raw_bson import RawBSONDocument
 from agent_memory_log.backend_kit import (
     Append,
     Prepared,
+    append_result,
     check_expiry,
     check_markers,
     check_version,
     expiry_of,
     new_in_batch,
     now_microseconds,
-    placed,
 )
 from agent_memory_log.errors import EventTooLarge, InvalidArgument
 from agent_memory_log.events.event import Event
@@ -183,7 +183,7 @@ class _Appending:
         call.database.contention.stored(run.key)
         if contested:
             await correct(call, run, after, meta)
-        return placed(behind.version, request.batch, new, self._stored)
+        return append_result(behind.version, request.batch, new, self._stored)
 
     async def _look_up(self, head: Head) -> AppendResult | None:
         """Look up the events of the batch that the run already has.
@@ -202,7 +202,7 @@ class _Appending:
             if attempt is not None:
                 if attempt.contested is not None:
                     await correct(self._call, run, attempt.contested, request.meta or {})
-                return placed(attempt.start, request.batch, attempt.new, attempt.stored)
+                return append_result(attempt.start, request.batch, attempt.new, attempt.stored)
             if document["v"] > head.base:
                 events = decode_events([document], run.name, 0)
                 self._stored.update({event.event_id: event for event in events if event.event_id in ids})

@@ -21,7 +21,7 @@ from agent_memory_log.backend_kit import (
     check_ids,
     check_seqs,
     now_microseconds,
-    redaction_of,
+    plan_redaction,
 )
 from agent_memory_log.errors import CursorOutOfRange, EventTooLarge
 from agent_memory_log.events.payloads import Redaction
@@ -104,7 +104,7 @@ async def _mask(call: Call, planned: _Planned, seq: int) -> AppendResult:
     """Replace the content of the events that the marker at ``seq`` names."""
     for where, change in planned.updates:
         await call.update(call.database.commits, where, change, hint=CHAIN)
-    return AppendResult(seq, 1, (planned.marker.placed(seq),))
+    return AppendResult(seq, 1, (planned.marker.to_event(seq),))
 
 
 class _Planned(msgspec.Struct, frozen=True):
@@ -124,7 +124,7 @@ async def _plan(call: Call, run: Run, head: Head, seqs: Sequence[int], reason: s
     ]
     targets.update(await events_at(call, run, head, marker_targets))
     events = {seq: event for seq, (event, _) in targets.items()}
-    planned = redaction_of([events[seq] for seq in seqs], reason, events.get)
+    planned = plan_redaction([events[seq] for seq in seqs], reason, events.get)
     if planned is None:
         return None
     masks, marker = planned

@@ -1,0 +1,70 @@
+"""The maps inside a payload's map: ``Bounds`` and ``ToolTelemetry`` of a tool result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Self
+
+import msgspec
+
+from agent_memory_log.events.fields import Int64, read_struct
+from agent_memory_log.events.jsonvalue import JsonValue
+from agent_memory_log.events.writing import struct_to_map
+
+
+class NestedMap(msgspec.Struct, frozen=True, rename="pascal", forbid_unknown_fields=True):
+    """A map inside a payload's map. It writes every field, and other programs spell its keys in several ways.
+
+    msgspec would treat a key in another spelling as a missing field. ``forbid_unknown_fields`` makes it fail instead,
+    and ``read_struct`` then reads the map.
+    """
+
+    __loose_keys__: ClassVar[bool] = True
+    __map_name__: ClassVar[str]
+
+    def to_map(self) -> dict[str, JsonValue]:
+        """Return the fields as a new map, with their names in CamelCase."""
+        return struct_to_map(self, self.__map_name__)
+
+    @classmethod
+    def from_map(cls, data: Mapping[str, object]) -> Self:
+        """Read a map with keys in CamelCase, any other case or snake_case. Raises ``DecodeError``, with the field."""
+        return read_struct(cls, data, cls.__map_name__)
+
+
+class Bounds(NestedMap, frozen=True):
+    """The limits of a tool result that holds only a part of the data. Every field is always written.
+
+    Attributes:
+        returned: The number of items in the result.
+        total: The number of items that exist, or None if it is unknown.
+        truncated: Whether the result was shortened.
+        next_cursor: The cursor for the next items, or None.
+        refinement_hint: Advice for a narrower request.
+    """
+
+    __map_name__ = "bounds"
+
+    returned: Int64 = 0
+    total: Int64 | None = None
+    truncated: bool = False
+    next_cursor: str | None = None
+    refinement_hint: str = ""
+
+
+class ToolTelemetry(NestedMap, frozen=True):
+    """The cost of running a tool. Every field is always written.
+
+    Attributes:
+        duration_ms: The duration in milliseconds.
+        tokens_used: The number of model tokens that the tool used.
+        model: The model that the tool used.
+        extra: A map of further measurements, or None.
+    """
+
+    __map_name__ = "telemetry"
+
+    duration_ms: Int64 = 0
+    tokens_used: Int64 = 0
+    model: str = ""
+    extra: Mapping[str, JsonValue] | None = None

@@ -78,7 +78,7 @@ class MemoryClient:
     ) -> None:
         """Create a client without reading the store. Raises ``InvalidArgument`` if a limit is below 1."""
         if max_keyed is not None and (type(max_keyed) is not int or max_keyed < 1):
-            raise InvalidArgument(f"max_keyed must be an integer from 1, or None, found {describe(max_keyed)}")
+            raise InvalidArgument(f"max_keyed must be an integer from 1, or None, got {describe(max_keyed)}")
         check_limit(index_bytes, "index_bytes")
         self._store = store
         self._hooks = Hooks(

@@ -1,4 +1,4 @@
-"""What docs/memory.md shows runs: its programs, and its amlog commands on the store they leave behind."""
+"""Runs the programs and the amlog commands of docs/memory.md, in order, on the store that they create."""
 
 from __future__ import annotations
 

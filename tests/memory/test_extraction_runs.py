@@ -76,7 +76,7 @@ def test_the_labels_quote_the_runs_they_name() -> None:
         assert (run.task_id, run.trial) == (labelled.task_id, labelled.trial)
         user_text = " ".join(str(message["content"]) for message in run.messages if message["role"] == "user")
         for statement in labelled.statements:
-            assert statement.said.casefold().rstrip(".") in user_text.casefold().replace("\u2019", "'")
+            assert statement.quote.casefold().rstrip(".") in user_text.casefold().replace("\u2019", "'")
 
 
 def test_the_report_page_matches_the_runs() -> None:

@@ -1,7 +1,7 @@
 """A proxy between a MongoDB driver and its server that simulates faults of a network.
 
-The proxy has its own threads, so that synchronous and asynchronous tests can use it. It does not support TLS. Compressed
-requests pass without a fault, because the proxy cannot read them.
+The proxy has its own threads, so that synchronous and asynchronous tests can use it. It does not support TLS.
+Compressed requests pass without a fault, because the proxy cannot read them.
 """
 
 from __future__ import annotations

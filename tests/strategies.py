@@ -276,7 +276,7 @@ class AgreeableObject:
 
 
 class Unshowable(str):
-    """An object whose ``repr`` raises. Tests create it themselves, because Hypothesis prints generated values."""
+    """A text whose ``repr`` raises. Tests create it themselves, because Hypothesis prints generated values."""
 
     __slots__ = ()
 

@@ -15,8 +15,8 @@ _COUNT = 1_000 if os.environ.get("AMLOG_TORTURE") else 20
 @pytest.mark.parametrize("half", [0, 1])
 def test_verify_on_never_reads_damage_as_correct(tmp_path: Path, half: int) -> None:
     outcomes = campaign(tmp_path, 2026 + half, _COUNT // 2)
-    assert not [one for one in outcomes if one.read == "wrong"]
+    assert not [outcome for outcome in outcomes if outcome.read == "wrong"]
     # The only exception is a run that lost its newest events and their index entries. It reads as an earlier state.
-    assert not [one for one in outcomes if one.matters and not one.found and one.read != "earlier"]
-    assert sum(one.read == "earlier" for one in outcomes) <= _COUNT // 100
-    assert sum(one.matters for one in outcomes) > len(outcomes) // 3, "most damages are ones that matter"
+    assert not [item for item in outcomes if item.matters and not item.detected and item.read != "earlier"]
+    assert sum(outcome.read == "earlier" for outcome in outcomes) <= _COUNT // 100
+    assert sum(outcome.matters for outcome in outcomes) > len(outcomes) // 3, "most damages are ones that matter"

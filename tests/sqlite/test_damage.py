@@ -46,7 +46,8 @@ def flaws(path: Path, *scope: str) -> list[tuple[str | None, int | None, str]]:
 
 def test_forty_damaged_files_are_never_read_as_correct(tmp_path: Path) -> None:
     outcomes = campaign(tmp_path, 7, 40)
-    assert not [one for one in outcomes if one.read == "wrong" or (one.matters and not one.found)], counts(outcomes)
+    wrong = [item for item in outcomes if item.read == "wrong" or (item.matters and not item.detected)]
+    assert not wrong, counts(outcomes)
 
 
 class TestPlainReads:

@@ -1,4 +1,4 @@
-"""Random damage to an SQLite store: a small file, what is done to it, and what its readers and ``verify`` then say."""
+"""Damages SQLite stores at random, and checks the results of readers and of ``verify``."""
 
 from __future__ import annotations
 
@@ -35,38 +35,38 @@ _PAGE = 4096
 
 
 def make(path: Path, random: Random) -> None:
-    """A store of ten runs, with redactions, deletions, expiries and every column in use."""
+    """Create a store of ten runs, with redactions, deletions, expiries and values in every column."""
     with open_sync_store(f"sqlite:///{path}?durability=os") as store:
         for number, (agent, run) in enumerate(_RUNS):
             meta = {"session": run, "expires_at": "9999-01-01T00:00:00Z"} if number % 3 == 0 else None
-            for place in range(random.randrange(20, 60)):
+            for position in range(random.randrange(20, 60)):
                 store.append_events(
                     agent,
                     run,
                     new_event(
-                        _payload(random, place),
-                        timestamp=_START + timedelta(seconds=place),
-                        labels={"place": str(place)} if place % 4 == 0 else {},
-                        event_id=f"{run}-{place}",
+                        _payload(random, position),
+                        timestamp=_START + timedelta(seconds=position),
+                        labels={"position": str(position)} if position % 4 == 0 else {},
+                        event_id=f"{run}-{position}",
                     ),
                     meta=meta,
                     reserved=True,
                 )
         store.redact_events("support", "run-1", [2, 3, 9], reason="asked for")
         store.delete_run("support", "run-2")
-        store.append_events("support", "run-2", new_event(PlannerNote(note="begun again")))
+        store.append_events("support", "run-2", new_event(PlannerNote(note="a new run")))
         store.delete_run("support", "run-3")
 
 
-def _payload(random: Random, place: int) -> EventData:
+def _payload(random: Random, position: int) -> EventData:
     text = " ".join(random.choices(("order", "invoice", "tomorrow", "why", "naïve", "日本", "0123456789"), k=12))
     return (
-        UserMessage(message=text, structured={"n": place}),
-        ToolCall(f"c{place}", "find", payload_json=f'{{"q": "{text}"}}'),
-        ToolResult(f"c{place - 1}", "find", result_json=f'["{text}"]'),
+        UserMessage(message=text, structured={"n": position}),
+        ToolCall(f"c{position}", "find", payload_json=f'{{"q": "{text}"}}'),
+        ToolResult(f"c{position - 1}", "find", result_json=f'["{text}"]'),
         AssistantMessage(message=text),
         PlannerNote(note=text),
-    )[place % 5]
+    )[position % 5]
 
 
 def _flip(data: bytearray, random: Random) -> None:
@@ -74,7 +74,7 @@ def _flip(data: bytearray, random: Random) -> None:
 
 
 def _flip_in_front(data: bytearray, random: Random) -> None:
-    """Where the file's header, its schema and the pages' own headers are."""
+    """Flip a bit in the file's header, its schema or the header of a page."""
     page = random.randrange(len(data) // _PAGE) * _PAGE
     data[page + random.randrange(100 if page else 2000)] ^= 1 << random.randrange(8)
 
@@ -90,18 +90,18 @@ def _zero(data: bytearray, random: Random) -> None:
 
 
 def _swap_pages(data: bytearray, random: Random) -> None:
-    one, two = (number * _PAGE for number in random.sample(range(len(data) // _PAGE), 2))
-    first, second = bytes(data[one : one + _PAGE]), bytes(data[two : two + _PAGE])
-    data[one : one + _PAGE], data[two : two + _PAGE] = second, first
+    first, second = (number * _PAGE for number in random.sample(range(len(data) // _PAGE), 2))
+    first_page, second_page = bytes(data[first : first + _PAGE]), bytes(data[second : second + _PAGE])
+    data[first : first + _PAGE], data[second : second + _PAGE] = second_page, first_page
 
 
 def _copy_page(data: bytearray, random: Random) -> None:
-    one, two = (number * _PAGE for number in random.sample(range(len(data) // _PAGE), 2))
-    data[one : one + _PAGE] = data[two : two + _PAGE]
+    target, source = (number * _PAGE for number in random.sample(range(len(data) // _PAGE), 2))
+    data[target : target + _PAGE] = data[source : source + _PAGE]
 
 
 def _cut(data: bytearray, random: Random) -> None:
-    """Anywhere, or at a page; but not to nothing, which is a new store."""
+    """Cut the file at any byte or at a page. Keep at least one byte, because an empty file is a new store."""
     del data[random.choice((random.randrange(1, len(data)), random.randrange(1, len(data) // _PAGE) * _PAGE)) :]
 
 
@@ -162,7 +162,7 @@ def _in_rows(path: Path, random: Random) -> str:
 
 
 def _in_index(path: Path, random: Random) -> str:
-    """Take an entry from an index, or change one: on a page that belongs to it."""
+    """Remove or change an entry on the root page of an index."""
     connection = sqlite3.connect(path, isolation_level=None)
     index = random.choice(_OF_INDEXES)
     (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (index,)).fetchone()
@@ -179,7 +179,7 @@ def _in_index(path: Path, random: Random) -> str:
 
 
 def damage(path: Path, random: Random) -> str:
-    """Do one random damage to the file; what was done."""
+    """Damage the file once, at random. Return a description of the damage."""
     kind = random.randrange(10)
     if kind < 3:
         return _in_rows(path, random)
@@ -196,61 +196,63 @@ Truth = dict[str, Any]
 
 
 def _read(path: Path, options: str) -> Truth:
-    """Everything that a reader can ask."""
-    said: Truth = {}
+    """Return the results of all calls of a reader."""
+    results: Truth = {}
     with open_sync_store(f"sqlite:///{path}?mode=ro{options}") as store:
-        said["runs"] = store.list_runs(limit=100, include_reserved=True).runs
-        said["support"] = store.list_runs("support", limit=100).runs
+        results["runs"] = store.list_runs(limit=100, include_reserved=True).runs
+        results["support"] = store.list_runs("support", limit=100).runs
         names = [*_RUNS, ("no", "such")]
-        said["heads"] = store.peek_runs(names)
+        results["heads"] = store.peek_runs(names)
         for agent, run in names:
             snapshot = store.load_run(agent, run)
             some = store.load_run(agent, run, types=("planner_note", "user_message"))
-            said[f"{agent}/{run}"] = (snapshot.version, snapshot.first_seq, snapshot.meta, list(snapshot.log))
-            said[f"{agent}/{run} some"] = (some.version, list(some.log))
-    return said
+            results[f"{agent}/{run}"] = (snapshot.version, snapshot.first_seq, snapshot.meta, list(snapshot.log))
+            results[f"{agent}/{run} some"] = (some.version, list(some.log))
+    return results
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What one damage came to.
+    """The effect of one damage.
 
-    - ``matters``: a reader without checking gets something else than the truth, or an error.
-    - ``read``: what a reader with ``verify=on`` gets: ``right``, ``refused``, ``earlier`` or ``wrong``. ``earlier`` is
-      the one limit: a run as it was some events ago, which nothing in the file contradicts.
-    - ``found``: whether ``verify`` fails, or cannot open the file.
+    Attributes:
+        damage: The description of the damage.
+        matters: Whether a reader without verification returns wrong results or raises.
+        read: The result of a reader with ``verify=on``: ``right``, ``refused``, ``earlier`` or ``wrong``. ``earlier``
+            is the one known limit: a run without its last events is consistent, so the reader cannot detect the loss.
+        detected: Whether ``verify`` reports an error or cannot open the file.
     """
 
-    done: str
+    damage: str
     matters: bool
     read: str
-    found: bool
+    detected: bool
 
 
-def outcome(path: Path, done: str, truth: Truth) -> Outcome:
-    """Read a damaged file in each way."""
+def outcome(path: Path, description: str, truth: Truth) -> Outcome:
+    """Read a damaged file with and without verification."""
     try:
         matters = _read(path, "") != truth
     except AgentMemoryLogError:
         matters = True
     try:
-        said = _read(path, "&verify=on")
-        read = "right" if said == truth else "earlier" if _is_earlier(said, truth) else "wrong"
+        results = _read(path, "&verify=on")
+        read = "right" if results == truth else "earlier" if _is_earlier(results, truth) else "wrong"
     except AgentMemoryLogError:
         read = "refused"
-    return Outcome(done, matters, read, asyncio.run(_is_found(path)))
+    return Outcome(description, matters, read, asyncio.run(_is_detected(path)))
 
 
-def _is_earlier(said: Truth, truth: Truth) -> bool:
-    """Whether each run is what it was at some time before."""
+def _is_earlier(results: Truth, truth: Truth) -> bool:
+    """Return whether each run has the content of an earlier version."""
     for agent, run in _RUNS:
-        version, first_seq, meta, log = said[f"{agent}/{run}"]
-        *head, whole = truth[f"{agent}/{run}"]
-        if [first_seq, meta] != head[1:] or log != whole[: len(log)] or version != first_seq - 1 + len(log):
+        version, first_seq, meta, log = results[f"{agent}/{run}"]
+        *head, full_log = truth[f"{agent}/{run}"]
+        if [first_seq, meta] != head[1:] or log != full_log[: len(log)] or version != first_seq - 1 + len(log):
             return False
     return True
 
 
-async def _is_found(path: Path) -> bool:
+async def _is_detected(path: Path) -> bool:
     try:
         async with open_store(f"sqlite:///{path}") as store:
             return not (await verify(store)).ok
@@ -259,21 +261,21 @@ async def _is_found(path: Path) -> bool:
 
 
 def campaign(folder: Path, seed: int, count: int) -> list[Outcome]:
-    """Damage a file ``count`` times, each time anew."""
-    whole, path = folder / "whole.db", folder / "damaged.db"
-    make(whole, Random(seed))  # as above
-    truth = _read(whole, "&verify=on")
-    assert truth == _read(whole, "")
+    """Damage ``count`` copies of a file. Return the outcome of each."""
+    intact, path = folder / "intact.db", folder / "damaged.db"
+    make(intact, Random(seed))
+    truth = _read(intact, "&verify=on")
+    assert truth == _read(intact, "")
     outcomes: list[Outcome] = []
     for number in range(count):
         for old in folder.glob("damaged.db*"):
             old.unlink()
-        shutil.copy(whole, path)
-        done = damage(path, Random(f"{seed}/{number}"))
-        outcomes.append(outcome(path, f"{number} {done}", truth))
+        shutil.copy(intact, path)
+        description = damage(path, Random(f"{seed}/{number}"))
+        outcomes.append(outcome(path, f"{number} {description}", truth))
     return outcomes
 
 
 def counts(outcomes: list[Outcome]) -> Counter[tuple[bool, str, bool]]:
-    """How many there are of each."""
-    return Counter((one.matters, one.read, one.found) for one in outcomes)
+    """Return the number of outcomes of each kind."""
+    return Counter((item.matters, item.read, item.detected) for item in outcomes)

@@ -1,7 +1,7 @@
 """Hypothesis strategies for values that the library accepts, and for values that it must refuse.
 
-``payloads()`` and ``events()`` give anything that may be stored; ``wrong_values()`` gives what a careless or a hostile
-caller may put in a field.
+``payloads()`` and ``events()`` generate everything that can be stored. ``wrong_values()`` generates wrong values that a
+careless or hostile caller may put in a field.
 """
 
 from __future__ import annotations
@@ -277,7 +277,7 @@ class AgreeableObject:
 
 
 class Unshowable(str):
-    """An object whose ``repr`` raises. Tests create it themselves, because Hypothesis prints generated values."""
+    """A text whose ``repr`` raises. Tests create it themselves, because Hypothesis prints generated values."""
 
     __slots__ = ()
 

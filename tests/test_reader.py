@@ -1,7 +1,7 @@
-"""What a planner asks: which call a result answers, what is open, what is inside what, and where the turns are."""
+"""Tests of the reader: results and their calls, open calls, children of calls, turns, and filters."""
 
 # pyright: reportPrivateUsage=false
-# The lock can only be seen inside.
+# The lock is a private attribute.
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ def seq(event: Event | None) -> int | None:
     return None if event is None else event.seq
 
 
-def test_a_result_answers_the_latest_open_call_with_its_id() -> None:
+def test_result_answers_the_latest_open_call_with_its_id() -> None:
     reader = Reader(log(call("a"), call("a"), result("a"), call("a"), result("a"), result("a"), result("a")))
     events = reader.snapshot.log
-    assert [seq(reader.result_for(events[place])) for place in (0, 1, 3)] == [6, 3, 5]
-    assert [seq(reader.call_for(events[place])) for place in (2, 4, 5, 6)] == [2, 4, 1, None]
+    assert [seq(reader.result_for(events[index])) for index in (0, 1, 3)] == [6, 3, 5]
+    assert [seq(reader.call_for(events[index])) for index in (2, 4, 5, 6)] == [2, 4, 1, None]
     assert seq(reader.result_for("a")) == 5
     assert reader.open_tool_calls() == ()
     assert seqs(reader.tool_calls()) == [1, 2, 4]
@@ -80,31 +80,31 @@ def test_open_calls_stay_in_append_order() -> None:
     assert reader.call_for(reader.snapshot.log[4]) is None
 
 
-def test_a_result_before_its_call_answers_nothing() -> None:
+def test_result_before_its_call_answers_no_call() -> None:
     reader = Reader(log(result("a"), call("a")))
     assert seqs(reader.open_tool_calls()) == [2]
     assert reader.call_for(reader.snapshot.log[0]) is None
 
 
-def test_pairing_follows_append_order_whatever_the_clocks_say() -> None:
+def test_pairing_follows_append_order_instead_of_time() -> None:
     reader = Reader(log(call("a"), result("a"), call("a"), seconds=[9, 1, 0]))
     assert seq(reader.result_for(reader.snapshot.log[0])) == 2
     assert seqs(reader.open_tool_calls()) == [3]
 
 
-def test_a_redacted_user_message_still_begins_a_turn() -> None:
+def test_redacted_user_message_begins_a_turn() -> None:
     turns = Reader(log(user(), call("b"), Redacted(original_type="user_message"), call("c"))).turns()
     assert [len(turn.events) for turn in turns] == [2, 2]
     assert turns[1].user_message == turns[1].events[0]
 
 
-def test_a_redacted_call_is_no_call() -> None:
+def test_redacted_call_is_not_a_call() -> None:
     reader = Reader(log(call("a"), Redacted(original_type="tool_call"), result("a"), result("a")))
     assert seq(reader.result_for("a")) == 3
     assert reader.call_for(reader.snapshot.log[3]) is None
 
 
-def test_questions_about_other_events_are_refused() -> None:
+def test_events_of_wrong_types_are_refused() -> None:
     snapshot = log(user(), call("a"), result("a"))
     reader = Reader(snapshot)
     with pytest.raises(InvalidArgument, match="event 1 is a user_message, not a tool_call"):
@@ -113,12 +113,12 @@ def test_questions_about_other_events_are_refused() -> None:
         reader.children_of(snapshot.log[2])
     with pytest.raises(InvalidArgument, match="event 2 is a tool_call, not a tool_result"):
         reader.call_for(snapshot.log[1])
-    elsewhere = log(call("a"), first=9).log[0]
-    assert reader.result_for(elsewhere) is None
-    assert reader.children_of(elsewhere) == ()
+    other_event = log(call("a"), first=9).log[0]
+    assert reader.result_for(other_event) is None
+    assert reader.children_of(other_event) == ()
 
 
-def test_children_of_a_call_whose_id_is_used_again() -> None:
+def test_children_belong_to_the_latest_call_with_the_parent_id() -> None:
     snapshot = log(
         call("x", "a"), call("a"), call("b", "a"), call("c", "b"), call("a"), call("d", "a"), call("e", "a"), call("a")
     )
@@ -131,7 +131,7 @@ def test_children_of_a_call_whose_id_is_used_again() -> None:
     assert reader.children_of("nothing") == ()
 
 
-def test_turns() -> None:
+def test_turns_begin_at_user_messages() -> None:
     note = PlannerNote(note="")
     cases: list[tuple[list[EventData], list[tuple[int | None, list[int]]]]] = [
         ([], []),
@@ -151,7 +151,7 @@ def test_turns_are_in_append_order() -> None:
     assert [seqs(turn.events) for turn in turns] == [[1, 2], [3]]
 
 
-def test_latest_is_by_time_then_seq() -> None:
+def test_latest_is_the_last_event_by_time_and_seq() -> None:
     reader = Reader(log(user("a"), user("b"), user("c"), user("d"), seconds=[1, 7, 7, 3]))
     assert seq(reader.latest(EventType.USER_MESSAGE)) == 3
     assert seq(reader.latest("user_message")) == 3
@@ -161,10 +161,11 @@ def test_latest_is_by_time_then_seq() -> None:
     assert reader.filter_by_type("later") == ()
 
 
-def test_filter_by_labels() -> None:
+def test_filter_by_labels_needs_every_label() -> None:
     labels: list[dict[str, str]] = [{}, {"role": "user"}, {"role": "user", "x": "1"}, {"role": "tool"}]
     events = [
-        Event("user_message", START - timedelta(seconds=n), user(), one, str(n), n) for n, one in enumerate(labels, 1)
+        Event("user_message", START - timedelta(seconds=n), user(), event_labels, str(n), n)
+        for n, event_labels in enumerate(labels, 1)
     ]
     reader = Reader(Snapshot("agent", "run", events, version=4))
     assert seqs(reader.filter_by_labels({"role": "user"})) == [3, 2]
@@ -182,15 +183,15 @@ _PAYLOADS = st.one_of(
 
 
 def answers(reader: Reader) -> list[Any]:
-    """Everything a reader can be asked, answered."""
+    """Return the results of all methods of a reader."""
     calls = reader.tool_calls()
     results = reader.filter_by_type(EventType.TOOL_RESULT)
     return [
         calls,
         reader.open_tool_calls(),
-        [reader.result_for(one) for one in calls],
-        [reader.children_of(one) for one in calls],
-        [reader.call_for(one) for one in results],
+        [reader.result_for(event) for event in calls],
+        [reader.children_of(event) for event in calls],
+        [reader.call_for(event) for event in results],
         [(reader.result_for(name), reader.children_of(name)) for name in ("", "a", "b", "c")],
         [(turn.user_message, turn.events) for turn in reader.turns()],
         [reader.latest(kind) for kind in EventType],
@@ -202,27 +203,29 @@ def answers(reader: Reader) -> list[Any]:
     st.lists(st.tuples(_PAYLOADS, st.integers(0, 9)), max_size=14),
     st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4), st.booleans()), max_size=12),
 )
-def test_a_grown_index_is_a_fresh_one(events: list[tuple[EventData, int]], steps: list[tuple[int, int, bool]]) -> None:
-    """Snapshots are extended in any order, from any earlier one, and asked in any order, older ones too."""
-    whole = log(*(data for data, _ in events), seconds=[second for _, second in events])
-    known = [Snapshot("agent", "run")]
+def test_extended_index_equals_a_fresh_index(
+    events: list[tuple[EventData, int]], steps: list[tuple[int, int, bool]]
+) -> None:
+    """Extend any earlier snapshots in any order, and compare their readers in any order."""
+    complete = log(*(data for data, _ in events), seconds=[second for _, second in events])
+    snapshots = [Snapshot("agent", "run")]
     for pick, count, ask in steps:
-        base = known[pick % len(known)]
-        newer = whole.log[base.last_seq : base.last_seq + count]
+        base = snapshots[pick % len(snapshots)]
+        newer = complete.log[base.last_seq : base.last_seq + count]
         grown = base.extend(Snapshot("agent", "run", newer, version=base.last_seq + len(newer), after=base.last_seq))
-        known.append(grown)
+        snapshots.append(grown)
         if ask:
-            asked = known[(pick * 7 + count) % len(known)]
-            assert answers(Reader(asked)) == answers(Reader(fresh(asked)))
-    for one in (*known, *reversed(known)):
-        assert answers(Reader(one)) == answers(Reader(fresh(one)))
+            picked = snapshots[(pick * 7 + count) % len(snapshots)]
+            assert answers(Reader(picked)) == answers(Reader(fresh(picked)))
+    for snapshot in (*snapshots, *reversed(snapshots)):
+        assert answers(Reader(snapshot)) == answers(Reader(fresh(snapshot)))
 
 
-def fresh(one: Snapshot) -> Snapshot:
-    return Snapshot(one.agent, one.run, list(one.log), version=one.version)
+def fresh(snapshot: Snapshot) -> Snapshot:
+    return Snapshot(snapshot.agent, snapshot.run, list(snapshot.log), version=snapshot.version)
 
 
-def test_an_older_reader_stays_right_after_a_newer_one_has_asked() -> None:
+def test_older_reader_stays_correct_after_a_newer_reader_was_used() -> None:
     older = log(user(), call("a"))
     newer = older.extend(log(result("a"), user(), call("a"), first=3))
     middle = Reader(older)
@@ -233,14 +236,14 @@ def test_an_older_reader_stays_right_after_a_newer_one_has_asked() -> None:
     assert len(Reader(newer).turns()) == 2
 
 
-def test_asking_again_costs_only_what_is_new() -> None:
+def test_repeated_calls_index_only_new_events() -> None:
     class Counter:
-        """Counts the events it is given."""
+        """An index that records the positions of its events."""
 
-        added: list[int] = []  # noqa: RUF012  # shared by all of them on purpose
+        added: list[int] = []  # noqa: RUF012  # all instances share the list on purpose
 
-        def add(self, place: int, _event: Event, /) -> None:
-            self.added.append(place)
+        def add(self, position: int, _event: Event, /) -> None:
+            self.added.append(position)
 
     grown = log(*(user() for _ in range(100)))
     for _ in range(3):
@@ -256,17 +259,17 @@ def test_asking_again_costs_only_what_is_new() -> None:
     assert Counter.added == [*range(103), *range(100)]
 
 
-def test_questions_are_asked_under_the_lock_of_what_is_shared() -> None:
-    class Nothing:
-        """Derives nothing."""
+def test_index_is_used_under_the_lock_of_the_shared_tape() -> None:
+    class EmptyIndex:
+        """An index that ignores its events."""
 
-        def add(self, _place: int, _event: Event, /) -> None:
+        def add(self, _position: int, _event: Event, /) -> None:
             return None
 
     older = log(user())
     newer = older.extend(log(user(), first=2))
-    for one in (older, newer, older):
-        assert one.derive(Nothing, lambda _: older._view.tape.lock.locked())
+    for snapshot in (older, newer, older):
+        assert snapshot.derive(EmptyIndex, lambda _: older._view.tape.lock.locked())
         assert not older._view.tape.lock.locked()
 
 
@@ -274,24 +277,24 @@ def len_of(_derived: object) -> None:
     return None
 
 
-def test_readers_in_many_threads() -> None:
+def test_readers_in_many_threads_return_correct_results() -> None:
     payloads: list[EventData] = []
     for number in range(120):
         payloads += [user(), call(str(number % 7)), call("x", str(number % 7)), result(str(number % 5))]
     grown = [log()]
-    for place, payload in enumerate(payloads, 1):
-        grown.append(grown[-1].extend(log(payload, first=place)))
+    for number, payload in enumerate(payloads, 1):
+        grown.append(grown[-1].extend(log(payload, first=number)))
     picked = grown[::23]
-    expected = [answers(Reader(fresh(one))) for one in picked]
+    expected = [answers(Reader(fresh(snapshot))) for snapshot in picked]
     failures: list[int] = []
     barrier = threading.Barrier(4)
 
     def ask(offset: int) -> None:
         barrier.wait()
         for step in range(len(picked) * 2):
-            place = (step * (offset + 1) + offset) % len(picked)
-            if answers(Reader(picked[place])) != expected[place]:
-                failures.append(place)
+            index = (step * (offset + 1) + offset) % len(picked)
+            if answers(Reader(picked[index])) != expected[index]:
+                failures.append(index)
 
     threads = [threading.Thread(target=ask, args=(offset,)) for offset in range(4)]
     for thread in threads:
@@ -301,10 +304,8 @@ def test_readers_in_many_threads() -> None:
     assert failures == []
 
 
-@pytest.mark.parametrize("place", [1, 2, 3])
-def test_an_interrupt_while_the_index_grows_leaves_the_answers_right(
-    monkeypatch: pytest.MonkeyPatch, place: int
-) -> None:
+@pytest.mark.parametrize("position", [1, 2, 3])
+def test_interrupt_during_indexing_keeps_results_correct(monkeypatch: pytest.MonkeyPatch, position: int) -> None:
     first = log(call("a"))
     assert seqs(Reader(first).tool_calls()) == [1]
     grown = first.extend(log(call("b"), call("c"), result("a"), first=2))
@@ -312,7 +313,7 @@ def test_an_interrupt_while_the_index_grows_leaves_the_answers_right(
 
     def interrupted(self: _Index, at: int, event: Event) -> None:
         add(self, at, event)
-        if at == place:
+        if at == position:
             raise KeyboardInterrupt
 
     monkeypatch.setattr(_Index, "add", interrupted)

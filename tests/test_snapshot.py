@@ -1,7 +1,7 @@
-"""Snapshots: immutable, and cheap to extend; extended by what is new, one equals a fresh read of the run."""
+"""Tests of snapshots: they are immutable and cheap to extend, and an extended one equals a fresh read of the run."""
 
 # pyright: reportPrivateUsage=false
-# That nothing is copied can only be seen inside.
+# Only private attributes show that no event is copied.
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def event(number: int, *, seconds: int | None = None, seq: int = 0) -> Event:
-    made = new_event(
+    fresh = new_event(
         PlannerNote(note=str(number)), timestamp=START + timedelta(seconds=number if seconds is None else seconds)
     )
-    return Event(made.type, made.timestamp, made.data, {}, made.event_id, seq or number)
+    return Event(fresh.type, fresh.timestamp, fresh.data, {}, fresh.event_id, seq or number)
 
 
 def snapshot(first: int, last: int) -> Snapshot:
@@ -36,11 +36,11 @@ def snapshot(first: int, last: int) -> Snapshot:
 
 
 def notes(events: Iterable[Event]) -> list[str]:
-    return [str(one.to_map()["data"]["note"]) if one.type == "planner_note" else one.type for one in events]  # type: ignore[index,call-overload]  # a map of text
+    return [str(item.to_map()["data"]["note"]) if item.type == "planner_note" else item.type for item in events]  # type: ignore[index,call-overload]  # a map of text
 
 
 @given(st.integers(0, 6), st.integers(0, 6), st.lists(st.integers(-9, 9)), st.data())
-def test_an_event_list_is_an_immutable_sequence(length: int, more: int, places: list[int], data: st.DataObject) -> None:
+def test_event_list_is_an_immutable_sequence(length: int, more: int, positions: list[int], data: st.DataObject) -> None:
     plain = [event(n) for n in range(1, length + 1)]
     shared = [*plain, *(event(n) for n in range(length + 1, length + more + 1))]
     listed = EventList(shared, length)
@@ -53,18 +53,18 @@ def test_an_event_list_is_an_immutable_sequence(length: int, more: int, places: 
     assert listed != plain[:-1] or not plain
     assert listed != "text"
     assert (listed == [*plain, 1]) is False
-    for place in places:
-        if -length <= place < length:
-            assert listed[place] == plain[place]
+    for position in positions:
+        if -length <= position < length:
+            assert listed[position] == plain[position]
         else:
             with pytest.raises(IndexError):
-                listed[place]
+                listed[position]
     part = data.draw(st.slices(9))
     assert listed[part] == tuple(plain[part])
-    assert all(one in listed for one in plain)
-    assert not any(one in listed for one in shared[length:])
-    for one in plain:
-        assert listed.index(one) == plain.index(one)
+    assert all(item in listed for item in plain)
+    assert not any(item in listed for item in shared[length:])
+    for item in plain:
+        assert listed.index(item) == plain.index(item)
     assert pickle.loads(pickle.dumps(listed)) == plain
     assert repr(listed) == f"EventList({plain!r})"
     for forbidden in ("append", "__setitem__", "__delitem__", "clear", "sort"):
@@ -73,7 +73,7 @@ def test_an_event_list_is_an_immutable_sequence(length: int, more: int, places: 
         hash(listed)
 
 
-def test_iteration_is_not_disturbed_by_an_extension() -> None:
+def test_extension_does_not_change_a_running_iteration() -> None:
     older = snapshot(1, 3)
     iterator, backwards = iter(older.log), reversed(older.log)
     assert next(iterator) == older.log[0]
@@ -84,7 +84,7 @@ def test_iteration_is_not_disturbed_by_an_extension() -> None:
     assert notes(newer.log) == ["1", "2", "3", "4", "5", "6"]
 
 
-def test_extending_copies_nothing() -> None:
+def test_extending_copies_no_events() -> None:
     grown = snapshot(1, 10_000)
     tape = grown._view.tape
     shared = tape.by_seq
@@ -96,7 +96,7 @@ def test_extending_copies_nothing() -> None:
     assert len(shared) == len(grown.log) == 10_005
 
 
-def test_extending_by_events_in_time_order_copies_nothing_after_a_late_one() -> None:
+def test_extending_in_time_order_copies_no_events_after_a_late_event() -> None:
     grown = snapshot(1, 100).extend(Snapshot("agent", "run", [event(101, seconds=50)], version=101, after=100))
     by_time = grown._view.by_time
     assert by_time is not grown._view.tape.by_seq
@@ -106,7 +106,7 @@ def test_extending_by_events_in_time_order_copies_nothing_after_a_late_one() -> 
     assert notes(grown.log)[-3:] == ["101", "102", "103"]
 
 
-def test_a_snapshot_extended_by_nothing_after_its_tape_was_extended_stays_itself() -> None:
+def test_empty_extension_ignores_later_events_of_the_shared_tape() -> None:
     older = snapshot(1, 3)
     late = older.extend(Snapshot("agent", "run", [event(4, seconds=0)], version=4, after=3))
     assert notes(late.events) == ["4", "1", "2", "3"]
@@ -116,18 +116,18 @@ def test_a_snapshot_extended_by_nothing_after_its_tape_was_extended_stays_itself
     assert notes(late.events) == ["4", "1", "2", "3"]
 
 
-def test_two_futures_of_one_snapshot() -> None:
+def test_snapshot_can_be_extended_in_two_ways() -> None:
     base = snapshot(1, 2)
-    one = base.extend(snapshot(3, 4))
-    other = base.extend(Snapshot("agent", "run", [event(3, seconds=-1)], version=3, after=2))
-    assert notes(one.log) == ["1", "2", "3", "4"]
-    assert notes(other.events) == ["3", "1", "2"]
+    first = base.extend(snapshot(3, 4))
+    second = base.extend(Snapshot("agent", "run", [event(3, seconds=-1)], version=3, after=2))
+    assert notes(first.log) == ["1", "2", "3", "4"]
+    assert notes(second.events) == ["3", "1", "2"]
     assert notes(base.events) == ["1", "2"]
-    assert notes(one.extend(snapshot(5, 5)).log) == ["1", "2", "3", "4", "5"]
-    assert notes(other.extend(snapshot(4, 4)).log) == ["1", "2", "3", "4"]
+    assert notes(first.extend(snapshot(5, 5)).log) == ["1", "2", "3", "4", "5"]
+    assert notes(second.extend(snapshot(4, 4)).log) == ["1", "2", "3", "4"]
 
 
-def test_extending_from_many_threads() -> None:
+def test_threads_can_extend_the_same_snapshot() -> None:
     base = snapshot(1, 50)
     barrier = threading.Barrier(4)
     failures: list[str] = []
@@ -144,8 +144,8 @@ def test_extending_from_many_threads() -> None:
             )
             if len(mine.log) != seq or notes(base.events) != [str(n) for n in range(1, 51)]:
                 failures.append(f"{number} at {step}")
-        times = [one.timestamp for one in mine.events]
-        expected = sorted([*base.log, *mine.log[50:]], key=lambda one: (one.timestamp, one.seq))
+        times = [item.timestamp for item in mine.events]
+        expected = sorted([*base.log, *mine.log[50:]], key=lambda item: (item.timestamp, item.seq))
         if times != sorted(times) or list(mine.events) != expected:
             failures.append(f"{number} ends wrong")
 
@@ -168,14 +168,14 @@ def test_extending_from_many_threads() -> None:
         (Snapshot("agent", "run", [event(4)], version=4, after=3, types=["planner_note"]), InvalidArgument),
     ],
 )
-def test_extend_refuses_what_does_not_follow(newer: Snapshot, error: type[Exception]) -> None:
+def test_extend_refuses_events_that_do_not_follow(newer: Snapshot, error: type[Exception]) -> None:
     base = snapshot(1, 3)
     with pytest.raises(error):
         base.extend(newer)
     assert notes(base.log) == ["1", "2", "3"]
 
 
-def test_extend_refuses_another_filter() -> None:
+def test_extend_refuses_a_different_filter() -> None:
     base = Snapshot("agent", "run", [event(1)], version=3, types=["planner_note", "thinking"])
     follows = Snapshot("agent", "run", [event(4)], version=4, after=3, types=("thinking", "planner_note"))
     assert notes(base.extend(follows).log) == ["1", "4"]
@@ -184,21 +184,21 @@ def test_extend_refuses_another_filter() -> None:
             base.extend(Snapshot("agent", "run", [], version=4, after=3, types=types))
 
 
-def test_a_snapshot_can_be_pickled_and_copied() -> None:
+def test_snapshot_can_be_pickled_and_copied() -> None:
     older = snapshot(1, 3)
     grown = older.extend(snapshot(4, 5))
-    for one in (older, grown, Snapshot("a", "b", meta={"k": [1]}, types=["x"])):
-        for twin in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one), copy.copy(one)):
-            assert twin == one
-            assert twin.meta == one.meta
-            assert twin.redactions == one.redactions
+    for original in (older, grown, Snapshot("a", "b", meta={"k": [1]}, types=["x"])):
+        for twin in (pickle.loads(pickle.dumps(original)), copy.deepcopy(original), copy.copy(original)):
+            assert twin == original
+            assert twin.meta == original.meta
+            assert twin.redactions == original.redactions
     assert notes(pickle.loads(pickle.dumps(older)).extend(snapshot(4, 4)).log) == ["1", "2", "3", "4"]
     assert older != grown
     assert older != 5
     assert repr(older) == "<Snapshot agent/run version 3, 3 events>"
 
 
-def test_a_filter_for_redacted_events_cannot_be_extended_past_a_new_redaction() -> None:
+def test_filter_for_redacted_events_cannot_be_extended_past_a_new_redaction() -> None:
     with SyncMemoryStore() as store:
         store.append_events("agent", "run", *(new_event(UserMessage(message=str(n))) for n in range(3)))
         older = store.load_run("agent", "run", types=["redacted"])
@@ -207,7 +207,7 @@ def test_a_filter_for_redacted_events_cannot_be_extended_past_a_new_redaction() 
         with pytest.raises(CursorOutOfRange, match="load the run again"):
             older.extend(newer)
         fresh = store.load_run("agent", "run", types=["redacted"])
-        assert [one.seq for one in fresh.log] == [2]
+        assert [item.seq for item in fresh.log] == [2]
         store.append_events("agent", "run", new_event(UserMessage()))
         assert fresh.extend(store.load_run("agent", "run", after=4, types=["redacted"])) == store.load_run(
             "agent", "run", types=["redacted"]
@@ -215,11 +215,11 @@ def test_a_filter_for_redacted_events_cannot_be_extended_past_a_new_redaction() 
 
 
 TYPES: list[list[str] | None] = [None, ["user_message"], ["tool_call", "redaction"], ["redacted"], []]
-"""Filters under which the law is tried."""
+"""The filters that the state machine tries."""
 
 
 class ExtendLaw(RuleBasedStateMachine):
-    """Whatever happens to a run, a snapshot extended in any steps equals a fresh load of the same."""
+    """A state machine that checks that a snapshot extended in any steps equals a fresh load of the run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -231,12 +231,14 @@ class ExtendLaw(RuleBasedStateMachine):
     def start(self, types: list[str] | None) -> None:
         self.keep(self.store.load_run("agent", "run", types=types))
 
-    def keep(self, one: Snapshot) -> None:
-        self.snapshots.append(one)
-        self.frozen.append((one, list(one.log), list(one.events)))
+    def keep(self, snapshot: Snapshot) -> None:
+        self.snapshots.append(snapshot)
+        self.frozen.append((snapshot, list(snapshot.log), list(snapshot.events)))
 
-    def load(self, one: Snapshot, **options: int) -> Snapshot:
-        return self.store.load_run("agent", "run", types=None if one.types is None else sorted(one.types), **options)
+    def load(self, snapshot: Snapshot, **options: int) -> Snapshot:
+        return self.store.load_run(
+            "agent", "run", types=None if snapshot.types is None else sorted(snapshot.types), **options
+        )
 
     @rule(seconds=st.lists(st.integers(-5, 5), min_size=1, max_size=3), call=st.booleans())
     def append(self, seconds: list[int], *, call: bool) -> None:
@@ -247,7 +249,7 @@ class ExtendLaw(RuleBasedStateMachine):
 
     @rule(picks=st.lists(st.integers(0, 20), min_size=1, max_size=3))
     def redact(self, picks: list[int]) -> None:
-        seqs = [one.seq for one in self.store.load_run("agent", "run").log]
+        seqs = [item.seq for item in self.store.load_run("agent", "run").log]
         if seqs:
             self.store.redact_events("agent", "run", {seqs[pick % len(seqs)] for pick in picks}, reason=str(picks))
 
@@ -257,15 +259,19 @@ class ExtendLaw(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0), limit=st.none() | st.integers(1, 3))
     def extend(self, pick: int, limit: int | None) -> None:
-        one = self.snapshots[pick % len(self.snapshots)]
+        snapshot = self.snapshots[pick % len(self.snapshots)]
         newer = self.store.load_run(
-            "agent", "run", after=one.last_seq, types=None if one.types is None else sorted(one.types), limit=limit
+            "agent",
+            "run",
+            after=snapshot.last_seq,
+            types=None if snapshot.types is None else sorted(snapshot.types),
+            limit=limit,
         )
         try:
-            grown = one.extend(newer)
+            grown = snapshot.extend(newer)
         except CursorOutOfRange:
-            assert one.types is not None
-            assert "redacted" in one.types
+            assert snapshot.types is not None
+            assert "redacted" in snapshot.types
             return
         self.keep(grown)
         if limit is None:
@@ -276,23 +282,23 @@ class ExtendLaw(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0))
     def extend_in_steps(self, pick: int) -> None:
-        one = self.snapshots[pick % len(self.snapshots)]
+        snapshot = self.snapshots[pick % len(self.snapshots)]
         try:
             while True:
-                one = one.extend(self.load(one, after=one.last_seq, limit=1))
-                if one.last_seq == one.version:
+                snapshot = snapshot.extend(self.load(snapshot, after=snapshot.last_seq, limit=1))
+                if snapshot.last_seq == snapshot.version:
                     break
         except CursorOutOfRange:
-            assert one.types is not None
-            assert "redacted" in one.types
+            assert snapshot.types is not None
+            assert "redacted" in snapshot.types
             return
-        assert one == self.load(one, after=one.after)
+        assert snapshot == self.load(snapshot, after=snapshot.after)
 
     @invariant()
     def older_snapshots_stay_as_they_were(self) -> None:
-        for one, log, events in self.frozen[-6:] + self.frozen[:2]:
-            assert list(one.log) == log
-            assert list(one.events) == events
+        for snapshot, log, events in self.frozen[-6:] + self.frozen[:2]:
+            assert list(snapshot.log) == log
+            assert list(snapshot.events) == events
 
     def teardown(self) -> None:
         self.store.close()
@@ -302,7 +308,7 @@ TestExtendLaw = ExtendLaw.TestCase
 TestExtendLaw.settings = settings(max_examples=150, stateful_step_count=30)
 
 
-def test_redacting_masks_older_snapshots_only_when_they_are_extended() -> None:
+def test_redaction_masks_an_older_snapshot_only_when_it_is_extended() -> None:
     with SyncMemoryStore() as store:
         store.append_events("agent", "run", *(new_event(UserMessage(message=str(n))) for n in range(3)))
         older = store.load_run("agent", "run")

@@ -166,7 +166,7 @@ class TestJsonl:
         lines = [*lines_of("a", own_event("planner_note", {"note": "1"})), *lines_of("b", own_event("thinking", {}))]
         async with open_store("memory:") as store:
             with pytest.raises(
-                InvalidArgument, match="line 3 begins b/records, but what was a/records is mine/records"
+                InvalidArgument, match="line 3 begins b/records, but a/records was already imported as mine/records"
             ):
                 await import_jsonl(store, lines, agent="mine")
             assert await all_runs(store) == [("mine", "records", 1)]

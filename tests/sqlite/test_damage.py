@@ -46,9 +46,8 @@ def flaws(path: Path, *scope: str) -> list[tuple[str | None, int | None, str]]:
 
 def test_forty_damaged_files_are_never_read_as_correct(tmp_path: Path) -> None:
     outcomes = campaign(tmp_path, 7, 40)
-    assert not [
-        outcome for outcome in outcomes if outcome.read == "wrong" or (outcome.matters and not outcome.found)
-    ], counts(outcomes)
+    wrong = [item for item in outcomes if item.read == "wrong" or (item.matters and not item.detected)]
+    assert not wrong, counts(outcomes)
 
 
 class TestPlainReads:

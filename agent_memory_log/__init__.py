@@ -7,11 +7,11 @@ The subpackages and modules:
 
 - ``events``: events, their payloads, and the registry for payloads of your own.
 - ``store``: the ``Store`` protocol and its results.
-- ``capabilities``: what only some stores can do: release space, make a backup.
+- ``capabilities``: abilities of some stores: release space, make a backup.
 - ``errors``: every error that the library raises.
 - ``transfer``: JSONL, copies, forks, imports and verification of whole stores.
 - ``transcript``: conversion between a provider's messages and events.
-- ``recording``: recorders that append what a running agent does.
+- ``recording``: recorders that append the steps of a running agent.
 - ``replay``: recorded runs as regression tests of an agent.
 - ``interchange``: other tools' formats, ATIF and OpenTelemetry.
 - ``memory``: memory derived from the log.

@@ -155,7 +155,7 @@ class RunDeleted(AgentMemoryLogError):
 
 
 class RunExpired(AgentMemoryLogError):
-    """The run is past its ``expires_at``. Every call refuses it. Begin a new run."""
+    """The run is past its ``expires_at``. Every call except ``delete_run`` refuses it."""
 
     code = "run_expired"
 

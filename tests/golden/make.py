@@ -42,12 +42,12 @@ PAYLOADS: tuple[EventData, ...] = (
 
 
 def main() -> None:
-    """Write the file and what it holds."""
+    """Write the file, and its events as JSON."""
     folder = Path(__file__).parent
     path = folder / f"schema-{SCHEMA_VERSION}.db"
     path.unlink(missing_ok=True)
     start = datetime(2026, 1, 1, 9, tzinfo=UTC)
-    held: list[dict[str, object]] = []
+    contents: list[dict[str, object]] = []
     with open_sync_store(f"sqlite:///{path}") as store:
         for run in ("run-1", "run-2"):
             for place, payload in enumerate(PAYLOADS):
@@ -65,7 +65,7 @@ def main() -> None:
         store.append_events("support", "run-3", event, meta={"expires_at": "9999-12-31T23:59:59.5+01:00"})
         for run in ("run-1", "run-2", "run-3"):
             snapshot = store.load_run("support", run)
-            held.append(
+            contents.append(
                 {
                     "agent": "support",
                     "run": run,
@@ -74,7 +74,7 @@ def main() -> None:
                     "events": [event.to_map() for event in snapshot.log],
                 }
             )
-    (folder / f"schema-{SCHEMA_VERSION}.json").write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n")
+    (folder / f"schema-{SCHEMA_VERSION}.json").write_text(json.dumps(contents, indent=1, ensure_ascii=False) + "\n")
 
 
 PLANNED = PlannerNote(note="begun again")

@@ -78,7 +78,7 @@ class TestAtif:
         assert amlog.error("import", "atif", amlog.file("no.json", "{")).startswith(
             f"{amlog.folder}/no.json is not JSON"
         )
-        assert amlog.error("import", "atif", amlog.file("list.json", "[]")).endswith("must be a map, found list []")
+        assert amlog.error("import", "atif", amlog.file("list.json", "[]")).endswith("must be a map, got list []")
         assert not (amlog.folder / "runs.db").exists()
 
     def test_import_refuses_a_document_without_steps(self, amlog: Amlog) -> None:

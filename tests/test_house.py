@@ -122,7 +122,7 @@ def test_no_folder_has_too_many_modules() -> None:
     assert {name: count for name, count in counts.items() if count > MOST_MODULES and ".cli" not in name} == {}
 
 
-def test_the_library_names_no_backend() -> None:
+def test_library_names_no_backend() -> None:
     backends = {folder.name for folder in (ROOT / "backends").iterdir() if folder.is_dir()}
     naming = [name for name, path in NAMES.items() for backend in backends if backend in path.read_text()]
     assert not naming

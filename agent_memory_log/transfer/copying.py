@@ -54,7 +54,7 @@ class CopiedRun(msgspec.Struct, frozen=True):
             it covers only type, seq and reason, even if the marker was redacted too.
         problem: Why the target's run differs from the source's, or ``""``. Events that were copied before the problem
             stay.
-        seq: The event that the problem is about, or 0 for the whole run.
+        seq: The seq of the event with the problem, or 0 for the whole run.
         vanished: Whether the only problem is that the run was deleted or has expired in the source.
     """
 
@@ -127,7 +127,7 @@ async def copy_run(
     adds the new events of the source. No event is stored twice.
 
     Conflicts do not raise. The result's ``problem`` describes them: a different event in the target, an event that
-    cannot be read or that the target refuses, or a run that was deleted meanwhile.
+    cannot be read or that the target refuses, or a run that was deleted during the copy.
 
     Args:
         source: The store to read from.

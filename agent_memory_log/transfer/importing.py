@@ -64,7 +64,7 @@ def decode_line(text: bytes | str, number: int) -> dict[str, JsonValue]:
 def decode_document(text: bytes | str, path: str) -> object:
     """Decode the JSON value of a file or a line. A byte order mark of UTF-8 is ignored.
 
-    Raises ``DecodeError`` whose message begins with ``path``.
+    Raises a ``DecodeError`` that begins with ``path``.
     """
     line = line_bytes(text)
     try:

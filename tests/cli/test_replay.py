@@ -158,7 +158,7 @@ class TestFork:
         assert output == {"name": "a/x%2Fy", "agent": "a", "run": "x/y", "version": 2, "events": 2, "inserted": 2}
 
     def test_fork_refuses_invalid_arguments(self, orders: Amlog) -> None:
-        assert "a/r holds the seqs 1 to 6, not 7" in orders.error("fork", "r", "--at", "7", "new")
+        assert "a/r has seqs 1 to 6, but at is 7" in orders.error("fork", "r", "--at", "7", "new")
         assert "call it a/new" in orders.error("fork", "r", "--at", "2", "b/new", status=2)
         assert "new_run is the same as run (a/r)" in orders.error("fork", "r", "--at", "2", "r")
         assert "holds no events" in orders.error("fork", "a/none", "--at", "2", "new")

@@ -19,11 +19,11 @@ INTRODUCTION = """\
 
 <!-- Written by tools/error_table.py from agent_memory_log/errors.py: change that, and run `make generate`. -->
 
-Every error that the library raises on purpose is an `AgentMemoryLogError`. Match on the class in Python, or on `code` in logs and across
-processes: codes never change. A driver's own exception is always chained as `__cause__`. All errors can be pickled.
+Every error that the library raises on purpose is an `AgentMemoryLogError`. Match on the class in Python, or on `code`
+in logs and across processes: codes never change. A driver's own exception is always chained as `__cause__`. All errors
+can be pickled.
 
-On the command line, an error is one line on standard error, and the exit status is 1,
-or 2 for wrong usage.
+On the command line, an error is one line on standard error. The exit status is 1, or 2 for wrong usage.
 
 | code | class | meaning and what to do | attributes |
 |---|---|---|---|

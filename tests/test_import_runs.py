@@ -77,7 +77,7 @@ async def test_what_is_wrong_with_one_run_is_its_own() -> None:
         assert meta == ImportedRun("a", "meta", 0, 0, 0, problem="its meta is odd")
         assert refused.inserted == 1
         assert "lone surrogate" in refused.problem
-        assert "another body" in changed.problem
+        assert "a different body" in changed.problem
         assert whole == ImportedRun("a", "whole", 1, 1, 1)
 
 

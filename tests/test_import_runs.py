@@ -77,7 +77,7 @@ async def test_failed_run_does_not_stop_the_other_runs() -> None:
         assert meta == ImportedRun("a", "meta", 0, 0, 0, problem="its meta is odd")
         assert refused.inserted == 1
         assert "lone surrogate" in refused.problem
-        assert "another body" in changed.problem
+        assert "a different body" in changed.problem
         assert complete == ImportedRun("a", "complete", 1, 1, 1)
 
 

@@ -269,7 +269,7 @@ def _check_labels(labels: object, event_type: str) -> None:
         raise InvalidEvent(f"{event_type}: labels must be a map, got {describe(labels)}", field="labels")
 
 
-def moved(timestamp: datetime, by: timedelta) -> datetime:
+def shift_time(timestamp: datetime, by: timedelta) -> datetime:
     """Return ``timestamp + by``, limited to the first and the last instant that a ``datetime`` can hold."""
     try:
         return timestamp + by

@@ -98,13 +98,13 @@ def describe(value: object) -> str:
     kind = type(value).__name__
     try:
         # The repr of a whole long text could take longer than the rest of the call.
-        text = repr(value[:_SHOWN]) if isinstance(value, (str, bytes, bytearray)) else repr(value)
+        text = repr(value[:_MAX_SHOWN]) if isinstance(value, (str, bytes, bytearray)) else repr(value)
     except Exception:  # noqa: BLE001  # huge integers, deep nesting and callers' classes may raise anything
         return f"{kind} that cannot be shown"
-    return f"{kind} {text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '...'}"
+    return f"{kind} {text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + '...'}"
 
 
-_SHOWN = 60
+_MAX_SHOWN = 60
 
 
 def is_nullable(hint: object) -> bool:

@@ -151,7 +151,7 @@ def test_a_full_run_is_refused_by_a_new_handle_and_by_a_batch(url: str) -> None:
 def test_append_refuses_a_marker_for_an_event_that_is_not_redacted(url: str) -> None:
     with _open(url) as store:
         store.append_events("agent", "run", _note())
-        with pytest.raises(InvalidEvent, match="not a redacted one"):
+        with pytest.raises(InvalidEvent, match="event 1 is not redacted"):
             store.append_events("agent", "run", new_event(Redaction(seqs=(1,), reason="r")))
         assert store.load_run("agent", "run").version == 1
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast, get_type_hints
 import msgspec
 
 from agent_memory_log.errors import InvalidArgument
-from agent_memory_log.events.event import moved
+from agent_memory_log.events.event import shift_time
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.reserved import is_reserved
 from agent_memory_log.memory.records.arguments import text_of
@@ -75,7 +75,7 @@ class Candidate(Envelope, frozen=True):
         """Return the end of validity if the candidate is written ``now``. None: it never expires."""
         most = self.data.max_ttl_days
         if self.valid_until is not None:
-            return self.valid_until if most is None else min(self.valid_until, moved(now, timedelta(days=most)))
+            return self.valid_until if most is None else min(self.valid_until, shift_time(now, timedelta(days=most)))
         days = self.ttl_days if self.ttl_days is not None else self.data.default_ttl_days
         if days is None:
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from agent_memory_log.events.event import moved
+from agent_memory_log.events.event import shift_time
 from agent_memory_log.memory.learning.deciding import Decisions
 from agent_memory_log.memory.learning.writing import decided
 from agent_memory_log.memory.operations import Cleanup, Rebuild
@@ -38,7 +38,7 @@ class _Cleaning(Decisions):
 
     def __init__(self, state: State, scope: str, now: datetime, age: timedelta, stars: float) -> None:
         super().__init__(state, scope, now, None)
-        before = moved(now, -age)
+        before = shift_time(now, -age)
         self.ended = [live for live in state.records.values() if live.is_expired(now)]
         self.old = [
             live for live in state.records.values() if not live.is_expired(now) and _is_old(live, before, stars)

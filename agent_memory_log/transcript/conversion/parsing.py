@@ -15,7 +15,7 @@ from typing import Any, ClassVar, cast
 from msgspec.structs import replace
 
 from agent_memory_log.errors import DecodeError
-from agent_memory_log.events.event import Event, moved, new_event
+from agent_memory_log.events.event import Event, new_event, shift_time
 from agent_memory_log.events.fields import describe
 from agent_memory_log.events.jsonvalue import JsonValue, NotJson, own_json
 from agent_memory_log.events.payloads import AssistantMessage, EventData, SystemMessage, UserMessage
@@ -83,7 +83,7 @@ class Parser(ABC):
         self._events.append(
             new_event(
                 payload,
-                timestamp=moved(self._now, timedelta(microseconds=self._count)),
+                timestamp=shift_time(self._now, timedelta(microseconds=self._count)),
                 labels={"role": role} if isinstance(role, str) else None,
                 event_id=derived_event_id(self.provider, self._source, self._index, len(self._events)),
             )

@@ -8,7 +8,7 @@ import pytest
 
 from agent_memory_log import Event, UserMessage, new_event, open_sync_store
 from agent_memory_log.errors import InvalidArgument, InvalidEvent
-from agent_memory_log.events.event import moved
+from agent_memory_log.events.event import shift_time
 from agent_memory_log.interchange.atif import from_atif, to_atif
 from agent_memory_log.memory import Candidate, Episode, Preference, Principal, SyncMemory, SyncMemoryClient
 from agent_memory_log.memory.extraction import RuleExtractor
@@ -83,6 +83,6 @@ def test_transcript_is_parsed_at_the_last_date(monkeypatch: pytest.MonkeyPatch) 
 
 def test_moved_stops_at_the_first_and_last_date() -> None:
     day = timedelta(days=1)
-    assert moved(FIRST, day) == FIRST + day
-    assert (moved(LAST, day), moved(FIRST, -day)) == (LAST, FIRST)
-    assert moved(LAST.replace(tzinfo=WEST), day) == LAST.replace(tzinfo=WEST)
+    assert shift_time(FIRST, day) == FIRST + day
+    assert (shift_time(LAST, day), shift_time(FIRST, -day)) == (LAST, FIRST)
+    assert shift_time(LAST.replace(tzinfo=WEST), day) == LAST.replace(tzinfo=WEST)

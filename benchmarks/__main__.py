@@ -1,4 +1,4 @@
-"""``python -m benchmarks``: run every measurement and print the table with its targets."""
+"""``python -m benchmarks`` runs every measurement and prints the table with its targets."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from benchmarks import core, memory, sqlite, transcript
 from benchmarks.mongo_server import described, lacking
 from benchmarks.table import Figure, Report, Row
 
-_TMPFS = Path("/dev/shm")  # noqa: S108  # memory-backed, so that an fsync costs nothing and the rest shows
+_TMPFS = Path("/dev/shm")  # noqa: S108  # in memory, where an fsync costs nothing
 
 
 def rows(fast: Path, disk: Path) -> list[Row]:
     """Return every comparison that this machine can make, in the order of the table."""
     rows = [*sqlite.rows(fast, disk), *core.rows(), *transcript.rows(), *memory.rows(fast)]
     if not lacking():
-        from benchmarks import mongo  # noqa: PLC0415  # it imports the driver, without which the others are measured
+        from benchmarks import mongo  # noqa: PLC0415  # the driver may not be installed
 
         rows += mongo.rows(fast, disk)
     return rows
@@ -32,7 +32,7 @@ def figures(disk: Path) -> list[Figure]:
 
 
 def main() -> None:
-    """Parse the command line, measure, print."""
+    """Parse the command line, measure, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--rounds", type=int, default=11, help="counted rounds of each comparison (default 11)")
     parser.add_argument("--only", default="", help="only the rows whose name holds this text")

@@ -1,7 +1,7 @@
-"""The floor: raw ``sqlite3`` with an equivalent table at the same durability, its payloads encoded beforehand.
+"""The floor of the SQLite rows: raw ``sqlite3`` with the same durability and with payloads that are encoded before.
 
-A rowid table with an integer key. It has no index on event ids, no types, no order and no conflicts. A log that keeps
-promises has to do more.
+It writes to a table with an integer key. The table has no index on event ids. The floor checks no types and detects no
+conflicts, so a log that keeps its promises does more work.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _decoders = {name: msgspec.json.Decoder(kind).decode for name, kind in payload_t
 
 
 class FloorEvent(msgspec.Struct):
-    """A row as the floor reads it."""
+    """A row of the floor's table with its columns decoded."""
 
     seq: int
     event_id: str
@@ -33,7 +33,7 @@ class FloorEvent(msgspec.Struct):
 
 
 def rows(events: list[Event]) -> list[Row]:
-    """Return events as rows that are encoded already."""
+    """Return events as encoded rows."""
     return [
         (seq, event.event_id, event.type, to_microseconds(event.timestamp), encode_payload(event.data)[0].decode())
         for seq, event in enumerate(events, 1)
@@ -41,7 +41,7 @@ def rows(events: list[Event]) -> list[Row]:
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """Yield a connection to a new floor table. Each commit calls fsync."""
+    """Create the floor's table in a new file, and return the connection to it. Each commit calls fsync."""
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")

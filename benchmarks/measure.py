@@ -1,6 +1,6 @@
-"""Measuring: both sides in turn, round by round, and the ratio of their medians.
+"""Measures two sides in turn, round by round, and computes the ratio of their medians.
 
-Machines are noisy and drift. A disturbance that hits both sides of a round does not change the ratio.
+The speed of a machine varies over time. A disturbance that slows both sides of a round does not change the ratio.
 """
 
 from __future__ import annotations
@@ -14,14 +14,22 @@ from time import perf_counter
 import msgspec
 
 Progress = Callable[[], None]
-"""Called after each counted round."""
+"""A function that is called after each counted round."""
 
 Side = Callable[[], float]
-"""Does its work once and returns the seconds one operation of it took."""
+"""A function that does its work once and returns the seconds for each operation."""
 
 
 class Ratio(msgspec.Struct, frozen=True):
-    """The outcome of a comparison: two medians in seconds for each operation, their ratio, and its quartiles."""
+    """The outcome of a comparison.
+
+    Attributes:
+        measured: The median of our side, in seconds for each operation.
+        floor: The median of the floor, in seconds for each operation.
+        ratio: ``measured`` divided by ``floor``.
+        low: The lower quartile of the ratios of the rounds.
+        high: The upper quartile of the ratios of the rounds.
+    """
 
     measured: float
     floor: float
@@ -30,13 +38,13 @@ class Ratio(msgspec.Struct, frozen=True):
     high: float
 
     def of_throughput(self) -> Ratio:
-        """Return the outcome as a ratio of operations in a second. Larger is better."""
+        """Return the outcome as a ratio of throughputs, in operations a second. Larger is better."""
         return Ratio(self.measured, self.floor, 1 / self.ratio, 1 / self.high, 1 / self.low)
 
 
 @contextmanager
 def no_collections() -> Generator[None]:
-    """Pause the garbage collector."""
+    """Pause the garbage collector while the block runs."""
     gc.collect()
     gc.disable()
     try:
@@ -46,7 +54,7 @@ def no_collections() -> Generator[None]:
 
 
 def timed(work: Callable[[], object], operations: int) -> float:
-    """Return the seconds for each operation, with the garbage collector paused."""
+    """Run ``work`` with the garbage collector paused, and return the seconds for each of its ``operations``."""
     with no_collections():
         start = perf_counter()
         work()
@@ -54,7 +62,14 @@ def timed(work: Callable[[], object], operations: int) -> float:
 
 
 def compare(measured: Side, floor: Side, rounds: int, progress: Progress) -> Ratio:
-    """Run both sides in turn for ``rounds`` rounds, after a warm-up round. The first side changes each round."""
+    """Run both sides in turn and return the outcome. A warm-up round comes first and is not counted.
+
+    Args:
+        measured: Our side.
+        floor: The side to compare with.
+        rounds: The number of counted rounds. The sides change their order in each round.
+        progress: Called after each counted round.
+    """
     measured()
     floor()
     pairs: list[tuple[float, float]] = []
@@ -71,7 +86,7 @@ def compare(measured: Side, floor: Side, rounds: int, progress: Progress) -> Rat
 
 
 def ratio_of(pairs: Sequence[tuple[float, float]]) -> Ratio:
-    """Return the outcome of rounds, each with a number for both sides."""
+    """Return the outcome of rounds. A pair has the seconds of our side and those of the floor."""
     each = sorted(first / second for first, second in pairs)
     ours_median = statistics.median(first for first, _ in pairs)
     floor_median = statistics.median(second for _, second in pairs)

@@ -1,6 +1,6 @@
 """The rows of the table that measure derived memory, on SQLite.
 
-The floor loads the events of the same stream, without a snapshot. Every fold has to do that first.
+The floor loads the events of the same stream without a snapshot. To compute the records, a client must load them first.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def opening(parent: Path, count: int, live: int, rounds: int, progress: Progress
 
 
 def warm(parent: Path, call: str, rounds: int, progress: Progress) -> Ratio:
-    """Get a record from a warm client, against a read that returns no new events."""
+    """Call ``get`` or ``list`` on a client that has read all events, against a read that returns no new events."""
     count = 100 if call == "list" else 10_000
     with scratch(parent) as folder, open_sync_store(f"sqlite:///{folder / 'ours.db'}") as store:
         agent = _fill(store, _ME, _statements(count, count))
@@ -131,7 +131,7 @@ def warm(parent: Path, call: str, rounds: int, progress: Progress) -> Ratio:
 
 
 def deriving(parent: Path, length: int, rounds: int, progress: Progress) -> Ratio:
-    """Derive from runs of ``length`` events, against reading them. Every twentieth event is a statement of the user.
+    """Derive memories from runs of ``length`` events, against loading them. Every twentieth event is a statement.
 
     The write is part of the measurement. A real disk adds one fsync for each run.
     """

@@ -1,7 +1,7 @@
 """The rows of the table that measure the MongoDB backend, on a server in a process of its own for each side.
 
-Both sides use the synchronous client, or the asynchronous one where tasks append. Both sides wait until a majority has
-each write in its journal. An append goes to a run that exists, as the floor's goes to a collection that exists.
+Both sides use the synchronous client, or the asynchronous client if tasks append. Both sides wait until a majority has
+each write in its journal. The run exists before the first measured append, and so does the floor's collection.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def _appends(server: str, count: int, size: int) -> float:
 
 
 def load(parent: Path, count: int, rounds: int, progress: Progress) -> Ratio:
-    """Load a run of ``count`` events, each a document of its own, against reading the floor's documents."""
+    """Load a run of ``count`` events, one in each document, against reading the floor's documents."""
     events = workload.events(count)
     repeat = max(1, 2_000 // count)
     with (
@@ -202,7 +202,7 @@ def load(parent: Path, count: int, rounds: int, progress: Progress) -> Ratio:
 
 
 def contention(parent: Path, rounds: int, progress: Progress) -> Ratio:
-    """Let eight processes append single events to one run, against one process: seconds for each append."""
+    """Compare the seconds for each append to one run: eight processes at the same time, against one process."""
     with servers(parent) as (first, second), processes(_PROCESSES) as eight, processes(1) as alone:
         return compare(
             lambda: _seconds_an_append(_laps(first, eight, 50)),
@@ -213,7 +213,7 @@ def contention(parent: Path, rounds: int, progress: Progress) -> Ratio:
 
 
 def contention_tail(parent: Path, rounds: int, progress: Progress) -> Ratio:
-    """Measure appends of eight processes to one run: their 99th percentile, against their median."""
+    """Compare the times of appends by eight processes to one run: the 99th percentile, against the median."""
     pairs: list[tuple[float, float]] = []
     with new_server(parent) as server, processes(_PROCESSES) as eight:
         for _ in range(rounds):
@@ -240,7 +240,7 @@ def _seconds_an_append(laps: Sequence[Lap]) -> float:
 
 
 def tasks(parent: Path, rounds: int, progress: Progress, work: Callable[[str, int, int], Side]) -> Ratio:
-    """Let many tasks write to a run of their own each, against one task: seconds for each write."""
+    """Compare the seconds for each write: many tasks, each with its own run, against one task."""
     with servers(parent) as (first, second):
         return compare(work(first, _TASKS, 16), work(second, 1, 200), rounds, progress)
 
@@ -287,7 +287,7 @@ async def _at_once(work: Callable[[str, Sequence[Any]], Any], batches: Sequence[
 
 
 def threads(parent: Path, rounds: int, progress: Progress) -> Ratio:
-    """Let as many threads insert through pymongo, against one thread: seconds for each insert."""
+    """Compare the seconds for each insert through pymongo: many threads, against one thread."""
 
     def insert_all(server: str, count: int, each: int) -> float:
         batches = [floor.documents(workload.events(1 + each), b"%16d" % number) for number in range(count)]
@@ -334,7 +334,10 @@ def append_to_long(parent: Path, length: int, rounds: int, progress: Progress) -
 
 
 def append_to_growing(parent: Path, length: int, rounds: int, progress: Progress) -> Ratio | str:
-    """Push single events to a document of ``length`` events, against one of 100, or return why that is impossible."""
+    """Push single events to a document of ``length`` events, against one of 100.
+
+    Return the reason as text if the document is too large for MongoDB.
+    """
     numbers = itertools.count()
     with new_server(parent) as server, floor.collection(server) as collection:
 

@@ -1,8 +1,8 @@
-"""The floor of the MongoDB rows: raw pymongo, its payloads encoded beforehand, with the write concern that we ask for.
+"""The floor of the MongoDB rows: raw pymongo with encoded payloads and with the write concern of our side.
 
-A document has an indexed key, a position and a binary payload. It has no index on event ids, no types, no order and no
-conflicts. A log that keeps promises has to do more. *Growing* is the layout of other logs of this kind: one document
-for each run, with its events pushed to an array.
+A document has an indexed key, a position and a binary payload. There is no index on event ids. The floor checks no
+types and detects no conflicts, so a log that keeps its promises does more work. *Growing* is the layout of other logs
+of this kind: one document for each run, with its events pushed to an array.
 
 By default the driver's writes are *retryable*: the server remembers each write for half an hour, and recognizes it when
 a reply was lost. The library's own writes are recognized by their documents. The test server searches all remembered
@@ -36,12 +36,12 @@ _READ_CONCERN = ReadConcern("majority")
 
 
 def connect(server: str, *, retryable: bool = True) -> MongoClient[Document]:
-    """Yield a synchronous client. A ``retryable`` one asks the server to recognize repeated writes."""
+    """Return a synchronous client. If it is ``retryable``, it asks the server to recognize repeated writes."""
     return MongoClient(server, retryWrites=retryable)
 
 
 def connect_async(server: str) -> AsyncMongoClient[Document]:
-    """Yield an asynchronous client that is not retryable."""
+    """Return an asynchronous client that is not retryable."""
     return AsyncMongoClient(server, retryWrites=False)
 
 
@@ -87,7 +87,7 @@ def lump(events: Sequence[Event], place: int) -> Document:
 
 
 def load(collection: Collection[Document], count: int) -> list[Document]:
-    """Return the documents under the key in their order, from one reply."""
+    """Return the ``count`` documents with the key ``KEY`` in order, from one reply."""
     return list(collection.find({"k": KEY}, batch_size=count + 1).sort("s", 1))
 
 

@@ -1,4 +1,4 @@
-"""Several processes that append to one run at once, kept ready from round to round."""
+"""Starts processes that append to one run at the same time. They stay ready between the rounds."""
 
 from __future__ import annotations
 
@@ -16,11 +16,18 @@ from benchmarks import workload
 from benchmarks.measure import no_collections
 
 _PATIENCE = 120
-"""Seconds after which processes that wait for each other give up."""
+"""The seconds that a process waits for the other processes."""
 
 
 class Lap(msgspec.Struct, frozen=True):
-    """The appends of one process: times on a clock that all processes share, durations, and events."""
+    """The appends of one process in one round.
+
+    Attributes:
+        start: The time before the first append, in seconds on a clock that all processes share.
+        end: The time after the last append, on the same clock.
+        latencies: The duration of each append, in seconds.
+        event_ids: The ids of all events, with that of the first event, which is not timed.
+    """
 
     start: float
     end: float
@@ -29,18 +36,18 @@ class Lap(msgspec.Struct, frozen=True):
 
 
 AtOnce = Callable[[str, int], list[Lap]]
-"""Lets each process append so many single events to one run of the database with this URI."""
+"""A function of a database's URI and a number. Each process appends this number of single events to one run."""
 
 
 @contextmanager
 def processes(count: int) -> Generator[AtOnce]:
-    """Yield ``count`` processes."""
+    """Start ``count`` processes, and yield the function that lets them append."""
     context = multiprocessing.get_context("spawn")
     start = context.Barrier(count, timeout=_PATIENCE)
     with ProcessPoolExecutor(count, mp_context=context, initializer=_wait_at, initargs=(start,)) as pool:
 
         def at_once(uri: str, each: int) -> list[Lap]:
-            # A process that waits for the others takes no second task.
+            # A process takes only one task, because it waits for the others before it appends.
             return [lap.result() for lap in [pool.submit(_append, uri, each) for _ in range(count)]]
 
         yield at_once

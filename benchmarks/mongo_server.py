@@ -1,4 +1,4 @@
-"""The MongoDB servers of the benchmark: processes of its own, or the one that ``AMLOG_TEST_MONGO_URI`` names.
+"""Starts the MongoDB servers of the benchmark, or uses the server in ``AMLOG_TEST_MONGO_URI``.
 
 This module imports no driver, so that it can report a missing one.
 """
@@ -27,12 +27,14 @@ _HOST = "127.0.0.1"
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 _GLANCE = 0.02
+"""The seconds between two attempts to connect to a server that is starting."""
+
 _PATIENCE = 60
-"""Seconds between two attempts to connect to a server that is starting, and until there are no more."""
+"""The seconds after which a server that does not accept a connection is an error."""
 
 
 def lacking() -> str:
-    """Return the missing packages and where to get them, or an empty text."""
+    """Return the missing package and how to install it, or an empty text if nothing is missing."""
     if importlib.util.find_spec("pymongo") is None:
         return "there is no pymongo: install agent-memory-log[mongo]"
     if not GIVEN_URI and not _PROGRAM.exists():
@@ -41,7 +43,7 @@ def lacking() -> str:
 
 
 def described() -> str:
-    """Return the name of the server."""
+    """Return a description of the server."""
     if GIVEN_URI:
         return "the server that AMLOG_TEST_MONGO_URI names"
     return f"SecantusDB {importlib.metadata.version('secantusdb')}, on the same machine"
@@ -49,7 +51,10 @@ def described() -> str:
 
 @contextmanager
 def new_server(parent: Path) -> Generator[str]:
-    """Yield the URI of a new server with its data below ``parent``, removed afterwards, or of the server given."""
+    """Yield the URI of a new server, or that of ``AMLOG_TEST_MONGO_URI``.
+
+    A new server has its data in a folder below ``parent``. The server and the folder are removed afterwards.
+    """
     if GIVEN_URI:
         yield GIVEN_URI
         return
@@ -68,7 +73,7 @@ def new_server(parent: Path) -> Generator[str]:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                # A benchmark that is killed leaves no server behind; the child calls nothing that waits for a lock.
+                # The server ends even if the benchmark is killed. The function takes no lock: it is safe after a fork.
                 preexec_fn=_die_with_the_benchmark if sys.platform == "linux" else None,  # noqa: PLW1509  # see above
             )
         try:
@@ -85,7 +90,7 @@ def new_server(parent: Path) -> Generator[str]:
 
 @contextmanager
 def servers(parent: Path) -> Generator[tuple[str, str]]:
-    """Yield two servers, one for each side. A given server serves both sides."""
+    """Yield the URIs of two servers, one for each side. A server in ``AMLOG_TEST_MONGO_URI`` serves both sides."""
     with new_server(parent) as measured, new_server(parent) as baseline:
         yield measured, baseline
 

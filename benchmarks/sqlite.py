@@ -105,7 +105,7 @@ def _floor_append(parent: Path, size: int) -> float:
 
 
 def load(parent: Path, count: int, rounds: int, progress: Progress) -> Ratio:
-    """Load a run of ``count`` events, typed, against decoding the same rows into a struct."""
+    """Load a run of ``count`` typed events, against loading the floor's rows and decoding them into structs."""
     events = workload.events(count)
     with scratch(parent) as folder, open_sync_store(_url(folder)) as store:
         store.append_events("agent", "run", *events)
@@ -184,7 +184,10 @@ def append_to_long(parent: Path, rounds: int, progress: Progress) -> Ratio:
 
 
 def planner_turn(parent: Path, rounds: int, progress: Progress) -> Ratio:
-    """A planner's turn (append two events, load the new ones, extend) in a run of 10,000 events, against one of 100."""
+    """Measure a planner's turn in a run of 10,000 events, against one in a run of 100.
+
+    A turn appends two events, loads them, and extends the snapshot.
+    """
     return _long_against_short(parent, rounds, progress, _turns)
 
 
@@ -235,7 +238,7 @@ def bytes_per_event(parent: Path) -> float:
 
 
 def fsyncs_per_event(parent: Path) -> float | None:
-    """Count the fsyncs for each event while 100 tasks append at once, with ``strace``; None without it."""
+    """Return the fsyncs for each event while 100 tasks append at once, or None if ``strace`` is not installed."""
     strace = shutil.which("strace")
     if strace is None:
         return None

@@ -18,11 +18,15 @@ _SVG_WIDTH = 150
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A comparison: the work, its floor, the target, and the function that measures it.
+    """A comparison of some work with its floor.
 
-    The figure is a ratio, and the target its upper limit. With ``microseconds`` the figure is a time. With
-    ``throughput`` it is a ratio of operations in a second, and the target its lower limit. A measurement may return the
-    reason why it is impossible.
+    Attributes:
+        name: The name of the work.
+        against: The name of the floor.
+        target: The upper limit of the ratio, or its lower limit with ``throughput``. None: no target.
+        measure: Measures both sides in a number of rounds. It returns a text if the measurement is impossible.
+        microseconds: Whether the target is a time of the work in microseconds, not a ratio.
+        throughput: Whether the ratio is one of throughputs, so that larger is better.
     """
 
     name: str
@@ -34,7 +38,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """A plain number instead of a ratio."""
+    """A measurement of one number, without a floor. ``measure`` returns None if the number cannot be measured."""
 
     name: str
     unit: str
@@ -43,7 +47,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Report:
-    """The table, filled row by row. ``svg`` is an optional file for a drawing of it."""
+    """The table, which is filled row by row. If ``svg`` is set, ``print`` also draws the table into this file."""
 
     def __init__(self, rounds: int, svg: Path | None) -> None:
         self._svg = svg
@@ -87,7 +91,7 @@ class Report:
         self._notes.append(text)
 
     def print(self) -> None:
-        """Print the table and draw it."""
+        """Print the table and the notes, and draw the table if a file is set."""
         self._console.print(self._table)
         for note in self._notes:
             self._console.print(note, markup=False, highlight=False)

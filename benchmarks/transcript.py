@@ -1,7 +1,7 @@
 """The rows of the table that measure transcripts: build, validate, and update to a newer snapshot.
 
-The floor is msgspec, which decodes the same events once, as the SQLite floor does. The run is the usual workload. Each
-call has an id and each thinking block a signature. The reasoning has the form of the provider.
+The floor is msgspec, which decodes the same events once, as the SQLite floor does. The run has the events of
+``workload``. Each call has its own id, and each thinking block its own signature. Reasoning has the provider's form.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def add_turn(provider: str, rounds: int, progress: Progress) -> Ratio:
 
 
 def _turns_after(provider: str, count: int) -> Side:
-    """Return the seconds for a turn after ``count`` events: the mean of a few turns in a few runs."""
+    """Return the side that measures a turn after ``count`` events, as the mean of a few turns in a few runs."""
     events = _events(provider, count + _TURNS * _TURN)
     ends = range(count, len(events), _TURN)
 

@@ -1,7 +1,12 @@
-"""The workload: cycles of an agent's turn. A mean event has about 470 bytes of content.
+"""Makes the events that the benchmarks store. They repeat the five events of one turn of an agent.
 
-User message 120 characters, thinking 600 with a signature of 80, tool call 200 bytes, tool result 1 KB of JSON,
-assistant message 300.
+- user message: 120 characters
+- thinking: 600 characters, and a signature of 80
+- tool call: 200 bytes
+- tool result: 1 KB of JSON
+- assistant message: 300 characters
+
+On average, an event has about 470 bytes of content.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ def _text(length: int) -> str:
 
 
 def _json(length: int) -> str:
-    """Return JSON text of about ``length`` bytes, in the shape of a tool's result."""
+    """Return JSON text of about ``length`` bytes that looks like the result of a tool."""
     rows = list(_ROWS)
     while len(json.dumps({"rows": rows})) > length - 30:
         rows.pop()
@@ -41,7 +46,7 @@ def _json(length: int) -> str:
 
 
 def payloads() -> tuple[EventData, ...]:
-    """Return the payloads of one cycle."""
+    """Return the payloads of one turn."""
     return (
         UserMessage(message=_text(120)),
         Thinking(text=_text(600), signature="s" * 80, final=True),
@@ -58,6 +63,6 @@ def events(count: int) -> list[Event]:
 
 
 def chunks(items: list[Event], size: int) -> Iterator[list[Event]]:
-    """Return ``items`` in lists of ``size``."""
+    """Yield ``items`` in lists of ``size``. The last list may be shorter."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

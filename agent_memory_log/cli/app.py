@@ -39,7 +39,7 @@ COMMANDS = {
     "compact": ("Change", "compact:compact"),
     "backends": ("Getting started", "backends:backends"),
 }
-"""The panel of help for each command, and the module and name of its function or group.
+"""The commands by name. Each has its panel in the help, and the module and name of its function or group.
 
 A module is imported only when its command runs or when help lists all commands. This keeps every command fast to start.
 """

@@ -80,7 +80,10 @@ async def resolve(store: Store, name: str) -> tuple[str, str]:
 
 
 async def existing_run(store: Store, name: str) -> Snapshot:
-    """Return the head of the run called ``name``, without its events. Raises ``CommandFailed`` if it has none."""
+    """Return the head of the run called ``name``, without its events.
+
+    Raises ``CommandFailed`` if the run has no events or has expired.
+    """
     agent, run = await resolve(store, name)
     with suppress(RunExpired):
         head = await store.load_run(agent, run, types=())

@@ -21,7 +21,7 @@ from benchmarks.recall.corpus import Conversation
 TOP: Final = 10
 
 Ranker = Callable[[str], Sequence[int]]
-"""Returns the numbers of the turns that match a question, the best first."""
+"""A function that returns the numbers of the turns that match a question, the best first."""
 
 _RRF_CONSTANT: Final = 60
 """The constant of reciprocal rank fusion, with its usual value."""

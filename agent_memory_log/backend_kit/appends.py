@@ -1,7 +1,7 @@
 """Decides the result of an append or a redaction from the stored events, in the same way for every backend.
 
-An event id whose event was redacted counts as stored for every new body, because the store keeps no digest of an erased
-body.
+If a stored event was redacted, every new event with its id counts as already stored. The bodies cannot be compared,
+because the store keeps no digest of an erased body.
 """
 
 from __future__ import annotations
@@ -77,10 +77,11 @@ def check_version(
 
 
 def check_markers(new: Sequence[Prepared], start: int, event_at: Callable[[int], Event | None]) -> None:
-    """Check the ``Redaction`` markers in an append of ``new`` to a run at version ``start``. An import appends markers.
+    """Check the ``Redaction`` markers in an append of ``new`` to a run at version ``start``.
 
-    Each event that a marker names must be redacted in the run or in ``new``. Otherwise the marker would mask the event
-    in extended snapshots, but not in new ones. ``event_at`` returns the stored event at a seq. Raises ``InvalidEvent``.
+    Imports append such markers. Each event that a marker names must be redacted in the run or in ``new``. Otherwise the
+    marker would mask the event in extended snapshots, but not in new ones. ``event_at`` returns the stored event at a
+    seq. Raises ``InvalidEvent``.
     """
     for event in new:
         if not isinstance(event.data, Redaction):

@@ -162,7 +162,7 @@ class _Index:
         self.pairing: Pairing[int] = Pairing()
         self.calls: dict[str, list[int]] = {}
         self.children: dict[str, list[int]] = {}
-        # The position of each call, with the position of its result.
+        # The position of each call, with the position of its result or None.
         self.answers: dict[int, int | None] = {}
         # The seq of each result, with the position of its call.
         self.questions: dict[int, int] = {}

@@ -43,10 +43,13 @@ def new_in_batch(batch: Sequence[Prepared], stored: Mapping[str, Event]) -> list
 def append_result(
     start: int, batch: Sequence[Prepared], new: Sequence[Prepared], stored: Mapping[str, Event]
 ) -> AppendResult:
-    """Return the result of an append of ``batch`` to a run at version ``start``.
+    """Return the result of an append.
 
-    ``new`` holds the events of the batch that were inserted. ``stored`` maps ids of the batch to the events that were
-    stored before.
+    Args:
+        start: The run's version before the append.
+        batch: The events of the append.
+        new: The events of ``batch`` that were inserted.
+        stored: The events of the run that were stored before with an id of ``batch``, by that id.
     """
     version = start + len(new)
     if new is batch:
@@ -61,7 +64,18 @@ def append_result(
 def check_version(
     name: str, version: int, event_count: int, expected_version: int | None, first_seq: int | None
 ) -> None:
-    """Check that new events may be appended to a run at ``version``. Raises ``VersionConflict``."""
+    """Check that new events may be appended to a run.
+
+    Args:
+        name: The agent and the run, for the message.
+        version: The run's version.
+        event_count: How many events the run holds.
+        expected_version: The version that the caller expects, or None for any version.
+        first_seq: The seq at which the caller wants the run to begin, or None.
+
+    Raises:
+        VersionConflict: The run is not at ``expected_version``, or cannot begin at ``first_seq``.
+    """
     if expected_version is not None and expected_version != version:
         raise VersionConflict(
             f"{name} is at version {version}, not {expected_version}: load the new events and retry",

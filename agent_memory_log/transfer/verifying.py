@@ -170,9 +170,10 @@ async def verify(
 
 
 async def check_run(store: Store, info: RunInfo, progress: Callable[[], object] = _no_progress) -> RunReport:
-    """Read and check a run. Call ``progress`` once for each event.
+    """Read and check a run, and call ``progress`` once for each event.
 
-    The report is empty if the run is deleted or expires during the check.
+    Returns:
+        The counts and the findings. The report is empty if the run is deleted or expires during the check.
     """
     checks = _RunChecks(info, info.version - info.event_count + 1)
     try:

@@ -7,7 +7,7 @@ The subpackages and modules:
 
 - ``events``: events, their payloads, and the registry for payloads of your own.
 - ``store``: the ``Store`` protocol and its results.
-- ``capabilities``: abilities of some stores: release space, make a backup.
+- ``capabilities``: optional abilities of a store: releasing unused space and making a backup.
 - ``errors``: every error that the library raises.
 - ``transfer``: JSONL, copies, forks, imports and verification of whole stores.
 - ``transcript``: conversion between a provider's messages and events.

@@ -44,8 +44,8 @@ class BackupResult(msgspec.Struct, frozen=True):
 
     Attributes:
         runs: How many runs the backup holds, including the library's own.
-        events: How many events it holds.
-        size: Its size in bytes.
+        events: How many events the backup holds.
+        size: The size of the backup in bytes.
     """
 
     runs: int

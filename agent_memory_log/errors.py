@@ -68,7 +68,9 @@ class BackendNotFound(InvalidArgument):
 
 
 class InvalidEvent(AgentMemoryLogError):
-    """A value that cannot be stored and read back unchanged. Nothing was written. Correct the field that it names.
+    """A value that cannot be stored and read back unchanged. Nothing was written.
+
+    Correct the field that the error names.
 
     Attributes:
         field: The path of the value, for example ``labels.role`` or ``data.structured.items[3]``.
@@ -216,7 +218,7 @@ class ModelFailed(AgentMemoryLogError):
 
 
 class ModelTimeout(ModelFailed):
-    """The model did not answer in time, or its server could not be reached. Derive again later: no event is lost."""
+    """The model did not answer in time, or its server could not be reached. Retry later: no event is lost."""
 
     code = "llm_timeout"
 
@@ -224,7 +226,7 @@ class ModelTimeout(ModelFailed):
 class ModelUnavailable(ModelFailed):
     """The model's server refused the call, or kept failing. The message includes the server's message.
 
-    Check the key, the model's name and the limits of your account. Derive again later.
+    Check the key, the model's name and the limits of your account. Retry later.
     """
 
     code = "llm_unavailable"
@@ -288,7 +290,7 @@ class ReplayDivergence(AgentMemoryLogError):
 
 
 class ToolFailed(AgentMemoryLogError):
-    """The recorded result of a replayed tool call is an error. The message is the recorded one.
+    """The recorded result of a replayed tool call is an error. The message is the recorded error message.
 
     Attributes:
         tool_name: The name of the called tool.

@@ -21,7 +21,10 @@ _KNOWN_EXTRAS = {"mongodb": "mongo", "mongodb+srv": "mongo"}
 
 
 class OpeningStore:
-    """A store that is opened by ``async with`` or ``await``. After ``await``, close the store yourself."""
+    """The result of ``open_store``. ``async with`` opens the store and closes it at the end.
+
+    ``await`` opens the store too, but then the caller must close it.
+    """
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -50,7 +50,10 @@ class Pairing(Generic[_Call]):
             same_id.append(number)
 
     def add_result(self, data: ToolResult) -> _Call | None:
-        """Add the next result of the run. Returns the call that it answers and closes that call, or returns None."""
+        """Add the next result of the run, close the call that it answers, and return that call.
+
+        Returns None if no open call has the id of the result.
+        """
         numbers = self._open_numbers.get(data.tool_call_id)
         return self._open.pop(numbers.pop()) if numbers else None
 

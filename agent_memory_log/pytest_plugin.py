@@ -29,7 +29,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 @pytest.fixture
 def replay(request: pytest.FixtureRequest) -> Generator[Callable[..., Replayer]]:
-    """Open a recorded run for a strict replay. The test fails if the agent does not use all of it.
+    """Return a function that opens a recorded run for replay. The test fails if the agent does not use the whole run.
 
     ``replay(source, provider=None, *, agent=None, run=None, match="strict")`` may be called more than once in a test.
 
@@ -38,7 +38,8 @@ def replay(request: pytest.FixtureRequest) -> Generator[Callable[..., Replayer]]
             answer = run_agent(ask_model=replayer.model_turn, run_tool=replayer.tool_result)
 
     Args:
-        source: The URL of a store, or a file that ``amlog export`` wrote. A relative path starts at the test's folder.
+        source: The URL of a store, or a file that ``amlog export`` wrote. A relative path starts at the
+            folder of the test file.
         provider: See ``Replayer``.
         agent: See ``load_recording``.
         run: See ``load_recording``.

@@ -1,4 +1,4 @@
-"""Read-only questions about a snapshot, such as a planner asks in each turn.
+"""The ``Reader``, which answers questions about a snapshot, such as "Which tool calls have no result yet?".
 
 An index answers questions about tool calls, turns and latest events. The snapshots of one run share it, and it grows
 with ``Snapshot.extend``, so a question after an extension takes time only for the new events.
@@ -84,11 +84,11 @@ class Reader:
         call_id = call if isinstance(call, str) else _tool_call(call).tool_call_id
 
         def answer_in(index: _Index) -> int | None:
-            places = index.calls.get(call_id, [])
-            before = len(places) if isinstance(call, str) else _count_up_to(places, call.seq, log)
-            if not before or not (isinstance(call, str) or log[places[before - 1]].seq == call.seq):
+            positions = index.calls.get(call_id, [])
+            count = len(positions) if isinstance(call, str) else _count_up_to(positions, call.seq, log)
+            if not count or not (isinstance(call, str) or log[positions[count - 1]].seq == call.seq):
                 return None
-            return index.answers[places[before - 1]]
+            return index.answers[positions[count - 1]]
 
         answer = self._ask(answer_in)
         return None if answer is None else log[answer]
@@ -99,8 +99,8 @@ class Reader:
         """
         if not isinstance(result.data, ToolResult):
             raise InvalidArgument(f"event {result.seq} is a {result.type}, not a tool_result")
-        place = self._ask(lambda index: index.questions.get(result.seq))
-        return None if place is None else self.snapshot.log[place]
+        position = self._ask(lambda index: index.questions.get(result.seq))
+        return None if position is None else self.snapshot.log[position]
 
     def children_of(self, call: str | Event) -> tuple[Event, ...]:
         """Return the tool calls that were made inside a call, in append order.
@@ -138,9 +138,9 @@ class Reader:
     def _ask(self, question: Callable[[_Index], _Answer]) -> _Answer:
         return self.snapshot.derive(_Index, question)
 
-    def _at(self, places: Iterable[int]) -> tuple[Event, ...]:
+    def _at(self, positions: Iterable[int]) -> tuple[Event, ...]:
         log = self.snapshot.log
-        return tuple(log[place] for place in places)
+        return tuple(log[position] for position in positions)
 
 
 def _tool_call(event: Event) -> ToolCall:
@@ -149,40 +149,42 @@ def _tool_call(event: Event) -> ToolCall:
     return event.data
 
 
-def _count_up_to(places: Sequence[int], seq: int, log: EventList) -> int:
-    """Return how many of the ascending indexes ``places`` hold an event up to ``seq``."""
-    return bisect_right(places, seq, key=lambda place: log[place].seq)
+def _count_up_to(positions: Sequence[int], seq: int, log: EventList) -> int:
+    """Return how many of the ascending ``positions`` in the log hold an event with a seq of at most ``seq``."""
+    return bisect_right(positions, seq, key=lambda position: log[position].seq)
 
 
 class _Index:
-    """An index of a log by position, which grows event by event."""
+    """An index of a log. It stores positions in the log, and grows event by event."""
 
     def __init__(self) -> None:
         self.latest: dict[str, Event] = {}
         self.pairing: Pairing[int] = Pairing()
         self.calls: dict[str, list[int]] = {}
         self.children: dict[str, list[int]] = {}
+        # The position of each call, with the position of its result or None.
         self.answers: dict[int, int | None] = {}
+        # The seq of each result, with the position of its call.
         self.questions: dict[int, int] = {}
         self.user_messages: list[int] = []
 
-    def add(self, place: int, event: Event) -> None:
+    def add(self, position: int, event: Event) -> None:
         newest = self.latest.get(event.type)
         if newest is None or event.timestamp >= newest.timestamp:
             self.latest[event.type] = event
         data = event.data
         if isinstance(data, ToolCall):
-            self.pairing.add_call(data, place)
-            self.calls.setdefault(data.tool_call_id, []).append(place)
+            self.pairing.add_call(data, position)
+            self.calls.setdefault(data.tool_call_id, []).append(position)
             if data.parent_tool_call_id:
-                self.children.setdefault(data.parent_tool_call_id, []).append(place)
-            self.answers[place] = None
+                self.children.setdefault(data.parent_tool_call_id, []).append(position)
+            self.answers[position] = None
         elif isinstance(data, ToolResult):
             call = self.pairing.add_result(data)
             if call is not None:
-                self.answers[call] = place
+                self.answers[call] = position
                 self.questions[event.seq] = call
         elif event.type == EventType.USER_MESSAGE or (
             isinstance(data, Redacted) and data.original_type == EventType.USER_MESSAGE
         ):
-            self.user_messages.append(place)
+            self.user_messages.append(position)

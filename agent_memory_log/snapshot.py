@@ -84,7 +84,7 @@ _Result = TypeVar("_Result")
 
 
 class _Tape:
-    """The list of events that snapshots share, in append order and, if it differs, by time."""
+    """The events that snapshots share: a list in append order, and a second list by time if that order differs."""
 
     __slots__ = ("by_seq", "by_time", "derived", "lock")
 
@@ -126,8 +126,9 @@ class _View:
         self.own: dict[type, Any] = {}
 
     def followed_by(self, newer: Sequence[Event]) -> _View:
-        """Return a view of these events and ``newer``, on the same tape unless a different extension was appended to
-        it.
+        """Return a view of these events and ``newer``.
+
+        It uses the same tape, or a copy if the tape already continues with other events.
         """
         tape = self.tape
         with tape.lock:
@@ -172,7 +173,7 @@ class Snapshot:
         after: The ``after`` of the read.
         types: The ``types`` of the read, or None for all types.
         first_seq: The first seq that the run can still hold. A deletion removed the events before it.
-        redactions: The reason for each seq that a redaction marker in the examined range names.
+        redactions: A map from each seq that a redaction marker in the examined range names to the marker's reason.
     """
 
     __slots__ = (
@@ -239,7 +240,7 @@ class Snapshot:
         return EventList(self._view.by_time, self._view.length)
 
     def derive(self, kind: type[_Derived], question: Callable[[_Derived], _Result]) -> _Result:
-        """Return the result of ``question``, called with a ``kind`` to which every event of this log was added.
+        """Create a ``kind``, add every event of this log to it, call ``question`` with it, and return the result.
 
         The derived value is kept and extended with the snapshot, so a later call takes time only for new events.
 

@@ -18,7 +18,7 @@ from agent_memory_log.events.jsonvalue import JsonValue
 from agent_memory_log.snapshot import Snapshot
 
 MAX_FIRST_SEQ = 2**31
-"""The largest seq that a run can begin with. Every store has room for as many events after it."""
+"""The largest seq that a run can begin with. Every store has room for 2**31 further events."""
 
 
 class AppendResult(msgspec.Struct, frozen=True):
@@ -148,8 +148,8 @@ class Store(Protocol):
             events: The events, in the order in which they get their seqs.
             expected_version: The version that the run must have. The default accepts any version.
             meta: A JSON map to store with the run if this append creates it.
-            first_seq: For imports: the seq of the first event, at most 2**31. It is used only if the run holds no
-                events and its version is lower.
+            first_seq: For imports: the seq of the first event, at most 2**31. The run must hold no events, and its
+                version must be lower.
             reserved: Whether to accept the library's own names: agents that begin with ``@`` and event types that begin
                 with ``memory_``. It is for memory's own writer and for an operator who copies or restores a store.
 
@@ -160,7 +160,7 @@ class Store(Protocol):
             InvalidEvent: An event or ``meta`` cannot be stored, or has a reserved name.
             EventTooLarge: An event or the batch exceeds the backend's limit.
             EventConflict: An ``event_id`` is in the run with a different body.
-            VersionConflict: The run is not at ``expected_version``.
+            VersionConflict: The run is not at ``expected_version``, or cannot begin at ``first_seq``.
             RunExpired: The run has expired.
         """
         ...
@@ -197,6 +197,11 @@ class Store(Protocol):
         """Yield every event after seq ``after`` once, in seq order, and wait for new events.
 
         The iteration ends when it is closed or cancelled. The run need not exist yet.
+
+        Args:
+            agent: The id of the agent.
+            run: The id of the run.
+            after: Yield the events after this seq. The default is the beginning of the run.
 
         Raises:
             CursorOutOfRange: ``after`` is above the run's version.
@@ -290,11 +295,11 @@ class Store(Protocol):
     def check(self, agent_id: str | None = None, run_id: str | None = None) -> AsyncIterator[Flaw]:
         """Compare the stored data with its checksums, indexes and lists, and yield every flaw.
 
-        The check finds damage that ``load_run`` alone cannot detect: contents that differ from their checksum, rows
-        that are missing from or superfluous in an index or a list, and a damaged file. It need not decode events;
-        ``transfer.verifying.verify`` does both. A store in memory has no flaws.
+        The check finds damage that ``load_run`` alone cannot detect: contents that differ from their checksum, an
+        index or a list with missing or extra rows, and a damaged file. It need not decode events.
+        ``transfer.verifying.verify`` runs the check and decodes every event. A store in memory has no flaws.
 
-        The check reads all that it covers, including expired runs, and changes nothing. Others may append meanwhile.
+        The check includes expired runs and changes nothing. Other handles may append meanwhile.
         Damage is always a flaw and never an error, even if the check cannot continue.
 
         Args:

@@ -12,10 +12,10 @@ def ranges(numbers: list[int]) -> str:
     """Return ascending numbers as text, with consecutive numbers as ranges: ``2, 5-7``."""
     parts: list[str] = []
     start = 0
-    for at in range(1, len(numbers) + 1):
-        if at < len(numbers) and numbers[at] == numbers[at - 1] + 1:
+    for end in range(1, len(numbers) + 1):
+        if end < len(numbers) and numbers[end] == numbers[end - 1] + 1:
             continue
-        first, last = numbers[start], numbers[at - 1]
+        first, last = numbers[start], numbers[end - 1]
         parts.append(str(first) if first == last else f"{first}-{last}")
-        start = at
+        start = end
     return ", ".join(parts)

@@ -1,6 +1,6 @@
 """Writes the sample ``demo.jsonl``: the run of an agent that finds out why a shop's checkout is slow.
 
-After a change of this file, run ``python -m tools.make_demo``. A test compares its output with the sample.
+After you change this file, run ``python -m tools.make_demo``. A test compares its output with the sample.
 """
 
 from __future__ import annotations

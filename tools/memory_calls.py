@@ -1,7 +1,7 @@
-"""Generates ``Memory`` from the table of operations: ``python -m tools.memory_calls``; ``--check`` only compares.
+"""Generates ``Memory`` from the table of operations: ``python -m tools.memory_calls``. ``--check`` only compares it.
 
-The program parses the table and does not import it, because the generated module may be out of date. A method has the
-types and defaults of the struct's fields as source text, so that an editor shows the text of the table.
+The program parses the table and does not import it, because the generated module may be out of date. It copies the
+types and defaults of a struct's fields as source text, so that an editor shows them as they are in the table.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ BACKENDS = ("In memory|tests", "SQLite|one file, the default", "MongoDB|many mac
 
 
 def text(x: float, y: float, words: str, color: str, *, small: bool = False, anchor: str = "middle") -> str:
-    """Return a line of text: bold, or small."""
+    """Return a line of text. It is bold unless it is ``small``."""
     style = 'font-size="12.5"' if small else 'font-weight="600"'
     return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" {style} fill="{color}">{escape(words)}</text>'
 
@@ -70,7 +70,7 @@ def frame(x: float, y: float, width: float, height: float, fill: str, line: str)
 
 
 def box(x: float, y: float, width: float, height: float, fill: str, lines: str, colors: dict[str, str]) -> str:
-    """Return a box whose first line is bold."""
+    """Return a box with text in its middle. ``|`` separates the lines, and the first line is bold."""
     title, *rest = lines.split("|")
     middle = x + width / 2
     top = y + height / 2 - 9 * len(rest) + 5

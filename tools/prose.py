@@ -1,8 +1,8 @@
 """Plain English as a check: refuses the words and patterns of ``prose.toml`` in code, messages and documents.
 
 ``python -m tools.prose [path ...]`` reads comments, docstrings, messages, the names that code defines, the names of
-tests, and Markdown without its code, headings and tables.
-It prints every hit as ``file:line: hit -> what to write`` and fails if any exist.
+tests, and Markdown without its code, headings and tables. It prints every hit as ``file:line: hit -> what to write``.
+The exit status is 1 if there is a hit.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def blank(block: re.Match[str]) -> str:
 
 
 def comments(source: str) -> Iterator[Prose]:
-    """Yield comments, those on consecutive lines as one text."""
+    """Yield the comments. Comments on consecutive lines are one text."""
     start, lines = 0, list[str]()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT:
@@ -112,7 +112,7 @@ def comments(source: str) -> Iterator[Prose]:
 
 
 def messages(tree: ast.Module, docstrings: set[int]) -> Iterator[Prose]:
-    """Yield string literals that read as sentences; a value in an f-string counts as one word."""
+    """Yield the string literals that look like sentences. A value in an f-string counts as one word."""
     inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
@@ -152,7 +152,7 @@ def check(path: Path, rules: Rules) -> Iterator[tuple[int, str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Print every hit below the paths, by default in all that git lists, and return how many there are."""
+    """Print every hit in the files below the paths, by default in all files of git. Return the exit status."""
     rules = Rules(tomllib.loads((ROOT / "tools" / "prose.toml").read_text()))
     listed = subprocess.run(["git", "ls-files", *arguments], capture_output=True, text=True, check=True, cwd=ROOT)  # noqa: S607
     count = 0

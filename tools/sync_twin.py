@@ -1,7 +1,7 @@
-"""Generates the modules without ``await``: ``python -m tools.sync_twin``; ``--check`` only compares.
+"""Generates the synchronous modules: ``python -m tools.sync_twin``. ``--check`` only compares them.
 
 A twin is the synchronous version of its sources. It differs from them only in ``await`` and in names. Both call
-the same functions for the work.
+the same functions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ _CHANGES = (
 
 
 def generated_twin(sources: tuple[Path, ...], twin: Path) -> str:
-    """Return the text of a twin: the imports of its sources, without those from each other, and then their code."""
+    """Return the text of a twin: the imports of its sources, then their code.
+
+    Imports of one source from another are left out.
+    """
     own = {".".join(source.relative_to(ROOT).with_suffix("").parts) for source in sources}
     imports: list[str] = []
     bodies: list[str] = []

@@ -1,7 +1,7 @@
 """Decides the result of an append or a redaction from the stored events, in the same way for every backend.
 
-An event id whose event was redacted counts as stored for every new body, because the store keeps no digest of an erased
-body.
+If a stored event was redacted, every new event with its id counts as already stored. The bodies cannot be compared,
+because the store keeps no digest of an erased body.
 """
 
 from __future__ import annotations
@@ -43,10 +43,13 @@ def new_in_batch(batch: Sequence[Prepared], stored: Mapping[str, Event]) -> list
 def append_result(
     start: int, batch: Sequence[Prepared], new: Sequence[Prepared], stored: Mapping[str, Event]
 ) -> AppendResult:
-    """Return the result of an append of ``batch`` to a run at version ``start``.
+    """Return the result of an append.
 
-    ``new`` holds the events of the batch that were inserted. ``stored`` maps ids of the batch to the events that were
-    stored before.
+    Args:
+        start: The run's version before the append.
+        batch: The events of the append.
+        new: The events of ``batch`` that were inserted.
+        stored: The events of the run that were stored before with an id of ``batch``, by that id.
     """
     version = start + len(new)
     if new is batch:
@@ -61,7 +64,18 @@ def append_result(
 def check_version(
     name: str, version: int, event_count: int, expected_version: int | None, first_seq: int | None
 ) -> None:
-    """Check that new events may be appended to a run at ``version``. Raises ``VersionConflict``."""
+    """Check that new events may be appended to a run.
+
+    Args:
+        name: The agent and the run, for the message.
+        version: The run's version.
+        event_count: How many events the run holds.
+        expected_version: The version that the caller expects, or None for any version.
+        first_seq: The seq at which the caller wants the run to begin, or None.
+
+    Raises:
+        VersionConflict: The run is not at ``expected_version``, or cannot begin at ``first_seq``.
+    """
     if expected_version is not None and expected_version != version:
         raise VersionConflict(
             f"{name} is at version {version}, not {expected_version}: load the new events and retry",
@@ -77,10 +91,11 @@ def check_version(
 
 
 def check_markers(new: Sequence[Prepared], start: int, event_at: Callable[[int], Event | None]) -> None:
-    """Check the ``Redaction`` markers in an append of ``new`` to a run at version ``start``. An import appends markers.
+    """Check the ``Redaction`` markers in an append of ``new`` to a run at version ``start``.
 
-    Each event that a marker names must be redacted in the run or in ``new``. Otherwise the marker would mask the event
-    in extended snapshots, but not in new ones. ``event_at`` returns the stored event at a seq. Raises ``InvalidEvent``.
+    Imports append such markers. Each event that a marker names must be redacted in the run or in ``new``. Otherwise the
+    marker would mask the event in extended snapshots, but not in new ones. ``event_at`` returns the stored event at a
+    seq. Raises ``InvalidEvent``.
     """
     for event in new:
         if not isinstance(event.data, Redaction):

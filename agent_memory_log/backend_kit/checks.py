@@ -36,8 +36,8 @@ class Prepared(msgspec.Struct, frozen=True, gc=False):
         timestamp: The time of the event in UTC.
         data: A payload that equals the caller's payload.
         immutable: Whether nothing in ``data`` can change.
-        text: The payload's JSON without its JSON text. ``decode_parts`` makes a payload of ``text`` and ``verbatim``.
-        verbatim: The payload's unchanged JSON text, or None if it has no JSON text.
+        text: The payload's JSON without its verbatim text. ``decode_parts`` decodes both to a payload.
+        verbatim: The payload's verbatim text, or None. See ``encode_parts``.
         labels: The labels, or None if there are no labels.
         event_id: The id of the event. It is not empty.
         size: The number of bytes of ``text``, ``verbatim`` and the labels.
@@ -280,7 +280,7 @@ def check_listing(agent: str | None, limit: int) -> None:
 
 
 def check_scope(agent: str | None, run: str | None) -> None:
-    """Check the arguments of ``Store.check``, which checks the store, the runs of an agent or a run.
+    """Check the arguments of ``Store.check``, which checks the whole store, the runs of an agent, or one run.
 
     Raises ``InvalidArgument`` if there is a run without its agent, and ``InvalidEvent`` if an id is invalid.
     """

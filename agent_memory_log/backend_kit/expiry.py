@@ -1,4 +1,4 @@
-"""The expiry of a run: it is read from the run's meta and compared with the clock, in the same way by every backend.
+"""Reads the expiry of a run from its meta and compares it with the clock, in the same way for every backend.
 
 Times are integers, in microseconds since 1970-01-01T00:00Z. The expiry of a run that never expires is None. ``now`` is
 by default the time of this machine's clock.
@@ -18,7 +18,8 @@ from agent_memory_log.events.jsonvalue import JsonValue
 _KEY = "expires_at"
 
 _LONGEST_WAIT_SECONDS = 60.0
-# During a wait, the clock may be set forward or the machine may sleep. Also, no wait function accepts centuries.
+# A follower must notice that the clock was set forward or that the machine slept. Also, wait functions refuse very
+# long timeouts.
 
 
 def now_microseconds() -> int:
@@ -58,7 +59,7 @@ def check_expiry(agent: str, run: str, expires_at: int | None, now: int | None =
 def check_before(before: datetime | None, now: int | None = None) -> int:
     """Return the time up to which ``expire_runs`` removes expired runs: ``before``, or ``now`` if it is None.
 
-    Raises ``InvalidArgument`` if ``before`` has no time zone, or is in the future, when runs have not expired yet.
+    Raises ``InvalidArgument`` if ``before`` has no time zone, or is in the future.
     """
     now = now_microseconds() if now is None else now
     if before is None:

@@ -59,7 +59,7 @@ class Handle:
 
 
 class AsyncHandle(Handle):
-    """A handle that belongs to the event loop it was opened on."""
+    """A handle that belongs to the event loop on which it was opened."""
 
     def __init__(self) -> None:
         super().__init__()

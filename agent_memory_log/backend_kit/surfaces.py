@@ -1,8 +1,8 @@
 """The public methods of an asynchronous and a synchronous store. They check the arguments and call the backend.
 
 A backend provides an object that reads its data (``Reads``), an object that writes it (``Writes``), ``_append``,
-``follow``, and ``close`` or ``aclose``. If not every thread may use its data at any time, it also overrides ``_read``
-and ``_write``.
+``follow``, and ``close`` or ``aclose``. If only some threads may use the data, or not all at the same time, the
+backend also overrides ``_read`` and ``_write``.
 """
 
 from __future__ import annotations

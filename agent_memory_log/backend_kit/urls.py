@@ -1,4 +1,4 @@
-"""Store URLs, which a backend opens and whose options it reads by name, and the protocols of backends."""
+"""Parses store URLs and their options, and defines the protocols that backends implement."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ class Backend(Protocol):
 
         Raises:
             StoreUnavailable: The store cannot be reached or opened.
-            SchemaTooNew: A later release wrote the store.
+            SchemaTooNew: A newer release wrote the store.
             InvalidArgument: The URL is wrong.
         """
         ...
@@ -198,14 +198,17 @@ class ReadsGoOriginal(Protocol):
         Raises:
             InvalidArgument: The URL is wrong.
             StoreUnavailable: The database cannot be reached.
-            SchemaTooNew: A later release of the original wrote the database.
+            SchemaTooNew: A newer release of the original wrote the database.
             DecodeError: Some documents do not name their run. It is raised after all runs were yielded.
         """
         ...
 
 
 def _without_secret(match: re.Match[str]) -> str:
-    """Return a parameter, or the text before the first one, with ``***`` as the value of a secret name."""
+    """Return an option of a URL, with ``***`` instead of its value if its name is secret.
+
+    The match of the first option also holds the text before it, which stays.
+    """
     part = match[0]
     begin = 0 if match.start() else part.find("?")
     name = _SECRET_NAME.search(part, begin) if begin >= 0 else None

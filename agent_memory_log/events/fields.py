@@ -1,4 +1,4 @@
-"""Reads a map into a struct, in every spelling and number form that is known from stored events.
+"""Reads a map into a struct. It accepts every spelling of keys and every form of numbers that stored events have.
 
 The rules are those of the Go original's decoder (observed in v1.0.3 with unusual input), without its defects. An
 optional field that is null is absent. An integer may be an integral float within 64 bits. JSON text may also be stored

@@ -32,7 +32,7 @@ _INT_LIMIT = 10**MAX_INT_DIGITS
 
 
 def plain_form(value: object) -> object:
-    """Return the plain form of a subclass of text, of a number or of a map, which msgspec cannot encode.
+    """Return a plain ``str``, ``int``, ``float`` or ``dict`` for a value of a subclass, which msgspec cannot encode.
 
     Raises ``TypeError`` for any other value.
     """
@@ -112,7 +112,7 @@ def _own_number(value: float) -> float:
     return real
 
 
-# The path of an error is built while the error passes the callers, so that valid values cost nothing extra.
+# Each caller adds its part to the path of an error that it passes on, so that valid values cost nothing extra.
 
 
 def _own_list(value: Sequence[object], depth: int) -> list[JsonValue]:

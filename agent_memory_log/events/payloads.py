@@ -126,7 +126,7 @@ class ToolCall(EventData, frozen=True):
         payload_json: The arguments as JSON text, exactly as the model wrote them, even if they are not valid JSON.
             ``input()`` decodes them.
         queue: The queue on which the call was scheduled.
-        expected_children_total: The number of calls that this call will make.
+        expected_children_total: The number of calls that this call is expected to make.
         structured: Content from the provider that has no field here, keyed by provider.
     """
 
@@ -354,7 +354,10 @@ class UnknownPayload(EventData, frozen=True):
 
     @classmethod
     def of(cls, event_type: str, data: object) -> Self:
-        """Return a payload of ``event_type`` with a copy of ``data``. Raises ``DecodeError`` if it is no JSON map."""
+        """Return a payload of ``event_type`` with a copy of ``data``.
+
+        Raises ``DecodeError`` if ``data`` is not a JSON map.
+        """
         if not isinstance(data, Mapping):
             raise DecodeError(f"{event_type}: data must be a map, got {describe(data)}")
         try:

@@ -64,9 +64,10 @@ class _Codec:
         self._proven: set[tuple[type, ...]] = set()
 
     def reads_back_as_itself(self, data: EventData) -> bool:
-        """Return whether ``data`` holds only scalars, in a combination of types that was read back before.
+        """Return whether ``data`` holds only scalars, and a payload with the same types of values was read back before.
 
-        Without this shortcut, every payload is read back, and an append of a hundred events takes 10 % longer.
+        Without this shortcut, every payload would be read back, and an append of a hundred events would take 10 %
+        longer.
         """
         if not self._proven or tuple(map(type, astuple(data))) not in self._proven:
             return False
@@ -86,7 +87,7 @@ class _Codec:
 
 
 def _scalars_of(hint: object) -> frozenset[type]:
-    """Return the immutable types of a field's values whose JSON decodes to an equal value."""
+    """Return the scalar types that a field may hold. JSON of a value of these types decodes to an equal value."""
     inner = without_none(hint)
     kinds = {kind for annotation, kind in _SCALARS if annotation == inner}
     return frozenset(kinds | {type(None)} if is_nullable(hint) else kinds)
@@ -224,7 +225,7 @@ def decode_map(event_type: str, data: dict[str, Any]) -> EventData:
 
 
 def verbatim_key(event_type: str) -> str | None:
-    """Return the map key of the text that ``encode_parts`` returns separately, or None if the type has no such text."""
+    """Return the map key of the type's verbatim text (see ``encode_parts``), or None if the type has no such text."""
     codec = _by_type.get(event_type)
     return None if codec is None else codec.verbatim_key
 
@@ -239,13 +240,13 @@ def encode_payload(data: EventData) -> tuple[bytes, EventData]:
 
 
 def encode_parts(data: EventData) -> tuple[bytes, str | None, EventData]:
-    """Return the payload's checked JSON without its JSON text, the unchanged JSON text, and an equal payload.
+    """Check a payload and return its JSON, its verbatim text, and an equal payload.
 
-    JSON text inside JSON needs many escapes. As a separate value it is smaller and an exact copy. It is None if the
-    payload has no JSON text.
+    The verbatim text is the value of the field that ``__verbatim__`` names, for example a tool's result. Inside JSON it
+    would need many escapes, so the JSON leaves it out. It is None if the payload has no such text.
 
-    The equal payload is ``data`` itself if it holds only scalars. Otherwise it is decoded from the JSON, and this is
-    also the check that the JSON can be decoded later. Raises ``InvalidEvent`` with the field.
+    The equal payload is ``data`` itself if it holds only scalars. Otherwise it is decoded from the JSON. This proves
+    that the JSON can be decoded later. Raises ``InvalidEvent`` with the field.
     """
     codec = _by_class.get(type(data))
     if codec is None:

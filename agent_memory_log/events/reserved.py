@@ -20,7 +20,9 @@ RESERVED_TYPE_PREFIX = "memory_"
 """The prefix of the event types of derived memory."""
 
 TOMBSTONE_TYPE = "memory_tombstone"
-"""The type of the event that records forgotten memory. Stores never redact it, or memory would learn it again."""
+"""The type of the event that records forgotten memory. Stores never redact it, because memory would learn the
+forgotten facts again.
+"""
 
 
 class _Typed(Protocol):

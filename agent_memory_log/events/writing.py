@@ -133,7 +133,7 @@ def struct_to_map(struct: msgspec.Struct, name: str) -> dict[str, JsonValue]:
 
 
 class _Layout(msgspec.Struct, frozen=True):
-    """The way in which a struct's map is written.
+    """The rules for writing the map of a struct.
 
     Attributes:
         order: "deterministic" if the struct can hold sets, because the order of a set differs between processes.
@@ -225,7 +225,10 @@ def _check_forms(value: object, decoded: object, path: str, name: str) -> None:
 
 
 def _parts_of(value: object) -> tuple[object, dict[Any, object]]:
-    """Return the kind of container and its values by field, key or index, or None and no values for a scalar."""
+    """Return the kind of a container and its values by field, key or index.
+
+    A scalar has the kind None and no values.
+    """
     if isinstance(value, msgspec.Struct):
         return type(value), msgspec.structs.asdict(value)
     if isinstance(value, Mapping):

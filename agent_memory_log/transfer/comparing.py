@@ -19,7 +19,7 @@ _FIRST_PAGE_EVENTS = 50
 
 
 class CannotCopy(Exception):
-    """The copy of a run cannot continue; ``seq`` is as in ``CopiedRun``."""
+    """The error for a run whose copy cannot continue. ``seq`` has the meaning that it has in ``CopiedRun``."""
 
     def __init__(self, message: str, seq: int) -> None:
         super().__init__(message)
@@ -171,7 +171,10 @@ class Comparison:
         return self._digest_of_source.digest() == self._digest_of_target.digest()
 
     def stopped(self, seq: int, message: str) -> CannotCopy:
-        """Return the error that stops the copy at ``seq``. Its message names an event redacted only in the source."""
+        """Return the error that stops the copy at ``seq``.
+
+        If an event is redacted only in the source, the message names the first such event too.
+        """
         if self._readable:
             message += f"; seq {self._readable} is redacted in the source, but is readable in the target"
         return CannotCopy(message, seq)

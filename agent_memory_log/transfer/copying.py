@@ -76,10 +76,10 @@ def _no_progress(_events: int, /) -> None:
 
 
 async def runs_by_age(store: Store, agent: str | None = None) -> list[RunInfo]:
-    """Return the runs of a store, or of ``agent``, in the order of their creation; the library's own runs too.
+    """Return the runs of a store, or of ``agent``, in the order of their creation. Includes the library's own runs.
 
-    If runs are copied to an empty target in this order, the target lists them in the order of the source. The whole
-    list is in memory. Raises the errors of ``Store.list_runs``.
+    If runs are copied to an empty target in this order, the target lists them in the order of the source. The
+    function holds the whole list in memory. Raises the errors of ``Store.list_runs``.
     """
     return (await run_async(all_runs(agent, include_reserved=True), store))[::-1]
 
@@ -90,6 +90,9 @@ async def copy_store(
     """Copy every run of ``source``, or every run of ``agent``, the oldest first; see ``copy_run``.
 
     A run that cannot be copied yields a result with a ``problem``, and the copy continues with the next run.
+
+        async for copied in copy_store(source, target):
+            print(copied.agent, copied.run, copied.problem or copied.digest)
 
     Args:
         source: The store to read from.
@@ -102,9 +105,6 @@ async def copy_store(
 
     Raises:
         AgentMemoryLogError: The errors of ``runs_by_age`` and ``copy_run``.
-
-        async for copied in copy_store(source, target):
-            print(copied.agent, copied.run, copied.problem or copied.digest)
     """
     for info in await runs_by_age(source, agent):
         yield await copy_run(source, target, info.agent, info.run, progress=progress)
@@ -134,8 +134,9 @@ async def copy_run(
         target: The store to copy to.
         agent: The id of the agent.
         run: The id of the run.
-        progress: A callback that receives the number of events that were stored or compared since its last call. The
-            total is about twice the number of events for a new run, and once this number for a run copied before.
+        progress: A callback that receives the number of events that were stored or compared since its last call. For
+            a new run, the numbers add up to about twice the run's events, because each event is stored and then
+            compared. For a run that was copied before, they add up to the run's events once.
 
     Returns:
         The result, with the digest of the copied run or the ``problem`` that stopped the copy.

@@ -22,7 +22,7 @@ FORMAT_NUMBER = 2
 """The format that this release writes, and the newest one that it reads."""
 
 OPEN_FORMAT_NUMBER = 1
-"""The format without end lines, for files written by hand and for lines that stay in the process."""
+"""The format without end lines, for files written by hand and for lines that the library itself imports at once."""
 
 _HEADER = re.compile(rb'\{\s*"format"\s*:\s*"' + FORMAT.encode() + rb'/(\d{1,9})"')
 _END = re.compile(rb'\{\s*"end"\s*:')

@@ -45,10 +45,14 @@ class ForkedRun(msgspec.Struct, frozen=True):
 async def fork_run(store: Store, agent: str, run: str, at: int, new_run: str) -> ForkedRun:
     """Create ``new_run`` with the events of ``run`` up to and including seq ``at``.
 
-    The new run has the meta of ``run``, with its ``expires_at``. Its meta also holds the source as ``forked_from``:
-    ``{agent, run, seq}``. Redacted events stay redacted. A later redaction in one of the runs does not change the
-    other. A repeated call continues an interrupted fork. If the fork is complete, the call stores nothing, even if
-    events were appended to the new run.
+    The new run has the meta of ``run``, including its ``expires_at``. Its meta also holds the source as
+    ``forked_from``: ``{agent, run, seq}``. Redacted events stay redacted. A later redaction in one of the runs does not
+    change the other.
+
+    A repeated call continues an interrupted fork. If the fork is complete, the call stores nothing, even if events were
+    appended to the new run.
+
+        await fork_run(store, "support-agent", "run-42", 7, "run-42-retry")
 
     Args:
         store: The store that holds the run.
@@ -66,8 +70,6 @@ async def fork_run(store: Store, agent: str, run: str, at: int, new_run: str) ->
         CursorOutOfRange: ``run`` has no event with the seq ``at``.
         RunDeleted: ``run`` was deleted during the fork.
         AgentMemoryLogError: The errors of ``load_run`` and ``append_events``.
-
-        await fork_run(store, "support-agent", "run-42", 7, "run-42-retry")
     """
     return await run_async(_fork(agent, run, at, new_run), store)
 

@@ -130,9 +130,11 @@ class _Item(msgspec.Struct, frozen=True):
 class RunImport:
     """The import of events into one run, in their order.
 
-    ``add`` each event, and run the steps of ``flush`` when ``full`` is true and at the end. If the store refuses an
-    event, the error names the event's ``path``, such as ``line 7``. All events before it are stored, and no event after
-    it is. Events that are stored already are not stored twice, so a repeated import continues an interrupted one.
+    Call ``add`` for each event. Run the steps of ``flush`` whenever ``full`` is true, and at the end.
+
+    If the store refuses an event, the error names the event's ``path``, such as ``line 7``. All events before it are
+    stored, and no event after it is stored. No event is stored twice, so a repeated import continues an interrupted
+    one.
     """
 
     def __init__(
@@ -150,8 +152,8 @@ class RunImport:
             agent: The id of the agent.
             run: The id of the run.
             meta: The meta of the run, if this import creates the run.
-            exact: Whether every event must keep its seq. If the run has another version than the seq before the
-                event, ``flush`` raises ``VersionConflict``.
+            exact: Whether every event must keep its seq. If the next seq of the run is not the seq of the next event,
+                ``flush`` raises ``VersionConflict``.
             reserved: As for ``append_events``.
         """
         self.agent = agent
@@ -248,7 +250,7 @@ def is_about_one_run(error: AgentMemoryLogError) -> bool:
 async def import_runs(
     store: Store, sources: AsyncIterable[SourceRun], *, reserved: bool = False
 ) -> AsyncGenerator[ImportedRun]:
-    """Append the events of each source to the run with the same ids.
+    """Append the events of each source to the run with the same agent id and run id.
 
     If the run holds no events, the events keep their seqs. Otherwise, new events are appended after its last event. A
     repeated import stores no event twice. An event that cannot be read or stored is described in the result's

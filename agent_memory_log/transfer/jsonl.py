@@ -38,15 +38,20 @@ async def export_run(store: Store, agent: str, run: str) -> AsyncGenerator[bytes
     Events are read in pages, up to the run's version at the start. An event that is redacted during the export may be
     exported with or without its content.
 
+        async for line in export_run(store, "support-agent", "run-42"):
+            file.write(line)
+
+    Args:
+        store: The store to read from.
+        agent: The id of the agent.
+        run: The id of the run.
+
     Yields:
         One line with its newline.
 
     Raises:
         RunDeleted: The run was deleted during the export. The lines so far are incomplete.
         AgentMemoryLogError: The errors of ``load_run``.
-
-        async for line in export_run(store, "support-agent", "run-42"):
-            file.write(line)
     """
     async for line in _stream_async(_lines([(agent, run)]), store):
         yield line
@@ -163,13 +168,13 @@ def check_jsonl(lines: Iterable[bytes | str]) -> None:
     Call it before ``import_jsonl`` if the lines can be read twice. ``import_jsonl`` stores the events before it reaches
     a damaged end line. Lines of format 1, which has no end lines, always pass.
 
-    Raises:
-        DecodeError: A line is missing or was changed. The message names the end line.
-
         with open("runs.jsonl", "rb") as file:
             check_jsonl(file)
             file.seek(0)
             results = await import_jsonl(store, file)
+
+    Raises:
+        DecodeError: A line is missing or was changed. The message names the end line.
     """
     digest = LineDigest()
     number = 0
@@ -195,13 +200,16 @@ async def import_jsonl(
 ) -> list[ImportedRun]:
     """Append the events of ``lines`` to their runs, in batches while the lines are read.
 
-    If a run holds no events, its events keep the seqs of the file, unless the run's version is too high for that.
-    Otherwise, the events are appended after the run's last event, and redaction markers name the new seqs. A repeated
-    import stores no event twice and continues an interrupted one. An event without an id gets an id that depends on its
+    If the run holds no events and its version is below the first seq in the file, the events keep their seqs.
+    Otherwise, they are appended after the run's last event, and redaction markers name the new seqs. A repeated import
+    stores no event twice and continues an interrupted one. An event without an id gets an id that depends on its
     run and position. Empty lines are ignored.
 
     If an error is raised, all events before the line in the message are stored. Only a batch with an ``EventConflict``
     is refused as a whole.
+
+        with open("runs.jsonl", "rb") as file:
+            results = await import_jsonl(store, file)
 
     Args:
         store: The store to append to.
@@ -210,7 +218,7 @@ async def import_jsonl(
         run: Replaces the run of the header. If ``agent`` is given too, the header may be missing. The lines may then
             also be events of the original Go package, with ``Type``, ``Timestamp`` and ``Data``.
         reserved: Whether to import agents that begin with ``@`` and event types that begin with ``memory_``. These are
-            the library's own events, and they decide which memories exist. Set this only for an operator.
+            the library's own events, and they decide which memories exist. Set this only if an operator asked for it.
 
     Returns:
         One result for each header.
@@ -221,9 +229,6 @@ async def import_jsonl(
         SchemaTooNew: A newer release wrote the file.
         InvalidArgument: ``run`` is given for a file of several runs, or ``agent`` would merge two runs.
         AgentMemoryLogError: The errors of ``append_events``. The message names the line.
-
-        with open("runs.jsonl", "rb") as file:
-            results = await import_jsonl(store, file)
     """
     return await run_async(_import(lines, agent, run, reserved=reserved), store)
 

@@ -26,7 +26,7 @@ _PAGE = 500
 
 
 class Severity(enum.StrEnum):
-    """The severity of a finding; only an error makes ``verify`` fail."""
+    """The severity of a finding. Only an error makes ``Verdict.ok`` false."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -61,7 +61,7 @@ class Remark(msgspec.Struct, frozen=True):
         agent: The id of the agent, or None for a message about the whole store.
         run: The id of the run, or None for a message about the whole store.
         seq: The seq of the event, or 0 for the whole run.
-        message: The text, for a reader.
+        message: The text, for people.
     """
 
     severity: Severity
@@ -126,7 +126,7 @@ def _no_progress() -> None:
 async def verify(
     store: Store, agent: str | None = None, run: str | None = None, *, progress: Callable[[], object] = _no_progress
 ) -> Verdict:
-    """Read and check a run, the runs of an agent, or by default the whole store, with the library's own runs.
+    """Read and check a run, the runs of an agent, or by default the whole store. Includes the library's own runs.
 
     Every event is decoded. The store's own check is run too. It also covers expired runs, which cannot be read.
 
@@ -170,9 +170,10 @@ async def verify(
 
 
 async def check_run(store: Store, info: RunInfo, progress: Callable[[], object] = _no_progress) -> RunReport:
-    """Read and check a run. Call ``progress`` once for each event.
+    """Read and check a run, and call ``progress`` once for each event.
 
-    The report is empty if the run is deleted or expires during the check.
+    Returns:
+        The counts and the findings. The report is empty if the run is deleted or expires during the check.
     """
     checks = _RunChecks(info, info.version - info.event_count + 1)
     try:
@@ -194,6 +195,8 @@ async def check_run(store: Store, info: RunInfo, progress: Callable[[], object] 
 
 
 class _RunChecks:
+    """The checks of one run. They receive its events in append order and collect findings."""
+
     def __init__(self, info: RunInfo, first: int) -> None:
         self._info = info
         self._next = first

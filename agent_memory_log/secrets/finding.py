@@ -37,7 +37,7 @@ def find_secrets(text: str) -> tuple[Finding, ...]:
     if not spans:
         return ()
     findings: list[Finding] = []
-    # The first of overlapping spans has the most exact kind, because of the order of the tables and the stable sort.
+    # More exact rules are searched first and the sort is stable, so the most exact of spans with equal starts is first.
     for kind, begin, stop in sorted(spans, key=lambda span: span[1]):
         start, end = reading.span(begin, stop)
         last = findings[-1] if findings else None
@@ -73,5 +73,5 @@ def mask(kind: str) -> str:
 
 
 def _starred(match: re.Match[str]) -> str:
-    """Return asterisks in place of an existing mask. No rule matches asterisks."""
+    """Return asterisks as long as an existing mask. No rule matches asterisks."""
     return "*" * len(match.group())

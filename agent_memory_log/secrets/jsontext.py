@@ -1,6 +1,6 @@
 """Masks secrets in JSON text. The result is valid JSON, and text without secrets does not change.
 
-Each value is read after its key, for example ``door code: 4821``, because the key shows the kind of the value.
+Each value is searched together with its key, for example ``door code: 4821``, because the key shows the kind of secret.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def redact_json(text: str, *, numbers: str | None = None, inside: int = 0) -> st
 
 
 class _Place:
-    """The position of the reader: the latest key and the latest ``name`` value of each open map."""
+    """The current position in JSON text: for each open map, its latest key and the latest value of its ``name``."""
 
     def __init__(self) -> None:
         self._keys = [""]
@@ -128,9 +128,9 @@ def _leaves(text: str) -> Iterator[_Leaf]:
 
 
 def find_in_values(values: Sequence[tuple[str, str]]) -> Iterator[list[Finding]]:
-    """Yield the findings in each pair of key and text; the key is ``""`` if there is no key.
+    """Yield the findings in the text of each pair of key and text; the key is ``""`` if there is no key.
 
-    All pairs are read as one text with a line for each, because each reading has a fixed cost.
+    All pairs are joined to one text with one line for each, because each search has a fixed cost.
     """
     parts: list[str] = []
     starts: list[int] = []
@@ -170,7 +170,7 @@ def _kind_of(key: str) -> tuple[str, int] | None:
 
 
 def _is_value(text: str, needed: int) -> bool:
-    """Return whether ``text`` is a secret, for a key that names one."""
+    """Return whether ``text``, the value of a key for secrets, is a secret."""
     if text.isdecimal():
         return needed == WORD and len(text) >= MIN_LENGTH
     return strength(text, quoted=True) >= needed

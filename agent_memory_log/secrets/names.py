@@ -74,7 +74,7 @@ def named_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
                     begin, stop, is_secret = value
                     if is_secret:
                         yield row.kind, begin, stop
-                    # A name can be in another name's value. A long run of such names is skipped, to limit the time.
+                    # A name can be in another name's value. After several, the rest is skipped, to save time.
                     nested = nested + 1 if begin < last_stop else 0
                     last_stop = max(last_stop, stop)
                     if nested >= _MOST_NESTED:
@@ -95,7 +95,7 @@ def _name_at(rows: list[Name], lower: str, place: int) -> tuple[Name, int] | Non
 
 
 def kind_of_name(name: str) -> tuple[str, int] | None:
-    """Return the kind of secret that the map key ``name`` means, and the required strength of its value, or None."""
+    """Return the kind of secret that a map key names, and its value's required strength; None for other keys."""
     lower = Reading(name).lower
     for hint, rows in names().items():
         place = lower.rfind(hint)
@@ -106,7 +106,7 @@ def kind_of_name(name: str) -> tuple[str, int] | None:
 
 
 def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[int, int, bool] | None:
-    """Return the start and end of the value after a name, and whether it is a secret; None without a value."""
+    """Return the start and end of the value after a name, and whether it is a secret; None if there is no value."""
     plain = reading.plain
     after = _after_name().match(plain, end)
     if after is None:
@@ -148,7 +148,7 @@ def _value_after(reading: Reading, name: Name, start: int, end: int) -> tuple[in
             level >= MADE_UP and (is_password or (name.kind == "password" and _mixed(value)))
         )
     else:
-        # A single word is ambiguous: prose continues ("password: try again"), and in code it may be a variable.
+        # A single word is ambiguous. It may begin a sentence ("password: try again") or be a variable in code.
         is_whole = (
             quoted
             or (_CLAUSE_ENDS.match(plain, stop) is not None and after["assigned"] != " = ")

@@ -9,7 +9,7 @@ from functools import cache
 from agent_memory_log.secrets.parts import words
 from agent_memory_log.secrets.reading import Reading
 
-# The pattern begins with a digit, because the regex engine then searches fastest.
+# The pattern begins with a digit, because the regex engine searches such patterns fastest.
 _DIGITS = re.compile(r"[0-9](?<![0-9][0-9])(?:[ .-]?[0-9]){12,}")
 _GROUP = re.compile(r"[0-9]+")
 # The issuers' prefixes and lengths. With them, only 0.1 % of random numbers look like a card number.
@@ -29,7 +29,7 @@ _CARD_CODE = re.compile(
 _MAX_CARD_DIGITS = 19
 _MIN_GROUP = 3
 _MAX_GROUP = 7
-_DOUBLED = str.maketrans("0123456789", "0246813579")  # the digit sum of twice the digit
+_DOUBLED = str.maketrans("0123456789", "0246813579")  # each digit becomes the digit sum of its double
 
 _IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Z]{2}[0-9]{2}(?:[ -]?[A-Z0-9]){11,30}")
 _SSN = re.compile(r"(?<![\w.-])(?!000|666|9)[0-9]{3}([- ])(?!00)[0-9]{2}\1(?!0000)[0-9]{4}(?![\w-]|\.[0-9])")
@@ -51,11 +51,11 @@ def checked_numbers(reading: Reading) -> Iterator[tuple[str, int, int]]:
 
 
 def _cards(plain: str, run: re.Match[str]) -> Iterator[tuple[str, int, int]]:
-    """Yield neighbouring groups of digits that form a card number. Other numbers may be before or after it."""
+    """Yield the card numbers in ``run``, and the codes of these cards. ``run`` may also contain other numbers."""
     groups = [(match.start(), match.end()) for match in _GROUP.finditer(plain, *run.span())]
     done = 0
     for index, (start, stop) in enumerate(groups):
-        # A group after a point is part of a fraction or of an address.
+        # A group after a point is part of a decimal fraction or of an IP address.
         if start < done or stop - start < _MIN_GROUP or plain[max(0, start - 1) : start] == ".":
             continue
         digits = ""

@@ -89,7 +89,7 @@ def _harmless() -> re.Pattern[str]:
 
 @cache
 def _no_password() -> re.Pattern[str]:
-    """Return the pattern of versions, dates, times, ids and mail addresses, which also mix letters and digits."""
+    """Return the pattern of versions, dates, ids and mail addresses. They may mix letters and digits too."""
     return compiled(
         r"\A(?:v?[0-9]+[.:/-][0-9]|[0-9]{1,4}{measure}\b|[^\s@]{1,64}@[\w-]{1,64}\.[a-z]|#|.{0,64}[\[\]{}=|\\]"
         r"|[A-Z]{1,6}-[0-9]+$|[0-9a-f]{7,64}$|(?i:{numbered})-?[0-9]|[0-9a-fA-F]{8}-)"

@@ -1,6 +1,6 @@
 """Normalizes a text before the search: it removes invisible characters and converts full-width forms.
 
-A secret that contains a zero-width space or a soft hyphen still works when a person types it, so it must be found.
+A person who reads a secret does not see a zero-width space or a soft hyphen in it, so it must be found anyway.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ import re
 import unicodedata
 from bisect import bisect_right
 
-# Soft hyphen, joiners, direction marks, variation selectors and tags; full-width and mathematical letters and digits.
+# Invisible characters (soft hyphen, joiners, direction marks, variation selectors, tags), and full-width and
+# mathematical forms of letters and digits.
 _ODD = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uff01-\uff5e\uffa0\U0001d400-\U0001d7ff\U000e0000-\U000e01ef]"

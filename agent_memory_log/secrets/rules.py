@@ -22,9 +22,15 @@ _NEEDED = {"assigned": "word", "stated": "made_up", "beside": "made_up"}
 
 
 class Rule(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
-    """A rule for a secret of ``kind``: ``hint`` occurs in a text, ``before`` matches before it, ``after`` after it.
+    """A rule for one kind of secret.
 
-    ``value`` selects the test for the value. The character before the hint must not be in ``not_after``.
+    Attributes:
+        kind: The kind of secret.
+        hint: A fixed text at which the rule is tried; ``""`` means every index.
+        after: A pattern that must match after the hint.
+        not_after: Characters that must not be directly before the hint.
+        before: A pattern that must match directly before the hint.
+        value: The test that the value must pass.
     """
 
     kind: str
@@ -49,7 +55,7 @@ class Rule(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
         return compiled(rf"(?:{self.before})\Z") if self.before else None
 
     def matches(self, text: str) -> Iterator[tuple[re.Match[str] | None, re.Match[str]]]:
-        """Yield each match of the rule in ``text``: the match of ``before`` or None, and that of the hint."""
+        """Yield each match of the rule in ``text``: the match of ``before``, or None, and the match of ``pattern``."""
         if not self.hint:
             yield from ((None, match) for match in self.pattern.finditer(text))
             return
@@ -68,7 +74,13 @@ class Rule(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True):
 
 
 class Name(Rule, frozen=True, dict=True, kw_only=True):
-    """A name of a secret. It stores how strong its value must look after "=", after "is" and after a space."""
+    """A name of a secret.
+
+    Attributes:
+        assigned: The strength that a value after "=" must have.
+        stated: The strength that a value after "is" must have.
+        beside: The strength that a value after only a space must have.
+    """
 
     assigned: int
     stated: int

@@ -7,13 +7,13 @@ import re
 from agent_memory_log.secrets.parts import words
 
 NOT_SECRET = 0
-"""A placeholder, an ordinary word, or code that reads the secret from another source."""
+"""The strength of placeholders, of ordinary words, and of code that reads the secret from another source."""
 WORD = 1
-"""A word, which may be a weak password if its context allows nothing else."""
+"""The strength of other words. In a clear context, such a word may be a weak password."""
 MADE_UP = 2
-"""Letters with digits, signs or inner capitals, which is rarely a word."""
+"""The strength of letters with digits, signs or inner capitals, which are rarely words."""
 RANDOM = 3
-"""At least 16 characters that no person writes as text."""
+"""The strength of at least 16 characters that no person would write as text."""
 
 NEVER = 4
 """A required strength that no value reaches."""
@@ -49,7 +49,7 @@ _RANDOM_FORM = re.compile(r"[A-Za-z0-9+/=_.~%!:-]+$")
 
 
 def strength(value: str, *, quoted: bool) -> int:
-    """Return how much ``value`` looks like a secret: one of the constants above.
+    """Return how much ``value`` looks like a secret, from ``NOT_SECRET`` to ``RANDOM``.
 
     ``quoted`` means that the value is a literal; an unquoted value may be code.
     """

@@ -3,7 +3,7 @@
 A residual is ``{"fields": {…}, "without": […], "inside": {…}}``. ``fields`` holds values that replace or extend the
 rendering. ``without`` lists keys to remove. ``inside`` holds the residuals of nested maps by key. Empty parts are left
 out. A payload stores its residual in ``structured`` under the provider's name, so that the map can be rebuilt exactly.
-The log has each text only once, and a redaction of the event erases the residual too.
+No text is stored twice, and a redaction of the event erases the residual too.
 ``structured`` may hold any JSON. A value without exactly this shape is not a residual and is ignored.
 """
 

@@ -83,7 +83,7 @@ async def import_transcript(
         before_append: A function that may replace each event before it is appended, as for a ``RunRecorder``.
 
     Returns:
-        The same result as one append of all events.
+        The result that one append of all events would return.
 
     Raises:
         EventConflict: The run holds another conversation.

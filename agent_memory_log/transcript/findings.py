@@ -58,7 +58,7 @@ class Loss(msgspec.Struct, frozen=True):
             - ``redacted``: the event was erased from the log.
             - ``size_limit``: a result is larger than ``max_result_bytes``.
             - ``arguments``: the arguments of a call are not a JSON object.
-            - ``window``: ``window`` cut the messages off.
+            - ``window``: ``window`` removed the messages.
         message: A description of the lost content.
         seq: The seq of the event; None if no store has assigned one.
         type: The type of the event.

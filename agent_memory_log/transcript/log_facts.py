@@ -21,7 +21,7 @@ class Origins:
     Attributes:
         part_key: The key in a message of the list that ``parts`` describes.
         owns: For each message, the seq of its first event; 0 if no store has assigned one.
-        parts: For each message, the seqs of the items in its ``part_key`` list.
+        parts: For each message, the seq of each item in its ``part_key`` list.
     """
 
     __slots__ = ("owns", "part_key", "parts")
@@ -54,13 +54,13 @@ class Recorded:
     Attributes:
         signed: For each recorded signature or encrypted block, its number in recording order and its recorded text.
         conflicts: The paths of results that have both an error and a value.
-        edited_from: The first position, message and part, whose content differs from the content that the model
-            received. Content differs if it was erased or exceeds the size limit.
+        edited_from: The first position at which the content differs from the content that the model received: the
+            index of the message and of the part. Content differs if it was erased or exceeds the size limit.
         requests: For each recorded request, the index of the first message after it, and the fingerprints of its system
             prompt and tools. The fingerprints are None for a request to another provider.
         leading: The instructions before the conversation, for providers that take them outside the messages.
-        reasoning_of: For each item that the model made, by item id, the id of the reasoning it was made with. The value
-            is ``""`` if that reasoning was erased. Only OpenAI Responses uses it.
+        reasoning_of: The reasoning behind each item that the model made: item id to reasoning id. The reasoning id is
+            ``""`` if the reasoning was erased. Only OpenAI Responses uses it.
     """
 
     __slots__ = ("conflicts", "edited_from", "leading", "reasoning_of", "requests", "signed")
@@ -88,8 +88,8 @@ class Facts(msgspec.Struct, frozen=True):
     Attributes:
         recorded: Facts from the log; None for a plain list.
         request: The other arguments of the provider call; empty if unknown.
-        edited_from: The first position, message and part, whose content differs from the content that the model
-            received; None if no difference is known.
+        edited_from: The first position, as in ``Recorded``, at which the content differs from the content that the
+            model received; None if no difference is known.
         sent: Fingerprints of the system prompt and tools that the transcript will be sent with; None if unknown.
         leading: The fingerprint of the system prompt made from the leading instructions. It applies to requests that
             were recorded without a system prompt.
@@ -102,9 +102,10 @@ class Facts(msgspec.Struct, frozen=True):
     leading: str = ""
 
     def stale_positions(self, length: int) -> Callable[[int], bool] | None:
-        """Return a function that reports whether a message belongs to a request with another system prompt or tools.
+        """Return a function that takes a message's index and returns whether the message is stale.
 
-        ``length`` is the number of messages. Returns None if no message did.
+        A stale message belongs to a request whose system prompt or tools differ from those in ``sent``. ``length`` is
+        the number of messages. Returns None if no message is stale.
         """
         if self.recorded is None or self.sent is None:
             return None

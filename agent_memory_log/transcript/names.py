@@ -36,7 +36,8 @@ class WireRules(msgspec.Struct, frozen=True):
     Attributes:
         longest_name: The longest tool name, in characters.
         longest_id: The longest call id, in characters; 0 means any length.
-        ids_in_alphabet: Whether call ids may only have letters, digits, ``_`` and ``-``. Tool names always may.
+        ids_in_alphabet: Whether call ids may have only letters, digits, ``_`` and ``-``. Tool names always have this
+            limit.
         unique_ids: Whether a call id may be used only once in a transcript.
     """
 
@@ -86,7 +87,7 @@ class UnusedIds:
         self._numbers: dict[str, int] = {}
 
     def unused(self, wire: str) -> str:
-        """Return ``wire`` or, if it is used, the first numbered form that is not; mark the returned id as used."""
+        """Return ``wire``, or its first numbered form that is not used yet. The returned id becomes used."""
         unused = wire
         while unused in self.used:
             self._numbers[wire] = number = self._numbers.get(wire, 1) + 1
@@ -123,8 +124,8 @@ def _encoded(name: str) -> list[str]:
 def decode_name(name: str) -> str:
     """Return the tool name in the log for the wire name ``name``.
 
-    It reverses ``encode_name`` exactly. Names from other sources are decoded too. If such a name would not encode to
-    the same text again, the caller stores the wire name too.
+    It reverses ``encode_name`` exactly. Names that ``encode_name`` did not write are decoded too. Encoding such a name
+    again may give another text. In that case, the caller stores the wire name too.
     """
     return name if "-" not in name else _ESCAPE.sub(_unescaped, name)
 

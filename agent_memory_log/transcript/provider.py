@@ -19,7 +19,7 @@ from agent_memory_log.transcript.windows import Side
 
 
 def same_arguments(messages: Sequence[object], request: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """Return the other arguments unchanged, for providers that accept a valid transcript with any arguments."""
+    """Return a copy of ``request``, for providers that accept a valid transcript with any other arguments."""
     del messages
     return dict(request)
 
@@ -40,9 +40,9 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
         system_from_text: Converts a text to the provider's system prompt. None if the system prompt is the first
             message.
         tools_from_definitions: Converts tool definitions to the provider's argument.
-        sendable: Returns the other arguments without those that conflict with an otherwise valid transcript.
+        sendable: Returns the other arguments of the call, without those that conflict with the transcript.
         side_of: Returns the side of a message, which decides where a transcript may be cut; see ``find_seams``.
-        joins_model: Whether consecutive messages of the model are one round; see ``find_seams``.
+        joins_model: Whether consecutive messages of the model belong to one round; see ``find_seams``.
         without_reasoning: Returns a message without the reasoning that is bound to earlier messages; None if nothing is
             left.
     """

@@ -106,15 +106,14 @@ def validate(
     """Return the provider's rules that a transcript breaks, in message order. A valid transcript breaks no rule.
 
     The findings of a ``Transcript`` contain the event's seq. For a ``Transcript``, the function also checks facts from
-    the
-    log: whether reasoning is as it was recorded, and whether a result has both an error and a value.
+    the log: whether reasoning equals the recorded reasoning, and whether a result has both an error and a value.
 
     Args:
         transcript: A ``Transcript`` or a plain list of messages.
         provider: One of ``provider_names()``.
         request: The other arguments of the provider call, as from ``request(...)``. The rules read the system prompt,
-            tools and thinking settings. By default they are the arguments that the transcript was repaired or cut for,
-            or else those of the latest recorded request to this provider.
+            tools and thinking settings. The default is the arguments that the transcript was repaired or cut for. For
+            any other transcript, it is the arguments of the latest recorded request to this provider.
 
     Raises:
         InvalidArgument: The provider is unknown, or the ``Transcript`` is for another provider.
@@ -211,15 +210,16 @@ def window(
 ) -> Window:
     """Return the newest part of a run or transcript that is within the limits. Every cut leaves a valid transcript.
 
-    A turn begins when the user speaks. The function removes whole turns, oldest first. If the newest turn alone is too
-    long, it removes whole rounds of that turn: model output and its results. It never removes the opening or the last
-    round of the newest turn. Instructions at the beginning of the messages stay. Signed reasoning after a removed
-    message is removed too, because providers check the messages that reasoning was signed with.
+    A turn begins with a message of the user. The function removes whole turns, oldest first. If the newest turn alone
+    is too long, it removes whole rounds of that turn: model output and its results. It never removes the opening or the
+    last round of the newest turn, so the result may exceed the limits; see ``Window.fits``. Instructions at the
+    beginning of the messages stay. Signed reasoning after a removed message is removed too, because providers check the
+    messages that reasoning was signed with.
 
     Args:
         source: A run's snapshot, a ``Transcript``, or a plain list of messages.
         provider: One of ``provider_names()``.
-        max_events: The largest number of events that stay; in a plain list, of parts of messages.
+        max_events: The largest number of events that stay. In a plain list, parts of messages count as events.
         max_tokens: The largest number of tokens that stay.
         since_turn: The number of the first turn that may stay, from 1. Negative numbers count from the end: ``-1`` is
             the newest turn.
@@ -252,7 +252,7 @@ def window(
 
 
 def find_provider(provider: str) -> Provider:
-    """Return the provider with this name. Raises ``InvalidArgument``, which lists the known names."""
+    """Return the provider with this name. Raises ``InvalidArgument``, with the known names, if it is unknown."""
     package = _PROVIDERS.get(provider) if isinstance(provider, str) else None
     if package is None:
         raise InvalidArgument(f"unknown provider {describe(provider)}; choose one of {', '.join(_PROVIDERS)}")
@@ -285,7 +285,7 @@ def _facts(package: Provider, messages: Sequence[object], request: Mapping[str, 
 
 
 def _sending(package: Provider, transcript: Transcript) -> Sending:
-    """Return the arguments to send with: those of the repair or window, or of the provider's latest request."""
+    """Return the arguments to send: those of the repair or window, or those of the provider's latest request."""
     if transcript.sending is not None:
         return transcript.sending
     snapshot, recorded = transcript.snapshot, transcript.recorded
@@ -304,7 +304,7 @@ def _latest_fingerprints(recorded: Recorded, leading: str) -> tuple[str, str] | 
 
 
 def _leading_fingerprint(package: Provider, leading: Sequence[SystemMessage]) -> str:
-    """Return the fingerprint of the system prompt that ``request`` makes of the leading instructions."""
+    """Return the fingerprint of the system prompt that ``request`` builds from the leading instructions."""
     if not leading:
         return ""
     prompt = RecordedRequest(own=False, system_text=text_of_leading(leading))

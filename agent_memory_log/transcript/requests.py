@@ -54,7 +54,7 @@ class RecordedRequest(msgspec.Struct, frozen=True):
 
 
 def fingerprint(value: JsonValue) -> str:
-    """Return a digest of a system prompt or of tools. Equal JSON has equal digests; None has ``""``."""
+    """Return a digest of a system prompt or of tools. Equal JSON has equal digests. The digest of None is ``""``."""
     return "" if value is None else hashlib.blake2b(encode_canonical(value), digest_size=_DIGEST_SIZE).hexdigest()
 
 
@@ -109,7 +109,7 @@ def recorded_request(snapshot: Snapshot, provider: str, leading: Sequence[System
 
 
 def own_request(snapshot: Snapshot, provider: str, leading: Sequence[SystemMessage]) -> RecordedRequest | None:
-    """Return the latest request made to ``provider``, even if later requests went to others, or None."""
+    """Return the latest request to ``provider``, even if later requests went to other providers; None without one."""
     newest = snapshot.derive(_Requests, lambda requests: requests.newest(provider))
     return None if newest[0] is None else _recorded(newest, provider, leading)
 

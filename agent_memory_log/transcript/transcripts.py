@@ -23,8 +23,9 @@ from agent_memory_log.transcript.log_facts import Origins, Recorded
 class Sending(msgspec.Struct, frozen=True):
     """The arguments that a transcript was repaired or cut for.
 
-    ``request`` holds the other arguments of the call. ``fingerprints`` are those of the system prompt and tools; None
-    if unknown.
+    Attributes:
+        request: The other arguments of the call.
+        fingerprints: The fingerprints of the system prompt and of the tools; None if unknown.
     """
 
     request: dict[str, JsonValue]
@@ -99,8 +100,8 @@ class Transcript(list[WireMessage]):
     def update(self, snapshot: Snapshot) -> None:
         """Update the transcript in place to ``snapshot``, a newer snapshot of the same run.
 
-        The cost depends only on the new events, unless events were erased; then the transcript is built again. Existing
-        messages stay the same objects; only the last one may grow.
+        Only the new events are read. Existing messages stay the same objects, and only the last one may grow. If events
+        were erased, the whole transcript is built again.
 
         Args:
             snapshot: The newer snapshot.
@@ -137,7 +138,7 @@ class Transcript(list[WireMessage]):
         self._begin(snapshot, type(builder)(self, builder.max_result_bytes))
 
     def prepend(self, message: WireMessage) -> None:
-        """Insert a message that has no event before all others. After this, the transcript cannot be updated."""
+        """Insert a message without an event at the beginning. After this, the transcript cannot be updated."""
         self.insert(0, message)
         if self.origins is not None:
             self.origins.owns.insert(0, 0)
@@ -171,9 +172,8 @@ class Repair(msgspec.Struct, frozen=True):
     Attributes:
         transcript: The repaired copy.
         changes: Every change, in the order of the transcript; empty if the transcript was valid.
-        request: The other arguments to send. They start as the caller's arguments or those recorded for this provider.
-            Arguments that conflict with the repaired transcript are changed. ``validate`` and ``repair`` use them by
-            default.
+        request: The other arguments to send: the caller's, or those recorded for this provider. Arguments that conflict
+            with the repaired transcript are removed. ``validate`` and ``repair`` use them by default.
     """
 
     transcript: Transcript
@@ -190,8 +190,8 @@ class Window(msgspec.Struct, frozen=True):
         fits: Whether the transcript is within the limits. It can be too long because the newest turn's opening and last
             round always stay.
         request: The other arguments to send, from the latest request to this provider. Arguments that conflict with the
-            cut transcript are changed, for example a thinking budget without thinking. ``validate`` uses them by
-            default.
+            cut transcript are removed, for example a thinking budget when the messages that stay have no thinking.
+            ``validate`` uses them by default.
     """
 
     transcript: Transcript

@@ -26,9 +26,9 @@ class Seams(NamedTuple):
 
     Attributes:
         head: The number of messages at the beginning that always stay, such as system messages.
-        turns: The first index of each turn. The messages from there to the end are valid alone.
-        openings: For each turn, the index after the user's opening. The opening and the messages from the beginning of
-            a later round are valid together.
+        turns: The first index of each turn. The messages from this index to the end are a valid transcript.
+        openings: For each turn, the index after its opening, the user's messages at its beginning. The opening and all
+            messages from a later round on are also a valid transcript.
         rounds: The first index of each round.
     """
 
@@ -65,7 +65,7 @@ def find_seams(
     Args:
         messages: The messages of the transcript.
         side_of: Returns the side of a message.
-        joins_model: Whether consecutive messages of the model are one round. The default is False.
+        joins_model: Whether consecutive messages of the model belong to one round. The default is False.
     """
     sides = [side_of(message) for message in messages]
     head = next((position for position, side in enumerate(sides) if side.speaker != "system"), len(sides))
@@ -150,7 +150,7 @@ def cut_transcript(
 
 
 def estimate_tokens(message: WireMessage) -> int:
-    """Return an estimate of a message's tokens: a quarter of its JSON bytes. A tokenizer is more exact."""
+    """Return an estimate of a message's tokens: a quarter of its JSON bytes, rounded up."""
     return -(-len(encode_json(message)) // _BYTES_A_TOKEN)
 
 

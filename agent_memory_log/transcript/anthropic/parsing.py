@@ -30,7 +30,7 @@ class AnthropicParser(BlockParser):
         self._is_first = True
 
     def read(self, message: JsonMap) -> None:
-        """Emit an event for each run of text and each other block."""
+        """Emit one event for consecutive text blocks together, and one event for every other block."""
         role = message.get("role")
         content = message.get("content")
         rest = {key: value for key, value in message.items() if key != "content"}
@@ -66,7 +66,7 @@ class AnthropicParser(BlockParser):
         return self._block if ASSISTANT_TEXT.text_of(block) is None else None
 
     def read_run(self, role: str, run: list[JsonValue]) -> None:
-        """Emit text. Text that begins a user message is the content itself by default; other text is a block."""
+        """Emit the text of ``run`` as one event, with its spans unless the builder renders ``run`` without them."""
         if role == "user":
             text, spans = USER_TEXT.split(run)
             is_default = self.head is None and spans == [len(text)]

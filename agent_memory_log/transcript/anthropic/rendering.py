@@ -7,10 +7,10 @@ messages before all other messages go into ``system``. Later ones become message
 Besides ``message`` (``blocks.py``), residuals of this provider may have these parts:
 
 - ``parts``: the spans of content that is a list, or of several text blocks (``text_parts.py``).
-- ``text: true``: the content of the assistant's message is a text, not a list.
-- ``inline: true``: a system message at the beginning is among the messages.
+- ``text: true``: the content of the assistant's message is text, not a list of blocks.
+- ``inline: true``: a system message at the beginning was in ``messages``, not in ``system``.
 
-Thinking without a signature has a residual, even an empty one.
+Thinking without a signature always has a residual, even if it is empty, so that the builder recognizes it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ PROVIDER = "anthropic"
 RULES = WireRules(longest_name=128, unique_ids=True)
 
 USER_TEXT = TextParts({"type": "text"}, "\n")
-"""The text of users and tools: parts are paragraphs."""
+"""The text of users and tools. Each part is a paragraph."""
 
 ASSISTANT_TEXT = TextParts({"type": "text"}, "")
-"""The text of the assistant: citations split it in the middle of sentences."""
+"""The text of the assistant. It has no separator, because citations split it in the middle of sentences."""
 
 EXTRA = frozenset({"parts", "message", "text", "inline"})
 

@@ -1,4 +1,4 @@
-"""Repairs a Messages API transcript: it works on a copy and records every change.
+"""Repairs a copy of a Messages API transcript, and records every change.
 
 A repair adds missing results, moves misplaced results, and drops content that cannot be sent. It never edits reasoning:
 a signed block stays unchanged or is dropped.
@@ -41,7 +41,7 @@ def repair(draft: Draft, facts: Facts) -> None:
 
 
 class _ServerCalls:
-    """The calls that the provider runs itself, and which of them are open."""
+    """The calls that the provider runs itself. A call is open until its result is added."""
 
     def __init__(self, client_ids: set[str]) -> None:
         self._used = set(client_ids)
@@ -65,7 +65,7 @@ class _ServerCalls:
         return None
 
     def left_open(self) -> list[tuple[Part, Turn]]:
-        """Return the open calls with their turns, and forget them."""
+        """Return the open calls with their turns, and remove them."""
         left = list(self._open.values())
         self._open = {}
         return left
@@ -111,7 +111,7 @@ class _Repairer(BlockRepairer):
         return (block["signature"], block["thinking"]) if is_signed else None
 
     def as_seen(self, message: WireMessage) -> tuple[object, list[Any]]:
-        """Return a message without cache marks and thinking, with a text as its block."""
+        """Return a message without cache marks and thinking. Content that is text becomes a text block."""
         content = message.get("content")
         blocks = content if is_list(content) else [text_block(content)] if isinstance(content, str) else []
         return {**message, "content": None}, [_unmarked(block) for block in blocks if type_of(block) not in THINKING]
@@ -175,7 +175,7 @@ class _Repairer(BlockRepairer):
     # Tools that the provider runs itself.
 
     def _pair_server_calls(self, client_ids: set[str]) -> None:
-        """Drop calls that the provider ran without an answer, and answers without a call."""
+        """Drop calls of the provider's tools that have no answer, and answers that have no call."""
         calls = _ServerCalls(client_ids)
         unanswered: set[Part] = set()
         holders: set[Turn] = set()

@@ -1,20 +1,20 @@
-"""Checks the rules of the Messages API for ``messages``, as far as the list and the log show.
+"""Checks the rules of the Messages API for ``messages``, as far as the messages and the log show.
 
 - ``message_shape``: a message is a map. Its role is user, assistant or system, and its content is a text or a list.
 - ``block_shape``: a block is a map with a ``type`` and the fields of that type, and the role allows the type.
 - ``empty_message``: content is not empty.
-- ``empty_text``: text is not empty. It is not white space alone if the message has no other text.
+- ``empty_text``: text is not empty. A message with text has some text that is not white space.
 - ``empty_result``: an error result has a text.
 - ``unanswered_call``: every ``tool_use`` has its ``tool_result`` in the next message.
-- ``orphan_result``: every result has its call in the message before.
+- ``orphan_result``: every result has its call in the previous message.
 - ``result_order``: results are before other blocks.
 - ``duplicate_call``, ``duplicate_result``: an id belongs to one call, and a call has one result.
 - ``unanswered_server_call``: a call that the provider runs has its answer before the next user text.
-- ``orphan_server_result``: every such answer has its call before it.
+- ``orphan_server_result``: the answer to a call that the provider runs is after its call.
 - ``call_id``, ``tool_name``: ids and names have the allowed characters and length.
-- ``system_placement``: a system message follows a user message, and is the last or precedes an assistant message.
-- ``cache_control``: at most four blocks are marked, and no thinking is marked.
-- ``prefill``: a last message of the assistant does not end in white space.
+- ``system_placement``: a system message follows a user message. Only an assistant message may follow it.
+- ``cache_control``: at most four blocks are marked for the cache, and no thinking block is.
+- ``prefill``: if the last message is the assistant's, it does not end in white space.
 - ``error_and_value``: a recorded result does not have both an error and a value.
 - ``thinking_unsigned``: a thinking block has a signature; its text may be empty.
 - ``thinking_last``: thinking does not end a message.

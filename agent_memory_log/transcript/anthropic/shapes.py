@@ -20,7 +20,7 @@ from agent_memory_log.transcript.validity.shapes import (
 )
 
 IN_RESULT = "a tool_result"
-"""The role for ``shape_of`` of blocks inside a result's content."""
+"""The ``role`` argument of ``shape_of`` for blocks inside a result."""
 
 
 def _in_result(block: object) -> Flaw | None:
@@ -69,7 +69,7 @@ SERVER_CALLS = frozenset({"server_tool_use", "mcp_tool_use"})
 """The types of calls that the provider runs itself."""
 
 SERVER_RESULTS = frozenset(kind for kind in _BLOCKS if kind.endswith("_tool_result"))
-"""The types of results for these calls."""
+"""The types of results of ``SERVER_CALLS``."""
 
 _ALLOWED: dict[str, frozenset[str]] = {
     "user": frozenset(_BLOCKS) - THINKING - SERVER_CALLS - {"tool_use"},
@@ -86,7 +86,7 @@ def type_of(block: object) -> str:
 
 
 def shape_of(block: object, role: str) -> str | None:
-    """Return the problem of a block in ``role`` or in a result (``IN_RESULT``); None if the block alone is valid."""
+    """Return the problem of a block in a message of ``role`` (``IN_RESULT`` for a result); None if it is valid."""
     kind = type_of(block)
     if not kind:
         return f"a block must be a map with a type, got {describe(block)}"

@@ -1,4 +1,4 @@
-"""Handles thinking budgets: with a budget, the last call or the turn that holds it must begin with thinking."""
+"""Checks thinking budgets. With a budget, the message with the last call, or its turn, must begin with thinking."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def sendable(messages: Sequence[object], request: Mapping[str, JsonValue]) -> di
 
 
 def call_without_thinking(messages: Sequence[object], request: Mapping[str, JsonValue]) -> int | None:
-    """Return the index of the last assistant message if it must begin with thinking and does not; otherwise None.
+    """Return the index of the last assistant message if it lacks thinking that it must begin with; None otherwise.
 
     With a thinking budget, an assistant message that calls a tool must begin with thinking, unless its turn does.
     Adaptive thinking has no such rule. A turn lasts as long as the user sends only results. Without interleaved

@@ -1,4 +1,4 @@
-"""Supports the Converse API of Bedrock. Blobs are base64 text."""
+"""Supports the Converse API of Bedrock. Binary content is base64 text."""
 
 from __future__ import annotations
 

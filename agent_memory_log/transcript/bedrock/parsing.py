@@ -20,14 +20,14 @@ from agent_memory_log.transcript.names import decode_name
 class BedrockParser(BlockParser):
     """Parses Converse messages; see ``agent_memory_log.transcript.parse``.
 
-    Text blocks and the blocks between them are one event.
+    Text blocks and the other blocks between them, such as images, are one event.
     """
 
     provider = rendering.PROVIDER
     rules = rendering.RULES
 
     def read(self, message: JsonMap) -> None:
-        """Emit an event for each run of text and each other block."""
+        """Emit one event for consecutive text blocks together, and one event for every other block."""
         role = message.get("role")
         content = message.get("content")
         if not isinstance(role, str) or role not in ROLES or not isinstance(content, list) or not content:
@@ -46,7 +46,7 @@ class BedrockParser(BlockParser):
         return self._call if "toolUseId" in body else self._thinking
 
     def read_run(self, role: str, run: list[JsonValue]) -> None:
-        """Emit the text of a run. Without any text, each block is an unknown event: planners see no empty message."""
+        """Emit ``run`` as one text event. Without any text, emit each block alone: planners see no empty message."""
         parts = rendering.text_parts(role)
         if not any(parts.text_of(block) is not None for block in run):
             for block in run:

@@ -2,13 +2,13 @@
 
 Roles alternate, so consecutive events of one side share a message. The assistant's side is text, thinking and calls;
 the user's side is results and text. Text blocks of one message, with the blocks between them, are one event. System
-messages go into ``system``, unless they were among the messages.
+messages go into ``system``, unless they were in ``messages``.
 
 Besides ``message`` (``blocks.py``), residuals of this provider may have these parts:
 
 - ``parts``: the spans of several blocks, or of a result's content (``text_parts.py``).
 - ``json: true``: a result's content is one ``json`` block.
-- ``inline: true``: a system message was among the messages.
+- ``inline: true``: a system message was in ``messages``.
 - ``unsigned: true``: reasoning had no signature.
 """
 
@@ -29,10 +29,10 @@ PROVIDER = "bedrock"
 RULES = WireRules(longest_name=64, longest_id=64, unique_ids=True)
 
 USER_TEXT = TextParts({}, "\n")
-"""The text of users and tools: parts are paragraphs."""
+"""The text of users and tools. Each part is a paragraph."""
 
 ASSISTANT_TEXT = TextParts({}, "")
-"""The text of the assistant: citations split it in the middle of sentences."""
+"""The text of the assistant. It has no separator, because citations split it in the middle of sentences."""
 
 EXTRA = frozenset({"parts", "message", "json", "inline", "unsigned"})
 

@@ -1,4 +1,4 @@
-"""Repairs Converse messages: it works on a copy and records every change."""
+"""Repairs a copy of Converse messages, and records every change."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Repairer(BlockRepairer):
     results_first = False
 
     def read(self) -> Iterator[Turn]:
-        """Yield the messages with a valid role and content; other keys are removed."""
+        """Yield the messages with a valid role and content. Invalid keys are removed."""
         for entry in self.draft.entries:
             flaw = flaw_of_message(entry.message)
             if flaw is not None:
@@ -71,7 +71,7 @@ class _Repairer(BlockRepairer):
         self._join()
 
     def _drop_before_user(self) -> None:
-        """Drop messages and results before the user's first content, because they cannot be sent."""
+        """Drop assistant messages and results before the user's first content, because they cannot be sent."""
         for position, turn in enumerate(self.turns):
             if turn.role == "user":
                 self.drop(turn, "dropped_result", self._orphan)
@@ -134,7 +134,7 @@ def _blank(part: Part) -> str | None:
 
 
 def _repaired_result(block: object) -> WireMessage:
-    """Return a result without its invalid parts. For any other block, the returned block is invalid."""
+    """Return a result without its invalid parts. For a block that is not a result, return an invalid block."""
     body = map_in(map_in(block).get("toolResult"))
     repaired: WireMessage = {
         "toolUseId": body.get("toolUseId"),

@@ -1,4 +1,4 @@
-"""Checks the rules of Converse for ``messages``, as far as the list and the log show.
+"""Checks the rules of Converse for ``messages``, as far as the messages and the log show.
 
 - ``message_shape``: a message is a map. Its role is ``user``, ``assistant`` or ``system``, and its content is a list.
 - ``block_shape``: a block has exactly one key with a valid value, and the role allows it. Unknown blocks are allowed.
@@ -6,7 +6,7 @@
 - ``first_message``: the first message is a user message.
 - ``role_order``: user and assistant alternate.
 - ``unanswered_call``: every ``toolUse`` has its ``toolResult`` in the next message, unless the provider runs the tool.
-- ``orphan_result``: every result has its call in the message before.
+- ``orphan_result``: every result has its call in the previous message.
 - ``duplicate_call``, ``duplicate_result``: an id belongs to one call, and a call has one result.
 - ``call_id``, ``tool_name``: ids and names have the allowed characters and length.
 - ``thinking_…``: see the module ``signed_reasoning``.
@@ -52,7 +52,10 @@ def kind_of(block: object) -> str:
 
 
 def signed_of(block: object) -> tuple[str, str] | None:
-    """Return the signature and text of a reasoning block, or its encrypted content; None for any other block."""
+    """Return the signature and the text of a reasoning block. Encrypted content is a signature without text.
+
+    Returns None for any other block.
+    """
     if kind_of(block) != "reasoningContent":
         return None
     body = map_in(map_in(block)["reasoningContent"])

@@ -1,6 +1,6 @@
 """Defines the required fields of each block of a Converse message. Unknown blocks may hold anything.
 
-Blobs are base64 text in messages and in the log.
+Binary content is base64 text in messages and in the log.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
 Text, thinking and tool calls are on the assistant's side. Tool results and user text are on the user's side.
 
-Residuals of these providers may have a part ``message``. A map means that the event begins a message even if it would
-normally join one; the map is the residual of that message. ``False`` means that the event joins a message even if it
-would normally begin one.
+The residuals of these providers may have a part ``message``:
+
+- A map means that the event begins a message, even if it would normally join one. The map is the message's residual.
+- ``False`` means that the event joins a message, even if it would normally begin one.
 """
 
 from __future__ import annotations
@@ -73,14 +74,14 @@ class BlockParser(Parser):
 
     @abstractmethod
     def reader_of(self, role: str, block: JsonValue) -> Callable[[int, JsonMap], None] | None:
-        """Return a function that emits a block, given its index and the block; None for a block of a text run."""
+        """Return a function that emits a block, given its index and the block; None if ``read_run`` reads it."""
 
     @abstractmethod
     def read_run(self, role: str, run: list[JsonValue]) -> None:
-        """Emit the text of consecutive text blocks."""
+        """Emit the text of ``run``, consecutive blocks for which ``reader_of`` returned None."""
 
     def read_blocks(self, role: str, content: list[JsonValue]) -> None:
-        """Emit an event for each run of text blocks and each other block."""
+        """Emit one event for consecutive text blocks together, and one event for every other block."""
         run: list[JsonValue] = []
         for index, block in enumerate(content):
             read = self.reader_of(role, block)
@@ -106,7 +107,7 @@ class BlockParser(Parser):
         self.emit(payload, residual if head is None else {**residual, "message": head})
 
     def take_head(self, side: str, *, is_user_text: bool = False) -> JsonMap | bool | None:
-        """Return the ``message`` part of the next event's residual; None if the default is right."""
+        """Return the ``message`` part of the next event's residual; None if the residual needs no such part."""
         head, self.head = self.head, None
         joins = self.open_message.takes(side, is_user_text=is_user_text)
         if head is not None:
@@ -133,7 +134,7 @@ class BlockBuilder(Builder):
 
     Attributes:
         text_block: Returns a block that holds only text.
-        call_block: Returns the block of a call, given the payload, the wire id and the arguments.
+        call_block: Returns the block of a call. It takes the payload, the wire id and the arguments.
         call_key: The key in a call block that the payload's residual applies to; None for the block itself.
         own_block_side: The side of a block that fits no payload, if the event does not store a side.
     """
@@ -204,7 +205,7 @@ class BlockBuilder(Builder):
         self.origins.parts[-1].extend([seq] * len(blocks))
 
     def add_text(self, text: str, side: str, residual: Residual, seq: int, *, is_user_text: bool = False) -> None:
-        """Add text: as the content itself if the event begins a message, or else as a block."""
+        """Add text. If the event begins a message, the text is the whole content. Otherwise it is a block."""
         if self._open(side, residual, seq, is_user_text=is_user_text):
             self.messages[-1]["content"] = text
             self._is_text = True
@@ -213,7 +214,7 @@ class BlockBuilder(Builder):
         self.origins.parts[-1].append(seq)
 
     def _open(self, side: str, residual: Residual, seq: int, *, is_user_text: bool = False) -> bool:
-        """Begin a message of ``side`` unless the event joins the open one. Return whether a message began."""
+        """Begin a message of ``side``, unless the event joins the open message. Return whether a message began."""
         head = residual.get("message") if residual else None
         has_head = head is not None and isinstance(head, Mapping) and is_residual(head)
         open_message = self.open_message

@@ -1,6 +1,6 @@
 """Defines the base class of all builders. A builder converts a run's events to messages, one event at a time.
 
-The base class handles everything that is equal for all providers: the method for each payload, nested calls, losses,
+The base class does the work that is the same for all providers: the method for each payload, nested calls, losses,
 the origin of each message, and size limits. Each provider's subclass renders the payloads.
 """
 
@@ -114,7 +114,7 @@ class Builder(ABC):
 
     @abstractmethod
     def thinking(self, seq: int, data: Thinking, residual: Residual) -> None:
-        """Add a thinking block, or ``lose`` it. Thinking of other providers never gets here."""
+        """Add a thinking block, or ``lose`` it. The base class never passes on thinking of other providers."""
 
     @abstractmethod
     def call(self, seq: int, data: ToolCall, wire_id: str, residual: Residual) -> None:
@@ -122,7 +122,7 @@ class Builder(ABC):
 
     @abstractmethod
     def result(self, seq: int, data: ToolResult, wire_id: str, omitted: str | None, residual: Residual) -> None:
-        """Add the result of such a call. ``omitted`` replaces the content of a result that is too large."""
+        """Add the result of a call. ``omitted`` replaces the content of a result that is too large."""
 
     @abstractmethod
     def own(self, seq: int, data: UnknownPayload) -> bool:
@@ -130,7 +130,7 @@ class Builder(ABC):
 
     @abstractmethod
     def erased(self, original_type: str) -> None:
-        """Prepare for the events after an erased event, which must not join a message that they do not belong to."""
+        """Handle an erased event: close the open message if later events might wrongly join it."""
 
     # Methods that the hooks call.
 
@@ -147,7 +147,7 @@ class Builder(ABC):
         self.origins.parts.append(parts)
 
     def lose(self, reason: str, message: str, seq: int, event_type: str) -> None:
-        """Record that the transcript leaves something out."""
+        """Record content that the transcript leaves out or changes."""
         self.losses.append(Loss(reason, message, seq or None, event_type))
 
     def note_signed(self, signature: object, text: str) -> None:
@@ -157,7 +157,7 @@ class Builder(ABC):
             signed.setdefault(signature, (len(signed), text))
 
     def edited(self, *, after: bool) -> None:
-        """Record that content differs from the content that the model received, from the last part or ``after`` it."""
+        """Record that the content, from the last part or ``after`` it, is not the content that the model received."""
         if self.recorded.edited_from is None:
             last = len(self.messages) - 1
             parts = len(self.origins.parts[last]) if self.messages else 0

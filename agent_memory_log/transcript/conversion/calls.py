@@ -14,7 +14,7 @@ class CallLedger:
     """The calls of one transcript, in append order.
 
     If a provider allows each id only once, a later call with a used id gets another wire id. Its result gets the same
-    one.
+    wire id.
     """
 
     __slots__ = ("_ids", "_known", "_pairing", "_rules")
@@ -28,8 +28,8 @@ class CallLedger:
     def call(self, data: ToolCall) -> str | None:
         """Add a call and return its wire id; None for a call made inside another call of this log.
 
-        The model did not make such a nested call. A parent in another run does not count: an inner agent's log refers
-        to it.
+        The model did not make such a nested call. A call whose parent is in another run is not nested: the log of an
+        inner agent refers to the outer agent's call.
         """
         is_nested = bool(data.parent_tool_call_id) and self._pairing.parent_of(data) is not None
         wire = None if is_nested else self._wire_id(data.tool_call_id)

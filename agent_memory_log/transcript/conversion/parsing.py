@@ -1,6 +1,6 @@
 """Defines the base class of all parsers. A parser converts messages to events, one message at a time.
 
-The base class handles everything that is equal for all providers. It copies each message, checks that it is JSON, and
+The base class does the work that is the same for all providers. It copies each message, checks that it is JSON, and
 assigns ids, times and the role label to events. It also pairs results with calls. Each provider's subclass decides
 which events a message becomes.
 """
@@ -72,7 +72,7 @@ class Parser(ABC):
 
     @abstractmethod
     def read(self, message: JsonMap) -> None:
-        """Call ``emit`` for each event of ``message``. It needs at least one event, and enough data to rebuild it."""
+        """Call ``emit`` at least once for ``message``. The events must contain enough data to rebuild it."""
 
     def emit(self, payload: EventData, residual: JsonMap | None = None) -> None:
         """Add an event of the current message. ``residual`` goes into the payload's ``structured``."""

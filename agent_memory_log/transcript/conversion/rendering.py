@@ -1,4 +1,4 @@
-"""Renders the parts of messages that are equal for all providers. Builders and parsers share this code."""
+"""Renders the parts of messages that are the same for all providers. Builders and parsers share this code."""
 
 from __future__ import annotations
 

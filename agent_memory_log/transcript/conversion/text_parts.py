@@ -1,9 +1,9 @@
 """Splits content that is a list of parts: the text goes into a payload, the lengths of the parts into the residual.
 
 Providers accept ``[{"type": "text", "text": "…"}, …]`` in place of text. The payload's text joins all text parts, for
-search and for other providers. The residual stores a *span* for each part. A plain text part has its number of
-characters. A text part with more fields has ``{"characters": n, "fields": …}``. Any other part has ``{"part": …}``. No
-text is stored twice.
+search and for other providers. The residual stores a *span* for each part. The span of a plain text part is
+its number of characters. The span of a text part with more fields is ``{"characters": n, "fields": …}``. The span of
+any other part is ``{"part": …}``. No text is stored twice.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class TextParts(msgspec.Struct, frozen=True):
                 continue
             texts.append(text)
             fields = cast("Mapping[str, JsonValue]", part)
-            # A part without more keys than a plain text part is a plain text part.
+            # A text part with as few keys as a plain one is a plain text part.
             extra = difference(self.plain(text), fields) if len(fields) > len(self.default) + 1 else None
             spans.append({_CHARACTERS: len(text), **extra} if extra else len(text))
         return self.separator.join(texts), spans
@@ -119,7 +119,7 @@ class TextParts(msgspec.Struct, frozen=True):
         return {**difference({**default, key: parts}, original), "parts": spans}
 
     def apply(self, default: dict[str, JsonValue], residual: Mapping[str, JsonValue], key: str) -> dict[str, JsonValue]:
-        """Apply ``residual`` to ``default``, and replace the text under ``key`` by its parts."""
+        """Apply ``residual`` to ``default``, and replace the text under ``key`` with its parts."""
         spans = residual.get("parts")
         text = default.get(key)
         if spans is not None and isinstance(text, str):

@@ -40,7 +40,7 @@ class ChatBuilder(Builder):
         self._tool_calls: list[Any] | None = None
 
     def add_message(self, role: str, seq: int, data: TextPayload) -> None:
-        """Add a message. If it is the assistant's, the calls after it join it."""
+        """Add a message. Later calls join it if it is an assistant message."""
         residual = NO_RESIDUAL if data.structured is None else self.residual_of(seq, data)
         message = text_message(role, data.message)
         if residual:
@@ -76,7 +76,7 @@ class ChatBuilder(Builder):
         self.origins.parts[-1].append(seq)
 
     def result(self, seq: int, data: ToolResult, wire_id: str, omitted: str | None, residual: Residual) -> None:
-        """Add a message."""
+        """Add a tool message."""
         self._message = None
         message = rendering.tool_message(data, wire_id)
         if residual:

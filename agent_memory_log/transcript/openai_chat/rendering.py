@@ -3,8 +3,8 @@
 Residuals of this provider may have these parts:
 
 - ``parts``: the spans of content that is a list (``text_parts.py``).
-- ``function_call: true``, for a call: it was in the message's legacy ``function_call`` field.
-- ``message: {…}``, for a call: it begins an assistant message without an event of its own; the map is its residual.
+- ``function_call: true``, for a call: the call was in the message's legacy ``function_call`` field.
+- ``message: {…}``, for a call: the call begins an assistant message without an event. The map is its residual.
 
 An assistant message with calls and no text gets no event, because planners would see an empty message.
 """
@@ -41,6 +41,6 @@ def tool_call(data: ToolCall, wire_id: str) -> WireMessage:
 
 
 def function(data: ToolCall) -> WireMessage:
-    """Return a call's name and arguments."""
+    """Return the map with a call's name and arguments."""
     arguments = "{}" if is_absent_text(data.payload_json) else data.payload_json
     return {"name": encode_name(data.tool_name), "arguments": arguments}

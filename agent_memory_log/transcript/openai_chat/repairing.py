@@ -1,4 +1,4 @@
-"""Repairs a Chat Completions transcript: it works on a copy and records every change."""
+"""Repairs a copy of a Chat Completions transcript, and records every change."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class _Repairer:
             del message["tool_calls"]
 
     def _admit(self, call: _Call) -> bool:
-        """Add a call. Return False if the message already has the same call, and this one is dropped."""
+        """Add a call. If the message already has the same call, drop the new call and return False."""
         siblings = self._calls.setdefault(id(call.entry), [])
         ids = self._ids.setdefault(id(call.entry), UnusedIds(RULES))
         original_id = None if call.is_legacy else call.id

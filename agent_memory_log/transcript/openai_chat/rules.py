@@ -1,4 +1,4 @@
-"""Checks the rules of Chat Completions for ``messages``, as far as the list and the log show.
+"""Checks the rules of Chat Completions for ``messages``, as far as the messages and the log show.
 
 - ``message_shape``: a message is a map with a known role and content that the role allows.
 - ``call_shape``: a call is a map with an id, a type, a name and arguments as text.

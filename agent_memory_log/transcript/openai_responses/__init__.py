@@ -18,7 +18,7 @@ from agent_memory_log.transcript.requests import ToolDefinition
 
 
 def _without_reasoning(message: WireMessage) -> WireMessage | None:
-    """Return an item without encrypted reasoning and without the id that binds it to that; None if all goes.
+    """Return an item without encrypted reasoning and without an id that binds it to reasoning; None if it is empty.
 
     The provider knows from an item's id which reasoning belongs to it, and refuses the item without that reasoning.
     """

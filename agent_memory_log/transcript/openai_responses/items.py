@@ -1,4 +1,4 @@
-"""Returns the sender of an item, the pair of call and result it belongs to, and its side for cuts."""
+"""Classifies items: their type, their sender, the call and result that belong together, and their side for cuts."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def is_from_model(item: Mapping[str, object]) -> bool:
 
 
 def pair_of(item: Mapping[str, object]) -> tuple[str, str] | None:
-    """Return the type of the result and the call id that a call and its result share; None for other items.
+    """Return a key that a call and its result share: the result's type and the call id; None for other items.
 
-    The result of a local shell call has the call's id as its own id.
+    The result of a local shell call has the call id in its field ``id``.
     """
     kind = kind_of(item)
     call_kind = CALLS.get(kind) or RESULTS.get(kind)

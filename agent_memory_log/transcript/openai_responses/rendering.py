@@ -4,11 +4,11 @@ Each event is one item. Residuals of this provider may have these parts:
 
 - ``parts``: the spans of content that is a list (``text_parts.py``). Reasoning always has it, so that other providers
   can recognize it.
-- ``of``: the list that holds a reasoning's text, if it is not the summary.
-- ``kind``: the type of a call that is not a ``function_call``, and of a result whose type does not fit its call.
+- ``of``: the list that holds the text of a reasoning item, if it is not ``summary``.
+- ``kind``: the call type, for calls other than ``function_call`` and for results that do not match their call.
 
-Calls of tools that the runtime runs are tool calls: function, custom, computer, shell, apply_patch. Items of tools that
-OpenAI runs are stored as unknown payloads, because their calls would look open.
+Calls of function, custom, computer, shell and apply_patch tools are stored as tool calls, because the runtime runs
+these tools. Items of tools that OpenAI runs are stored as unknown payloads, because their calls would look unanswered.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class CallKind(msgspec.Struct, frozen=True):
         call: The type of the call item.
         result: The type of the result item.
         arguments: The key of the call's arguments.
-        tool: The tool's name; ``""`` if the item has a name. Arguments of such a tool are JSON, not text.
+        tool: The fixed name of the tool. Its arguments are JSON. If it is ``""``, the item has the name, and the
+            arguments are text.
         id_key: The key of the call's id in the result.
     """
 
@@ -141,7 +142,7 @@ def result_item(kind: CallKind, data: ToolResult, wire_id: str) -> WireMessage:
 
 
 def cut_output(kind: CallKind, omitted: str) -> JsonValue:
-    """Return the output that replaces a result that was left out."""
+    """Return the output that replaces a result that is too large."""
     if kind is COMPUTER:
         return {"type": "computer_screenshot"}  # an image cannot hold text
     return shell_output(omitted, is_failure=False) if kind is SHELL else omitted

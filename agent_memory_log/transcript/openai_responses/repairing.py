@@ -1,4 +1,4 @@
-"""Repairs ``input``: it applies the repair for each broken rule until no rule is broken."""
+"""Repairs a copy of ``input``. It repairs findings until no rule is broken."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ class _Repairer:
     def __init__(self, draft: Draft, facts: Facts) -> None:
         self._draft = draft
         self._facts = facts
-        # Positions to remove after the current findings are repaired, and the positions of reasoning among them.
+        # Positions to remove after the current findings are repaired, and those of them that are reasoning.
         self._gone: set[int] = set()
         self._reasoning_gone: set[int] = set()
-        # Reasoning is left out, because signatures do not cover other reasoning.
+        # Without reasoning, because the signature of a reasoning item does not cover other reasoning.
         self._seen = [_as_seen(item) for item in draft.seen if kind_of(item) != "reasoning"]
 
     def run(self) -> None:
         while findings := self._find():
-            # One repair for each position, because it may resolve the next finding.
+            # Only one repair for each position, because it may also resolve the position's other findings.
             first = {finding.path[0]: finding for finding in reversed(_first_of(findings))}
             chosen = {
                 position: first[position]
@@ -90,7 +90,7 @@ class _Repairer:
         return validate([entry.message for entry in entries], facts)
 
     def _edited_from(self) -> tuple[int, int] | None:
-        """Return the first position that differs from the content that the model received, in the log or here."""
+        """Return the first position that differs from what the model received, because of the log or of this repair."""
         number = 0
         log_position = self._facts.edited_from
         for position, entry in enumerate(self._draft.entries):
@@ -221,7 +221,7 @@ class _Repairer:
 
 
 def _ends_of_rounds(items: Sequence[WireMessage]) -> list[int]:
-    """Return, for each item, the index after its model output and the results of that output."""
+    """Return for each item an index: the end of its model output and of the results of that output."""
     ends: list[int] = []
     end_of_results = end = len(items)
     for position in reversed(range(len(items))):
@@ -247,7 +247,7 @@ def _first_of(findings: list[Finding]) -> list[Finding]:
 
 
 def _as_seen(item: WireMessage) -> WireMessage:
-    """Return an item as signatures cover it: without id, status and nulls."""
+    """Return the fields of an item that signatures cover: all but the id, the status and nulls."""
     return {key: value for key, value in item.items() if value is not None and key not in ("id", "status")}
 
 

@@ -1,8 +1,8 @@
-"""Checks the rules of the Responses API for ``input``, as far as the list and the log show.
+"""Checks the rules of the Responses API for ``input``, as far as the messages and the log show.
 
 - ``item_shape``: an item is a map with the fields of its type; items of unknown types may hold anything.
 - ``unanswered_call``: every call that the runtime runs has a later result of the right type.
-- ``orphan_result``: every result has its call before it. Calls may be in a stored response.
+- ``orphan_result``: every result has its call before it, or in a response that the provider stored.
 - ``duplicate_call``, ``duplicate_result``: an id belongs to one open call, and a call has one result.
 - ``call_id``, ``tool_name``, ``item_id``: ids and names have the allowed characters and length; item ids have a prefix.
 - ``duplicate_id``: no two items have the same id.
@@ -33,7 +33,7 @@ _Pair = tuple[str, str]
 
 _LONGEST_ID = 64
 _FUNCTION_RESULT = FUNCTION.result
-# The number of keys in a call, a result and a message that hold only text.
+# The number of keys in a plain call, a plain result and a plain message, which hold only text.
 _PLAIN_CALL = 4
 _PLAIN_RESULT = 3
 _PLAIN_MESSAGE = 2
@@ -43,7 +43,7 @@ _NOT_OWN_ID = frozenset({"item_reference", "local_shell_call_output"})
 
 
 def validate(messages: Sequence[object], facts: Facts) -> list[Finding]:
-    """Return every finding in ``messages``, in their order."""
+    """Return every finding in ``messages``, in message order."""
     checker = _Checker(facts)
     for position, item in enumerate(cast("Sequence[WireMessage]", messages)):  # take() checks the type
         if type(item) is not dict or not checker.take_plain(position, item):
@@ -220,7 +220,7 @@ class _Checker(RuleChecker):
             self._answered.add(pair)
 
     def _excuse(self, item: _Item, kind: str) -> None:
-        """Ignore the other half of a call or result with a wrong shape, because repair may fix the shape."""
+        """Exempt the other half of an invalid call or result from the rules, because repair may fix that half."""
         pair = pair_of(item)
         if pair is not None and kind in CALLS:
             self._excused.add(pair)
@@ -238,7 +238,7 @@ class _Checker(RuleChecker):
 
 
 def text_of_reasoning(item: Mapping[str, object]) -> str:
-    """Return the text that the log stores of a reasoning item: its summary, or else its content."""
+    """Return the text of a reasoning item that the log stores: its summary, or its content if there is no summary."""
     for key, how in REASONING_TEXT.items():
         reasoning_text = how.text_in(list_in(item.get(key)))
         if reasoning_text:

@@ -237,7 +237,7 @@ _ITEMS: Mapping[str, Check] = {
 
 
 def flaw_of(item: Mapping[str, object], kind: str) -> Flaw | None:
-    """Return the first flaw of an item of a type, or None."""
+    """Return the first flaw of an item whose type is ``kind``, or None."""
     check = _ITEMS.get(kind)
     if check is not None:
         return check(item)

@@ -25,7 +25,7 @@ NO_MESSAGE = "the tool gave no message"
 """The text that a repair adds to an error result without text."""
 
 View = Callable[[WireMessage], tuple[object, list[Any]]]
-"""Returns a message as signatures cover it: its fields besides the parts, and the parts that count."""
+"""Returns the content of a message that signatures cover: its fields without the parts, and the covered parts."""
 
 
 class Entry:
@@ -35,7 +35,7 @@ class Entry:
         index: The message's index in the original transcript; ``FROM_REPAIR`` if the repair added it.
         message: The draft's own copy of the message.
         own: The seq of the message's first event, as in ``Origins``; 0 if unknown.
-        parts: The seqs of the message's parts. Its length equals the message's list of parts when a provider reads it.
+        parts: The seq of each part of the message.
     """
 
     __slots__ = ("index", "message", "own", "parts")
@@ -98,7 +98,7 @@ class Draft:
             self.note("renamed_tool", f"the tool name {describe(name)} became {call['name']!r}", path, seq)
 
     def edited_from(self, view: View) -> tuple[int, int] | None:
-        """Return the first position that differs from the transcript that the model received; None without a change.
+        """Return the first position that differs from the transcript that the model received; None if they are equal.
 
         The position is the message's index and the number of the part that ``view`` returns, or -1 for the message
         itself. Messages added at the end are not changes.
@@ -116,7 +116,7 @@ class Draft:
             same = 0
             while same < min(len(parts), len(were)) and parts[same] == were[same]:
                 same += 1
-            # Parts added at the end of the last message are not edited either.
+            # Parts added at the end of the last message are not changes either.
             if same < len(were) or (same < len(parts) and position < len(self.seen) - 1):
                 return position, same
         return None
@@ -133,11 +133,11 @@ class Draft:
         return origins
 
     def recorded(self, original: Recorded | None) -> Recorded | None:
-        """Return the facts of the original transcript for the draft. The repaired problems are left out."""
+        """Return the original facts with the positions of the draft. Facts about repaired problems are left out."""
         if original is None:
             return None
         recorded = original.without_positions()
-        # Entries may have moved: for each place the newest message up to it, which never goes back.
+        # Entries may have moved. The running maximum of the original indexes is sorted, so that bisect can search it.
         newest = list(accumulate((entry.index for entry in self.entries), max))
         for begin, fingerprints in original.requests:
             recorded.requests.append((bisect_left(newest, begin), fingerprints))

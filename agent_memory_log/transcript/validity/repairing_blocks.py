@@ -67,7 +67,7 @@ class _Call:
 
 
 class _Pairs:
-    """The calls of a transcript by id, and the turn that answers the calls of each turn."""
+    """The calls of a transcript by id, and for each turn the next turn, which answers its calls."""
 
     def __init__(self, followers: dict[int, Turn], ids: UnusedIds) -> None:
         self.followers = followers
@@ -138,7 +138,7 @@ class BlockRepairer(ABC):
 
     @abstractmethod
     def as_seen(self, message: WireMessage) -> tuple[object, list[Any]]:
-        """Return a message as signatures cover it: its fields besides the blocks, and the blocks that count."""
+        """Return the content that signatures cover: the message's fields without the blocks, and the covered blocks."""
 
     def parts_of(self, entry: Entry, content: Sequence[object]) -> list[Part]:
         """Return the blocks of a message's content."""
@@ -153,7 +153,7 @@ class BlockRepairer(ABC):
         self.draft.note(change, message, part.path, part.seq)
 
     def drop(self, turn: Turn, change: str, wrong: Callable[[Part], str | None]) -> bool:
-        """Drop each block for which ``wrong`` returns a message, recorded as ``change``. Return whether any was."""
+        """Drop and record each block for which ``wrong`` returns a message. Return whether any block was dropped."""
         remaining: list[Part] = []
         for part in turn.parts:
             message = wrong(part)
@@ -305,7 +305,7 @@ class BlockRepairer(ABC):
         self.draft.shorten_name(body, self.rules, call.part.path, call.part.seq)
 
     def _place_results(self, calls: Sequence[_Call], follower: Turn) -> None:
-        """Insert the misplaced and missing results of ``calls``, each after the results of the calls before it."""
+        """Insert the misplaced and missing results of ``calls``, in the order of the calls."""
         positions = {id(part): position for position, part in enumerate(follower.parts, 1)}
         ends = [positions[id(call.result)] for call in calls if call.in_place]
         end = max(ends, default=0) if self.results_first else 0

@@ -151,7 +151,7 @@ def record(**fields: Check | OptionalField) -> Check:
     required = [key for key, field in fields.items() if not isinstance(field, OptionalField)]
     checks = {key: field.check if isinstance(field, OptionalField) else field for key, field in fields.items()}
 
-    def check(value: Any) -> Flaw | None:  # noqa: ANN401  # a cast would be a call
+    def check(value: Any) -> Flaw | None:  # noqa: ANN401  # a cast would cost a call
         if not isinstance(value, _MAPS):
             return _flaw("a map", value)
         for key in required:
@@ -204,7 +204,7 @@ def choice(*, or_unknown: bool = False, **kinds: Check) -> Check:
 
 
 def tagged(**kinds: Check) -> Check:
-    """Return a check for a map whose ``type`` names the one of ``kinds`` that checks it."""
+    """Return a check for a map. The map's ``type`` selects the check from ``kinds``."""
 
     def check(value: Any) -> Flaw | None:  # noqa: ANN401  # a cast would be a call
         if not isinstance(value, _MAPS):

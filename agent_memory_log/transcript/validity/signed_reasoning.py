@@ -1,6 +1,6 @@
 """Checks reasoning that a provider signs or encrypts together with the content before it.
 
-- ``thinking_edited``: a block is equal to the recorded block.
+- ``thinking_edited``: a block equals the recorded block.
 - ``thinking_order``: each block appears once, in recording order.
 - ``thinking_prefix``: the content before a block did not change since it was signed. The content includes the system
   prompt and the tools.

@@ -48,8 +48,8 @@ class MemoryClient:
         policy: Decides which memories an application may write. Default: all.
         execution: Decides which memories and scopes are allowed now. Default: all.
         redactor: Checks every candidate first. Default: refuse keys, tokens, card numbers and other secrets.
-        extractor: The extractor of ``derive`` calls that give none.
-        max_keyed: The most preferences and facts that one subject may hold. None: no limit. Default: 100.
+        extractor: The extractor for ``derive`` calls without an extractor.
+        max_keyed: The largest number of preferences and facts of one subject. None: no limit. Default: 100.
         clock: Returns the current time, timezone-aware. Records expire by it. Default: the machine's clock.
         embedder: Lets search find texts that share no word with a query. It embeds each text once, at the first search
             that needs it. The vectors are stored next to the memories. If it fails, search compares words only.

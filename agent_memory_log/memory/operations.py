@@ -44,7 +44,7 @@ KINDS = ("preference", "fact", "episode", "message")
 """The kinds that a search covers by default."""
 
 SWEEP_LIMIT = 100
-"""The default limit of events that one sweep may redact."""
+"""The number of events that one sweep may redact by default."""
 
 _Scope = Annotated[str | None, Meta(description="The scope. Default: the principal's home scope.")]
 _Scopes = Annotated[tuple[str, ...] | None, Meta(description="The scopes. Default: all that execution allows.")]
@@ -97,7 +97,7 @@ class Remember(Operation[Outcome], frozen=True):
 class Write(Operation[WriteReport], frozen=True):
     """Write several candidates, one append for each scope. If the policy refuses one, none is written.
 
-    A refusal by the policy does not raise. The report has it as ``stopped``, with its reason.
+    A refusal by the policy raises no error. The report then has the status ``stopped`` and the reason.
     """
 
     writes = True
@@ -136,7 +136,7 @@ class Get(Operation[Record | None], frozen=True):
 
 
 class ListRecords(Operation[tuple[Record, ...]], frozen=True):
-    """List the records with a status: first those of the home scope, and each scope's records oldest first."""
+    """List the records with a status. The home scope comes first. Within a scope, the oldest record comes first."""
 
     kinds: _Kinds = None
     scopes: _Scopes = None
@@ -172,14 +172,14 @@ class Forget(Operation[ForgetReport], frozen=True):
     """Erase every value of a ``key``, or the record with this ``id`` and the records that say the same.
 
     ``evidence`` also redacts events in linked runs: the events that the memory came from, the events of the same
-    exchange that repeat the value, and every ``injected_context`` that names the record. ``sweep`` includes all this.
+    exchange that repeat the value, and every ``injected_context`` that names the record. ``sweep`` does this too.
 
     Memory does not learn again from the old statements. A later statement creates a new memory. Erasure has the same
     effect and limits as ``Store.redact_events``. Values match as whole words. Case, accents, width and white space
     make no difference. The report names the events of linked runs and the other records that still hold the value.
 
     Raises:
-        MemoryStopped: The sweep would redact more than ``sweep_limit`` events. The message has their number.
+        MemoryStopped: The sweep would redact more than ``sweep_limit`` events. The message gives the number.
             Nothing is erased.
     """
 
@@ -309,7 +309,7 @@ class Explain(Operation[Explanation | None], frozen=True):
 
 
 class Derive(Operation[DeriveReport], frozen=True):
-    """Learn from the events of a run that were not read before. Deriving again writes nothing twice."""
+    """Learn from the events of a run that no earlier call has read. Repeated calls store no memory twice."""
 
     writes = True
     right = "write"
@@ -321,7 +321,7 @@ class Derive(Operation[DeriveReport], frozen=True):
 
 
 class Rederive(Operation[tuple[DeriveReport, ...]], frozen=True):
-    """Learn again from every run that was derived from, or from ``runs``, starting at their first events."""
+    """Learn again from the first event of each run: ``runs``, or by default every run that ``derive`` has read."""
 
     writes = True
     right = "write"
@@ -332,14 +332,14 @@ class Rederive(Operation[tuple[DeriveReport, ...]], frozen=True):
 
 
 class Rebuild(Operation[RebuildReport], frozen=True):
-    """Fold every stream again from its first event, without snapshots and without a model."""
+    """Rebuild the state of each scope from the first event of its stream, without snapshots and without a model."""
 
     writes = True
     right = "write"
 
 
 class Cleanup(Operation[CleanupReport], frozen=True):
-    """Archive old episodes with few stars, and store that expired records have expired."""
+    """Archive old episodes with few stars, and close the records that have expired."""
 
     writes = True
     right = "write"

@@ -79,8 +79,8 @@ class SyncMemoryClient:
         policy: Decides which memories an application may write. Default: all.
         execution: Decides which memories and scopes are allowed now. Default: all.
         redactor: Checks every candidate first. Default: refuse keys, tokens, card numbers and other secrets.
-        extractor: The extractor of ``derive`` calls that give none.
-        max_keyed: The most preferences and facts that one subject may hold. None: no limit. Default: 100.
+        extractor: The extractor for ``derive`` calls without an extractor.
+        max_keyed: The largest number of preferences and facts of one subject. None: no limit. Default: 100.
         clock: Returns the current time, timezone-aware. Records expire by it. Default: the machine's clock.
         embedder: Lets search find texts that share no word with a query. It embeds each text once, at the first search
             that needs it. The vectors are stored next to the memories. If it fails, search compares words only.
@@ -236,7 +236,7 @@ class SyncMemory:
     ) -> WriteReport:
         """Write several candidates, one append for each scope. If the policy refuses one, none is written.
 
-        A refusal by the policy does not raise. The report has it as ``stopped``, with its reason.
+        A refusal by the policy raises no error. The report then has the status ``stopped`` and the reason.
 
         Args:
             candidates: The proposed memories.
@@ -277,7 +277,7 @@ class SyncMemory:
     def list(
         self, *, kinds: Iterable[str] | None = None, scopes: Iterable[str] | None = None, status: Status = "active"
     ) -> tuple[Record, ...]:
-        """List the records with a status: first those of the home scope, and each scope's records oldest first.
+        """List the records with a status. The home scope comes first. Within a scope, the oldest record comes first.
 
         Args:
             kinds: Only these kinds. Default: all kinds.
@@ -353,8 +353,8 @@ class SyncMemory:
         """Erase every value of a ``key``, or the record with this ``id`` and the records that say the same.
 
         ``evidence`` also redacts events in linked runs: the events that the memory came from, the events of the
-        same exchange that repeat the value, and every ``injected_context`` that names the record. ``sweep``
-        includes all this.
+        same exchange that repeat the value, and every ``injected_context`` that names the record. ``sweep`` does
+        this too.
 
         Memory does not learn again from the old statements. A later statement creates a new memory. Erasure has the
         same effect and limits as ``Store.redact_events``. Values match as whole words. Case, accents, width and
@@ -372,7 +372,7 @@ class SyncMemory:
             dry_run: Only report what would be erased.
 
         Raises:
-            MemoryStopped: The sweep would redact more than ``sweep_limit`` events. The message has their number.
+            MemoryStopped: The sweep would redact more than ``sweep_limit`` events. The message gives the number.
                 Nothing is erased.
         """
         return self.execute(
@@ -531,7 +531,7 @@ class SyncMemory:
         return self.execute(table.Explain(id))
 
     def derive(self, agent: str, run: str, *, extractor: Extractor | None = None) -> DeriveReport:
-        """Learn from the events of a run that were not read before. Deriving again writes nothing twice.
+        """Learn from the events of a run that no earlier call has read. Repeated calls store no memory twice.
 
         Args:
             agent: The agent of the run.
@@ -542,7 +542,7 @@ class SyncMemory:
     def rederive(
         self, extractor: Extractor | None = None, *, runs: Iterable[tuple[str, str]] | None = None
     ) -> tuple[DeriveReport, ...]:
-        """Learn again from every run that was derived from, or from ``runs``, starting at their first events.
+        """Learn again from the first event of each run: ``runs``, or by default every run that ``derive`` has read.
 
         Args:
             runs: As (agent, run). Default: all.
@@ -550,11 +550,11 @@ class SyncMemory:
         return self.execute(table.Rederive(extractor, runs=None if runs is None else several(runs, "runs")))
 
     def rebuild(self) -> RebuildReport:
-        """Fold every stream again from its first event, without snapshots and without a model."""
+        """Rebuild the state of each scope from the first event of its stream, without snapshots and without a model."""
         return self.execute(table.Rebuild())
 
     def cleanup(self, *, older_than_days: float = 90, below_stars: float = 3) -> CleanupReport:
-        """Archive old episodes with few stars, and store that expired records have expired.
+        """Archive old episodes with few stars, and close the records that have expired.
 
         Args:
             older_than_days: Only episodes older than this, in days.

@@ -23,13 +23,14 @@ class MergedValue(Contract):
 
 
 class ModelMerger:
-    """Asks a model which value holds when a key has had two: both in one value, one of them, or undecidable.
+    """Asks a model to merge two values of one key.
 
-    The model receives only the kind, the key, and both values with their texts.
+    The model answers with one of the values, with a value that says both, or with null if it cannot decide. It receives
+    only the kind, the key, and both values with their texts.
     """
 
     def __init__(self, model: ModelPort, settings: MemorySettings | None = None) -> None:
-        """``settings`` default to ``MemorySettings()``."""
+        """Create a merger. The default settings are ``MemorySettings()``."""
         self._model = model
         self._settings = settings or MemorySettings()
 

@@ -7,7 +7,7 @@ from agent_memory_log.memory.records.messages import type_of
 from agent_memory_log.memory.records.protocols import RunSlice
 
 MIN_MESSAGES = 4
-"""A run with fewer messages is read later, because it hardly holds anything yet."""
+"""The least number of messages of a run. A shorter run is read later, because it rarely states anything yet."""
 
 _MESSAGES = frozenset({EventType.USER_MESSAGE, EventType.ASSISTANT_MESSAGE, EventType.TOOL_RESULT})
 

@@ -46,7 +46,7 @@ class ModelExtractor:
     """
 
     def __init__(self, model: ModelPort, settings: MemorySettings | None = None) -> None:
-        """``settings`` default to ``MemorySettings()``."""
+        """Create an extractor. The default settings are ``MemorySettings()``."""
         self._model = model
         self._settings = settings or MemorySettings()
 
@@ -56,7 +56,10 @@ class ModelExtractor:
         return _NAME
 
     def extract(self, new: RunSlice, /) -> Extraction:
-        """Return the model's candidates for ``new``. Makes two calls, or none without enough messages or a user."""
+        """Return the model's candidates for ``new``.
+
+        It calls the model twice. It does not call the model if there are too few messages or no user message.
+        """
         limits = self._settings.extraction
         if has_too_few_messages(new, limits.min_messages):
             return Extraction(position=new.after)
@@ -173,7 +176,7 @@ class _Line(msgspec.Struct):
 
 
 def _conversation_text(events: Sequence[Event], most: int) -> str:
-    """Return the conversation with one JSON object a line, so that no text can imitate another message or number."""
+    """Return the conversation with one JSON object per line, so that no text can imitate another message or number."""
     lines = [
         _Line(event.seq, "user" if isinstance(event.data, UserMessage) else "assistant", _text(event)[:most])
         for event in events

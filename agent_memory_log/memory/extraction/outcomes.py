@@ -1,6 +1,6 @@
 """Reads outcomes from the structure of a run's log: fixed failures, acknowledged work and the user's feedback.
 
-An outcome depends only on the events between two events at which nothing is open; see ``rules``.
+``rules`` explains open calls. An outcome depends only on the events between two points at which no call is open.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loads the phrases with which users state preferences and facts from ``data/phrases.toml``, for ``statements``."""
+"""Loads ``data/phrases.toml``, the phrases with which users state preferences and facts. ``statements`` uses them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ WORDS = {name: frozenset(words.split()) for name, words in _TABLE["words"].items
 
 
 class Caseless:
-    """A case-insensitive pattern. On ASCII text, which is the usual case, it takes a third of the time.
+    """A case-insensitive pattern. On ASCII text, it is three times as fast as ``re.IGNORECASE``.
 
-    The pattern has no capital letters, so it can search the lower-case copy of an ASCII text at the same positions.
+    Most texts are ASCII. The pattern has no capital letters, so it can search the lower-case copy of an ASCII text. The
+    copy has the same positions.
     """
 
     __slots__ = ("_any", "_lower")
@@ -75,7 +76,7 @@ class Phrases(msgspec.Struct, frozen=True):
 
 
 def plain_form(text: str) -> str:
-    """Return the text in lower case with single blanks."""
+    """Return the text in lower case, with single spaces."""
     return " ".join(text.lower().split())
 
 
@@ -93,7 +94,7 @@ def _joint(text: str) -> Caseless:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    """Compile a pattern. A blank matches any white space. Capital letters are checked later, with the value."""
+    """Compile a pattern. A space in it matches any white space. Capital letters are checked later, with the value."""
     return re.compile(with_parts(text, _TABLE["parts"]).replace(" ", r"\s+"), re.IGNORECASE)
 
 

@@ -1,11 +1,11 @@
 """An extractor without a model: it reads plain statements of users, and outcomes that the log's structure shows.
 
-It reads a run event by event. At some events nothing is open any more. Later events do not depend on earlier ones
-there, so the extractor finds and numbers the same candidates no matter how the run is sliced.
+It reads a run event by event, and reports a position only at an event after which no call is open. Later candidates
+then depend only on later events. So the extractor finds and numbers the same candidates however the run is sliced.
 
-After a user message, two things are open: calls without a result, and failed calls that no later call fixed. A failure
-stays open for at most three user messages, and only while they state nothing, so that it never delays a statement.
-Successful calls are open until the next user message, which may acknowledge them.
+A call is open while it has no result. A successful call is open until the next user message, which may acknowledge it.
+A failed call is open until a later call fixes it. It stays open for at most three user messages, and only while they
+give no candidates, so that a failure never delays a statement. A user message closes all other calls.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RuleExtractor:
       and that the user acknowledged; ``user_feedback``, the user's opinion that something was right or wrong.
 
     It reads statements only from user messages, never from the assistant, from tools or from recalled memory. A run
-    with fewer than four messages is read later. The same events always give the same candidates, in any slices.
+    with fewer than four messages is read later. The same events give the same candidates in all slices.
     """
 
     @property
@@ -85,7 +85,10 @@ class _Done(msgspec.Struct, frozen=True):
 
 
 class _Reading:
-    """The state of reading a slice. ``candidates`` is final up to ``position``; ``_pending`` waits for open calls."""
+    """The state while a slice is read. ``candidates`` is final up to ``position``.
+
+    ``_pending`` has the candidates that become final when no call is open.
+    """
 
     def __init__(self, new: RunSlice) -> None:
         self.candidates: list[Candidate] = []

@@ -40,12 +40,12 @@ _CAPITALS = re.compile(r"[^\W\d_a-zß-öø-ÿ][\w'\u2019.-]*(?:\s+(?:(?:de|da|di
 _WORD = re.compile(r"\w+(?:['\u2019.+#/-]\w+)*[+#]*")
 
 _ALL_HINTS = frozenset(hint for phrases in ALL for hint in phrases.hints)
-# A hint that contains a shorter hint is redundant: the shorter one is in the same texts.
+# A hint that contains a shorter hint is redundant, because a text with the longer hint also has the shorter one.
 _HINTS = tuple(sorted(hint for hint in _ALL_HINTS if not any(shorter in hint for shorter in _ALL_HINTS - {hint})))
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """A statement of the user. ``confidence`` (0 to 1) is how certain it is that the user meant it so."""
+    """A statement of the user. ``confidence``, from 0 to 1, is the certainty that the user meant it."""
 
     data: Preference | Fact
     confidence: float
@@ -62,20 +62,21 @@ def read_statements(text: str) -> tuple[Statement, ...]:
 
 
 def readable(text: str) -> str:
-    """Return the part of a message that the patterns read: the first characters, without long gaps inside a line.
+    """Return the first ``MAX_TEXT`` characters of a message, with plain apostrophes and with long gaps shortened.
 
-    The patterns try every position of a gap, so a long gap would cost quadratic time.
+    A gap is white space inside a line. The patterns try every position of a gap, so a long gap would cost quadratic
+    time.
     """
     return _GAP.sub(r"\1", text[:MAX_TEXT]).replace("\u2019", "'")
 
 
-def _read(text: str, spoken: tuple[Phrases, ...]) -> Iterator[Statement]:
+def _read(text: str, languages: tuple[Phrases, ...]) -> Iterator[Statement]:
     hidden = _hide(text)
     for start, end in _sentences(hidden):
         if hidden[start:end].rstrip().endswith("?"):
             continue
         plain = plain_form(hidden[start:end])
-        for phrases in spoken:
+        for phrases in languages:
             if phrases.may_stand_in(plain):
                 yield from _read_sentence(phrases, text[start:end], hidden[start:end])
 
@@ -181,7 +182,10 @@ def _lasts(phrases: Phrases, value: str) -> bool:
 
 
 def _keyed(first: str, words: list[str], value: str, confidence: float) -> Statement | None:
-    """Return a preference, or None without key words. The same words give the same key, so a new value supersedes."""
+    """Return a preference with a key made from the words, or None if there are no words.
+
+    The same words always give the same key, so a new value supersedes the old one.
+    """
     if not words:
         return None
     return Statement(Preference("_".join([first, *words] if first else words), value), confidence)
@@ -206,4 +210,4 @@ def _head(text: str) -> list[str]:
 
 
 def _singular(word: str) -> str:
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word  # noqa: PLR2004  # "gas"
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word  # noqa: PLR2004  # keeps "gas"

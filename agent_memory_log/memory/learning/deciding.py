@@ -121,7 +121,7 @@ class Decisions:
 
     @staticmethod
     def _is_part_of(candidate: Candidate, live: Live) -> bool:
-        """Return whether a merged record already contains the candidate, which was then derived again."""
+        """Return whether a merged record already contains the candidate. Such a candidate was derived again."""
         evidence = set(candidate.evidence)
         is_merged = any(link.type == MERGES for link in live.memory.links)
         return is_merged and bool(evidence) and evidence <= set(live.memory.evidence)
@@ -161,7 +161,7 @@ class Decisions:
         )
 
     def change(self, live: Live, candidate: Candidate, names: Iterable[str]) -> None:
-        """Change the named fields of a record in place. If the data differs, even only in case, supersede it."""
+        """Change the named fields of a record in place. If the data differs, even in case, supersede the record."""
         if live.data != candidate.data:
             self._remember(candidate, live)
             return
@@ -216,7 +216,7 @@ class Decisions:
         return [evidence for evidence in dict.fromkeys(candidate.evidence) if evidence not in stored]
 
     def _refresh(self, live: Live, candidate: Candidate) -> None:
-        # A record that returns from an export cites itself. A record is no evidence for itself.
+        # An exported record without evidence cites its own event. A record must not be evidence for itself.
         fresh = tuple(evidence for evidence in self._fresh_evidence(live, candidate) if evidence.agent != self._agent)
         if candidate.source.kind == "import":  # a copy of a statement, not a new statement
             end = _later(live.memory.valid_until, candidate.valid_until and candidate.end(self._now))
@@ -275,7 +275,7 @@ class Decisions:
             keyed += (record is not None) - (folded in self._state.keys)
         if keyed <= self._max_keyed:
             return
-        # Each write to a full subject compares all its records. Tuples are faster to compare than with a key function.
+        # Each write to a full subject compares all its records. Comparing tuples is faster than a key function.
         archivable = [
             (
                 live.memory.valid_until is None or live.memory.valid_until > self._now,

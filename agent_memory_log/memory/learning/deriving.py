@@ -1,7 +1,7 @@
 """Derives memories from the new events of a run with an extractor. Repeated or concurrent calls write nothing twice.
 
-The position up to which a run was read is stored in the home scope, in the same append as the new memories. Another
-scope that is written to stores the position too. So a crash between the two appends writes nothing twice.
+The position up to which a run was read is stored in the home scope, in the same append as the new memories. Every
+other scope that receives memories stores it too. So after a crash between two appends, nothing is written twice.
 """
 
 from __future__ import annotations

@@ -21,12 +21,12 @@ from agent_memory_log.memory.stream.context import Context
 from agent_memory_log.steps import Steps, work
 
 MERGES = "merges"
-"""The type of the link from a merged record to the one whose value is a part of its own."""
+"""The type of the link from a merged record to the record whose value it contains."""
 
 MERGED = "merged"
 UNDECIDABLE = "merge_undecidable"
 FAILED = "merge_failed"
-"""The reason of a failed merge. After a colon follows an error's code or class, or why the value was refused."""
+"""The reason of a failed merge. The cause follows after a colon: an error's code or class, or a refusal."""
 
 UNCERTAIN = "uncertain"
 """The tag of a new value that was stored although the merger returned no usable value."""
@@ -91,7 +91,7 @@ class Merging:
         return self._results.get((_words(stored, candidate), candidate))
 
     def ask(self, stored: Record, candidate: Candidate) -> Steps[None]:
-        """Ask the merger, unless it was asked about these words before. Errors of the merger become a reason."""
+        """Ask the merger, unless it was asked about these words before. An error becomes the reason of the answer."""
         words = _words(stored, candidate)
         if words not in self._answers:
             try:

@@ -56,7 +56,7 @@ def write(
         candidates: The candidates.
         origin: The kind of call that proposes them.
         phase: The phase that is stored with blocked candidates.
-        position: The position that was read in a run. It is stored in the same append, in the home scope and in each
+        position: The position that was reached in a run. It is stored in the same append, in the home scope and in each
             scope that is written to. Candidates whose evidence is at or before a stored position are left out,
             because they were written with that position.
         fresh: Whether the home scope was just read. It is then read again only after a conflict.
@@ -65,7 +65,7 @@ def write(
         The outcome of each candidate, or the status ``stopped`` if the policy stopped the call.
 
     Raises:
-        InvalidArgument: if a candidate cannot be stored. Then nothing was written.
+        InvalidArgument: A candidate cannot be stored. Nothing was written.
     """
     judged = judge(context, candidates, origin)
     if isinstance(judged, Violation):

@@ -1,8 +1,11 @@
-"""Checks that the memories that an answer declares were retrieved, and that the answer follows them.
+"""Audits a model's answer: it may declare only memories that were retrieved, and it must follow them.
 
-audit = audit_answer(text, ["language"], [hit.record for hit in hits if hit.record], verifiers={"language": is_english})
-if audit.stop_reason:
-await me.note_stop(audit.stop_reason, phase="answer")
+    retrieved = [hit.record for hit in hits if hit.record]
+    audit = audit_answer(text, ["language"], retrieved, verifiers={"language": is_english})
+    if audit.stop_reason:
+        await me.note_stop(audit.stop_reason, phase="answer")
+
+``is_english`` is a function of the application. It returns whether the answer follows the remembered value.
 """
 
 from __future__ import annotations
@@ -50,8 +53,8 @@ def audit_answer(
 ) -> AnswerAudit:
     """Check an answer against the keys of the memories that it declares to follow.
 
-    Keys are compared without surrounding white space and without case. An answer with several declared keys must
-    follow at least one record that a verifier can judge. Without verifiers, each declared key only has to be retrieved.
+    Keys are compared without surrounding white space and without case. If verifiers can judge records with declared
+    keys, the answer must follow at least one of these records. Other declared keys only have to be retrieved.
 
     The checks run in this order. Their stop reasons are ``invalid_answer:memory_keys_out_of_context``,
     ``invalid_answer:too_long`` and ``invalid_answer:memory_declared_but_not_applied``.

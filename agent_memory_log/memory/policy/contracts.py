@@ -1,6 +1,7 @@
-"""Reads the JSON in which a model proposes memories and plans retrievals, or refuses it with a stable reason.
+"""Reads the JSON with which a model proposes memories or plans a retrieval.
 
-The type of each field must be right. A lifetime or confidence outside its bounds is clamped. Other fields are ignored.
+Each field must have its type, or the answer is refused with a stable reason. A lifetime or confidence outside its
+bounds is clamped. Unknown fields are ignored.
 """
 
 from __future__ import annotations

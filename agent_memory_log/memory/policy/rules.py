@@ -29,7 +29,7 @@ MAX_VALUE = 120
 
 
 class MemoryPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """A policy of allowed keys and scopes. A violation stops the call, and no candidate of the call is written.
+    """A policy that allows some keys and scopes. A violation stops the call, and no candidate of the call is written.
 
         MemoryPolicy(allowed_keys={"language", "response_style"}, allowed_scopes={"user"})
 
@@ -82,7 +82,9 @@ class MemoryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryExecution(msgspec.Struct, frozen=True, kw_only=True):
-    """An execution of denied keys and scopes. It blocks and reports these candidates; the others are written.
+    """An execution that denies some keys and scopes.
+
+    It blocks and reports the candidates with a denied key or scope. The other candidates are written.
 
         MemoryExecution(denied_keys={"declared_tier"})
 

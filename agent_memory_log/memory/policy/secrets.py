@@ -26,7 +26,7 @@ def stop_secrets(candidate: Candidate, /) -> Candidate | Refusal:
 
 
 def _values(candidate: Candidate) -> Iterator[tuple[str, str]]:
-    """Yield each text of ``candidate`` after the key it belongs to."""
+    """Yield pairs of a key and a text. The key is ``""`` for a text that is not the value of a key."""
     data = candidate.data
     if isinstance(data, (Preference, Fact)):
         yield "", data.key

@@ -1,8 +1,10 @@
 """The settings of memory as one frozen struct, with a JSON schema.
 
-settings = MemorySettings.from_environment()
-settings = MemorySettings.from_json('{"budgets": {"max_seconds": 10}}')
-print(json.dumps(MemorySettings.json_schema(), indent=2))
+    settings = MemorySettings.from_environment()
+    settings = MemorySettings.from_json('{"budgets": {"max_seconds": 10}}')
+    print(json.dumps(MemorySettings.json_schema(), indent=2))
+
+Settings come from the environment, from JSON or from arguments.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def _check_instance(cls: type) -> _Check:
 
 
 def text_of(value: object, name: str) -> str:
-    """Return a text that the store can hold. Raises ``InvalidArgument`` with the argument's name."""
+    """Return the value if it is text that the store can hold. Raises ``InvalidArgument`` with the argument's name."""
     if type(value) is str and value.isascii():
         return value
     if not isinstance(value, str):

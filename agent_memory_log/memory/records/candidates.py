@@ -86,13 +86,13 @@ class Candidate(Envelope, frozen=True):
 
 
 def checked(candidate: Candidate, *, may_be_copy: bool = False) -> Candidate:
-    """Return the candidate with its numbers clamped and its times in UTC, after a check of all its fields.
+    """Check all fields of a candidate. Return it with its numbers clamped and its times in UTC.
 
     Raises ``InvalidArgument`` with the path of the invalid field.
 
     Args:
         candidate: The candidate.
-        may_be_copy: Allow evidence in a memory stream. An imported record may have such evidence.
+        may_be_copy: Allow evidence that names an event of a memory stream. Imported records may have it.
     """
     data = _data(candidate.data)
     if isinstance(data, Episode):

@@ -234,12 +234,12 @@ def fold_keys(keys: Iterable[str]) -> frozenset[str]:
 
 
 def fold_text(text: str) -> str:
-    """Return a value in the form for comparison: folded as keys are, with single spaces."""
+    """Return a value in the form for comparison: folded like a key, with single spaces."""
     return _caseless(" ".join(text.split()))
 
 
 def _caseless(text: str) -> str:
-    """Return a form that is equal for canonical caseless matches (definition D145 of the Unicode Standard)."""
+    """Return the form that is equal for all canonical caseless matches (Unicode Standard, definition D145)."""
     if text.isascii():
         return text.casefold()
     return unicodedata.normalize("NFD", unicodedata.normalize("NFD", text).casefold())

@@ -30,8 +30,8 @@ _MAX_AGENT_ID = 512
 # Unicode categories of control characters and line separators, and of format characters such as U+200B.
 _CONTROLS = frozenset({"Cc", "Zl", "Zp"})
 _FORMAT = "Cf"
-_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 # Letters and symbols that look like white space: the Hangul fillers and the empty Braille pattern.
+_BLANK = frozenset("\u115f\u1160\u2800\u3164\uffa0")
 
 
 class SubjectId(msgspec.Struct, frozen=True, order=True):

@@ -101,7 +101,7 @@ class Extraction(msgspec.Struct, frozen=True):
     Attributes:
         candidates: The proposed memories.
         position: The seq up to which the extractor has read. None: all events. The next call reads the later events
-            again, and candidates that cite them are dropped.
+            again, so this call drops candidates that cite later events.
         stop_reason: The reason why the extractor could not work, or ``""``. With a reason, nothing is written, and the
             next call reads all events again.
         model_calls: The number of model calls.
@@ -120,7 +120,7 @@ class Extractor(Protocol):
 
     @property
     def name(self) -> str:
-        """The name without a ``/``. The ``item`` of the evidence begins with it."""
+        """The name of the extractor, without a ``/``. The ``item`` of each evidence begins with this name."""
         ...
 
     def extract(self, new: RunSlice, /) -> Extraction:

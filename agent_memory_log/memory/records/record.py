@@ -133,7 +133,7 @@ _FREE_TEXTS = tuple(
 
 
 def free_texts(memory: Envelope) -> Iterator[str]:
-    """Yield each text of the envelope that is free text. It may hold a secret, or a value to forget."""
+    """Yield each free text of the envelope. Such a text may hold a secret, or a value to forget."""
     for name in _FREE_TEXTS:
         value: str | tuple[str, ...] = getattr(memory, name)
         if isinstance(value, str):

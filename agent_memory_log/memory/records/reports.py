@@ -150,7 +150,7 @@ class RebuildReport(msgspec.Struct, frozen=True):
 
 
 class CleanupReport(msgspec.Struct, frozen=True):
-    """The records that a cleanup archived, and those whose end it recorded."""
+    """The records that a cleanup archived, and the expired records that it closed."""
 
     archived: tuple[Record, ...] = ()
     expired: tuple[Record, ...] = ()
@@ -181,7 +181,7 @@ class Hit(msgspec.Struct, frozen=True):
 
     Attributes:
         score: The score. Scores of two searches are not comparable.
-        matched_by: The share of each part of the search in the score, by the name of the part.
+        matched_by: The amount that each part of the search adds to the score, by the name of the part.
         record: The record, or None.
         message: The message, or None.
     """

@@ -1,4 +1,4 @@
-"""Holds the texts of one subject in a recall index, by the record or message of each. Needs the extra ``recall``."""
+"""Holds the texts of one subject's records and messages in a recall index. Needs the extra ``recall``."""
 
 from __future__ import annotations
 

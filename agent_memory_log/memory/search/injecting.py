@@ -167,9 +167,9 @@ def _fitting(
 ) -> tuple[list[_Line], int]:
     """Return the lines that fit, and the number of tokens of the whole block.
 
-    Earlier groups have priority, and so have the first lines of each group. Each group but the last first takes at
-    most half of the remaining tokens, so that later groups get some too. The last group, the postponed lines and the
-    ``recent`` lines then share the rest, in this order.
+    Earlier groups have priority over later groups, and earlier lines over later lines of a group. Each group except
+    the last may take about half of the remaining tokens, so that later groups get some too. The rest goes to the last
+    group, then to the postponed lines, then to the ``recent`` lines.
     """
     budget = _Budget(max_tokens, count)
     *first, last = groups

@@ -1,7 +1,6 @@
 """Reads the linked runs of an index: only the runs that have changed since they were read, and only new events.
 
-One ``peek_runs`` call finds the runs whose version or ``first_seq`` changed, because no event changes without one of
-the two.
+One ``peek_runs`` call finds the changed runs: a change of events also changes the run's version or ``first_seq``.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class News(msgspec.Struct, frozen=True):
     from_start: bool = False
 
     def is_newer_than(self, head: RunHead | None) -> bool:
-        """Return whether the index has to apply this, given the head at which it last read the run."""
+        """Return whether the index, which last read the run at ``head``, has to apply these events."""
         if head is None or self.snapshot is None or self.from_start:
             return head is not None or self.snapshot is not None
         return self.snapshot.last_seq > head.version or self.snapshot.first_seq != head.first_seq

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _NO_MESSAGES = "no messages were searched: pip install 'agent-memory-log[recall]'"
 
 SHARED_WORDS = "shared_words"
-"""The key in ``matched_by`` of the share of the query's words that a record contains. Used only without an index."""
+"""The key in ``matched_by`` for the share of the query's words that a record contains. Only used without an index."""
 
 _BOOST = 0.5
 """The score that a boosted preference gains, even if it shares no word with the query. An index adds the same."""
@@ -56,7 +56,7 @@ def search_each(context: Context, calls: Sequence[Search], scopes: tuple[str, ..
     """Return the hits of several searches for one query. New events are read once, and the query is embedded once.
 
     Raises:
-        InvalidArgument: if an embedder is given and the extra ``recall`` is not installed, or if the embedder has no
+        InvalidArgument: An embedder is given and the extra ``recall`` is not installed, or the embedder has no
             method ``embed``.
     """
     make = _index_type()

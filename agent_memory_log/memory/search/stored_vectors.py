@@ -97,7 +97,7 @@ class StoredVectors:
         return _first_batch(list(self._unstored.values())), self.read_to
 
     def give_up(self, batch: Iterable[MemoryVectors]) -> None:
-        """Remove vectors from those to store."""
+        """Stop trying to store these vectors."""
         for vectors in batch:
             self._unstored.pop(name_of(vectors), None)
 

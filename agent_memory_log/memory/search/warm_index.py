@@ -100,7 +100,7 @@ class WarmIndex:
                 raise
 
     def _locked(self, do: Callable[[], _T]) -> Steps[_T]:
-        """Do something short under the lock. If the lock is taken, a worker thread waits for it, not the event loop."""
+        """Call a short function under the lock. If the lock is taken, a worker thread waits, not the event loop."""
         if not self._lock.acquire(blocking=False):
             return (yield from work(lambda: self._wait_for_lock(do)))
         try:
@@ -264,7 +264,7 @@ class WarmIndex:
             return
         head = self._head(run_id) or UNREAD
         if newer.first_seq < head.first_seq:
-            return  # this snapshot was loaded before events were deleted that the index no longer holds
+            return  # the snapshot is older than the index: the run lost events after it was loaded
         run = self._runs.setdefault(run_id, LinkedRun(None, {}))
         run.head = RunHead(max(head.version, newer.last_seq), newer.first_seq)
         is_off = newer.meta.get("memory") is False
@@ -322,7 +322,7 @@ class WarmIndex:
                 yield from self._locked(lambda: self._vectors.note_redacted(orphans))
 
     def embed_lacking(self, embedder: Embedder) -> Steps[str]:
-        """Embed and store the vectors of all texts that have none. Returns what went wrong, or ``""``."""
+        """Embed all texts without vectors, and store the vectors. Returns a note about a failure, or ``""``."""
         for _ in range(_ATTEMPTS):
             while True:
                 batch = yield from work(lambda: self._embed_batch(embedder))

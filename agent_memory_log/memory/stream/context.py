@@ -89,8 +89,8 @@ _Index = TypeVar("_Index", bound=Index)
 class WarmIndexes:
     """A cache of the search indexes of subjects, limited to about ``max_bytes``.
 
-    The least recently used index is dropped first. The end of a search never drops its own indexes or those of a
-    running search, even if they are larger than the limit. So the principal's next search finds them in the cache.
+    When a search ends, the least recently used indexes are dropped until the limit is met. The indexes of this search
+    and of running searches stay, even if they exceed the limit. So the principal's next search finds them.
     """
 
     def __init__(self, max_bytes: int) -> None:

@@ -63,7 +63,7 @@ class Ledger:
         self.closed: dict[str, Closed] = {}
         self.blocked: list[tuple[Event, MemoryBlocked]] = []
         self.story: dict[str, list[Event]] = {}
-        # A forgotten event is hidden at all times, even if it is not redacted yet.
+        # Forgotten events are ignored for every ``until``, even if they are not redacted yet.
         erased = {seq for event in stream.log if isinstance(event.data, MemoryTombstone) for seq in event.data.erased}
         for event in stream.log:
             if event.seq not in erased and (until is None or event.timestamp <= until):
@@ -71,7 +71,7 @@ class Ledger:
         self.state.version = stream.last_seq
 
     def lives(self) -> Iterator[tuple[Live, Closed | None]]:
-        """Return every record and whether it was closed, in the order in which the records were made."""
+        """Return every record in the order of creation, with its ``Closed`` entry, or None for an active record."""
         pairs: list[tuple[Live, Closed | None]] = [(live, None) for live in self.state.records.values()]
         pairs.extend((closed.live, closed) for closed in self.closed.values())
         pairs.sort(key=lambda pair: pair[0].seq)

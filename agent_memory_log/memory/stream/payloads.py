@@ -54,7 +54,7 @@ class MemoryRefreshed(EventData, frozen=True):
 
 @register_own_payload
 class MemoryChanged(EventData, Envelope, frozen=True, gc=False):
-    """A change of a record in place. The fields named in ``changed`` have new values. The record's data stays."""
+    """A change of a record in place. The fields named in ``changed`` have new values. The data stays the same."""
 
     event_type = "memory_changed"
 
@@ -158,7 +158,7 @@ class RunEvents(msgspec.Struct, frozen=True):
 
 @register_own_payload
 class MemoryTombstone(EventData, frozen=True):
-    """A record of a forgotten memory. It holds only positions.
+    """A note that memories were forgotten. It holds only positions.
 
     Attributes:
         erased: The seqs of the events in this stream that must be redacted.

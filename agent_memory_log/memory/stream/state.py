@@ -1,8 +1,8 @@
 """The fold of a memory stream's events into the current state of the subject.
 
 The fold is deterministic: it uses no clock and no policy, and all times come from the events. The writer has already
-made each decision. Three ways give a state with equal bytes: a fold from the first event, a fold from a snapshot, and a
-fold of the new events into an older state.
+made each decision. A fold from the first event, a fold from a snapshot, and a fold of the new events into an older
+state all give a state with equal bytes.
 
 The state holds only active records. ``history.py`` has their earlier values and the closed records.
 """
@@ -113,7 +113,7 @@ class State:
         first_seq: The first seq of the stream. It changes if the stream is deleted.
         records: The active records by id, in the order in which they were made.
         keys: The id of the active record of each kind and folded key.
-        kinds: The kinds that have had keys.
+        kinds: The kinds that have, or had, a record with a key.
         holders: The record whose content each event holds, by the event's seq.
         positions: The seq up to which each run was read.
         linked: The runs whose messages a search finds.
@@ -200,7 +200,8 @@ class State:
     def is_forgotten(self, evidence: Evidence) -> bool:
         """Return whether a statement is forgotten.
 
-        Extractors number their statements differently. So an item of another extractor counts as forgotten too.
+        Extractors number statements differently. So after one extractor's statement is forgotten, the statements of
+        other extractors in the same event count as forgotten too.
         """
         if evidence.seq <= self.until.get((evidence.agent, evidence.run), 0):
             return True

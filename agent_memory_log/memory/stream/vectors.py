@@ -33,7 +33,7 @@ def name_of(data: MemoryVectors) -> TextName:
 
 
 def is_alive(state: State, name: TextName) -> bool:
-    """Return whether a search may still find the text, as far as the subject's state shows."""
+    """Return whether a search may still find the text, according to the subject's state."""
     if name.agent:
         return state.may_find(name.agent, name.run, name.seq)
     live = state.records.get(name.record)

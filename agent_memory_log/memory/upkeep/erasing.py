@@ -45,7 +45,7 @@ class Reach(msgspec.Struct, frozen=True):
         sweep: Whether to redact every event of the linked runs that holds the value.
         sweep_limit: The largest number of events that a sweep may redact.
         dry_run: Whether to report only.
-        runs: The versions of more runs. They are searched too, and nothing up to the version is learnt from them again.
+        runs: More runs to search, with their versions. Events up to these versions are never learnt from again.
     """
 
     evidence: bool = False
@@ -59,7 +59,7 @@ class Target(msgspec.Struct, frozen=True):
     """The memories to erase.
 
     Attributes:
-        choose: Returns for a ledger the function that chooses records.
+        choose: A function that takes a ledger and returns the function that chooses records.
         is_about: Chooses the events of blocked candidates.
         everything: Whether the whole memory of the scope is erased.
     """
@@ -140,7 +140,7 @@ def _plan(subject: Subject, stream: Snapshot, target: Target, runs: Mapping[tupl
     for run_id, seq in runs.items():
         until[run_id] = max(seq, until.get(run_id, 0))
     until = {run_id: seq for run_id, seq in until.items() if seq > state.until.get(run_id, 0)}
-    # A record without evidence has its own event as evidence in an export. Its source here stops a later import.
+    # In an export, a record without evidence cites its own event. The tombstone names it, so an import skips it.
     own = [
         Evidence(subject.agent, STREAM_RUN, live.seq, event_id=live.id)
         for live in lives
@@ -162,7 +162,7 @@ def _plan(subject: Subject, stream: Snapshot, target: Target, runs: Mapping[tupl
 
 
 def _trace_query(context: Context, plan: _Plan, reach: Reach) -> Steps[TraceQuery]:
-    """Return the traces to look for in the linked runs. Evidence may cite any event; other runs are not touched.
+    """Return the traces to look for in the linked runs. Runs that are not linked stay unchanged.
 
     A run also counts as linked if it was read for this scope and is linked to the principal's home scope. A sweep does
     not include such a run.
@@ -186,7 +186,7 @@ def _trace_query(context: Context, plan: _Plan, reach: Reach) -> Steps[TraceQuer
 
 
 _HOLDING = (MemoryRemembered, MemoryChanged, MemoryBlocked)
-"""The events that hold a value or a key, except snapshots. The state's ``chunks`` name these."""
+"""The events that hold a value or a key, except snapshots. The state's ``chunks`` are the seqs of the snapshots."""
 
 
 def _finish(subject: Subject, context: Context) -> Steps[int]:

@@ -60,7 +60,7 @@ def forget_all(context: Context, call: ForgetAll) -> Steps[ForgetReport]:
 
 
 def _linked(subject: Subject) -> Steps[dict[tuple[str, str], int]]:
-    """Return the versions of the linked runs. A search must not find their messages up to these versions again."""
+    """Return the versions of the linked runs. After an erasure, no search finds messages up to these versions."""
     yield from subject.refresh()
     versions: dict[tuple[str, str], int] = {}
     for run_id in subject.ask(lambda state: tuple(state.linked)):
@@ -76,7 +76,7 @@ def _every(_: Live) -> bool:
 def _same_as(ledger: Ledger, record: str) -> Callable[[Live], bool]:
     """Return a function that chooses the record, its equals, and all records that were merged from them.
 
-    A keyed record's equals have the same kind and data. Without keys, they also have the same text.
+    An equal record has the same kind and data. If the kind has no keys, it also has the same text.
     """
     original = next((live for live, _ in ledger.lives() if live.id == record), None)
     if original is None:

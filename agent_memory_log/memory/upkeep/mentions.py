@@ -1,7 +1,7 @@
 """Finds values as whole words in texts, in any spelling.
 
-It ignores case, accents, width, white space, and typographic quotes and hyphens. ``kinds.fold_text``, which compares
-values, ignores less. An erasure must also find other spellings of the value.
+It ignores case, accents, width, white space, and typographic quotes and hyphens. It ignores more than
+``kinds.fold_text``, which compares values, because an erasure must also find other spellings of a value.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _TYPED = str.maketrans(
     | dict.fromkeys("\u201c\u201d\u201e\u201f", '"')
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-")
 )
-"""Replaces typographic quotes and hyphens by those of a keyboard."""
+"""Maps typographic quotes and hyphens to those of a keyboard."""
 
 
 def fold(text: str) -> str:
-    """Return the form of a text that is searched for values."""
+    """Return a text in the form in which texts and values are compared."""
     if not text.isascii():
         typed = unicodedata.normalize("NFKC", text.translate(_TYPED))
         apart = unicodedata.normalize("NFKD", typed.casefold())

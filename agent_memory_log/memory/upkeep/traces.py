@@ -31,7 +31,7 @@ class TraceQuery(msgspec.Struct, frozen=True):
         runs: The runs to search.
         values: The forgotten values.
         records: The ids of the forgotten records.
-        evidence: The events that the records cite. The seq counts if a run does not hold the event id.
+        evidence: The events that the records cite. An event is found by its id, or by its seq if the id is missing.
         swept: The runs in which every event that holds a value is redacted.
     """
 

@@ -58,7 +58,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _collect_left_sockets(request: pytest.FixtureRequest) -> Generator[None]:
-    """Collect these sockets at the end of the module, so that no other test gets the warning."""
+    """Collect open sockets at the end of a module, so that no test of another module gets the warning."""
     yield
     if request.path.name.startswith(_OF_MONGODB):
         with warnings.catch_warnings():
@@ -70,7 +70,7 @@ def _collect_left_sockets(request: pytest.FixtureRequest) -> Generator[None]:
 def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoServer | GivenServer]:
     """Start one server for all tests of a worker, or use the server of ``AMLOG_TEST_MONGO_URI``.
 
-    A test that kills, freezes or restarts its server, or makes it fail, starts a ``MongoServer`` of its own.
+    A test that kills, freezes or restarts a server, or sets a fail point, starts its own ``MongoServer``.
     """
     uri = os.environ.get("AMLOG_TEST_MONGO_URI")
     if uri:
@@ -82,7 +82,7 @@ def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoSer
 
 @pytest.fixture
 def mongo_database(mongo_server: MongoServer | GivenServer) -> Generator[str]:
-    """Return the name of the test's own database. The database is dropped after the test."""
+    """Return the name of a database that only this test uses. It is dropped after the test."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield name
     with mongo_server.client() as client:

@@ -543,7 +543,7 @@ class TestLimits:
                 agent.type(turn)
                 agent.expect("agent> Very well.")
         sizes = [len(messages) - 1 for messages in model.conversations]
-        # The first turn has five messages, and each later turn has two. Above thirty messages, the first turn is dropped.
+        # The first turn has five messages, and each later turn has two. Above thirty messages, the first turn goes.
         assert sizes == [1, 4, *range(6, 31, 2), 27, 29, 29]
         assert all(validate(messages, "openai-chat") == [] for messages in model.conversations)
         assert all(

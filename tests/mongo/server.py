@@ -94,12 +94,12 @@ class MongoServer:
 
     @property
     def running(self) -> bool:
-        """Whether the server was started, was not stopped, and did not crash."""
+        """Return whether the server was started, was not stopped, and did not crash."""
         return self._keeper is not None and self._keeper.poll() is None
 
     @property
     def log(self) -> str:
-        """The text of the server's log."""
+        """Return the text of the server's log."""
         return (self._folder / "server.log").read_text()
 
     def start(self) -> None:

@@ -33,7 +33,7 @@ def uri(mongo_server: MongoServer | GivenServer) -> Generator[str]:
     """Return one database for most tests of this module. Each test damages its own run."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield mongo_server.uri(name)
-    if isinstance(mongo_server, GivenServer):  # the other one takes its data with it
+    if isinstance(mongo_server, GivenServer):  # a MongoServer deletes its own data
         with mongo_server.client() as client:
             client.drop_database(name)
 

@@ -65,7 +65,7 @@ def uri(mongo_server: MongoServer | GivenServer) -> Generator[str]:
     """Return one database for all tests of this module, because dropping large databases is slow."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield mongo_server.uri(name)
-    if isinstance(mongo_server, GivenServer):  # the other one takes its data with it
+    if isinstance(mongo_server, GivenServer):  # a MongoServer deletes its own data
         with mongo_server.client() as client:
             client.drop_database(name)
 
@@ -411,7 +411,7 @@ def test_run_of_several_replies_can_be_appended_followed_and_retried(uri: str, l
 class ShortReplies(Database[Document]):
     """A database whose replies end after ``most`` documents.
 
-    MongoDB ends them before 16 MiB, even where it was told to keep no cursor, and the server of the tests does not.
+    MongoDB ends a reply before 16 MiB, even if the command asks for a single reply. The server of the tests does not.
     """
 
     most = 100_000

@@ -408,7 +408,7 @@ def large(mongo_server: MongoServer | GivenServer) -> Generator[str]:
     """Return one database for all tests of ceilings, because dropping long runs is slow."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield mongo_server.uri(name)
-    if isinstance(mongo_server, GivenServer):  # the other one takes its data with it
+    if isinstance(mongo_server, GivenServer):  # a MongoServer deletes its own data
         with mongo_server.client() as client:
             client.drop_database(name)
 

@@ -40,7 +40,7 @@ MIB = 1024 * 1024
 END: dict[str, JsonValue] = {"expires_at": "9999-01-01T00:00:00Z"}
 
 
-class Heard(CommandListener):
+class InsertSizes(CommandListener):
     """A listener that records the sent commands and the sizes of the stored documents."""
 
     def __init__(self) -> None:
@@ -76,8 +76,8 @@ def run() -> str:
 
 
 @contextmanager
-def _listening(uri: str, settings: Settings | None = None) -> Generator[tuple[SyncMongoStore, Heard]]:
-    listener = Heard()
+def _listening(uri: str, settings: Settings | None = None) -> Generator[tuple[SyncMongoStore, InsertSizes]]:
+    listener = InsertSizes()
     with (
         MongoClient[Document](uri, event_listeners=[listener]) as client,
         SyncMongoStore.open(client, client.get_default_database().name, settings) as store,

@@ -1,4 +1,4 @@
-"""Tests that only memory and operators write reserved agents and types, and no import, recorder, fork or replay."""
+"""Tests that only memory and operators write reserved agents and types. Imports, recorders, forks and replays must not."""
 
 from __future__ import annotations
 

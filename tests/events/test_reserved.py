@@ -1,4 +1,4 @@
-"""Tests that only memory and operators write reserved agents and types. Imports, recorders, forks and replays must not."""
+"""Tests that only memory and operators can write reserved agents and types, not imports, recorders, forks or replays."""
 
 from __future__ import annotations
 

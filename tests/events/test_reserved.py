@@ -1,4 +1,4 @@
-"""Tests that only memory and operators can write reserved agents and types, not imports, recorders, forks or replays."""
+"""Tests that only memory and operators write reserved names. Imports, recorders, forks and replays cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs ``amlog`` for tests: in this process for speed, as a separate process, or on a terminal of its own."""
+"""Runs ``amlog`` for tests: in this process for speed, as a separate process, or on its own terminal."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Amlog:
         return ran
 
     def error(self, *arguments: str, status: int = 1) -> str:
-        """Run a command that must fail. Return its error, which must be one line."""
+        """Run a command that must fail with one line of error. Return the line without ``amlog: ``."""
         ran = self(*arguments)
         assert ran.status == status, ran
         assert ran.err.startswith("amlog: "), ran
@@ -133,7 +133,7 @@ def run(*arguments: str, stdin: bytes = b"", **changes: str) -> Ran:
 
 
 def run_on_terminal(*arguments: str, columns: int = 100, answer: str = "", **changes: str) -> Ran:
-    """Run ``amlog`` with all of its streams on a terminal. Its whole output is in ``out``."""
+    """Run ``amlog`` with all of its streams on a terminal. Return its output and errors together in ``out``."""
     controller, terminal = pty.openpty()
     termios.tcsetwinsize(terminal, (50, columns))
     process = subprocess.Popen(
@@ -154,7 +154,7 @@ def run_on_terminal(*arguments: str, columns: int = 100, answer: str = "", **cha
 
 
 def without_codes(text: str) -> str:
-    """Return the visible text of a terminal's output."""
+    """Return the output of a terminal without control codes and carriage returns."""
     return _CODE.sub("", text)
 
 

@@ -6,12 +6,10 @@ same examples in every run, like its own profile for CI. Everywhere else, it sea
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
 import uuid
-import warnings
 from collections.abc import Generator
 
 import pytest
@@ -44,33 +42,12 @@ for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
 # The campaigns take many minutes. ``make torture`` runs them.
 collect_ignore = [] if "AMLOG_TORTURE" in os.environ else ["torture"]
 
-_OF_MONGODB = "test_mongo"
-_LEFT_SOCKET = "unclosed (<socket|<ssl|transport)"
-"""Python's warning for an open socket. A client that a test does not close has another warning, from the driver."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Ignore open sockets: the driver leaves one if it is cancelled or the server stops while it connects."""
-    for item in items:
-        if item.path.name.startswith(_OF_MONGODB):
-            item.add_marker(pytest.mark.filterwarnings(f"ignore:{_LEFT_SOCKET}:ResourceWarning"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _collect_left_sockets(request: pytest.FixtureRequest) -> Generator[None]:
-    """Collect these sockets at the end of the module, so that no other test gets the warning."""
-    yield
-    if request.path.name.startswith(_OF_MONGODB):
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", _LEFT_SOCKET, ResourceWarning)
-            gc.collect()
-
 
 @pytest.fixture(scope="session")
 def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoServer | GivenServer]:
     """Start one server for all tests of a worker, or use the server of ``AMLOG_TEST_MONGO_URI``.
 
-    A test that kills, freezes or restarts its server, or makes it fail, starts a ``MongoServer`` of its own.
+    A test that kills, freezes or restarts a server, or sets a fail point, starts its own ``MongoServer``.
     """
     uri = os.environ.get("AMLOG_TEST_MONGO_URI")
     if uri:
@@ -82,7 +59,7 @@ def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoSer
 
 @pytest.fixture
 def mongo_database(mongo_server: MongoServer | GivenServer) -> Generator[str]:
-    """Return the name of the test's own database. The database is dropped after the test."""
+    """Return the name of a database that only this test uses. It is dropped after the test."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield name
     with mongo_server.client() as client:

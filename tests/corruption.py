@@ -218,7 +218,7 @@ class Outcome(msgspec.Struct, frozen=True):
         damage: The description of the damage.
         matters: Whether a reader without verification returns wrong results or raises.
         read: The result of a reader with ``verify=on``: ``right``, ``refused``, ``earlier`` or ``wrong``. ``earlier``
-            is the one known limit: a run without its last events is consistent, so the reader cannot detect the loss.
+            means that a run lost its last events. The rest is consistent, so the reader cannot detect this loss.
         detected: Whether ``verify`` reports an error or cannot open the file.
     """
 
@@ -261,7 +261,7 @@ async def _is_detected(path: Path) -> bool:
 
 
 def campaign(folder: Path, seed: int, count: int) -> list[Outcome]:
-    """Damage ``count`` copies of a file. Return the outcome of each."""
+    """Damage ``count`` copies of a store's file, one at a time. Return their outcomes."""
     intact, path = folder / "intact.db", folder / "damaged.db"
     make(intact, Random(seed))
     truth = _read(intact, "&verify=on")

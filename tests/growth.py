@@ -49,9 +49,10 @@ _FLOOR = 0.001
 
 
 def growth(small: Callable[[], object], large: Callable[[], object], enough: float) -> float:
-    """Return the ratio of the processor times of ``large`` and ``small``, with the best time of each.
+    """Return the best processor time of ``large``, divided by the best processor time of ``small``.
 
-    The measurement is repeated a few times while the ratio is above ``enough``, so that a busy machine has no effect.
+    While the ratio is above ``enough``, the measurement is repeated up to ``_TRIES`` times, because the machine may be
+    busy with other work.
     """
     best_small = best_large = float("inf")
     ratio = 0.0

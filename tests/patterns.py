@@ -21,10 +21,10 @@ _FLOOR = 0.002
 """Seconds of processor time. A pattern that reads 8 KB in this time is fast."""
 
 _PLENTY = 0.02
-"""Seconds for 2 KB. For a slower pattern, shorter texts are enough to measure the growth."""
+"""Seconds of processor time for 2 KB. If a pattern takes longer, shorter texts are enough to measure its growth."""
 
 _TOO_LONG = 0.03
-"""Seconds for at most 256 characters. A pattern that takes longer is slow."""
+"""Seconds of processor time for at most 256 characters. A pattern that takes longer is slow."""
 
 _MOST = 8.0
 """The largest allowed ratio of times if the text is four times as long, with a margin for a busy machine."""
@@ -38,7 +38,7 @@ _TAILS = ("\x01", "x")
 
 
 def library_patterns() -> list[tuple[str, Pattern]]:
-    """Return all patterns of the library with a name of each. Modules without their extra are left out."""
+    """Return all patterns of the library with their names. Modules whose extra is not installed are left out."""
     patterns: dict[tuple[str, int], tuple[str, Pattern]] = {}
     for info in pkgutil.walk_packages(agent_memory_log.__path__, "agent_memory_log."):
         if info.name.endswith("__main__"):

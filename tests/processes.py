@@ -1,4 +1,4 @@
-"""Starting and killing the programs of ``tests.programs``."""
+"""Starts the programs of ``tests.programs`` and waits for them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def append_until_killed(url: str, first: str) -> None:
 
 
 def append_until_killed_async(url: str, first: str) -> None:
-    """Do the same in ten tasks, so that a commit contains several appends."""
+    """Append batches like ``append_until_killed``, but in ten tasks, so that a commit contains several appends."""
 
     async def main() -> None:
         async with open_store(url) as store:
@@ -228,7 +228,7 @@ def open_own_in_a_child(url: str) -> None:
 
 
 def outlive_the_parent(url: str) -> None:
-    """Open a handle in a child, close the parent's handle, append with a new handle, and then with the child's."""
+    """Use a child's handle after the parent has closed its own handle and has appended with a new one."""
     (child_opened, tell_opened), (parent_closed, tell_closed) = os.pipe(), os.pipe()
 
     def child() -> None:

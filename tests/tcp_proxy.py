@@ -51,7 +51,7 @@ class Fault:
         """Handle the request before the server receives it."""
 
     def before_the_client(self, ended: Callable[[], bool]) -> None:
-        """Handle the reply before the client receives it, until the connection has ``ended``."""
+        """Handle the reply before the client receives it. Return at the latest when ``ended()`` is true."""
 
 
 class _DroppedRequest(Fault):
@@ -109,7 +109,7 @@ class TcpProxy:
         self.seen: list[str] = []
         """The names of all received commands, in order. The driver's own commands, such as ``hello``, are included."""
         self.changed = threading.Condition()
-        """The condition that protects the shared state of the threads and announces its changes."""
+        """The condition that protects the shared state of the threads. It is notified of changes."""
         self._faults: list[Fault] = []
         self._errors: list[Exception] = []
         self._open: set[_Connection] = set()
@@ -131,7 +131,7 @@ class TcpProxy:
 
     @property
     def connections(self) -> int:
-        """Return the number of open connections."""
+        """The number of open connections."""
         return len(self._open)
 
     def drop_reply(self, when: When, *, times: int = 1) -> Fault:
@@ -170,7 +170,7 @@ class TcpProxy:
         self._acceptor = None
 
     def accept_connections(self) -> None:
-        """Accept connections."""
+        """Accept new connections, after the start or after ``refuse_connections``."""
         if self._acceptor is not None:
             return
         listener = socket.create_server((HOST, self.port))
@@ -185,7 +185,7 @@ class TcpProxy:
             return next((fault for fault in self._faults if fault.takes(request)), None)
 
     def closed(self, connection: _Connection, error: Exception | None) -> None:
-        """Record that ``connection`` is closed, and the error that ended it. A test's predicate may raise one."""
+        """Record that ``connection`` is closed, and the error that ended it, such as an error of a test's predicate."""
         with self.changed:
             self._open.discard(connection)
             if error is not None:

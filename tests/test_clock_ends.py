@@ -73,7 +73,7 @@ def test_events_outside_the_years_of_utc_are_refused(time: datetime) -> None:
 def test_transcript_is_parsed_at_the_last_date(monkeypatch: pytest.MonkeyPatch) -> None:
     class LastInstant(datetime):
         @classmethod
-        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]  # noqa: ARG003  # as it is called
+        def now(cls, tz: object = None) -> datetime:  # type: ignore[override]  # noqa: ARG003  # the parser passes it
             return LAST
 
     monkeypatch.setattr(parsing, "datetime", LastInstant)
@@ -81,7 +81,7 @@ def test_transcript_is_parsed_at_the_last_date(monkeypatch: pytest.MonkeyPatch) 
     assert [event.timestamp for event in events] == [LAST, LAST, LAST]
 
 
-def test_moved_stops_at_the_first_and_last_date() -> None:
+def test_shift_time_stops_at_the_first_and_last_date() -> None:
     day = timedelta(days=1)
     assert shift_time(FIRST, day) == FIRST + day
     assert (shift_time(LAST, day), shift_time(FIRST, -day)) == (LAST, FIRST)

@@ -28,7 +28,10 @@ FLOORS = (
     ("memory", "pytest_plugin", "samples"),
     ("cli",),
 )
-"""The parts of the package, the lowest first. A module imports only its own part and parts of lower floors."""
+"""The floors of the package, the lowest first, each with its parts.
+
+A module may import only from its own part and from parts of lower floors.
+"""
 
 MEMORY = (
     ("records",),
@@ -43,7 +46,7 @@ MEMORY = (
     ("calls",),
     ("client", "sync"),
 )
-"""The same for the parts of ``agent_memory_log.memory``."""
+"""The floors of ``agent_memory_log.memory``, with the same rule."""
 
 MOST_LINES = 400
 MOST_MODULES = 12
@@ -63,7 +66,7 @@ NAMES = {name_of(path): path for path in PACKAGE.rglob("*.py")}
 
 
 def imports_of(path: Path) -> set[str]:
-    """Return the modules of the package that a module imports, at any place of its code."""
+    """Return the modules of the package that a module imports, at the top or inside a function."""
     imported: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module is not None:

@@ -21,14 +21,14 @@ from tests import strategies
 RUNS = ("a", "b", "A")
 TYPES = st.none() | st.sets(st.sampled_from(["planner_note", "redacted", "redaction", "user_message", "tool_call"]))
 
+# Both strategies are created once, because Hypothesis needs more time to create a strategy than to draw from it.
 _ANY_EVENT = strategies.events()
 _ANY_META = st.none() | strategies.json_maps().map(dict)
-"""Created once, because Hypothesis needs more time to create a strategy than to draw from it."""
 
 
 @st.composite
 def _events(draw: st.DrawFn) -> Event:
-    """Generate any event. Hypothesis prints the short name of this function instead of the long strategy."""
+    """Draw any event. Hypothesis then prints the short name of this function instead of the long strategy."""
     return draw(_ANY_EVENT)
 
 
@@ -164,14 +164,14 @@ class StoresAgree(RuleBasedStateMachine):
     def extend(self, run: str, types: set[str] | None, limit: int | None) -> None:
         """Check that an extended snapshot equals a new read of the run."""
         key = f"{run} {sorted(types) if types is not None else None}"
-        grown = self.warm.get(key) or self.sqlite.load_run("agent", run, types=types)
+        extended = self.warm.get(key) or self.sqlite.load_run("agent", run, types=types)
         while True:
-            newer = self.sqlite.load_run("agent", run, after=grown.last_seq, types=types, limit=limit)
-            grown = grown.extend(newer)
-            if grown.last_seq == grown.version:
+            newer = self.sqlite.load_run("agent", run, after=extended.last_seq, types=types, limit=limit)
+            extended = extended.extend(newer)
+            if extended.last_seq == extended.version:
                 break
-        self.warm[key] = grown
-        assert grown == self.sqlite.load_run("agent", run, types=types)
+        self.warm[key] = extended
+        assert extended == self.sqlite.load_run("agent", run, types=types)
 
     @invariant()
     def every_run_is_equal(self) -> None:

@@ -1,4 +1,4 @@
-"""Helpers of tests that wait for another thread or task, with a limit."""
+"""Helpers for tests that wait for another thread or task. Each wait has a time limit."""
 
 from __future__ import annotations
 

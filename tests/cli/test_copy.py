@@ -229,7 +229,7 @@ def stored_count(url: str) -> int:
 
 
 class _Lock:
-    """Holds the write lock of a database file."""
+    """A lock on a database file, so that no other connection can write."""
 
     def __init__(self, url: str) -> None:
         self._connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=PATIENCE)

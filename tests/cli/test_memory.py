@@ -54,7 +54,7 @@ def _append_run(amlog: Amlog, *more: UserMessage) -> None:
 
 
 class _Subject:
-    """Opens the memory of the user, to write records that no command writes."""
+    """The memory of the user, for a ``with`` block. A test writes records with it that no command can write."""
 
     def __init__(self, amlog: Amlog) -> None:
         self._url = amlog.url
@@ -186,8 +186,8 @@ class TestDerive:
 
 class TestReading:
     def test_list_shows_confidence_stars_days_and_source(self, derived: Amlog) -> None:
-        title, language, name = derived.ok("memory", "list", *OWNER).out.splitlines()
-        assert title.split() == ["kind", "key", "memory", "sure", "stars", "days", "from"]
+        header, language, name = derived.ok("memory", "list", *OWNER).out.splitlines()
+        assert header.split() == ["kind", "key", "memory", "sure", "stars", "days", "from"]
         assert language.split()[:3] == ["preference", "language", "german"]
         for line in (language, name):
             assert "★★★★☆" in line
@@ -361,7 +361,7 @@ class TestForget:
         assert "need a RECORD" in derived.error("memory", "forget", "--all", "--sweep", "-y", *OWNER, status=2)
         assert _keys(derived) == ["language", "preferred_name"]
         report = derived.ok(*command, "-y", "--evidence", "--json").json
-        assert [place["name"] for place in report["elsewhere"]] == ["support/later#1", "support/later#2"]
+        assert [event["name"] for event in report["elsewhere"]] == ["support/later#1", "support/later#2"]
         assert (report["records"], report["evidence"]) == (1, 1)
 
     def test_forget_names_other_memories_with_the_value(self, derived: Amlog) -> None:

@@ -1,4 +1,4 @@
-"""Tests that need a process: pipes, signals, exit statuses, terminals, and starting without the extra."""
+"""Tests that need a process: pipes, signals, exit statuses, terminals, and the error without the ``cli`` extra."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from tests.amlog import COLOUR, PATIENCE, append, environment, run, run_on_termi
 
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07 [red]markup[/red] :smile:\r\n   9  call  fake\u202e\x9b2J\x00"
 INVISIBLE = "\xad \u200b \u200d \u200e \u2028 \u2060 \u2069 \ufeff \x85 \x9b \U000e0041 \U000e0100"
-SHOWN = r"\x1b[31mred\x1b[0m \x1b]0;title\x07 [red]markup[/red] :smile:"
+# The first line of ``HOSTILE`` as ``amlog`` prints it, without the line end.
+ESCAPED = r"\x1b[31mred\x1b[0m \x1b]0;title\x07 [red]markup[/red] :smile:"
 
 
 @pytest.fixture
@@ -71,8 +72,8 @@ class TestErrors:
         assert usage.err == "amlog: No such option: --nonsense (see amlog runs --help)\n"
         unknown = run("nonsense")
         assert (unknown.status, unknown.err) == (2, "amlog: No such command 'nonsense' (see amlog --help)\n")
-        near = "amlog: No such command 'shwo'. Did you mean 'show'? (see amlog --help)\n"
-        assert run("shwo").err == near
+        suggestion = "amlog: No such command 'shwo'. Did you mean 'show'? (see amlog --help)\n"
+        assert run("shwo").err == suggestion
 
     def test_debug_shows_the_traceback(self, tmp_path: Path) -> None:
         arguments = ("runs", "--store", f"sqlite:///{tmp_path}")
@@ -172,7 +173,7 @@ class TestPipes:
         append(url, "a", "r", UserMessage(message=HOSTILE), meta={"k\x1b[2J": HOSTILE})
         out = run("show", "r", "--store", url).out
         assert len(out.splitlines()) == 4
-        assert SHOWN in out
+        assert ESCAPED in out
         assert all(char.isprintable() or char == "\n" for char in out + run("runs", "--store", url).out)
 
     def test_json_keeps_the_value_of_hostile_text(self, url: str) -> None:
@@ -260,7 +261,7 @@ class TestTerminal:
         append(url, "a", "r", UserMessage(message=HOSTILE), PlannerNote(note="n"), meta={"k": HOSTILE})
         for command in (["show", "r"], ["show", "r", "--full"], ["runs"]):
             out = run_on_terminal(*command, "--store", url, NO_COLOR="1", columns=200).out
-            assert SHOWN in out
+            assert ESCAPED in out
             assert all(char.isprintable() or char in "\r\n" for char in out)
         lines = run_on_terminal("show", "r", "--full", "--store", url, NO_COLOR="1").out.splitlines()
         assert any(line.endswith(r"   9  call  fake\u202e\x9b2J\x00") and line.startswith(" " * 16) for line in lines)
@@ -294,14 +295,14 @@ class TestTerminal:
         assert "\x1b[2K" in out
         assert "1 run, 1,000 events: 0 errors" in without_codes(out)
 
-    @pytest.mark.parametrize(("answer", "status", "left"), [("n\n", 1, 1), ("\n", 1, 1), ("y\n", 0, 0)])
-    def test_delete_asks_on_a_terminal(self, url: str, answer: str, status: int, left: int) -> None:
+    @pytest.mark.parametrize(("answer", "status", "runs_left"), [("n\n", 1, 1), ("\n", 1, 1), ("y\n", 0, 0)])
+    def test_delete_asks_on_a_terminal(self, url: str, answer: str, status: int, runs_left: int) -> None:
         append(url, "a", "r", PlannerNote(note="n"))
         ran = run_on_terminal("delete", "r", "--store", url, answer=answer)
         assert ran.status == status
         assert "Delete a/r with 1 event permanently? [y/N]:" in without_codes(ran.out)
         with open_sync_store(url) as store:
-            assert len(store.list_runs().runs) == left
+            assert len(store.list_runs().runs) == runs_left
 
     def test_redact_asks_on_a_terminal(self, url: str) -> None:
         append(url, "a", "r", PlannerNote(note="secret"))
@@ -315,7 +316,7 @@ class TestTerminal:
         assert "╭─ Inspect" in out
         assert "Show a run as a timeline." in out
 
-    def test_interrupted_question_deletes_nothing(self, url: str) -> None:
+    def test_end_of_input_does_not_confirm_delete(self, url: str) -> None:
         append(url, "a", "r", PlannerNote(note="n"))
         ran = run_on_terminal("delete", "r", "--store", url, answer="\x04")
         assert ran.status == 1

@@ -91,7 +91,7 @@ def export(kind: str, output: Sequence[str] = ("-o", "out.jsonl")) -> tuple[str,
 
 @pytest.mark.parametrize("module", ["msgspec", "typer"])
 def test_signal_ends_the_process_during_imports(tmp_path: Path, module: str) -> None:
-    """The modules are the first slow imports of the library and of the command line."""
+    """A signal may arrive during an import. The modules are the first slow imports of the library and of ``amlog``."""
     (tmp_path / f"{module}.py").write_text('import time\nprint("importing", flush=True)\ntime.sleep(3600)\n')
     for number, status in SIGNALS:
         with python(*AMLOG, "--version", PYTHONPATH=str(tmp_path)) as process:

@@ -1,4 +1,4 @@
-"""Tests that the contract suite catches every broken store, and that each of its tests catches at least one."""
+"""Tests that the contract suite catches every broken store, and that each test of the suite catches one or more."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from tests.conformance.broken_stores.base import BrokenStore, SharedData
 
 
 class _ShortPatience(StoreConformance):
+    """The contract suite with a short patience, because a broken store may never do what a test waits for."""
+
     patience = 0.5
 
 

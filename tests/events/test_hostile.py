@@ -123,7 +123,7 @@ def _with(kind: type[EventData], name: str, value: object) -> EventData:
     return kind(**{**fields, name: value})
 
 
-def _names(error: InvalidEvent, field: str) -> None:
+def _assert_names_field(error: InvalidEvent, field: str) -> None:
     assert error.field == field or error.field.startswith((f"{field}.", f"{field}["))
     assert str(error)
 
@@ -133,7 +133,7 @@ def _stored_or_refused(payload: EventData, field: str) -> None:
     try:
         text, owned = encode_payload(payload)
     except InvalidEvent as error:
-        _names(error, field)
+        _assert_names_field(error, field)
         with pytest.raises(InvalidEvent):
             prepare(new_event(payload))
         return
@@ -176,24 +176,24 @@ def test_any_value_in_a_nested_map_is_stored_or_refused(
     _stored_or_refused(payload, f"data.{outer_field}.{name}")
 
 
-_INSIDE = st.sampled_from(["{}", '{"a": {"b": {}}}', '{"a": [0, {}]}'])
+_CONTAINERS = st.sampled_from(["{}", '{"a": {"b": {}}}', '{"a": [0, {}]}'])
 
 
 def _put(value: object, container: str) -> Any:
     return {"{}": value, '{"a": {"b": {}}}': {"a": {"b": value}}, '{"a": [0, {}]}': {"a": [0, value]}}[container]
 
 
-@given(not_json(), _INSIDE)
-def test_values_that_are_not_json_are_refused_by_name(value: object, inside: str) -> None:
+@given(not_json(), _CONTAINERS)
+def test_values_that_are_not_json_are_refused_by_name(value: object, container: str) -> None:
     for payload, field in (
-        (UserMessage(structured=_put(value, inside)), "data.structured"),
-        (ToolCall(tool_call_id="", tool_name="", structured=_put(value, inside)), "data.structured"),
-        (UnknownPayload(type="later", data={"k": _put(value, inside)}), "data.k"),
+        (UserMessage(structured=_put(value, container)), "data.structured"),
+        (ToolCall(tool_call_id="", tool_name="", structured=_put(value, container)), "data.structured"),
+        (UnknownPayload(type="later", data={"k": _put(value, container)}), "data.k"),
         (
-            ToolResult(tool_call_id="", tool_name="", telemetry=ToolTelemetry(extra={"k": _put(value, inside)})),
+            ToolResult(tool_call_id="", tool_name="", telemetry=ToolTelemetry(extra={"k": _put(value, container)})),
             "data.telemetry.extra.k",
         ),
-        (RetryHint(example_input={"k": _put(value, inside)}), "data.example_input.k"),
+        (RetryHint(example_input={"k": _put(value, container)}), "data.example_input.k"),
     ):
         for attempt in (
             encode_payload,
@@ -216,8 +216,8 @@ def test_subclasses_of_json_types_are_stored_as_plain_json(value: Any) -> None:
 
 @given(st.sampled_from([kind for kind in payload_types().values() if "structured" in kind.__struct_fields__]))
 def test_depth_has_the_same_limit_in_every_payload(kind: type[EventData]) -> None:
-    at_most, too_deep = nested(64), nested(65)
-    _stored_or_refused(_with(kind, "structured", at_most), "data.structured")
+    deepest_allowed, too_deep = nested(64), nested(65)
+    _stored_or_refused(_with(kind, "structured", deepest_allowed), "data.structured")
     with pytest.raises(InvalidEvent, match="64 levels"):
         encode_payload(_with(kind, "structured", too_deep))
     with pytest.raises(InvalidEvent, match="64 levels"):
@@ -243,7 +243,7 @@ def test_error_messages_survive_values_without_repr() -> None:
         prepare(new_event(UserMessage(), labels={Unshowable("\ud800"): "x"}))
 
 
-def _mentions(error: DecodeError, event_type: str) -> None:
+def _assert_mentions(error: DecodeError, event_type: str) -> None:
     assert event_type in str(error)
 
 
@@ -270,7 +270,7 @@ def test_junk_map_becomes_a_payload_or_a_decode_error(event_type: str, junk: Any
     try:
         read = payload_from_map(event_type, data)
     except DecodeError as error:
-        _mentions(error, event_type)
+        _assert_mentions(error, event_type)
         return
     assert read.event_type == event_type
 
@@ -313,7 +313,7 @@ def test_junk_text_becomes_a_payload_or_a_decode_error(event_type: str, text: st
     try:
         read = decode_payload(event_type, text)
     except DecodeError as error:
-        _mentions(error, event_type)
+        _assert_mentions(error, event_type)
         return
     assert read.event_type == event_type
 
@@ -345,7 +345,7 @@ def test_event_without_new_event_is_prepared_or_refused(name: str, value: Any) -
     try:
         prepared = prepare(event)
     except InvalidEvent as error:
-        _names(error, "type" if error.field == "type" else name)
+        _assert_names_field(error, "type" if error.field == "type" else name)
         return
     assert type(prepared.event_id) is str
     assert prepared.event_id
@@ -371,14 +371,14 @@ def test_each_payload_of_the_same_shape_is_checked() -> None:
 
 def test_payload_copies_the_callers_mutable_values() -> None:
     inner: list[JsonValue] = [1]
-    given_map: dict[str, JsonValue] = {"a": inner}
-    text, owned = encode_payload(UserMessage(structured=given_map))
+    caller_map: dict[str, JsonValue] = {"a": inner}
+    text, owned = encode_payload(UserMessage(structured=caller_map))
     unknown: Mapping[str, Any] = {"a": inner}
     unknown_owned = encode_payload(UnknownPayload(type="later", data=unknown))[1]
-    built = UserMessage(structured=given_map).to_map()
-    read = payload_from_map("user_message", {"structured": given_map})
+    built = UserMessage(structured=caller_map).to_map()
+    read = payload_from_map("user_message", {"structured": caller_map})
     inner.append(2)
-    given_map["b"] = 3
+    caller_map["b"] = 3
     assert owned == UserMessage(structured={"a": [1]}) == decode_payload("user_message", text) == read
     assert unknown_owned == UnknownPayload(type="later", data={"a": [1]})
     assert built == {"structured": {"a": [1]}}

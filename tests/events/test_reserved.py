@@ -1,4 +1,4 @@
-"""Tests that only memory and operators write reserved agents and types, and no import, recorder, fork or replay."""
+"""Tests that only memory and operators write reserved names. Imports, recorders, forks and replays cannot."""
 
 from __future__ import annotations
 

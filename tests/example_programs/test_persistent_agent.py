@@ -82,7 +82,7 @@ class Agent:
         deadline = time.monotonic() + PATIENCE
         while (position := self.output.find(text, self._position)) < 0:
             assert select.select([self._controller], [], [], max(0, deadline - time.monotonic()))[0], self.output
-            assert self._take(), f"{text!r} never came: {self.output}"
+            assert self._read_output(), f"{text!r} never came: {self.output}"
         before, self._position = self.output[self._position : position], position + len(text)
         return before
 
@@ -92,7 +92,7 @@ class Agent:
         self.press(text + "\r")
 
     def press(self, keys: str) -> None:
-        """Press keys when the agent sleeps, because it notices an earlier Ctrl-C only with the next key."""
+        """Wait until the agent sleeps, and press keys. An earlier Ctrl-C has no effect until the next key."""
         state = Path(f"/proc/{self._process.pid}/stat")
         until_blocking(lambda: not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "S")
         os.write(self._controller, keys.encode())
@@ -104,12 +104,12 @@ class Agent:
 
     def end(self) -> int:
         """Wait until the process has ended and return its exit status."""
-        while self._take():
+        while self._read_output():
             pass
         return self._process.wait(PATIENCE)
 
-    def _take(self) -> bool:
-        with contextlib.suppress(OSError):  # Linux raises it when no process has the other side open
+    def _read_output(self) -> bool:
+        with contextlib.suppress(OSError):  # Linux raises this error when no process has the terminal open
             block = os.read(self._controller, 65536)
             self.output += without_codes(block.decode(errors="replace"))
             return bool(block)
@@ -121,11 +121,14 @@ Chat = Callable[[Messages], dict[str, JsonValue]]
 
 
 class Model:
-    """A scripted model: ``chat`` makes the assistant's messages, and ``preferences`` decides what extraction finds.
+    """A scripted model that answers chat requests and extraction requests.
 
-    ``preferences`` maps a word of the user to the key and value of a preference. Each conversation with such a word is
-    an episode too. ``conversations`` has the messages of each chat request, and ``transcripts`` the text of each
-    extraction request.
+    Attributes:
+        chat: Returns the assistant's message for the messages of a chat request.
+        preferences: The key and value of a preference, by a word of the user. If the user says the word, extraction
+            returns the preference and an episode.
+        conversations: The messages of each chat request.
+        transcripts: The text of each extraction request.
     """
 
     def __init__(self, chat: Chat) -> None:
@@ -178,8 +181,8 @@ def calls(name: str, number: int = 1, **arguments: str) -> dict[str, JsonValue]:
     return {"tool_calls": [{"id": f"call-{number}", "type": "function", "function": function}]}
 
 
-def counts_files(messages: Messages) -> dict[str, JsonValue]:
-    """Call a command if the user asks for a count, and answer with its output."""
+def answer_about_files(messages: Messages) -> dict[str, JsonValue]:
+    """Return a tool call if the user asks for a count. Return the output of the tool as the answer."""
     last = messages[-1]
     if last["role"] == "user" and "count" in last["content"]:
         return calls("run_command", len(messages), command="echo seventeen")
@@ -188,7 +191,7 @@ def counts_files(messages: Messages) -> dict[str, JsonValue]:
 
 @pytest.fixture
 def model() -> Model:
-    return Model(counts_files)
+    return Model(answer_about_files)
 
 
 @pytest.fixture
@@ -202,7 +205,7 @@ def start(server: ModelServer, tmp_path: Path) -> Callable[[], Agent]:
     return lambda: Agent(tmp_path, server.url)
 
 
-def _remembered(folder: Path) -> Sequence[Record]:
+def _records(folder: Path) -> Sequence[Record]:
     with open_sync_store(f"sqlite:///{folder / 'agent.db'}") as store:
         return SyncMemoryClient(store).of(Principal("local", {"user": "kim"})).list()
 
@@ -213,7 +216,7 @@ def _runs(folder: Path) -> list[str]:
 
 
 def _talk(agent: Agent) -> None:
-    """A conversation of more than four messages, in which the user states a preference."""
+    """Hold a conversation of more than four messages, in which the user states a preference."""
     agent.type("I always want metric units. Please count the files.")
     assert "* run_command" in agent.expect("agent> The command said: ")
     agent.type("Thank you.")
@@ -232,7 +235,7 @@ def _has_ended(process: int) -> bool:
 
 
 def _values(folder: Path) -> list[tuple[str, str]]:
-    return [(record.key, record.value) for record in _remembered(folder)]
+    return [(record.key, record.value) for record in _records(folder)]
 
 
 class TestRemembering:
@@ -279,7 +282,7 @@ class TestRemembering:
 
         model.chat = chat
         sessions = (
-            [refund],  # too few messages to learn from
+            [refund],  # a session of too few messages, from which the agent does not learn
             ["The train to Bergen was late again.", "And the bicycle shop was closed."],
             ["Which files are the largest?"],
             ["My brother's dog is called Pixel.", "He found a new flat."],
@@ -293,7 +296,7 @@ class TestRemembering:
                 agent.type("/exit")
                 agent.expect("(Nothing new to remember.)")
                 assert agent.end() == 0
-        assert _remembered(tmp_path) == ()
+        assert _records(tmp_path) == ()
         first = _runs(tmp_path)[-1]
         with start() as agent:
             agent.type("Who got the money that was refunded?")
@@ -351,7 +354,7 @@ class TestRemembering:
             agent.type("Where are the spare keys?")
             agent.expect("agent> Very well.")
         assert "under the blue pot" in model.conversations[-1][1]["content"]
-        assert _remembered(tmp_path) == ()
+        assert _records(tmp_path) == ()
 
     @pytest.mark.parametrize(("keys", "status"), [(CONTROL_C, 130), (CONTROL_D, 0)])
     def test_agent_learns_on_ctrl_c_and_on_the_end_of_input(
@@ -371,7 +374,7 @@ class TestRemembering:
         def chat(messages: Messages) -> dict[str, JsonValue]:
             if messages[-1]["content"] == "wait":
                 return calls("run_command", command="echo $$ > pid; sleep 1000")
-            return counts_files(messages)
+            return answer_about_files(messages)
 
         model.chat = chat
         with start() as agent:
@@ -540,7 +543,7 @@ class TestLimits:
                 agent.type(turn)
                 agent.expect("agent> Very well.")
         sizes = [len(messages) - 1 for messages in model.conversations]
-        # One turn of five messages and then turns of two. Above thirty messages, the first turn is removed as a unit.
+        # The first turn has five messages, and each later turn has two. Above thirty messages, the first turn goes.
         assert sizes == [1, 4, *range(6, 31, 2), 27, 29, 29]
         assert all(validate(messages, "openai-chat") == [] for messages in model.conversations)
         assert all(

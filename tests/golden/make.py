@@ -1,4 +1,7 @@
-"""Make the golden file of the current schema: ``python -m tests.golden.make``. Only for a schema not yet released."""
+"""Writes the golden file of the current schema: ``python -m tests.golden.make``.
+
+Run it only while this schema is unreleased. The golden file of a released schema must not change.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ PAYLOADS: tuple[EventData, ...] = (
 
 
 def main() -> None:
-    """Write the file, and its events as JSON."""
+    """Write the database file, and a JSON file with its runs and events."""
     folder = Path(__file__).parent
     path = folder / f"schema-{SCHEMA_VERSION}.db"
     path.unlink(missing_ok=True)
@@ -50,12 +53,12 @@ def main() -> None:
     contents: list[dict[str, object]] = []
     with open_sync_store(f"sqlite:///{path}") as store:
         for run in ("run-1", "run-2"):
-            for place, payload in enumerate(PAYLOADS):
+            for index, payload in enumerate(PAYLOADS):
                 event = new_event(
                     payload,
-                    timestamp=start + timedelta(seconds=place, microseconds=place),
-                    labels={"place": str(place)},
-                    event_id=f"{run}-{place}",
+                    timestamp=start + timedelta(seconds=index, microseconds=index),
+                    labels={"place": str(index)},
+                    event_id=f"{run}-{index}",
                 )
                 store.append_events("support", run, event, meta={"session": "s-1", "n": 2**65})
         store.redact_events("support", "run-1", [7], reason="user request")

@@ -113,14 +113,14 @@ def turns(draw: st.DrawFn) -> Event:
             st.builds(ModelRequest, provider=st.just("anthropic"), model=SHORT_TEXTS),
         )
     )
-    own = draw(
+    event_labels = draw(
         st.dictionaries(
             st.sampled_from(["response_id", "model", "usage", "atif_step"]),
             st.sampled_from(["1", "2", '{"input_tokens":3,"output_tokens":5}', '{"cost_usd":0.5}', "{"]),
         )
         | labels()
     )
-    return new_event(data, timestamp=draw(timestamps()), labels=own)
+    return new_event(data, timestamp=draw(timestamps()), labels=event_labels)
 
 
 class TestExport:
@@ -274,7 +274,7 @@ class TestExport:
         ] == answer_texts
 
     @pytest.mark.parametrize(
-        "between",
+        "log",
         [
             [
                 new_event(AssistantMessage("A")),
@@ -290,8 +290,8 @@ class TestExport:
             [new_event(AssistantMessage("A")), new_event(Thinking(text="B"))],
         ],
     )
-    def test_each_answer_is_a_separate_step(self, between: list[Event]) -> None:
-        assert [step["source"] for step in document_of(run_of(between))["steps"]] == ["agent", "agent"]
+    def test_each_answer_is_a_separate_step(self, log: list[Event]) -> None:
+        assert [step["source"] for step in document_of(run_of(log))["steps"]] == ["agent", "agent"]
 
     @pytest.mark.parametrize(
         ("block", "path"),
@@ -414,7 +414,7 @@ class TestExport:
 
 
 def _with_value_at(value: Any, path: list[int], new_value: Any) -> Any:
-    """Return ``value`` with ``new_value`` at a path."""
+    """Return ``value`` with ``new_value`` at a path. Each number selects a key or an index, modulo the length."""
     if not path:
         return new_value
     if is_map(value) and len(value):

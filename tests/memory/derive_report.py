@@ -36,7 +36,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A line of the file of runs."""
+    """A real run: one line of the file that ``read_runs`` reads."""
 
     task_id: int
     trial: int
@@ -53,7 +53,7 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 class JudgedMemory(msgspec.Struct, frozen=True):
-    """A memory that ``derive`` wrote, and the judgement. ``why`` is the reason if it is wrong."""
+    """A memory that ``derive`` wrote, judged by hand. If the memory is wrong, ``why`` is the reason."""
 
     seq: int
     kind: str
@@ -63,7 +63,7 @@ class JudgedMemory(msgspec.Struct, frozen=True):
 
 
 class LabelledRun(msgspec.Struct, frozen=True):
-    """A run that was read by hand. ``run`` counts from 0."""
+    """The labels of a run that a person read. ``run`` is the index of the run, from 0."""
 
     run: int
     task_id: int
@@ -73,27 +73,27 @@ class LabelledRun(msgspec.Struct, frozen=True):
 
 
 class Labels(msgspec.Struct, frozen=True):
-    """The labels of all runs that were read by hand."""
+    """The labels of all runs that a person read."""
 
     about: list[str]
     runs: list[LabelledRun]
 
 
 class Derived(msgspec.Struct, frozen=True):
-    """The outcomes of deriving each run, and the number of outcomes of deriving all runs again."""
+    """The outcomes of the first ``derive`` of each run, and the number of outcomes of the second ``derive``."""
 
     outcomes: list[tuple[Outcome, ...]]
     again: int
 
 
 def read_runs(path: Path) -> list[Run]:
-    """Return the runs of a file."""
+    """Return the runs of a file with one JSON object on each line."""
     decode = msgspec.json.Decoder(Run).decode
     return [decode(line) for line in path.read_bytes().splitlines()]
 
 
 def read_labels() -> Labels:
-    """Return the labels that were made by hand."""
+    """Return the labels that a person wrote."""
     return msgspec.json.decode(LABELS.read_bytes(), type=Labels)
 
 

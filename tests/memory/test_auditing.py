@@ -1,4 +1,4 @@
-"""Tests of ``audit_answer``: it checks that declared keys were retrieved and applied. It has no default verifier."""
+"""Tests of ``audit_answer``. It checks that the declared keys were retrieved and, with a verifier, applied."""
 
 from __future__ import annotations
 

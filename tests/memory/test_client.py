@@ -153,7 +153,10 @@ def test_remember_stores_any_key_and_value(key: str, value: str, text: str) -> N
         ({"key": "k", "value": "v", "evidence": ["x"]}, "evidence"),
         ({"key": "k", "value": "v", "evidence": [Evidence("a", "r", 0)]}, "evidence.seq"),
         ({"key": "k", "value": "v", "evidence": [Evidence("", "r", 1)]}, "evidence.agent"),
-        ({"key": "k", "value": "v", "evidence": [Evidence("@memory/t/user/2", "records", 1)]}, "an agent id that the library reserves"),
+        (
+            {"key": "k", "value": "v", "evidence": [Evidence("@memory/t/user/2", "records", 1)]},
+            "an agent id that the library reserves",
+        ),
         ({"key": "k", "value": "v", "source": "me"}, "source"),
         ({"key": "k", "value": "v", "source": Source(kind=1)}, "source.kind"),  # type: ignore[arg-type]  # must be refused
         ({"key": "k", "value": "v", "scope": 7}, "scope"),

@@ -63,7 +63,7 @@ def test_large_profile_leaves_room_for_relevant_records_and_messages() -> None:
         assert "was fed" in context.text
         assert "at noon" in context.text
         assert '"key41"' in context.text
-        # The profile keeps half of the budget.
+        # At least half of the profile remains.
         assert len(context.records) - 1 >= len(profile.records) // 2
 
 

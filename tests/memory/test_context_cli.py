@@ -1,4 +1,4 @@
-"""``amlog memory context``, ``search`` and ``link``, on every backend."""
+"""Tests of ``amlog memory context``, ``search`` and ``link`` on every backend."""
 
 from __future__ import annotations
 

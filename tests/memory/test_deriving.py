@@ -187,7 +187,7 @@ def test_the_events_of_a_failed_extraction_are_read_again(
 
 
 class _Cites:
-    """Proposes one preference for each event of any type, with the event as evidence."""
+    """An extractor that proposes one preference for each event of any type, with the event as evidence."""
 
     name = "cites"
 
@@ -308,7 +308,7 @@ def test_derive_continues_after_the_store_was_closed_and_reopened(tmp_path: Path
 
 
 class _Closes:
-    """Closes the store before it returns."""
+    """An extractor that closes the store before it returns."""
 
     name = "closes"
 
@@ -321,7 +321,7 @@ class _Closes:
 
 
 class _Short:
-    """Returns position 2 and candidates for all events."""
+    """An extractor that returns position 2, but also candidates for the events after it."""
 
     name = "short"
 
@@ -340,7 +340,7 @@ def test_events_after_the_position_are_read_again(open_memory_store: OpenStore) 
 def test_a_crash_between_two_scopes_writes_nothing_twice(
     open_memory_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This holds even for a model that words its candidates differently the second time."""
+    """The statement is written once even if a model uses other words for it the second time."""
     store = open_memory_store()
     me, run = _client_and_run(store)
     _say(store, run, "language=english; workspace@channel=email")

@@ -78,7 +78,7 @@ class CrashingStore:
 
 
 class ExpectedRecord(msgspec.Struct):
-    """A record as the dict expects it."""
+    """The expected content of a record."""
 
     scope: str
     kind: str
@@ -290,7 +290,7 @@ class MemoryIsADict(RuleBasedStateMachine):
         other_value=st.none() | st.sampled_from(VALUES),
     )
     def write_concurrently(self, key: str, value: str | None, other_key: str, other_value: str | None) -> None:
-        """One client writes between the other client's read and write. Without a value, the write is a forget."""
+        """Let a client write between the other client's read and write. If its value is None, it forgets the key."""
 
         self.tick()
 
@@ -314,7 +314,7 @@ class MemoryIsADict(RuleBasedStateMachine):
     @precondition(lambda self: bool(self.records))
     @rule(data=st.data())
     def redact_from_outside(self, data: st.DataObject) -> None:
-        """An operator redacts a record's events in the store. Memory must behave as if they never existed."""
+        """Redact a record's events in the store, as an operator may do. Memory must behave as if they never existed."""
         self.tick()
         record = data.draw(st.sampled_from(sorted(self.records)))
         agent = stream_of(self.principal.subject(self.records[record].scope))

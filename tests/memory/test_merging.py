@@ -43,7 +43,7 @@ BOTH = "mostly Python, also Go"
 
 
 class PlannedMerger:
-    """A merger with planned answers, then ``old+new``. ``asked`` holds the pairs of values that it was asked about."""
+    """A merger that gives the planned answers first, and then ``old+new``. ``asked`` has the values of each call."""
 
     def __init__(self, *answers: Answer) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -280,7 +280,7 @@ def test_a_repeated_statement_in_a_run_is_one_question(open_memory_store: OpenSt
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from("pqr"), st.sampled_from(["", "!", None, "p", "x"]))))
 def test_the_active_value_is_the_merged_value_or_the_new_one(steps: list[tuple[str, str, str | None]]) -> None:
-    """Here ``""`` is a failed merge, None is undecidable, and other text is the merged value."""
+    """The planned answer ``""`` is a failed merge, None means undecided, and other text is the merged value."""
     merger = PlannedMerger()
     expected: dict[str, tuple[str, bool]] = {}
     with open_sync_store("memory:") as store:

@@ -58,7 +58,7 @@ def client(open_memory_store: OpenStore, **options: Any) -> SyncMemoryClient:
 
 
 def agent_of(me: SyncMemory) -> str:
-    """An agent that no other test has."""
+    """Return the name of an agent that no other test uses."""
     return f"agent {me.principal.tenant}"
 
 

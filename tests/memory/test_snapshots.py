@@ -1,4 +1,4 @@
-"""Tests of snapshots: a new client reads few events, parts fit the backend, and results never depend on snapshots."""
+"""Tests of memory snapshots: a new client reads few events, each part fits the backend, and results stay the same."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def _parts(stream: Snapshot) -> list[MemorySnapshot]:
     return [event.data for event in stream.log if isinstance(event.data, MemorySnapshot)]
 
 
-def _warm_state_equals_fold(store: SyncStore, me: SyncMemory) -> bool:
+def _new_client_equals_fold(store: SyncStore, me: SyncMemory) -> bool:
+    """Return whether a new client, which starts from a snapshot, has the same state as a fold of the whole stream."""
     fresh = SyncMemoryClient(store).of(me.principal)
     subject = fresh._context.subject("user")
     run_sync(subject.refresh(), store)
@@ -53,10 +54,10 @@ def test_new_client_reads_only_one_snapshot_and_the_events_after_it(
     assert {(part.at, part.parts) for part in parts} == {(parts[0].at, len(parts))}
     assert sum(event.type == "redacted" for event in stream.log) > len(parts)
     loaded: list[int] = []
-    raw: Any = store.load_run
+    load_from_store: Any = store.load_run
 
     def load_run(agent: str, run: str, **options: Any) -> Any:
-        snapshot = raw(agent, run, **options)
+        snapshot = load_from_store(agent, run, **options)
         loaded.append(len(snapshot.log))
         return snapshot
 
@@ -64,7 +65,7 @@ def test_new_client_reads_only_one_snapshot_and_the_events_after_it(
     records = SyncMemoryClient(store).of(me.principal).list(scopes=["user"])
     assert sum(loaded) < 40 + len(parts)
     assert records == me.list(scopes=["user"])
-    assert _warm_state_equals_fold(store, me)
+    assert _new_client_equals_fold(store, me)
 
 
 def test_snapshot_parts_fit_the_size_limit_of_the_backend(tmp_path: Path) -> None:
@@ -75,7 +76,7 @@ def test_snapshot_parts_fit_the_size_limit_of_the_backend(tmp_path: Path) -> Non
         parts = _parts(_stream(store, me))
         assert len(parts) > 5
         assert all(len(part.state_json) < 3000 for part in parts)
-        assert _warm_state_equals_fold(store, me)
+        assert _new_client_equals_fold(store, me)
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[]", '[[],[1,"x"]]', '[[["r",1]],null]'])
@@ -86,7 +87,7 @@ def test_unreadable_snapshot_is_ignored(open_memory_store: OpenStore, text: str)
     agent = stream_of(me.principal.subject("user"))
     store.append_events(agent, STREAM_RUN, new_event(MemorySnapshot(at=1, parts=1, state_json=text)), reserved=True)
     assert [record.value for record in SyncMemoryClient(store).of(me.principal).list()] == ["v"]
-    assert _warm_state_equals_fold(store, me)
+    assert _new_client_equals_fold(store, me)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_subject_starts_empty_after_its_stream_was_deleted(open_memory_store: Op
     store.delete_run(stream_of(me.principal.subject("user")), STREAM_RUN)
     me.remember(key="new", value="v")
     assert [record.key for record in other.list()] == [record.key for record in me.list()] == ["new"]
-    assert _warm_state_equals_fold(store, me)
+    assert _new_client_equals_fold(store, me)
 
 
 def test_snapshot_does_not_restore_a_redacted_record(open_memory_store: OpenStore) -> None:
@@ -132,4 +133,4 @@ def test_snapshot_does_not_restore_a_redacted_record(open_memory_store: OpenStor
     first = stream.log[0]
     store.redact_events(stream.agent, STREAM_RUN, [first.seq], reason="operator")
     assert "k0" not in [record.key for record in SyncMemoryClient(store).of(me.principal).list()]
-    assert _warm_state_equals_fold(store, me)
+    assert _new_client_equals_fold(store, me)

@@ -1,4 +1,4 @@
-"""A local server for Chat Completions. Each reply is scripted, including delays, errors and broken connections."""
+"""A local server for Chat Completions. A test scripts its replies, including delays, errors and broken connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DRIP_SECONDS = 0.02
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A received request."""
+    """A request that the server received. Header names are in lower case."""
 
     path: str
     headers: Mapping[str, str]
@@ -31,7 +31,7 @@ class Reply(msgspec.Struct, frozen=True):
         status: The HTTP status.
         body: The body of the response.
         headers: The headers in addition to the content type and length.
-        hangs: Whether the server sends nothing until it ends.
+        hangs: Whether the server sends no reply and keeps the connection open until the server ends.
         cut: The number of body bytes after which the connection is closed. -1 closes it before the status.
         stalls: The number of body bytes after which the server sends nothing more but leaves the connection open.
         drips: Whether the body is sent slowly, byte by byte.
@@ -72,8 +72,8 @@ Answers = Iterable[Reply] | Callable[[Request], Reply]
 class ModelServer:
     """A server on a free port and a separate thread, for a ``with`` block.
 
-    ``answers`` are the replies in order, of which the last one is repeated, or a function of the request. ``requests``
-    are the received requests.
+    ``answers`` is a list of replies or a function that returns the reply to a request. The server sends the replies of
+    a list in order, and repeats the last one. ``requests`` has the received requests.
     """
 
     def __init__(self, answers: Answers) -> None:
@@ -117,7 +117,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._model = server
         super().__init__(*arguments)
 
-    def do_POST(self) -> None:  # as http.server calls it
+    def do_POST(self) -> None:  # http.server requires this name
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         headers = {name.lower(): value for name, value in self.headers.items()}
         reply = self._model.reply_to(Request(self.path, headers, body))
@@ -150,5 +150,5 @@ class _Handler(BaseHTTPRequestHandler):
             if self._model.ended.wait(_DRIP_SECONDS):
                 return
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # as http.server names it
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # http.server requires this name
         pass  # the server writes nothing to the output of a test

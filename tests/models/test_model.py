@@ -338,7 +338,7 @@ def test_answer_that_breaks_its_contract_raises(text: str, error: type[ModelFail
 
 
 def test_contract_error_names_the_path_and_never_the_value() -> None:
-    value = "secret"[::-1]  # a traceback shows the lines of this file too
+    value = "secret"[::-1]  # not written out, because a traceback also shows the lines of this file
     with pytest.raises(ModelInvalidSchema, match="count") as raised:
         read_answer(f'{{"count": "{value}"}}', Contract)
     assert value not in "".join(traceback.format_exception(raised.value))

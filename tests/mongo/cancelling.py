@@ -1,4 +1,4 @@
-"""Cancels a call at each of its awaits in turn."""
+"""Cancels a call at one of its awaits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,17 @@ from typing import Any
 
 
 async def cancel_at(number: int, call: Coroutine[Any, Any, object]) -> bool:
-    """Run ``call`` in a task that is cancelled at its await of this number, from 0; whether it came to that.
+    """Run ``call`` in a task, and cancel the task at an await.
 
-    Fails when the call returns all the same: then a cancellation was lost.
+    Args:
+        number: The number of the await, from 0.
+        call: The call.
+
+    Returns:
+        Whether the task was cancelled. False means that the call returned before this await.
+
+    Raises:
+        AssertionError: The call returned although it was cancelled, so the cancellation was lost.
     """
     reached = False
 

@@ -1,4 +1,4 @@
-"""Makes certificates for TLS servers, signed by an authority of the test."""
+"""Creates certificates for TLS servers. The tests have their own certificate authority."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import trustme
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """Files in PEM format."""
+    """The paths of an authority's certificate, a server's certificate and its key, in PEM format."""
 
     authority: Path
-    """For clients: ``tlsCAFile``."""
+    """The certificate of the authority, for the client option ``tlsCAFile``."""
     certificate: Path
-    """For the server: its chain."""
+    """The certificate chain of the server."""
     key: Path
-    """For the server: its private key."""
+    """The private key of the server."""
 
 
 def make_certificates(folder: Path, *names: str) -> Certificates:
-    """Make an authority and a server's certificate for ``names`` (by default ``127.0.0.1`` and ``localhost``)."""
+    """Create an authority and a server's certificate for ``names``, by default ``127.0.0.1`` and ``localhost``."""
     folder.mkdir(parents=True, exist_ok=True)
     certificates = Certificates(folder / "authority.pem", folder / "certificate.pem", folder / "key.pem")
     authority = trustme.CA()

@@ -22,14 +22,25 @@ def fail_command(
     block_ms: int = 0,
     app_name: str | None = None,
 ) -> Generator[None]:
-    """Inside the block, let ``commands`` (any, if none is named) fail: the next ``times`` after ``skip``, or all.
+    """Make commands fail or wait inside the block.
 
-    With ``error_code`` or ``close_connection`` a command is not carried out; with ``write_concern_error`` it is, and
-    the reply says ``ok: 1`` with that error; with ``block_ms`` it is, that much later. ``app_name`` narrows it to the
-    connections of one client. A server has one such fault at a time: the last one set is the one in force.
+    A server has only one such fault at a time. A new fault replaces the old one.
 
-    Codes that mean "not the primary" or "shutting down" (91, 189, 10107, 11600, 13435, ...) make a driver forget the
-    server until its next heartbeat, ten seconds later; a URI with ``serverMonitoringMode=poll`` makes it half a second.
+    Error codes that mean "not the primary" or "shutting down" (91, 189, 10107, 11600, 13435, ...) make a driver forget
+    the server until its next heartbeat. This takes ten seconds, or half a second if the URI has
+    ``serverMonitoringMode=poll``.
+
+    Args:
+        server: The server that gets the fault.
+        commands: The names of the commands. By default, every command is affected.
+        times: The number of commands that fail. By default, all fail.
+        skip: The number of commands that succeed before the first failure.
+        error_code: The server refuses the command with this code and does not execute it.
+        error_labels: The labels of the error.
+        write_concern_error: The server executes the command. The reply has ``ok: 1`` and this error.
+        close_connection: The server closes the connection and does not execute the command.
+        block_ms: The server waits this number of milliseconds before it executes the command.
+        app_name: Only the connections of the client with this name are affected.
     """
     data: dict[str, Any] = {"failCommands": list(commands), "closeConnection": close_connection}
     if error_code is not None:

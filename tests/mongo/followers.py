@@ -1,4 +1,4 @@
-"""Follows a run in the background of a test, and observes the commands of its change stream."""
+"""Follows a run in the background of a test, and waits for the requests of its change stream."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.waiting import PATIENCE, until_blocking
 
 
 class Follower:
-    """A context manager that follows ``run`` of ``agent`` in a task and collects the events.
+    """A context manager that follows a run of the agent ``agent`` in a task and collects the events.
 
-    Before it asks for an event beyond ``stop_at`` it waits until ``go_on`` is called.
+    If ``stop_at`` is given, the follower waits after this seq until the test calls ``go_on``.
     """
 
     def __init__(self, store: Store, run: str = "run", *, after: int = 0, stop_at: int | None = None) -> None:
@@ -39,7 +39,7 @@ class Follower:
 
     @property
     def seqs(self) -> list[int]:
-        """The seqs of the collected events, in their order."""
+        """The seqs of the collected events, in the order in which they came."""
         return [event.seq for event in self.events]
 
     def go_on(self) -> None:
@@ -47,7 +47,7 @@ class Follower:
         self._may_go_on.set()
 
     async def until(self, seq: int) -> None:
-        """Wait for the event ``seq``. Raise the follower's error if it ends first."""
+        """Wait until the follower has the event ``seq``. Raise the follower's error if it ends earlier."""
         async with asyncio.timeout(PATIENCE):
             while seq not in self.seqs:
                 if self.task.done():
@@ -67,11 +67,11 @@ class Follower:
 
 
 async def passing(condition: Callable[[], object]) -> None:
-    """Wait until ``condition()`` is true, which a thread or the server causes."""
+    """Wait until ``condition()`` is true, without blocking the event loop."""
     await asyncio.to_thread(until_blocking, condition)
 
 
 async def stream_is_read(proxy: TcpProxy, times: int) -> None:
-    """Wait for that many more requests to a change stream. Each request takes a quarter of a second."""
+    """Wait until the proxy saw ``times`` more requests to a change stream. Each takes a quarter of a second."""
     expected = proxy.seen.count("getMore") + times
     await passing(lambda: proxy.seen.count("getMore") >= expected)

@@ -12,7 +12,7 @@ from tests.waiting import PATIENCE
 
 
 class HeldRequest(Fault):
-    """A context manager that holds the next matching request until the block ends."""
+    """A context manager that holds the next matching request until ``release`` is called or the block ends."""
 
     def __init__(self, proxy: TcpProxy, when: When) -> None:
         super().__init__(when, 1)
@@ -33,6 +33,6 @@ class HeldRequest(Fault):
         self._released.set()
 
     def before_the_server(self) -> None:
-        """Wait until it is released."""
+        """Wait until the test releases the request."""
         self.happened.set()
         self._released.wait(PATIENCE)

@@ -1,4 +1,4 @@
-"""The process between a test and a server it starts, so that no server outlives its test, however that ends.
+"""Runs a server for a test, and kills the server when the test ends, even if the test was killed.
 
 ``python keeper.py COMMAND ...`` runs the command, whose output goes to standard error. Each line of standard
 input names a signal for the command. The keeper repeats the line on standard output after it sent the signal. If the
@@ -31,22 +31,22 @@ def _obey(command: subprocess.Popen[bytes]) -> None:
                 os.waitid(os.P_PID, command.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
             os.write(1, line.encode())
     finally:
-        # Also when the test was killed before it could be answered.
+        # This also runs if the test was killed before the keeper could write to it.
         command.kill()
 
 
 def main() -> None:
-    """Run the command until it ends or standard input does."""
+    """Run the command until it ends, or until standard input ends."""
     command = subprocess.Popen(
         sys.argv[1:],
         stdin=subprocess.DEVNULL,
         stdout=sys.stderr,
-        # safe: there is no other thread yet
-        preexec_fn=_die_with_the_keeper if sys.platform == "linux" else None,  # noqa: PLW1509  # as said above
+        # A function before exec is safe here, because there is no other thread yet.
+        preexec_fn=_die_with_the_keeper if sys.platform == "linux" else None,  # noqa: PLW1509  # no other thread runs
     )
     threading.Thread(target=_obey, args=(command,), daemon=True).start()
     code = command.wait()
-    # Not sys.exit, which would wait for the thread that reads standard input.
+    # ``sys.exit`` would wait for the thread that reads standard input.
     os._exit(code if code >= 0 else 128 - code)
 
 

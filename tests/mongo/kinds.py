@@ -23,9 +23,12 @@ CLOSING_SECONDS = 2
 
 @asynccontextmanager
 async def opened(kind: str, uri: str, *, timeout: float = DEFAULT_TIMEOUT_SECONDS) -> AsyncGenerator[Store]:
-    """Open a handle on the database of ``uri`` and close it at the end. ``kind`` chooses the client.
+    """Open a handle on the database of ``uri``, and close it at the end of the block.
 
-    The calls of one without ``await`` run in threads. ``timeout`` is in seconds, for each call.
+    Args:
+        kind: The kind of client: one of ``KINDS``. The calls of a synchronous handle run in threads.
+        uri: The URI of the database.
+        timeout: The limit for each call, in seconds.
     """
     database = urlsplit(uri).path[1:]
     if kind == "motor":
@@ -34,7 +37,7 @@ async def opened(kind: str, uri: str, *, timeout: float = DEFAULT_TIMEOUT_SECOND
             async with await MongoStore.open(client, database, Settings(timeout_seconds=timeout)) as store:
                 yield store
         finally:
-            # The default would wait half a minute for a server that does not respond.
+            # Without this limit, the client would wait half a minute for a server that does not respond.
             with pymongo.timeout(CLOSING_SECONDS):
                 client.close()
         return

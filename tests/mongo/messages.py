@@ -20,9 +20,9 @@ class Request:
     """A command that a client sends."""
 
     command: str
-    """Its name, such as ``insert``."""
+    """The name of the command, such as ``insert``."""
     body: Mapping[str, Any]
-    """The command's own document, with ``$db``, ``lsid`` and what else the driver added."""
+    """The document of the command, with ``$db``, ``lsid`` and the other fields that the driver added."""
     documents: Sequence[Mapping[str, Any]]
     """The documents of an insert, or the statements of an update or a delete."""
 
@@ -42,28 +42,28 @@ def parse_request(message: bytes) -> Request | None:
         return None
     body: Mapping[str, Any] = {}
     documents: list[Mapping[str, Any]] = []
-    at = _SECTIONS
-    while at < len(message):
-        (size,) = unpack_from("<i", message, at + 1)
-        section = message[at + 1 : at + 1 + size]
-        if message[at] == _BODY:
+    offset = _SECTIONS
+    while offset < len(message):
+        (size,) = unpack_from("<i", message, offset + 1)
+        section = message[offset + 1 : offset + 1 + size]
+        if message[offset] == _BODY:
             body = RawBSONDocument(section)
         else:
             documents += _sequence(section)
-        at += 1 + size
+        offset += 1 + size
     return Request(next(iter(body)), body, documents)
 
 
 def _sequence(section: bytes) -> Generator[Mapping[str, Any]]:
     """Return the documents of a section, which follow its size and its zero-terminated name."""
-    at = section.index(b"\0", 4) + 1
-    while at < len(section):
-        (size,) = unpack_from("<i", section, at)
-        yield RawBSONDocument(section[at : at + size])
-        at += size
+    offset = section.index(b"\0", 4) + 1
+    while offset < len(section):
+        (size,) = unpack_from("<i", section, offset)
+        yield RawBSONDocument(section[offset : offset + size])
+        offset += size
 
 
 def ids(message: bytes) -> tuple[int, int]:
-    """Return a message's id, and the id of the request to which it replies."""
-    own, answered = unpack_from("<ii", message, 4)
-    return own, answered
+    """Return the id of a message and the id of the request that it answers."""
+    message_id, request_id = unpack_from("<ii", message, 4)
+    return message_id, request_id

@@ -17,13 +17,13 @@ from agent_memory_log_mongo.documents.commits import Run
 from tests.mongo.messages import Request, When
 
 FAR_OFF = "2999-01-01T00:00:00Z"
-"""The end of the runs that have an end."""
+"""The ``expires_at`` of the runs that expire."""
 
 Act = Callable[[Store, str], Coroutine[Any, Any, object]]
 
 
 def note(event_id: str) -> Event:
-    """Return an event with this id and the same text."""
+    """Return an event with this id, whose text contains the id."""
     return new_event(PlannerNote(note=f"text of {event_id}"), event_id=event_id)
 
 
@@ -34,7 +34,14 @@ def notes(prefix: str, count: int) -> list[Event]:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``act`` is what the fault happens to, on what ``prepare`` made: with the same handle, or if ``cold`` another."""
+    """An operation that a fault interrupts.
+
+    Attributes:
+        name: The name in the test's id.
+        prepare: Stores the events that the operation needs, without a fault.
+        act: The operation during which the fault happens.
+        cold: Whether ``act`` uses another handle than ``prepare``.
+    """
 
     name: str
     prepare: Act
@@ -61,36 +68,36 @@ async def _created_and_deleted(store: Store, agent: str) -> None:
 
 
 async def _create(store: Store, agent: str) -> object:
-    return _seen(await store.append_events(agent, "run", *notes("n", 3), meta={"made": agent[:1]}))
+    return _comparable(await store.append_events(agent, "run", *notes("n", 3), meta={"made": agent[:1]}))
 
 
 async def _append(store: Store, agent: str) -> object:
-    return _seen(await store.append_events(agent, "run", note("n")))
+    return _comparable(await store.append_events(agent, "run", note("n")))
 
 
 async def _append_expecting(store: Store, agent: str) -> object:
-    return _seen(await store.append_events(agent, "run", *notes("n", 2), expected_version=5))
+    return _comparable(await store.append_events(agent, "run", *notes("n", 2), expected_version=5))
 
 
 async def _append_partly_known(store: Store, agent: str) -> object:
     batch = (note("n0"), note("b1"), note("n1"), note("a0"), note("n0"))
-    return _seen(await store.append_events(agent, "run", *batch))
+    return _comparable(await store.append_events(agent, "run", *batch))
 
 
 async def _append_known(store: Store, agent: str) -> object:
-    return _seen(await store.append_events(agent, "run", note("b1"), note("a2"), expected_version=77))
+    return _comparable(await store.append_events(agent, "run", note("b1"), note("a2"), expected_version=77))
 
 
 async def _append_at(store: Store, agent: str) -> object:
-    return _seen(await store.append_events(agent, "run", *notes("n", 2), first_seq=40))
+    return _comparable(await store.append_events(agent, "run", *notes("n", 2), first_seq=40))
 
 
 async def _append_beyond_the_ceiling(store: Store, agent: str) -> object:
-    return _seen(await store.append_events(agent, "run", *notes("n", 1100)))
+    return _comparable(await store.append_events(agent, "run", *notes("n", 1100)))
 
 
 async def _redact(store: Store, agent: str) -> object:
-    return _seen(await store.redact_events(agent, "run", [1, 5, 2], reason="asked"))
+    return _comparable(await store.redact_events(agent, "run", [1, 5, 2], reason="asked"))
 
 
 async def _delete(store: Store, agent: str) -> object:
@@ -139,16 +146,16 @@ async def log(store: Store, agent: str) -> tuple[object, ...]:
 
 def about(agent: str) -> When:
     """Return a predicate for requests about the trial's run."""
-    clear, key = agent.encode(), Run.of(agent, "run").key
+    name, key = agent.encode(), Run.of(agent, "run").key
 
     def is_about(request: Request) -> bool:
         parts = [bson.encode(request.body), *map(bson.encode, request.documents)]
-        return any(clear in part or key in part for part in parts)
+        return any(name in part or key in part for part in parts)
 
     return is_about
 
 
-def _seen(result: AppendResult) -> tuple[int, int, list[int]]:
+def _comparable(result: AppendResult) -> tuple[int, int, list[int]]:
     return result.version, result.inserted, [event.seq for event in result.events]
 
 
@@ -157,7 +164,7 @@ def _snapshot(snapshot: Snapshot) -> tuple[object, ...]:
 
 
 def _event(event: Event) -> tuple[object, ...]:
-    # The store chooses the id of a marker.
+    # The store chooses the id of a redaction marker, so the ids of markers are not compared.
     return event.seq, isinstance(event.data, Redaction) or event.event_id, event.data
 
 

@@ -8,10 +8,11 @@ HOST = "127.0.0.1"
 
 
 def reserve_port() -> socket.socket:
-    """A socket bound to a free port of ``HOST``, on which a server may listen again and again until it is closed.
+    """Return a socket that reserves a free port of ``HOST`` until it is closed.
 
-    The socket never listens itself, so that connections are refused while no server does. Without it another process
-    could be given the port between two starts, or a client that tries again and again be connected to itself.
+    A server can start on the port several times. The socket itself never listens, so connections are refused while no
+    server runs. Without the reservation, another process could get the port between two starts of the server. A client
+    that retries could also be connected to itself.
     """
     reservation = socket.socket()
     reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

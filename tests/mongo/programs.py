@@ -22,7 +22,7 @@ def sizes(count: int) -> list[int]:
 
 
 def run_of(name: str, runs: int, writer: int, task: int, number: int) -> str:
-    """Return the run for a batch of a task. Every second writer begins in the middle of the runs."""
+    """Return the name of the run for one batch. Writers with an odd number begin in the middle of the runs."""
     return f"{name}-{(number * TASKS + task + writer * runs // 2) % runs}"
 
 
@@ -37,9 +37,13 @@ def _say(text: str) -> None:
 
 
 def append(url: str, writer: str, *phases: str) -> None:
-    """Append from four tasks, for each ``name:runs:count`` in turn ``count`` batches a task to that many runs in turn.
+    """Append events from ``TASKS`` tasks at once. Print the run, the seq and the id of each event.
 
-    Prints run, seq and id of each event.
+    Args:
+        url: The URL of the store.
+        writer: The number of this process.
+        phases: The phases in order, each written as ``name:runs:count``. In a phase, each task appends ``count``
+            batches. It takes the ``runs`` runs of that phase in turn.
     """
     acknowledged: list[tuple[str, int, str]] = []
 
@@ -63,7 +67,7 @@ def append(url: str, writer: str, *phases: str) -> None:
 
 
 def follow(url: str, *runs: str) -> None:
-    """Follow the runs, each written as ``name=last seq``. Print the seq and id of each event, by run."""
+    """Follow runs up to a last seq, each written as ``run=seq``. Print the seq and id of each event, by run."""
 
     async def main() -> dict[str, list[tuple[int, str]]]:
         async with open_store(url) as store:
@@ -85,7 +89,7 @@ def follow(url: str, *runs: str) -> None:
 
 
 def follow_sync(url: str, run: str) -> None:
-    """Follow one run with a synchronous handle."""
+    """Follow one run, written as ``run=seq``, like ``follow`` but with a synchronous handle."""
     name, _, last = run.partition("=")
     events: list[tuple[int, str]] = []
     with open_sync_store(url) as store:

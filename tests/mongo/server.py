@@ -1,6 +1,6 @@
-"""MongoDB servers for tests: processes that can be killed, frozen and started again, or one given from outside.
+"""MongoDB servers for tests: a process that a test can kill, freeze and start again, or an existing server.
 
-The server is a console script of the development dependencies, and only ever spoken to over its socket.
+The program of the server comes with the development dependencies. Tests use it only over its socket.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ PASSWORD = "p@ss/w:rd %41"
 _PROGRAM = Path(sys.executable).with_name("secantusd-py")
 _KEEPER = Path(__file__).with_name("keeper.py")
 _GLANCE = 0.02
-"""Seconds between two attempts to connect to a server that is starting."""
+"""The number of seconds between two attempts to connect to a starting server."""
 
 
 class MongoServer:
-    """A single-node replica set that keeps its data, log and settings in ``folder``; entering it starts it.
+    """A replica set with one node, for a ``with`` block, which starts it.
 
-    - ``auth``: ask for authentication; ``USER`` is made before the first start.
-    - ``certificates``: speak TLS, and nothing else.
-    - ``standalone``: be no replica set, and so have no change streams.
-    - ``test_commands``: allow ``fail_command``.
-    - ``sync_on_commit``: write to disk before acknowledging, as ``w: "majority"`` makes MongoDB do (default True).
-      Without it, what this server acknowledged is lost when it is killed, unless the write asked for ``j: true``.
-    - ``oplog_entries``: how far back a change stream can resume.
+    Args:
+        folder: The folder of the data, the log and the settings.
+        auth: Whether clients must log in. The user ``USER`` is created before the first start.
+        certificates: The certificates for TLS. With them, the server accepts only TLS connections.
+        standalone: Whether the server is not a replica set. It then has no change streams.
+        test_commands: Whether ``fail_command`` is allowed.
+        sync_on_commit: Whether the server writes to disk before it acknowledges a write, like MongoDB with
+            ``w: "majority"``. If it is False, a killed server loses acknowledged writes that did not have ``j: true``.
+        oplog_entries: The number of newest changes from which a change stream can resume.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class MongoServer:
         self._reservation = reserve_port()
         self.port = port_of(self._reservation)
         self._command: list[str] = [str(_PROGRAM)]
-        # An empty file of settings: without one the server looks for others, in the home directory too.
+        # The settings file is empty. Without it, the server looks in other folders, such as the home directory.
         self._command += ["--config", str(folder / "secantusd.toml"), "--storage-path", str(folder / "data")]
         self._command += ["--host", HOST, "--port", str(self.port), "--cache-size", "256M"]
         self._command += ["--oplog-max-entries", str(oplog_entries)]
@@ -92,16 +94,16 @@ class MongoServer:
 
     @property
     def running(self) -> bool:
-        """True if the server was started, was not stopped, and did not crash."""
+        """Return whether the server was started, was not stopped, and did not crash."""
         return self._keeper is not None and self._keeper.poll() is None
 
     @property
     def log(self) -> str:
-        """Return the server's log."""
+        """Return the text of the server's log."""
         return (self._folder / "server.log").read_text()
 
     def start(self) -> None:
-        """Start the server on its former port and data, and wait until it responds."""
+        """Start the server with its earlier port and data, and wait until it responds."""
         assert not self.running, "it is running already"
         self._wait_for_the_end()
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -139,9 +141,13 @@ class MongoServer:
         self._send(name)
 
     def uri(self, database: str = "", *, port: int | None = None, **options: str | int) -> str:
-        """Return the URI with ``database`` and ``options`` such as ``w="majority"``.
+        """Return the URI of the server or of a proxy.
 
-        With ``port``, that of a proxy before it: direct, as the server itself would tell the driver its own port.
+        Args:
+            database: The name of the database in the URI.
+            port: The port of a proxy. The URI then asks for a direct connection, because the driver would otherwise
+                learn the server's own port and connect to it.
+            options: More options of the URI, such as ``w="majority"``.
         """
         if port is not None:
             options = {"directConnection": True, **options}
@@ -155,7 +161,7 @@ class MongoServer:
 
     def client(self, **options: str | int) -> MongoClient[dict[str, Any]]:
         """Return a client of the driver, logged in as ``USER`` if the server has users."""
-        # Closing a client waits that long for a dead server; the default is half a minute.
+        # To close a client takes this long if the server is dead. The default is half a minute.
         return MongoClient(with_database(self.uri(serverSelectionTimeoutMS=10_000), "", **options))
 
     def create_user(self, name: str, password: str, *roles: str, database: str = "admin") -> None:
@@ -205,7 +211,7 @@ class MongoServer:
             assert self._keeper.stdin is not None
             assert self._keeper.stdout is not None
             self._keeper.stdin.write(f"{Signals[name].name}\n".encode())
-            # The keeper replies after it sent the signal, or ends with the server.
+            # The keeper replies after it sent the signal. If the server ends, the keeper ends without a reply.
             self._keeper.stdout.readline()
 
     def _wait_for_the_end(self) -> None:
@@ -214,7 +220,7 @@ class MongoServer:
         try:
             self._keeper.wait(PATIENCE)
         finally:
-            # In every case, the end of its input makes the keeper kill the server.
+            # When its input ends, the keeper kills the server.
             assert self._keeper.stdin is not None
             assert self._keeper.stdout is not None
             self._keeper.stdin.close()

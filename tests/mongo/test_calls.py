@@ -1,4 +1,4 @@
-"""Tests of a call without a server: its time limit, its rests, and its use on a thread."""
+"""Tests of a call without a server: its time limit, its pauses between retries, and its use on a thread."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Driver:
 
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return a list whose only item is the time of every clock."""
+    """Replace the clock. Return a list whose only item is the current time, so that a test can change it."""
     now = [1000.0]
     monkeypatch.setattr("agent_memory_log_mongo.engine.clock.time.monotonic", lambda: now[0])
     return now
@@ -50,7 +50,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def rests() -> list[float]:
-    """Return the list of a call's rests in seconds."""
+    """Return a list that receives the pauses of a call, in seconds."""
     return []
 
 

@@ -33,7 +33,7 @@ def uri(mongo_server: MongoServer | GivenServer) -> Generator[str]:
     """Return one database for most tests of this module. Each test damages its own run."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield mongo_server.uri(name)
-    if isinstance(mongo_server, GivenServer):  # the other one takes its data with it
+    if isinstance(mongo_server, GivenServer):  # a MongoServer deletes its own data
         with mongo_server.client() as client:
             client.drop_database(name)
 
@@ -67,12 +67,15 @@ def database(uri: str) -> Generator[Database[Document]]:
 
 @pytest.fixture
 def run(writer: SyncStore) -> str:
-    """Write a run of six events in commits at the positions 1, 4 and 5, and a second such run, ``RUN other``."""
+    """Write two equal runs of six events, with commits that begin at seqs 1, 4 and 5. Return the name of the first.
+
+    The second run has the same name with `` other`` at the end.
+    """
     name = uuid.uuid4().hex
-    for each in (name, f"{name} other"):
-        writer.append_events("agent", each, _note("1"), _note("2"), _thought("3"), meta=META)
-        writer.append_events("agent", each, _note("4"))
-        writer.append_events("agent", each, _thought("5"), _thought("6"))
+    for run_name in (name, f"{name} other"):
+        writer.append_events("agent", run_name, _note("1"), _note("2"), _thought("3"), meta=META)
+        writer.append_events("agent", run_name, _note("4"))
+        writer.append_events("agent", run_name, _thought("5"), _thought("6"))
     return name
 
 

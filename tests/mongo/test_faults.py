@@ -29,13 +29,13 @@ from tests.tcp_proxy import Fault, TcpProxy
 _T = TypeVar("_T")
 
 WITHOUT_MOTOR = ("async", "sync")
-"""The clients for slow tests. Motor shares our code, and other tests cover its wrapper of the driver."""
+"""The kinds of client for slow tests. Motor uses the same library code, and other tests cover Motor itself."""
 SHORT = 1
 """The timeout in seconds of calls that must time out."""
-LOOK_AGAIN = 2
-"""The same timeout with time for a driver to find its server again, which takes half a second."""
+SHORT_WITH_RECONNECT = 2
+"""The same timeout for calls whose driver must first find its server again, which takes half a second."""
 SECRET = "hush"
-REASON = 20
+LONGEST = 20
 """The longest duration in seconds of a call that respects its timeout, even on a busy machine."""
 
 
@@ -85,40 +85,40 @@ async def _try(operation: Operation, agent: str, store: Store, other: Store, fau
     await operation.prepare(other if operation.cold else store, agent)
     fault()
     result = await operation.act(store, agent)
-    came_out = await state(other, agent)
-    assert await state(store, agent) == came_out
+    run_content = await state(other, agent)
+    assert await state(store, agent) == run_content
     after = await store.append_events(agent, "run", note("after"))
-    return result, came_out, after.inserted, after.version
+    return result, run_content, after.inserted, after.version
 
 
-_undisturbed: dict[str, tuple[object, list[str]]] = {}
+_outcomes_without_fault: dict[str, tuple[object, list[str]]] = {}
 
 
-async def _try_undisturbed(operation: Operation, uri: str, other: Store, proxy: TcpProxy) -> tuple[object, list[str]]:
+async def _try_without_fault(operation: Operation, uri: str, other: Store, proxy: TcpProxy) -> tuple[object, list[str]]:
     """Run an operation without a fault. Return its outcome and commands, which are equal for all kinds of client."""
-    if operation.name not in _undisturbed:
+    if operation.name not in _outcomes_without_fault:
         agent = _new_agent()
         is_about = about(agent)
         commands: list[str] = []
 
-        def see(request: Request) -> bool:
+        def record_command(request: Request) -> bool:
             if is_about(request):
                 commands.append(request.command)
             return False
 
         async with open_store(uri) as store:
             await operation.prepare(other if operation.cold else store, agent)
-            watching = proxy.drop_request(see)
+            recording = proxy.drop_request(record_command)
             await operation.act(store, agent)
-            watching.cancel()
+            recording.cancel()
         async with open_store(uri) as store:
             outcome = await _try(operation, _new_agent(), store, other, lambda: None)
-        _undisturbed[operation.name] = outcome, commands
-    return _undisturbed[operation.name]
+        _outcomes_without_fault[operation.name] = outcome, commands
+    return _outcomes_without_fault[operation.name]
 
 
-async def _within_reason(call: Awaitable[_T]) -> _T:
-    async with asyncio.timeout(REASON):
+async def _in_time(call: Awaitable[_T]) -> _T:
+    async with asyncio.timeout(LONGEST):
         return await call
 
 
@@ -149,7 +149,7 @@ def _nth(when: When, number: int) -> When:
 async def test_lost_request_or_reply_does_not_repeat_an_operation(
     kind: str, operation: Operation, proxy: TcpProxy, through: str, other: Store
 ) -> None:
-    expected, commands = await _try_undisturbed(operation, through, other, proxy)
+    expected, commands = await _try_without_fault(operation, through, other, proxy)
     assert commands
 
     async def trial(number: int, lose: Callable[[When], Fault]) -> None:
@@ -246,7 +246,7 @@ async def test_operations_survive_a_primary_step_down(
 ) -> None:
     operations = select("create", "append", "append partly known", "redact", "delete", "read")
     expected = {
-        operation.name: (await _try_undisturbed(operation, through, other, proxy))[0] for operation in operations
+        operation.name: (await _try_without_fault(operation, through, other, proxy))[0] for operation in operations
     }
     async with opened(kind, through) as store:
         agents = {operation.name: _new_agent() for operation in operations}
@@ -256,9 +256,9 @@ async def test_operations_survive_a_primary_step_down(
             result = await asyncio.gather(*(operation.act(store, agents[operation.name]) for operation in operations))
         for operation, answer in zip(operations, result, strict=True):
             agent = agents[operation.name]
-            came_out = await state(other, agent)
+            run_content = await state(other, agent)
             after = await store.append_events(agent, "run", note("after"))
-            assert (answer, came_out, after.inserted, after.version) == expected[operation.name], operation.name
+            assert (answer, run_content, after.inserted, after.version) == expected[operation.name], operation.name
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -268,7 +268,7 @@ async def test_unmet_write_concern_does_not_repeat_an_operation(
 ) -> None:
     async with opened(kind, through) as store:
         for operation in select("create", "append partly known", "append at a seq", "create again", "redact", "delete"):
-            expected, commands = await _try_undisturbed(operation, through, other, proxy)
+            expected, commands = await _try_without_fault(operation, through, other, proxy)
             for number in range(commands.count("insert") + commands.count("update")):
                 with contextlib.ExitStack() as stack:
                     fault = fail_command(
@@ -292,7 +292,7 @@ async def test_missing_majority_raises_store_unavailable(
         # A read with majority concern decides about an insert in doubt. An update is repeated.
         fault = fail_command(server, "update", write_concern_error={"code": TIMED_OUT, "errmsg": "no majority"})
         with fault, pytest.raises(StoreUnavailable, match="no majority") as caught:
-            await _within_reason(store.append_events(agent, "run", note("a")))
+            await _in_time(store.append_events(agent, "run", note("a")))
         assert isinstance(caught.value.__cause__, WriteConcernError)
         assert (await other.load_run(agent, "run")).version == 0
         assert (await other.list_runs(agent)).runs == ()
@@ -315,7 +315,7 @@ async def test_permanent_error_is_raised_without_retries(
                 lambda: store.list_runs(agent),
             ):
                 with pytest.raises(StoreUnavailable, match=r"lacks a privilege.*\(code 13\)") as caught:
-                    await _within_reason(refused())
+                    await _in_time(refused())
                 assert isinstance(caught.value.__cause__, OperationFailure)
         assert (await store.append_events(agent, "run", note("b"))).version == 2
     assert [event.event_id for event in (await other.load_run(agent, "run")).log] == ["a", "b"]
@@ -337,10 +337,10 @@ async def test_slow_server_raises_store_unavailable(kind: str, proxy: TcpProxy, 
         for slow, call in calls:
             with proxy.hold_replies(command(slow)) as reply:
                 with pytest.raises(StoreUnavailable, match="MongoDB database faults: ") as caught:
-                    await _within_reason(call())
+                    await _in_time(call())
                 assert reply.happened.is_set()
             assert isinstance(caught.value.__cause__, PyMongoError)
-            await _within_reason(call())
+            await _in_time(call())
         result = await store.append_events(agent, "run", note("b"))
         assert (result.version, result.inserted) == (3, 1)
     assert [event.event_id for event in (await other.load_run(agent, "run")).log] == ["b"]
@@ -349,12 +349,15 @@ async def test_slow_server_raises_store_unavailable(kind: str, proxy: TcpProxy, 
 async def test_frozen_server_raises_store_unavailable(tmp_path: Path) -> None:
     async def run_out_of_time(call: Awaitable[object]) -> None:
         with pytest.raises(StoreUnavailable) as caught:
-            await _within_reason(call)
+            await _in_time(call)
         assert isinstance(caught.value.__cause__, PyMongoError)
 
     async with contextlib.AsyncExitStack() as stack:
         server = stack.enter_context(MongoServer(tmp_path, sync_on_commit=False))
-        stores = [await stack.enter_async_context(opened(kind, server.uri(kind), timeout=LOOK_AGAIN)) for kind in KINDS]
+        stores = [
+            await stack.enter_async_context(opened(kind, server.uri(kind), timeout=SHORT_WITH_RECONNECT))
+            for kind in KINDS
+        ]
         for store in stores:
             await store.append_events("agent", "run", note("a"))
         server.freeze()
@@ -370,7 +373,7 @@ async def test_frozen_server_raises_store_unavailable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", WITHOUT_MOTOR)
 async def test_timeout_applies_to_each_expired_run(kind: str, server: MongoServer) -> None:
-    """All runs together take longer than one timeout."""
+    """To expire all four runs takes longer than one timeout."""
     name = f"expiring_{kind}"
     async with opened(kind, server.uri(name), timeout=3) as store:
         for number in range(4):
@@ -396,7 +399,7 @@ async def test_append_waits_for_its_handle_no_longer_than_its_timeout(
             waiting = [asyncio.create_task(store.append_events(agent, "run", note(f"w{n}"))) for n in range(5)]
             for task in (first, *waiting):
                 with pytest.raises(StoreUnavailable):
-                    await _within_reason(task)
+                    await _in_time(task)
         await store.append_events(agent, "run", note("c"))
     stored = [event.event_id for event in (await other.load_run(agent, "run")).log]
     # An append that got the lock at the last moment may be stored.
@@ -409,15 +412,15 @@ async def test_refused_connection_raises_store_unavailable(
     kind: str, server: MongoServer, proxy: TcpProxy, through: str
 ) -> None:
     agent = _new_agent()
-    async with opened(kind, through, timeout=LOOK_AGAIN) as store:
+    async with opened(kind, through, timeout=SHORT_WITH_RECONNECT) as store:
         await store.append_events(agent, "run", note("a"))
         proxy.refuse_connections()
         proxy.close_connections()
         with pytest.raises(StoreUnavailable, match=r"refused|Connect call failed") as caught:
-            await _within_reason(store.append_events(agent, "run", note("b")))
+            await _in_time(store.append_events(agent, "run", note("b")))
         assert isinstance(caught.value.__cause__, PyMongoError)
         with pytest.raises(StoreUnavailable, match=r"refused|Connect call failed") as caught:
-            await _within_reason(_open_and_close(kind, server.uri("faults", port=proxy.port)))
+            await _in_time(_open_and_close(kind, server.uri("faults", port=proxy.port)))
         assert isinstance(caught.value.__cause__, PyMongoError)
         proxy.accept_connections()
         assert (await store.append_events(agent, "run", note("b"))).version == 2
@@ -427,7 +430,7 @@ async def test_refused_connection_raises_store_unavailable(
 async def test_unresolvable_host_raises_store_unavailable(kind: str) -> None:
     uri = f"mongodb://me:{SECRET}@no-such-host.invalid/d"
     with pytest.raises(StoreUnavailable, match=r"no-such-host\.invalid") as caught:
-        await _within_reason(_open_and_close(kind, uri))
+        await _in_time(_open_and_close(kind, uri))
     assert isinstance(caught.value.__cause__, PyMongoError)
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
@@ -438,11 +441,11 @@ async def test_wrong_password_raises_store_unavailable(tmp_path: Path) -> None:
             for user in (USER, "nobody"):
                 uri = f"mongodb://{user}:{SECRET}@{HOST}:{server.port}/d?authSource=admin"
                 with pytest.raises(StoreUnavailable, match=r"wrong.*\(code 18\)") as caught:
-                    await _within_reason(_open_and_close(kind, uri, timeout=30))
+                    await _in_time(_open_and_close(kind, uri, timeout=30))
                 assert isinstance(caught.value.__cause__, OperationFailure)
                 assert SECRET not in "".join(traceback.format_exception(caught.value))
             with pytest.raises(StoreUnavailable, match=r"\(code 13\)"):
-                await _within_reason(_open_and_close(kind, f"mongodb://{HOST}:{server.port}/d", timeout=30))
+                await _in_time(_open_and_close(kind, f"mongodb://{HOST}:{server.port}/d", timeout=30))
             async with opened(kind, server.uri("d")) as store:
                 assert (await store.append_events(kind, "run", note("a"))).version == 1
 
@@ -470,7 +473,7 @@ async def test_cancelled_call_leaves_store_and_handle_consistent(
             cancelled = await cancel_at(number, operation.act(store, agent))
             if name not in {"redact", "delete"}:
                 assert await log(other, agent) in {before, expected}, "all of it or nothing"
-            await _within_reason(operation.act(store, agent))
+            await _in_time(operation.act(store, agent))
             again = await log(other, agent)
             assert await log(store, agent) == again
             # A repeated redaction appends a second marker.
@@ -512,7 +515,7 @@ class _Writer:
         self._store = store
 
     async def work(self) -> None:
-        """Append until ``stopped``."""
+        """Append batches until ``stopped`` is true."""
         for number in itertools.count():
             run = ("shared", self._name)[number % 3 == 0]
             result = await self._store.append_events("agent", run, *notes(f"{self._name}-{number}-", 1 + number % 4))
@@ -525,7 +528,7 @@ class _Writer:
 
 async def test_acknowledged_events_are_stored_once_after_a_server_kill(tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
-        # The writes request durability themselves; the test does not rely on the server's default.
+        # Each write requests durability itself, so the test does not depend on ``sync_on_commit``.
         server = stack.enter_context(MongoServer(tmp_path, sync_on_commit=False))
         writers: list[_Writer] = []
         for kind in KINDS:

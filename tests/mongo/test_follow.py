@@ -359,7 +359,7 @@ async def test_handle_closes_without_a_server(
             followers: list[Follower] = []
             stores: list[Store] = []
             for kind in KINDS:
-                # Each closes itself once more at the end.
+                # The exit stack closes each store at the end. The test may have closed it before.
                 stores.append(await stack.enter_async_context(opened(kind, server.uri("d"))))
                 await _append(stores[-1])
                 followers.append(await stack.enter_async_context(Follower(stores[-1])))

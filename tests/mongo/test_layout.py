@@ -1,4 +1,4 @@
-"""Tests the stored documents: exact fields, queries with a bare driver, and values that round-trip."""
+"""Tests the stored documents: exact fields, queries with pymongo alone, and values that round-trip."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def uri(mongo_server: MongoServer | GivenServer) -> Generator[str]:
     """Return one database for all tests of this module. Each test has its own runs."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield mongo_server.uri(name)
-    if isinstance(mongo_server, GivenServer):  # the other one takes its data with it
+    if isinstance(mongo_server, GivenServer):  # a MongoServer deletes its own data
         with mongo_server.client() as client:
             client.drop_database(name)
 
@@ -68,7 +68,7 @@ def store(uri: str) -> Generator[SyncStore]:
 
 @pytest.fixture(scope="module")
 def database(uri: str) -> Generator[Database[Document]]:
-    """Return the store's database through a bare driver."""
+    """Open the store's database with pymongo itself."""
     with MongoClient[Document](uri) as client:
         yield client.get_default_database()
 
@@ -353,9 +353,9 @@ def test_runs_have_unique_keys(store: SyncStore, database: Database[Document]) -
     assert len(keys) == len(pairs)
 
 
-# Queries by path, with a bare driver.
+# Queries by path, with pymongo alone.
 
-TOLD = [
+QUERIED_EVENTS = [
     new_event(
         UserMessage(message="Where is my order?", structured={"customer": {"tier": "gold", "orders": [7, 8]}}),
         labels={"role": "user", "channel-1": "chat é"},
@@ -385,7 +385,7 @@ TOLD = [
 @pytest.fixture(scope="module")
 def support_events(store: SyncStore) -> None:
     store.append_events("other", "run", *[_note(str(number)) for number in range(3)], meta={"session": {"id": "s-2"}})
-    for event in TOLD:
+    for event in QUERIED_EVENTS:
         store.append_events("support", "run", event, meta={"session": {"id": "s-1"}, "parent": None})
 
 
@@ -439,7 +439,7 @@ def test_queries_find_runs_by_meta_and_events_by_run(database: Database[Document
     (matches,) = database["amlog_runs"].find({"meta.session.id": "s-1"})
     assert (matches["agent"], matches["run"]) == ("support", "run")
     assert database["amlog_runs"].count_documents({"agent": "support"}) == 1
-    assert database["amlog_commits"].count_documents({"k": matches["_id"]}) == len(TOLD)
+    assert database["amlog_commits"].count_documents({"k": matches["_id"]}) == len(QUERIED_EVENTS)
     counted = database["amlog_commits"].aggregate(
         [
             {"$match": {"agent": "support"}},

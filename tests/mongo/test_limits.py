@@ -40,7 +40,7 @@ MIB = 1024 * 1024
 END: dict[str, JsonValue] = {"expires_at": "9999-01-01T00:00:00Z"}
 
 
-class Heard(CommandListener):
+class InsertSizes(CommandListener):
     """A listener that records the sent commands and the sizes of the stored documents."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def uri(mongo_server: MongoServer | GivenServer) -> Generator[str]:
     """Return one database for all tests of this module, because dropping large databases is slow."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield mongo_server.uri(name)
-    if isinstance(mongo_server, GivenServer):  # the other one takes its data with it
+    if isinstance(mongo_server, GivenServer):  # a MongoServer deletes its own data
         with mongo_server.client() as client:
             client.drop_database(name)
 
@@ -76,8 +76,8 @@ def run() -> str:
 
 
 @contextmanager
-def _listening(uri: str, settings: Settings | None = None) -> Generator[tuple[SyncMongoStore, Heard]]:
-    listener = Heard()
+def _listening(uri: str, settings: Settings | None = None) -> Generator[tuple[SyncMongoStore, InsertSizes]]:
+    listener = InsertSizes()
     with (
         MongoClient[Document](uri, event_listeners=[listener]) as client,
         SyncMongoStore.open(client, client.get_default_database().name, settings) as store,
@@ -411,7 +411,7 @@ def test_run_of_several_replies_can_be_appended_followed_and_retried(uri: str, l
 class ShortReplies(Database[Document]):
     """A database whose replies end after ``most`` documents.
 
-    MongoDB ends them before 16 MiB, even where it was told to keep no cursor, and the server of the tests does not.
+    MongoDB ends a reply before 16 MiB, even if the command asks for a single reply. The server of the tests does not.
     """
 
     most = 100_000

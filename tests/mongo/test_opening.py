@@ -34,7 +34,7 @@ Document = dict[str, Any]
 
 @pytest.fixture
 def database(mongo_uri: str) -> Generator[Database[Document]]:
-    """Return the store's database through a bare driver."""
+    """Open the store's database with pymongo itself."""
     with MongoClient[Document](mongo_uri) as client:
         yield client.get_default_database()
 
@@ -49,7 +49,7 @@ def _open(uri: str) -> SyncMongoStore:
     return store
 
 
-def _with(uri: str, **options: str | int) -> str:
+def _with_options(uri: str, **options: str | int) -> str:
     return with_database(uri, uri.partition("?")[0].rpartition("/")[2], **options)
 
 
@@ -63,10 +63,10 @@ def _indexes(database: Database[Document], prefix: str = "amlog_") -> dict[str, 
     return indexes_by_collection
 
 
-def _expected() -> dict[str, list[Document]]:
-    own = {"name": "_id_", "key": {"_id": 1}}
-    every = {"commits": [own, *COMMIT_INDEXES], "runs": [own, *RUN_INDEXES]}
-    return {name: sorted(indexes, key=lambda index: str(index["name"])) for name, indexes in every.items()}
+def _expected_indexes() -> dict[str, list[Document]]:
+    id_index = {"name": "_id_", "key": {"_id": 1}}
+    all_indexes = {"commits": [id_index, *COMMIT_INDEXES], "runs": [id_index, *RUN_INDEXES]}
+    return {name: sorted(indexes, key=lambda index: str(index["name"])) for name, indexes in all_indexes.items()}
 
 
 # The schema.
@@ -83,7 +83,7 @@ def test_eight_processes_open_a_new_database_at_once(mongo_uri: str, database: D
         process.stdin.flush()
     for process in started:
         finish(process)
-    assert _indexes(database) == _expected()
+    assert _indexes(database) == _expected_indexes()
     assert list(database["amlog_info"].find()) == [{"_id": "schema", "version": SCHEMA_VERSION}]
     assert sorted(database.list_collection_names()) == ["amlog_commits", "amlog_info", "amlog_runs"]
     with _open(mongo_uri) as store:
@@ -91,7 +91,7 @@ def test_eight_processes_open_a_new_database_at_once(mongo_uri: str, database: D
 
 
 def test_opening_creates_indexes_only_once(mongo_uri: str) -> None:
-    class Heard(CommandListener):
+    class CommandNames(CommandListener):
         def __init__(self) -> None:
             self.names: list[str] = []
 
@@ -105,7 +105,7 @@ def test_opening_creates_indexes_only_once(mongo_uri: str) -> None:
             raise AssertionError(event.failure)
 
     _open(mongo_uri).close()
-    listener = Heard()
+    listener = CommandNames()
     with MongoClient[Document](mongo_uri, event_listeners=[listener]) as client:
         SyncMongoStore.open(client, client.get_default_database().name).close()
         assert listener.names
@@ -128,23 +128,23 @@ async def test_newer_schema_is_refused_with_advice(mongo_uri: str, database: Dat
 @pytest.mark.parametrize("version", ["1", 1.5, {"a": 1}, None])
 def test_foreign_schema_is_refused(mongo_uri: str, database: Database[Document], version: object) -> None:
     database["amlog_info"].insert_one({"_id": "schema", "version": version})
-    if version is None:
+    if version is None:  # A version of None counts as no version.
         _open(mongo_uri).close()
         return
     with pytest.raises(StoreUnavailable, match="another program may have written"):
         _open(mongo_uri)
 
 
-@pytest.mark.parametrize("left_out", [*COMMIT_INDEXES, *RUN_INDEXES], ids=lambda index: index["name"])
-def test_opening_creates_a_missing_index(mongo_uri: str, database: Database[Document], left_out: Document) -> None:
+@pytest.mark.parametrize("missing_index", [*COMMIT_INDEXES, *RUN_INDEXES], ids=lambda index: index["name"])
+def test_opening_creates_a_missing_index(mongo_uri: str, database: Database[Document], missing_index: Document) -> None:
     with _open(mongo_uri) as store:
         store.append_events("agent", "run", _note())
-    collection = database["amlog_commits" if left_out in COMMIT_INDEXES else "amlog_runs"]
-    collection.drop_index(left_out["name"])
-    assert _indexes(database) != _expected()
+    collection = database["amlog_commits" if missing_index in COMMIT_INDEXES else "amlog_runs"]
+    collection.drop_index(missing_index["name"])
+    assert _indexes(database) != _expected_indexes()
     with _open(mongo_uri) as store:
         assert store.load_run("agent", "run").version == 1
-    assert _indexes(database) == _expected()
+    assert _indexes(database) == _expected_indexes()
 
 
 @pytest.mark.parametrize("dropped", [["commits"], ["runs"], ["commits", "runs"], ["info"]], ids=str)
@@ -156,7 +156,7 @@ def test_opening_creates_a_missing_collection(mongo_uri: str, database: Database
     with _open(mongo_uri) as store:
         store.append_events("agent", "other", _note())
         assert "other" in [run.run for run in store.list_runs().runs]
-    assert _indexes(database) == _expected()
+    assert _indexes(database) == _expected_indexes()
     assert database["amlog_info"].find_one() == {"_id": "schema", "version": SCHEMA_VERSION}
 
 
@@ -165,7 +165,7 @@ def test_opening_creates_a_missing_collection(mongo_uri: str, database: Database
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoServer]:
-    """Start a server with a reader of ``held`` and ``new``, and a user who may read and write ``held``."""
+    """Start a server with two users: one may read ``held`` and ``new``, the other may read and write ``held``."""
     with MongoServer(tmp_path_factory.mktemp("guarded"), auth=True) as server:
         server.create_user("reader", "pw", "read", database="held")
         server.create_user("reader", "pw", "read", database="new")
@@ -213,8 +213,11 @@ def test_user_of_one_database_creates_and_writes_a_store(guarded: MongoServer) -
 
 
 async def test_prefixes_separate_stores_in_one_database(mongo_uri: str, database: Database[Document]) -> None:
-    each, other = _with(mongo_uri, collection_prefix="one-"), _with(mongo_uri, collection_prefix="")
-    with _open(each) as first, _open(other) as second, _open(mongo_uri) as third:
+    prefixed, unprefixed = (
+        _with_options(mongo_uri, collection_prefix="one-"),
+        _with_options(mongo_uri, collection_prefix=""),
+    )
+    with _open(prefixed) as first, _open(unprefixed) as second, _open(mongo_uri) as third:
         for store, text in ((first, "one"), (second, "none"), (third, "default")):
             store.append_events("agent", "run", _note(text))
             store.append_events("agent", text, _note())
@@ -228,13 +231,13 @@ async def test_prefixes_separate_stores_in_one_database(mongo_uri: str, database
     expected = sorted(f"{prefix}{name}" for prefix in ("one-", "", "amlog_") for name in names)
     assert sorted(database.list_collection_names()) == expected
     for prefix in ("one-", "", "amlog_"):
-        assert _indexes(database, prefix) == _expected()
-    async with open_store(other) as asynchronous:
+        assert _indexes(database, prefix) == _expected_indexes()
+    async with open_store(unprefixed) as asynchronous:
         assert [event.data for event in (await asynchronous.load_run("agent", "run")).log] == [PlannerNote(note="none")]
 
 
 def test_max_event_bytes_limits_an_event(mongo_uri: str) -> None:
-    with _open(_with(mongo_uri, max_event_bytes=1000)) as store:
+    with _open(_with_options(mongo_uri, max_event_bytes=1000)) as store:
         store.append_events("agent", "run", _note("x" * 900))
         with pytest.raises(EventTooLarge, match="limit is 1,000"):
             store.append_events("agent", "run", _note("x" * 1000))
@@ -260,8 +263,8 @@ def test_max_event_bytes_limits_an_event(mongo_uri: str) -> None:
 )
 async def test_url_options_become_settings(mongo_uri: str, options: dict[str, str | int], settings: Settings) -> None:
     # Opening an existing store writes nothing, so this server need not support the write concern.
-    _open(_with(mongo_uri, collection_prefix=settings.collection_prefix)).close()
-    url = _with(mongo_uri, **options)
+    _open(_with_options(mongo_uri, collection_prefix=settings.collection_prefix)).close()
+    url = _with_options(mongo_uri, **options)
     with _open(url) as store:
         assert store._database.settings == settings
     async with open_store(url) as asynchronous:
@@ -269,7 +272,7 @@ async def test_url_options_become_settings(mongo_uri: str, options: dict[str, st
         assert asynchronous._database.settings == settings
 
 
-class _Sent(CommandListener):
+class _ConcernListener(CommandListener):
     """A listener that records the read and write concerns of commands."""
 
     def __init__(self) -> None:
@@ -313,8 +316,8 @@ def _use_everything(store: SyncMongoStore) -> None:
 def test_every_command_has_its_read_or_write_concern(
     mongo_uri: str, settings: Settings, writes: dict[str, object], reads: str
 ) -> None:
-    """The concerns of the caller's client are not used."""
-    sent = _Sent()
+    """The store does not use the read and write concerns of the caller's client."""
+    sent = _ConcernListener()
     with (
         MongoClient[Document](mongo_uri, event_listeners=[sent], w=1, readConcernLevel="local") as client,
         SyncMongoStore.open(client, client.get_default_database().name, settings) as store,
@@ -343,7 +346,7 @@ async def test_weaker_setting_issues_a_warning(
     mongo_uri: str, options: dict[str, str | int], settings: Settings, expected: str
 ) -> None:
     _open(mongo_uri).close()
-    url = _with(mongo_uri, **options)
+    url = _with_options(mongo_uri, **options)
     with pytest.warns(WeakerPromises, match=expected) as caught:
         _open(url).close()
     assert len(caught) == 1
@@ -358,7 +361,7 @@ async def test_weaker_setting_issues_a_warning(
 
 def test_each_weaker_setting_has_its_own_warning(mongo_uri: str) -> None:
     with pytest.warns(WeakerPromises) as caught:
-        _open(_with(mongo_uri, w=1, journal="false", readConcernLevel="local")).close()
+        _open(_with_options(mongo_uri, w=1, journal="false", readConcernLevel="local")).close()
     assert len(caught) == 3
 
 
@@ -366,7 +369,7 @@ def test_default_settings_issue_no_warning(mongo_uri: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for options in ({}, {"w": "majority"}, {"readConcernLevel": "linearizable"}, {"journal": "true"}):
-            _open(_with(mongo_uri, **options)).close()
+            _open(_with_options(mongo_uri, **options)).close()
 
 
 @pytest.fixture
@@ -430,8 +433,8 @@ REFUSED = {
 @pytest.mark.parametrize("url", REFUSED)
 async def test_invalid_url_is_refused_before_any_connection(listening: tuple[str, socket.socket], url: str) -> None:
     host, server = listening
-    requested = url.replace("{host}", host)
-    for attempt in (open_store(requested), asyncio.to_thread(open_sync_store, requested)):
+    url_with_host = url.replace("{host}", host)
+    for attempt in (open_store(url_with_host), asyncio.to_thread(open_sync_store, url_with_host)):
         with pytest.raises(InvalidArgument, match=re.escape(REFUSED[url])):
             await attempt
     with pytest.raises(BlockingIOError):
@@ -470,7 +473,7 @@ def test_invalid_settings_are_refused(wrong: dict[str, Any], expected: str) -> N
         Settings(**wrong)
 
 
-# Clients of the caller.
+# Clients that the caller opened.
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "a$b", "a.b", None, 5], ids=repr)
@@ -503,8 +506,8 @@ async def test_settings_apply_to_every_client_type(mongo_uri: str, mongo_databas
     motor: AsyncIOMotorClient[Document] = AsyncIOMotorClient(mongo_uri)
     try:
         async with AsyncMongoClient[Document](mongo_uri) as client:
-            for each in (client, motor):
-                async with await MongoStore.open(each, mongo_database, settings) as store:
+            for caller_client in (client, motor):
+                async with await MongoStore.open(caller_client, mongo_database, settings) as store:
                     await store.append_events("agent", "run", _note())
                     with pytest.raises(EventTooLarge):
                         await store.append_events("agent", "run", _note("x" * 1000))

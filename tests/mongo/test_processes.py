@@ -87,7 +87,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoServer | 
 
 @pytest.fixture
 def database(server: MongoServer | GivenServer) -> Generator[str]:
-    """Return the name of the test's own database."""
+    """Return the name of a database that only this test uses. Drop the database of a given server at the end."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield name
     if isinstance(server, GivenServer):
@@ -97,26 +97,26 @@ def database(server: MongoServer | GivenServer) -> Generator[str]:
 
 @pytest.fixture
 def uri(server: MongoServer | GivenServer, database: str) -> str:
-    """Return the URI of that database."""
+    """Return the URI of the test's database."""
     return server.uri(database)
 
 
 @pytest.fixture
 def commits(server: MongoServer | GivenServer, database: str) -> Generator[Collection[Document]]:
-    """Return the collection of commits."""
+    """Return the store's collection of commits."""
     with server.client() as client:
         yield client[database]["amlog_commits"]
 
 
 @pytest.fixture
 def runs(commits: Collection[Document]) -> Collection[Document]:
-    """Return the collection of runs."""
+    """Return the store's collection of run documents."""
     return commits.database["amlog_runs"]
 
 
 @pytest.fixture
 async def other(uri: str) -> AsyncGenerator[Store]:
-    """Open a second handle."""
+    """Open a second handle on the same database."""
     async with open_store(uri) as store:
         yield store
 
@@ -155,19 +155,19 @@ def test_processes_append_while_others_follow(uri: str) -> None:
 
 
 class _Eraser:
-    """A process that deletes runs and redacts events while others append, and checks each result."""
+    """The tasks that delete runs and redact events while other processes append. They check each result."""
 
     def __init__(self, store: Store, reader: Store) -> None:
         self.markers: list[tuple[str, int, str]] = []
         self.redacted: set[str] = set()
-        self.gone_up_to: dict[str, int] = {}
+        self.deleted_up_to: dict[str, int] = {}
         self.stopped = False
         self._store = store
         self._reader = reader
-        self._chance = random.Random(1)
+        self._random = random.Random(1)
 
     async def work(self, run: str, *, deletes: bool, redacts: bool) -> None:
-        """Redact events of one run and delete it in turn, until ``stopped``."""
+        """Redact events of the run and delete the run, again and again, until ``stopped`` is true."""
         while not self.stopped:
             if redacts:
                 for _ in range(3):
@@ -178,14 +178,14 @@ class _Eraser:
     async def _delete(self, run: str) -> None:
         version = (await self._reader.load_run("agent", run)).version
         await self._store.delete_run("agent", run)
-        self.gone_up_to[run] = version
+        self.deleted_up_to[run] = version
         assert all(event.seq > version for event in (await self._reader.load_run("agent", run)).log)
 
     async def _redact(self, run: str) -> None:
         log = (await self._reader.load_run("agent", run)).log
         if not log:
             return
-        chosen = self._chance.choices(log, k=min(len(log), 3))
+        chosen = self._random.choices(log, k=min(len(log), 3))
         result = await self._store.redact_events("agent", run, {event.seq for event in chosen}, reason="asked")
         if result.inserted:
             (marker,) = result.events
@@ -196,13 +196,13 @@ class _Eraser:
 
 
 async def _follow_through_deletions(store: Store, run: str) -> list[Event]:
-    """Follow a run in a task, also after each deletion. Return the list that receives its events."""
+    """Follow a run until the task is cancelled, and begin again after each deletion. Return its events."""
     events: list[Event] = []
     with contextlib.suppress(asyncio.CancelledError):
         while True:
             with contextlib.suppress(RunDeleted):
                 async for event in store.follow("agent", run, after=events[-1].seq if events else 0):
-                    events.append(event)  # noqa: PERF401  # events from before the deletion stay in the list
+                    events.append(event)  # noqa: PERF401  # a deletion must not lose the earlier events
     return events
 
 
@@ -224,7 +224,7 @@ async def test_runs_are_deleted_and_redacted_while_processes_append(
             eraser.stopped = True
             await asyncio.gather(*erasing)
             await follower.until((await other.load_run("agent", "run-2")).version)
-    assert eraser.gone_up_to["run-0"] > 0
+    assert eraser.deleted_up_to["run-0"] > 0
     assert eraser.redacted
     acknowledged = _by_run([*(tuple(item) for lines in output for item in lines), *eraser.markers])
     assert set(acknowledged) == {f"run-{number}" for number in range(5)}
@@ -234,7 +234,7 @@ async def test_runs_are_deleted_and_redacted_while_processes_append(
         newest = commits.find_one({"agent": "agent", "run": run}, sort=[("s", -1)])
         assert newest is not None
         base = newest.get("b", 0)
-        assert base >= eraser.gone_up_to.get(run, 0)
+        assert base >= eraser.deleted_up_to.get(run, 0)
         assert sorted(events) == list(range(1, snapshot.version + 1)), "each seq was given once"
         assert {event.seq: event.event_id for event in snapshot.log} == {
             seq: event_id for seq, event_id in events.items() if seq > base
@@ -255,7 +255,7 @@ async def test_runs_are_deleted_and_redacted_while_processes_append(
 async def test_load_ends_while_others_append(
     kind: str, server: MongoServer | GivenServer, database: str, uri: str
 ) -> None:
-    """Before each query for commits reaches the server, another append is stored."""
+    """Another append is stored before each query for commits reaches the server."""
     if isinstance(server, GivenServer):
         pytest.skip("a proxy stands before a server of this machine")
     with TcpProxy(server.port) as proxy, open_sync_store(uri) as writer:
@@ -285,7 +285,7 @@ def test_forked_child_opens_its_own_handle(uri: str) -> None:
     assert processes.run("outlive_the_parent", uri).split()[-1] == "nothing"
 
 
-# Outdated remembered state.
+# Handles that remember an outdated state of the run.
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -306,10 +306,10 @@ async def test_handle_detects_a_deletion_by_another_handle(kind: str, uri: str, 
             await store.redact_events("agent", "run", [4])
         assert (await store.append_events("agent", "run", note("a1"), note("b"))).inserted == 1
         assert (await store.load_run("agent", "run")).meta == {"life": 5}
-        await _is_the_same_for_all(store, other, ["a0", "a1", "b"], 11)
+        await _assert_both_load(store, other, ["a0", "a1", "b"], 11)
         await other.delete_run("agent", "run")
         await store.delete_run("agent", "run")
-        await _is_the_same_for_all(store, other, [], 11)
+        await _assert_both_load(store, other, [], 11)
         assert (await store.list_runs()).runs == ()
 
 
@@ -341,7 +341,7 @@ async def test_handle_detects_appends_by_another_handle(kind: str, uri: str, oth
         assert len(ids) == len(set(ids)) == 14
 
 
-async def _is_the_same_for_all(store: Store, other: Store, ids: list[str], version: int) -> None:
+async def _assert_both_load(store: Store, other: Store, ids: list[str], version: int) -> None:
     for handle in (store, other):
         snapshot = await handle.load_run("agent", "run")
         assert [event.event_id for event in snapshot.log] == ids
@@ -352,7 +352,7 @@ async def _is_the_same_for_all(store: Store, other: Store, ids: list[str], versi
 # Concurrent creation of a run.
 
 
-async def _has_meta(store: Store, meta: Mapping[str, object], run: str = "run") -> None:
+async def _assert_meta(store: Store, meta: Mapping[str, object], run: str = "run") -> None:
     assert (await store.load_run("agent", run)).meta == meta
     listed = {item.run: item.meta for item in (await store.list_runs("agent")).runs}
     assert listed[run] == meta
@@ -371,15 +371,15 @@ async def test_concurrent_creators_agree_on_the_meta(uri: str, other: Store) -> 
             assert sorted(result.version for result in results) == list(range(1, len(stores) + 1))
             (winner,) = [number for number, result in enumerate(results) if result.version == 1]
             for store in (*stores, other):
-                await _has_meta(store, {"by": winner, "again": False}, run)
+                await _assert_meta(store, {"by": winner, "again": False}, run)
             await other.delete_run("agent", run)
             await stores[0].append_events("agent", run, note("n0"), meta={"by": 0, "again": True})
             for store in (stores[0], stores[-1], other):
-                await _has_meta(store, {"by": 0, "again": True}, run)
+                await _assert_meta(store, {"by": 0, "again": True}, run)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_second_announcer_can_create_the_run(
+async def test_later_writer_can_create_the_run_first(
     kind: str, server: MongoServer | GivenServer, database: str, other: Store
 ) -> None:
     if isinstance(server, GivenServer):
@@ -392,13 +392,13 @@ async def test_second_announcer_can_create_the_run(
                 )
                 await passing(reply.happened.is_set)
                 await other.append_events("agent", "run", note("fast"), meta={"by": "fast"})
-                await _has_meta(other, {"by": "fast"})
+                await _assert_meta(other, {"by": "fast"})
             assert (await slow).version == 2
             for reader in (store, other):
-                await _has_meta(reader, {"by": "fast"})
+                await _assert_meta(reader, {"by": "fast"})
 
 
-async def test_run_can_be_created_after_its_announcer_died(
+async def test_run_can_be_created_after_its_first_writer_died(
     uri: str, commits: Collection[Document], other: Store
 ) -> None:
     async with open_store(uri) as store:
@@ -410,7 +410,7 @@ async def test_run_can_be_created_after_its_announcer_died(
     assert result.version == 1
     async with open_store(uri) as reader:
         for handle in (other, reader):
-            await _has_meta(handle, {"by": "another"})
+            await _assert_meta(handle, {"by": "another"})
 
 
 async def test_list_uses_the_first_commit_after_the_creator_died(
@@ -425,11 +425,11 @@ async def test_list_uses_the_first_commit_after_the_creator_died(
     runs.replace_one({"_id": announced["_id"]}, {**announced, "g": 1})
     async with open_store(uri) as reader:
         for handle in (other, reader):
-            await _has_meta(handle, {"by": "the winner"})
+            await _assert_meta(handle, {"by": "the winner"})
         await reader.delete_run("agent", "run")
         assert (await other.list_runs()).runs == ()
         await other.append_events("agent", "run", note("c"), meta={"by": "the next"})
-        await _has_meta(reader, {"by": "the next"})
+        await _assert_meta(reader, {"by": "the next"})
 
 
 async def test_lost_reply_does_not_prevent_a_document_correction(
@@ -437,17 +437,17 @@ async def test_lost_reply_does_not_prevent_a_document_correction(
 ) -> None:
     if isinstance(server, GivenServer):
         pytest.skip("a proxy stands before a server of this machine")
-    ends = {"by": "the winner", "expires_at": "2999-01-01T00:00:00Z"}
+    meta = {"by": "the winner", "expires_at": "2999-01-01T00:00:00Z"}
     with TcpProxy(server.port) as proxy:
         async with open_store(server.uri(database, port=proxy.port)) as store:
             await store.append_events("agent", "run", note("a"), meta={"by": "the dead"})
             commits.delete_many({})
         async with open_store(server.uri(database, port=proxy.port)) as store:
             fault = proxy.drop_reply(command("insert"))
-            assert (await store.append_events("agent", "run", note("b"), meta=ends)).version == 1
+            assert (await store.append_events("agent", "run", note("b"), meta=meta)).version == 1
             assert fault.happened.is_set()
     (document,) = runs.find()
-    assert document["meta"] == ends
+    assert document["meta"] == meta
     assert "end" in document, "or nobody would know, when the server has removed its commits, that it was there"
 
 
@@ -461,16 +461,16 @@ async def test_list_omits_a_run_deleted_during_the_query(
     runs.update_one({"run": "run"}, {"$inc": {"c": -1}})  # as if the creator had died before it corrected the document
     with TcpProxy(server.port) as proxy:
         async with open_store(server.uri(database, port=proxy.port)) as store:
-            looking = HeldRequest(proxy, command("find"))
+            held_query = HeldRequest(proxy, command("find"))
             listing = asyncio.create_task(store.list_runs())
-            await passing(looking.happened.is_set)
+            await passing(held_query.happened.is_set)
             await other.delete_run("agent", "run")
-            looking.release()
+            held_query.release()
             assert [run.run for run in (await listing).runs] == ["stays"]
 
 
 class _LateDatabase(Database[Document]):
-    """A database that delays the first marker until the second one is sent, without the sender's knowledge."""
+    """A database whose first insert fails for the sender, but reaches the server just before the second insert."""
 
     late: Document | None = None
     sent = 0
@@ -515,13 +515,13 @@ async def test_slow_deletion_does_not_unlist_a_recreated_run(
     if isinstance(server, GivenServer):
         pytest.skip("a proxy stands before a server of this machine")
     await other.append_events("agent", "run", note("a"), meta={"life": 1})
-    with TcpProxy(server.port) as slow, TcpProxy(server.port) as fatal:
-        unlisting = HeldRequest(slow, _updates_a_runs_document)
-        async with open_store(server.uri(database, port=slow.port)) as deleter:
+    with TcpProxy(server.port) as deleter_proxy, TcpProxy(server.port) as creator_proxy:
+        unlisting = HeldRequest(deleter_proxy, _updates_a_runs_document)
+        async with open_store(server.uri(database, port=deleter_proxy.port)) as deleter:
             deleting = asyncio.create_task(deleter.delete_run("agent", "run"))
             await passing(unlisting.happened.is_set)
-            async with open_store(server.uri(database, port=fatal.port)) as creator:
-                with fatal.hold_replies(command("insert")) as reply:
+            async with open_store(server.uri(database, port=creator_proxy.port)) as creator:
+                with creator_proxy.hold_replies(command("insert")) as reply:
                     creating = asyncio.create_task(creator.append_events("agent", "run", note("b"), meta={"life": 2}))
                     await passing(reply.happened.is_set)
                     creating.cancel()
@@ -529,7 +529,7 @@ async def test_slow_deletion_does_not_unlist_a_recreated_run(
             unlisting.release()
             await deleting
     async with open_store(uri) as reader:
-        await _has_meta(reader, {"life": 2})
+        await _assert_meta(reader, {"life": 2})
 
 
 @pytest.mark.parametrize("kind", ["async", "motor"])
@@ -545,7 +545,7 @@ async def test_run_is_listed_after_its_creator_died(
                 await passing(reply.happened.is_set)
                 creating.cancel()
                 await asyncio.wait([creating])
-                await _has_meta(other, {"life": 1})
+                await _assert_meta(other, {"life": 1})
 
 
 # Operations whose process died.
@@ -565,8 +565,8 @@ async def test_unfinished_deletion_hides_the_events(
     await other.append_events("agent", "run", note("b"))
     await other.append_events("agent", "run", note("c"))
     all_commits, listed = list(commits.find().sort("s")), runs.find_one()
-    async with opened(kind, uri) as knows_it, opened(kind, uri) as knows_nothing:
-        assert (await knows_it.append_events("agent", "run", note("d"))).version == 6
+    async with opened(kind, uri) as used_handle, opened(kind, uri) as new_handle:
+        assert (await used_handle.append_events("agent", "run", note("d"))).version == 6
         all_commits = list(commits.find().sort("s"))
         await other.delete_run("agent", "run")
         for commit in all_commits[emptied:]:
@@ -574,7 +574,7 @@ async def test_unfinished_deletion_hides_the_events(
         assert listed is not None
         runs.replace_one({"_id": listed["_id"]}, listed)
         # The run is deleted.
-        for store in (knows_it, knows_nothing):
+        for store in (used_handle, new_handle):
             for read in (
                 store.load_run("agent", "run"),
                 store.load_run("agent", "run", after=2),
@@ -587,15 +587,15 @@ async def test_unfinished_deletion_hides_the_events(
             assert (await store.list_runs("agent")).runs == ()
             with pytest.raises(CursorOutOfRange):
                 await store.redact_events("agent", "run", [1])
-        # The ids of its events are removed too.
-        for version, store in enumerate((knows_it, knows_nothing), 7):
+        # The ids of the deleted events can be used again.
+        for version, store in enumerate((used_handle, new_handle), 7):
             event = note(f"a{version - 7}")
             result = await store.append_events("agent", "run", event, meta={"life": 2})
             assert (result.version, result.inserted) == (version, 1)
-        await _has_meta(other, {"life": 2})
+        await _assert_meta(other, {"life": 2})
         # A repeated deletion also removes the recreated run.
-        await knows_nothing.delete_run("agent", "run")
-        await _is_the_same_for_all(knows_it, other, [], 8)
+        await new_handle.delete_run("agent", "run")
+        await _assert_both_load(used_handle, other, [], 8)
     stored = b"".join(bson.encode(document) for document in (*commits.find(), *runs.find()))
     assert b"text of" not in stored
     assert b"life" not in stored
@@ -614,7 +614,7 @@ async def test_repeated_delete_finishes_a_deletion(
     runs.replace_one({"_id": listed["_id"]}, listed)
     async with opened(kind, uri) as store:
         await store.delete_run("agent", "run")
-        await _is_the_same_for_all(store, other, [], 3)
+        await _assert_both_load(store, other, [], 3)
     stored = b"".join(bson.encode(document) for document in (*commits.find(), *runs.find()))
     assert b"text of" not in stored
     assert b"life" not in stored
@@ -632,7 +632,7 @@ async def test_repeated_redact_finishes_a_redaction(
     for commit in all_commits:
         commits.replace_one({"_id": commit["_id"]}, commit)
     async with opened(kind, uri) as store:
-        # Every read already applies the stored marker, also a read of only the new events.
+        # Every read applies the stored marker. This includes a read of only the new events.
         for snapshot in (
             await store.load_run("agent", "run"),
             warm.extend(await store.load_run("agent", "run", after=warm.last_seq)),
@@ -671,4 +671,4 @@ async def test_late_redaction_leaves_a_deleted_run_empty(
             await redacting
             assert b"too late" not in b"".join(bson.encode(document) for document in commits.find())
             assert (await redactor.append_events("agent", "run", *notes("a", 3))).inserted == 3
-            await _is_the_same_for_all(redactor, other, ["a0", "a1", "a2"], 7)
+            await _assert_both_load(redactor, other, ["a0", "a1", "a2"], 7)

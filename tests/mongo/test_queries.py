@@ -31,7 +31,7 @@ _OF_THE_STORE = ("find", "aggregate", "update", "insert", "findAndModify", "coun
 _NOT_EXPLAINED = ("lsid", "$db", "$clusterTime", "readConcern", "maxTimeMS", "txnNumber")
 
 
-class Heard(CommandListener):
+class StoreCommands(CommandListener):
     """A listener that records the commands on a store's collections."""
 
     def __init__(self) -> None:
@@ -182,8 +182,8 @@ def _note(event_id: str | None = None) -> Event:
 
 
 @contextmanager
-def _listening(server: MongoServer | GivenServer, database: str) -> Generator[tuple[SyncMongoStore, Heard]]:
-    listener = Heard()
+def _listening(server: MongoServer | GivenServer, database: str) -> Generator[tuple[SyncMongoStore, StoreCommands]]:
+    listener = StoreCommands()
     with (
         MongoClient[Document](server.uri(database), event_listeners=[listener]) as client,
         SyncMongoStore.open(client, database) as store,
@@ -326,7 +326,9 @@ def long_run(mongo_server: MongoServer | GivenServer) -> Generator[str]:
         _drop(mongo_server, name)
 
 
-def _documents(server: MongoServer | GivenServer, database: str, listener: Heard, *, strict: bool = True) -> int:
+def _documents(
+    server: MongoServer | GivenServer, database: str, listener: StoreCommands, *, strict: bool = True
+) -> int:
     """Return the number of documents that the server examined for the recorded commands.
 
     Where it is not ``strict``, a query with a limit counts as if the order of its index had been used.

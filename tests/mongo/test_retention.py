@@ -53,7 +53,7 @@ def _notes(count: int) -> list[Event]:
 
 @pytest.fixture
 def database(mongo_uri: str) -> Generator[Database[Document]]:
-    """Return the store's database through a bare driver."""
+    """Open the store's database with pymongo itself."""
     with MongoClient[Document](mongo_uri) as client:
         yield client.get_default_database()
 
@@ -75,7 +75,7 @@ def _run_of(database: Database[Document], run: str = "run") -> Document:
 
 
 def _move_end(database: Database[Document], run: str) -> None:
-    """Move a run's end back, so that the server may remove its commits."""
+    """Move the end of a run into the past, so that the server may remove its commits."""
     end = datetime.now(UTC) - LONG_AGO
     change = {"$set": {"end": (end - EPOCH) // MICROSECOND, "expires_at": end}}
     assert database["amlog_runs"].update_many({"run": run, "end": {"$exists": True}}, change).matched_count == 1
@@ -83,7 +83,7 @@ def _move_end(database: Database[Document], run: str) -> None:
 
 
 def _remove(database: Database[Document], run: str, indexes: Sequence[int] | None = None) -> None:
-    """Remove the commits with these indexes, or all if None, as the server may do in any order."""
+    """Remove the commits with these indexes, or all if None. A server may remove them in any order too."""
     before = datetime.now(UTC) - timedelta(seconds=REMOVAL_DELAY_SECONDS)
     matches = database["amlog_commits"].find({"run": run, "expires_at": {"$lt": before}}, {"_id": 1}).sort("s", 1)
     commits = [commit["_id"] for commit in matches]
@@ -93,7 +93,7 @@ def _remove(database: Database[Document], run: str, indexes: Sequence[int] | Non
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """An expired run and its former events."""
+    """An expired run, and the events that it had before its end."""
 
     run: str
     events: list[Event]
@@ -102,7 +102,7 @@ class Ended(msgspec.Struct, frozen=True):
 async def _ended(
     store: Store, sizes: Sequence[int], *, before: Callable[[str], Coroutine[None, None, object]] | None = None
 ) -> Ended:
-    """Make an expired run with commits of these sizes. ``before`` is called with its id."""
+    """Create an expired run whose commits have these numbers of events. Call ``before`` with its id first."""
     seconds = 0.1
     while True:
         ended = Ended(f"run of {seconds} s", [])
@@ -346,7 +346,7 @@ async def test_repeatedly_expired_run_never_reuses_a_seq(
 async def test_seqs_of_a_daily_expired_run_grow_slowly(
     mongo_uri: str, store: Store, database: Database[Document]
 ) -> None:
-    """Each recreation skips some seqs. If they doubled each time, they would soon reach the limit."""
+    """Each recreation skips some seqs. If the seqs doubled each time, they would soon reach their limit."""
     lives = 12
     for _ in range(lives):
         async with open_store(mongo_uri) as writer:
@@ -408,7 +408,7 @@ def large(mongo_server: MongoServer | GivenServer) -> Generator[str]:
     """Return one database for all tests of ceilings, because dropping long runs is slow."""
     name = f"amlog_test_{uuid.uuid4().hex}"
     yield mongo_server.uri(name)
-    if isinstance(mongo_server, GivenServer):  # the other one takes its data with it
+    if isinstance(mongo_server, GivenServer):  # a MongoServer deletes its own data
         with mongo_server.client() as client:
             client.drop_database(name)
 
@@ -428,7 +428,7 @@ class Writer:
         self.heard = listener
 
     def append(self, count: int) -> int:
-        """Append that many events and return the version."""
+        """Append ``count`` events, and return the version."""
         return self._store.append_events("agent", self._run, *_notes(count), meta=FAR).version
 
     @property
@@ -548,14 +548,14 @@ def test_redaction_does_not_exceed_the_ceiling(large: str, run: str) -> None:
 async def test_peek_prefers_the_newest_commit_to_the_run_document(
     mongo_uri: str, store: Store, database: Database[Document], end: str | None
 ) -> None:
-    """The document may come from a writer or a deletion whose process died."""
+    """The run document may be outdated, because the process of a writer or a deletion died."""
     runs, commits = database["amlog_runs"], database["amlog_commits"]
     meta: dict[str, JsonValue] | None = {"expires_at": end} if end else None
     past = {"end": 1, "expires_at": EPOCH}
     expected = {
-        "announced": RunHead(0, 1),  # its first commit was never stored
+        "announced": RunHead(0, 1),  # the first commit of the run was not stored
         "contested": RunHead(1, 1),  # the document of another writer, with an end
-        "deleted": RunHead(1, 2),  # and still listed
+        "deleted": RunHead(1, 2),  # the run document still lists the deleted run
         "begun anew": RunHead(2, 2),
     }
     for run in expected:

@@ -1,4 +1,4 @@
-"""Tests the servers and faults of the tests themselves, with a bare driver."""
+"""Tests the test tools themselves, with pymongo alone: the MongoDB servers, the proxy and the faults."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from tests.mongo.server import MongoServer
 Document = dict[str, Any]
 
 SECRET = "s3cr3t"
-"""A text in every part of every password, by which the tests detect a shown part."""
+"""A text between the special characters of every password. If an output has it, the output shows a part."""
 
 PASSWORD = SECRET.join(["", "/", "@", ":", "%", "?", "#", "&", "=", "+", " ", "[", "]", ";", "%41", "é", "\\", '"', ""])
 """A password with all characters that a URL must escape."""
@@ -63,7 +63,7 @@ def _note(text: str = "n", **fields: Any) -> Event:
     return new_event(PlannerNote(note=text), **fields)
 
 
-# Getting in.
+# Connections and logins.
 
 
 def _url(server: MongoServer, certificates: Certificates, password: str = PASSWORD, **options: str) -> str:
@@ -366,7 +366,7 @@ def test_failed_command_shows_no_password(
         output.append(f"{name}: {written}")
 
 
-SHOW_WHAT_THEY_ARE_GIVEN = {
+COMMANDS_THAT_SHOW_ARGUMENTS = {
     "demo": "it names its store",
     "show a URL": "it says that the URL names no run",
 }
@@ -385,11 +385,11 @@ def test_successful_command_shows_no_password(
     for run in ("run", "none"):
         amlog.append(url, "agent", run, _note(), _note())
     for name, arguments in _commands(url, tmp_path).items():
-        if name not in {*SHOW_WHAT_THEY_ARE_GIVEN, "tail"}:  # it does not end
+        if name not in {*COMMANDS_THAT_SHOW_ARGUMENTS, "tail"}:  # tail does not end
             output.append(f"{name}: {_ran(arguments, capsys)[1]}")
 
 
-@pytest.mark.parametrize("name", SHOW_WHAT_THEY_ARE_GIVEN)
+@pytest.mark.parametrize("name", COMMANDS_THAT_SHOW_ARGUMENTS)
 def test_other_commands_show_no_password(
     server: MongoServer, certificates: Certificates, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:

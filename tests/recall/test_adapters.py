@@ -231,7 +231,7 @@ for file, names, last in (
 
 @pytest.fixture(scope="session")
 def onnx(weights: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the weights in ONNX, and a copy of them with a last layer of 96 for late interaction."""
+    """Return a folder with the weights in ONNX, and a copy with a last layer of 96 for late interaction."""
     need("fastembed", "torch", "transformers", "onnx")
     folder = tmp_path_factory.mktemp("onnx")
     subprocess.run([sys.executable, "-c", EXPORT, weights, folder], check=True, capture_output=True)

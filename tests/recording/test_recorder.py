@@ -315,8 +315,8 @@ async def test_cancelled_operation_does_not_block_later_operations(store: Store)
     pausing.let_go.clear()
     tasks = [asyncio.create_task(recorder.note(str(number))) for number in range(4)]
     await until(lambda: pausing.waiting)
-    tasks[2].cancel()  # waits
-    tasks[0].cancel()  # in progress
+    tasks[2].cancel()  # this append still waits
+    tasks[0].cancel()  # this append is in progress
     pausing.let_go.set()
     await asyncio.wait(tasks)
     assert [task.cancelled() for task in tasks] == [True, False, True, False]

@@ -39,7 +39,7 @@ def work(call: RecordedCall, name: str) -> None:
 
 
 def answer(number: int) -> dict[str, Any]:
-    """Return a model's answer that calls a tool. Each process gets another answer, as from a real model."""
+    """Return a model's answer that calls a tool. The answer differs in each process, like that of a real model."""
     block = {"type": "tool_use", "id": f"toolu_{number}_{os.getpid()}", "name": "orders--find", "input": {"n": number}}
     content = [{"type": "thinking", "thinking": "", "signature": f"{os.getpid()}"}, block]
     return {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": "m", "content": content}
@@ -112,13 +112,13 @@ def start(kind: str, url: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_run_killed_repeatedly_equals_a_run_never_killed(tmp_path: Path, kind: str) -> None:
     url = f"sqlite:///{tmp_path / 'runs.db'}"
-    chance = random.Random(kind)
+    generator = random.Random(kind)
     lines: list[str] = []
     for _ in range(KILLS):
         process = start(kind, url)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        lines += [process.stdout.readline() for _ in range(chance.randrange(1, 12))]
+        lines += [process.stdout.readline() for _ in range(generator.randrange(1, 12))]
         process.kill()
         rest, _ = process.communicate(timeout=processes.PATIENCE)
         lines += rest.splitlines(keepends=True)
@@ -149,8 +149,8 @@ def _comparable(event: Event) -> str:
     if isinstance(data, ToolResult):
         data = msgspec.structs.replace(data, duration_ns=0)
     text = f"{event.type} {data.to_map()}"
-    for call in ("toolu_", "'signature': '"):
-        head, mark, rest = text.partition(call)
+    for prefix in ("toolu_", "'signature': '"):
+        head, mark, rest = text.partition(prefix)
         if mark:
             text = f"{head}{mark}…{rest.lstrip('0123456789_')}"
     return text

@@ -59,7 +59,7 @@ SCRIPT: Mapping[int, Sequence[tuple[str, dict[str, JsonValue]]]] = {
     3: [("orders--refund", {"id": 8})],
     4: [("orders--refund", {"id": 8, "reason": "lost"})],
 }
-"""The tool calls in the model's answers, by the number of the answer. Any other answer is a text."""
+"""The tool calls in the model's answers, by the number of the answer. All other answers are texts."""
 
 ANSWERS_TO = {0: (1, 2), 1: (3, 4, 5), 2: (6,)}
 """The numbers of the model's answers to each question."""
@@ -363,7 +363,7 @@ def test_resumed_run_continues_each_killed_run(runs: list[Snapshot]) -> None:
 async def test_run_survives_a_round_trip_through_atif(runs: list[Snapshot]) -> None:
     for snapshot in runs:
         text = json.dumps(to_atif(snapshot))
-        import_module("atif").Trajectory.model_validate_json(text)  # see judge
+        import_module("atif").Trajectory.model_validate_json(text)  # the agent does not need this package
         imported = from_atif(json.loads(text))
         assert imported.snapshot() == snapshot
         async with open_store("memory:") as store:

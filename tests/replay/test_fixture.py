@@ -1,4 +1,4 @@
-"""Tests of the pytest fixture ``replay``: each runs regression tests in a separate pytest process."""
+"""Tests of the pytest fixture ``replay``. Each test runs regression tests in a separate pytest process."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def recorded(tmp_path: Path) -> Path:
 
 
 def run_tests(folder: Path, body: str) -> tuple[dict[str, int], str]:
-    """Run the tests in ``body``; return the number of tests for each outcome, and the output."""
+    """Run the tests in ``body``. Return the number of tests with each outcome, and the output."""
     (folder / "test_agent.py").write_text(HEAD + body)
     completed = subprocess.run(
         [

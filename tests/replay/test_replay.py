@@ -830,7 +830,7 @@ CHANGES: list[dict[int, Any]] = [
     {5: {**MESSAGES[5], "at": datetime(2026, 1, 1, tzinfo=UTC)}},
     {6: JOINED},
 ]
-"""The messages that replace others, by their index in ``MESSAGES``."""
+"""Replacements for messages, by the index of the replaced message in ``MESSAGES``."""
 
 
 @pytest.mark.parametrize("first", CHANGES)

@@ -57,11 +57,8 @@ def test_no_query_scans_a_table(tmp_path: Path, call: str) -> None:
     assert plans
     for sql, plan in plans.items():
         for step in plan:
-            may_scan = (
-                "CONSTANT ROW",
-                "USING INDEX runs_by_creation",
-                "wanted",
-            )  # the subquery "wanted" holds the requested runs
+            # The subquery "wanted" holds only the requested runs.
+            may_scan = ("CONSTANT ROW", "USING INDEX runs_by_creation", "wanted")
             assert not step.startswith("SCAN") or any(allowed in step for allowed in may_scan), (sql, plan)
             assert "TEMP B-TREE" not in step or "types" in call, (sql, plan)
 

@@ -1,4 +1,4 @@
-"""Damages an SQLite file a thousand times, and reads it with ``verify=on`` and ``verify``."""
+"""Damages an SQLite file many times, and reads it with ``verify=on`` and ``verify`` after each damage."""
 
 from __future__ import annotations
 

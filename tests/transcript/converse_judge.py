@@ -31,7 +31,7 @@ def judge_request(request: dict[str, Any]) -> None:
 
 
 def _with_bytes(value: Any, shape: Any) -> Any:
-    """Decode the base64 text of our JSON to the bytes that botocore expects for blobs."""
+    """Return the value with bytes in place of base64 text in each field that botocore declares as a blob."""
     if shape.type_name == "blob":
         return base64.b64decode(value, validate=True) if isinstance(value, str) else value
     if shape.type_name == "structure" and not getattr(shape, "is_document_type", False):

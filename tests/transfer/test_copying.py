@@ -396,7 +396,7 @@ class TestResuming:
 class TestConflicts:
     @pytest.fixture
     async def pair(self) -> tuple[Store, Store]:
-        """A store with the runs ``a/r`` and ``a/s``, and another with a copy of them."""
+        """Open a store with the runs ``a/r`` and ``a/s``, and a second store with a copy of them."""
         source, target = await open_store("memory:"), await open_store("memory:")
         await source.append_events("a", "r", *notes(1, 2, 3), meta={"k": 1})
         await source.append_events("a", "s", *notes(1))

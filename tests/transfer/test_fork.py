@@ -131,15 +131,15 @@ class Interrupting:
 
     def __init__(self, store: Store, appends: int) -> None:
         self._store = store
-        self._left = appends
+        self._appends_left = appends
 
     async def load_run(self, *arguments: Any, **options: Any) -> Any:
         return await self._store.load_run(*arguments, **options)
 
     async def append_events(self, *arguments: Any, **options: Any) -> Any:
-        if not self._left:
+        if not self._appends_left:
             raise Interrupted
-        self._left -= 1
+        self._appends_left -= 1
         return await self._store.append_events(*arguments, **options)
 
 
@@ -189,9 +189,9 @@ class Meddling(Interrupting):
     """A store in which another writer appends an event before the second append."""
 
     async def append_events(self, *arguments: Any, **options: Any) -> Any:
-        if not self._left:
+        if not self._appends_left:
             await self._store.append_events(AGENT, "new", new_event(UserMessage("other writer")))
-        self._left -= 1
+        self._appends_left -= 1
         return await self._store.append_events(*arguments, **options)
 
 

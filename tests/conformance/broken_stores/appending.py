@@ -181,7 +181,7 @@ class ChecksFirstSeqBeforeIds(BrokenStore):
     "test_9_a_follower_gets_the_events_of_many_writers_in_seq_order",
 )
 class LosesConcurrentAppends(BrokenStore):
-    """Reads, waits and writes. It loses its own events if another writer appended in between."""
+    """A store that reads, waits and writes. It loses its own events if another writer appends during the wait."""
 
     async def appending(self, append: Append) -> AppendResult:
         version = (await self.read(append.agent, append.run)).version

@@ -15,13 +15,13 @@ from agent_memory_log_inmem.data import MemoryData
 
 
 class Defect(msgspec.Struct, frozen=True):
-    """A broken store, and the names of the tests that must fail on it."""
+    """A broken store, and the names of the tests that must fail with it."""
 
     store: type[MemoryStore | SyncMemoryStore]
     caught_by: tuple[str, ...]
 
     def open_handle(self) -> OpenHandle:
-        """Return the value of the ``open_handle`` fixture for this store with new data."""
+        """Return a function that opens handles on new, empty data. The suite's tests receive it as ``open_handle``."""
         data = SharedData()
         return lambda: self.store(data)
 
@@ -32,7 +32,7 @@ _Store = TypeVar("_Store", bound=type[MemoryStore | SyncMemoryStore])
 
 
 def caught_by(*tests: str) -> Callable[[_Store], _Store]:
-    """Register a broken store with the tests that must fail on it."""
+    """Register a broken store and the names of the tests that must fail with it."""
 
     def register(store: _Store) -> _Store:
         DEFECTS.append(Defect(store, tests))
@@ -42,7 +42,7 @@ def caught_by(*tests: str) -> Callable[[_Store], _Store]:
 
 
 class SharedData(MemoryData):
-    """Data with additional notes, for defects that affect several handles."""
+    """The data of a store, with notes for defects that affect several handles."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class BrokenStore(MemoryStore):
 def changed_copy(
     snapshot: Snapshot, log: Iterable[Event] | None = None, *, kind: type[Snapshot] = Snapshot, **changes: Any
 ) -> Snapshot:
-    """Copy a snapshot with changes."""
+    """Return a copy of a snapshot with another log or other fields."""
     fields: dict[str, Any] = {
         name: getattr(snapshot, name)
         for name in ("version", "last_seq", "meta", "after", "types", "first_seq", "redactions")
@@ -170,7 +170,7 @@ def changed_copy(
 
 
 def with_data(event: Event, change: Callable[[Any], Any]) -> Event:
-    """Copy an event and apply ``change`` to every value of its data, innermost values first."""
+    """Return a copy of an event after applying ``change`` to each value in its data, from the inside out."""
     event_map = event.to_map()
     return Event.from_map({**event_map, "data": _changed(event_map["data"], change)})
 

@@ -15,7 +15,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _ChangesRedactedEvents(BrokenStore):
-    """Remembers the original events. A subclass changes redacted events when they are read."""
+    """A store that remembers the original events. A subclass changes redacted events when they are read."""
 
     def mask(self, masked: Event, original: Event) -> Event | None:
         return masked if original is not masked else original
@@ -202,7 +202,7 @@ class RefusesAppendsAfterARedaction(BrokenStore):
 
 
 class _RemembersDeletedRuns(BrokenStore):
-    """Remembers deleted runs. A subclass uses some of their data."""
+    """A store that remembers deleted runs. A subclass uses some of their data."""
 
     async def delete_run(self, agent: str, run: str) -> None:
         self.notes.setdefault((agent, run), await self.read(agent, run))
@@ -216,7 +216,7 @@ class _RemembersDeletedRuns(BrokenStore):
 )
 class DeletesNothing(BrokenStore):
     async def delete_run(self, agent: str, run: str) -> None:
-        """Does nothing."""
+        """Do nothing, so that the run is not deleted."""
 
 
 @caught_by(

@@ -112,7 +112,7 @@ class UsesTheEndOfLaterAppends(_KnowsEnds):
 
 
 class _AppendsAfterTheEnd(_KnowsEnds):
-    """Appends to an expired run if ``allows`` returns true for the append."""
+    """A store that appends to an expired run if ``allows`` returns true for the append."""
 
     def allows(self, append: Append) -> bool:
         raise NotImplementedError

@@ -15,7 +15,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _ChangesIds(BrokenStore):
-    """Changes ids before storing them."""
+    """A store that changes names and ids before it uses them."""
 
     def key(self, name: str) -> str:
         return name

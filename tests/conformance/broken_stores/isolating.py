@@ -14,7 +14,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _SharesEvents(BrokenStore):
-    """Stores copies of events.
+    """A store that copies the events it stores and returns.
 
     A subclass shares the events of one origin with its callers: appended, returned, loaded or followed events.
     """

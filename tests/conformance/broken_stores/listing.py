@@ -13,7 +13,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Listing, L
 
 
 class _ListsWithOffsets(BrokenStore):
-    """Lists the runs that ``selected`` returns, in its order, and uses offsets as cursors."""
+    """A store that lists the runs in the order in which ``selected`` returns them. A cursor is an offset."""
 
     def selected(self, runs: list[RunInfo]) -> list[RunInfo]:
         return runs

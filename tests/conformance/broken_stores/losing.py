@@ -15,7 +15,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, Load, caug
 
 
 class _ChangesEvents(BrokenStore):
-    """Changes every event before storing it. A subclass overrides ``change`` or ``stored``."""
+    """A store that changes every event before it stores it. A subclass overrides ``change`` or ``stored``."""
 
     def change(self, value: JsonValue) -> JsonValue:
         return value
@@ -29,7 +29,7 @@ class _ChangesEvents(BrokenStore):
 
 
 class _ChangesText(_ChangesEvents):
-    """Changes every text in values, labels and keys."""
+    """A store that changes every text in values, labels and keys."""
 
     def text(self, text: str) -> str:
         return text

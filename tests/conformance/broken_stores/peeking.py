@@ -45,7 +45,7 @@ class _PeeksAtEachRun(BrokenStore):
 
 @caught_by("test_17_every_handle_sees_every_change_of_a_run")
 class CachesHeadsPerHandle(_PeeksAtEachRun):
-    """Returns the head of the first peek forever, so later changes stay unseen."""
+    """A store that returns the head of the first peek forever, so that later changes are not visible."""
 
     def head(self, peeked: _PeekedRun) -> RunHead | None:
         return cast("RunHead | None", self.notes.setdefault((id(self), peeked.name), peeked.head))
@@ -70,7 +70,7 @@ class LeavesDeletionsOutOfTheHead(_PeeksAtEachRun):
 
 @caught_by("test_17_a_run_created_again_has_another_head", "test_17_calls_that_store_nothing_leave_the_head_unchanged")
 class ReturnsTheEventCountAsTheVersion(_PeeksAtEachRun):
-    """Returns the number of events as the version, which hides deletions and redactions."""
+    """A store that returns the number of events as the version, which hides deletions and redactions."""
 
     def head(self, peeked: _PeekedRun) -> RunHead | None:
         count = sum(not isinstance(event.data, Redaction) for event in peeked.stored.events)
@@ -170,7 +170,7 @@ class PeeksAtExpiredRuns(_PeeksAtEachRun):
 
 @caught_by("test_17_an_expired_run_has_no_head")
 class PeeksAtExpiredRunsItHasPeekedAtBefore(_PeeksAtEachRun):
-    """Treats a run as alive if it peeked at the run before its end."""
+    """A store that returns the head of an expired run if it peeked at the run before the end."""
 
     def head(self, peeked: _PeekedRun) -> RunHead | None:
         if peeked.head is not None:

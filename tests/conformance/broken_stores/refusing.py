@@ -14,7 +14,7 @@ from tests.conformance.broken_stores.base import Append, BrokenStore, caught_by
 
 
 class _RepairsInvalidEvents(BrokenStore):
-    """Repairs an invalid event and stores it if ``accepts`` returns true for the error."""
+    """A store that repairs and stores an invalid event if ``accepts`` returns true for the error."""
 
     def accepts(self, error: InvalidEvent) -> bool:
         return bool(error.field)

@@ -18,7 +18,7 @@ def _with_new_id(event: Event) -> Event:
 
 
 class _ComparesBodies(BrokenStore):
-    """Compares bodies with ``equal``. An equal event is replaced by the stored event."""
+    """A store that compares bodies with ``equal``. It replaces an equal event with the stored event."""
 
     def equal(self, stored: Event, original: Event) -> bool:
         return same_body(stored, original)

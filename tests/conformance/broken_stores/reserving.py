@@ -27,7 +27,7 @@ class AcceptsReservedTypes(BrokenStore):
 
 @caught_by("test_18_redact_refuses_memory_tombstones")
 class IgnoresRefusedRedactions(BrokenStore):
-    """Ignores a refused redaction without an error."""
+    """A store that raises no error for a refused redaction."""
 
     async def redact_events(self, agent: str, run: str, seqs: Iterable[int], *, reason: str = "") -> AppendResult:
         requested = tuple(seqs)

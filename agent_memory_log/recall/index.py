@@ -54,7 +54,8 @@ class RecallIndex:
     """An index of the documents of one subject. Not safe for concurrent use by several threads.
 
     The cost of adding or removing a document depends only on that document's length. If more documents
-    were removed than remain, the index rebuilds itself without the removed documents. Removed documents never change the results of a search.
+    were removed than remain, the index rebuilds itself without the removed documents. Removed
+    documents never change the results of a search.
     """
 
     def __init__(self) -> None:

@@ -210,8 +210,10 @@ class Replayer(_Block["Replayer"]):
         """Return a context manager for a call whose own code runs, while the calls inside it are replayed.
 
         The value of the ``with`` statement is a ``ReplayedCall``. Calls that the block makes are inside this call. The
-        same holds for tasks that the block starts, and for threads with a copy of its context. When the block ends, the agent must
-        have made all calls that were recorded inside. The arguments and errors are those of ``tool_result``.
+        same holds for tasks that the block starts, and for threads with a copy of its context. When the block
+        ends, the agent must have made all calls that were recorded inside.
+
+        The arguments and errors are those of ``tool_result``.
 
             with replayer.tool_call("orders.report", {"year": 2026}) as call:  # or async with
                 report = make_report(2026)

@@ -1,4 +1,4 @@
-"""Recall: finds the texts that answer a question. It needs no model, and finds more with one.
+"""Recall: finds the texts that answer a question. It works without an embedding model, and finds more with one.
 
 It works on values in memory only: add ``Document``s to a ``RecallIndex``, search, and receive ``DocumentHit``s. The
 memory layer decides which documents it indexes, which indexes it keeps, and where it stores vectors.

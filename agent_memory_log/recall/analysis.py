@@ -32,7 +32,7 @@ class Analysis(msgspec.Struct, frozen=True):
 
 
 def analyse(text: str, at: datetime | None) -> Analysis:
-    """Return the analysis of a text that was written ``at`` an aware time. None means that the time is unknown."""
+    """Return the properties of a text. ``at`` is the aware time of the text, or None if it is unknown."""
     folded = fold(text)
     text_words = words(folded)
     language = language_of(text_words)
@@ -42,7 +42,13 @@ def analyse(text: str, at: datetime | None) -> Analysis:
 
 
 def ask(query: str, at: datetime | None, languages: Iterable[str]) -> Question:
-    """Return a query of time ``at`` as a question to an index with texts in ``languages``."""
+    """Convert a query to the form in which an index looks it up.
+
+    Args:
+        query: The text of the query.
+        at: The aware time of the query, or None if it is unknown. Relative dates in the query count from it.
+        languages: The languages of the texts in the index, as ISO 639-1 codes.
+    """
     folded = fold(query)
     text_words = words(folded)
     own = language_of(text_words)

@@ -1,8 +1,9 @@
 """Raises the score of a turn by its conversation: its neighbours, its session, its speaker and its time.
 
 An answer is often next to the words of the question and need not repeat them. So a turn adds a share of its score to
-its neighbours and its session. The turns of a named speaker or time also gain a share of their score. The shares are
-round numbers from the middle of a range in which the results of the development corpora hardly change.
+its neighbours and its session. If the question names a speaker or a time, the turns of that speaker or time also gain
+a share of their score. Each share is a round number from the middle of a range. Within this range, the results on the
+development corpora hardly change.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ REACH: Final = 4
 """The number of turns before a turn, and after it, that gain from the turn."""
 
 FADING: Final = 40.0
-"""The words between two turns that reduce the share to 1/e, about a third.
+"""The number of words between two turns that reduces the share to 1/e, about a third.
 
 Several short messages in a row are often one remark, so short messages reduce the share little.
 """
@@ -40,7 +41,10 @@ ASKING: Final = 0.2
 """The loss of a turn that is a question, as a share of its score. Such a turn seldom holds the answer."""
 
 SESSION: Final = 0.25
-"""The gain of each turn of a talk: this share of the sum of the talk's best scores for each word of the question."""
+"""The gain of each turn of a talk (see ``SILENCE``), as a share of the talk's score.
+
+A talk's score is the sum of its best scores for each word of the question.
+"""
 
 SPEAKER: Final = 0.6
 """The gain of a turn if the question names its speaker, as a share of its score."""
@@ -67,7 +71,7 @@ A run may hold months of talks.
 """
 
 _NONE: Final = -1
-"""The document number for no neighbour."""
+"""The number that is stored in place of a document number if a turn has no neighbour."""
 
 _NO_TALK: Final = 0
 """The talk number of turns without a session."""
@@ -111,7 +115,7 @@ def turn_of(document: Document, analysis: Analysis) -> Turn:
 class Conversations:
     """The sessions and speakers of documents, by document number. Not safe for concurrent use by several threads.
 
-    The position of a turn decides its place among the session's turns. A turn at the end of a session is added in
+    The turns of a session are ordered by their positions. A turn at the end of a session is added in
     constant time; any other turn needs a search. A pause longer than ``SILENCE`` divides a session into talks. Turns
     raise each other's scores only within a talk.
     """
@@ -262,7 +266,9 @@ class Conversations:
         return shared
 
     def lifts(self, question: Question, scores: Floats, shared: Floats) -> dict[str, Floats]:
-        """Return the gain of each document, by part of the ranking and document number.
+        """Return the gains of all documents for each part of the ranking.
+
+        The keys are the names of the parts. Each array has the gain of each document, by document number.
 
         Args:
             question: The question.

@@ -14,16 +14,17 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: The caller's id, unique in an index.
         text: The text to search.
-        kind: The kind, by which a search can filter.
+        kind: The kind of the text. A search can filter by kind.
         session: The conversation of a message, or ``""``. Neighbours in a session raise each other's scores.
         position: The position of a message in its session.
         speaker: The name of the message's speaker.
         time: The aware time of the text. Relative dates in the text count from it.
         importance: Stars, from 0 (unrated) to 5.
-        confidence: From 0 to 1.
-        lasting: True for a text that holds until it is replaced, such as a fact. Stars can filter such a text, but
-            stars and age do not change its score.
-        key: The name of a preference.
+        confidence: The confidence in the text, from 0 to 1. A lower confidence lowers the score; a search never finds a
+            text with confidence 0.
+        lasting: True for a text that holds until it is replaced, such as a fact. A search can
+            filter such a text by its stars, but its stars and age do not change its score.
+        key: The key of a preference, for ``boost_preferences`` of a search, or ``""``.
         expires: The aware time from which searches no longer find the text. None means never.
     """
 
@@ -46,7 +47,8 @@ class DocumentHit(msgspec.Struct, frozen=True):
 
     Attributes:
         id: The document's id.
-        score: The sum of ``matched_by``. The words of a text with the whole question contribute about 1.
+        score: The sum of the contributions in ``matched_by``. A text with all words of the question gets about 1 for
+            its words.
         matched_by: The contribution of each part of the ranking, by the part's name.
     """
 

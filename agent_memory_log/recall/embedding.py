@@ -22,11 +22,11 @@ Kind = Literal["query", "document"]
 
 
 class Embeddings(msgspec.Struct, frozen=True):
-    """The vectors of some texts. Their lengths do not matter, because only angles are compared.
+    """The vectors of some texts. The length of a vector does not matter, because only angles are compared.
 
     Attributes:
-        pooled: One row a text (texts x dimension).
-        tokens: One matrix a text (tokens x dimension), without special tokens. None if the model has only pooled
+        pooled: A matrix with one row for each text (texts x dimension).
+        tokens: One matrix for each text (tokens x dimension), without special tokens. None if the model has only pooled
             vectors.
     """
 
@@ -38,13 +38,13 @@ class Embeddings(msgspec.Struct, frozen=True):
 class Embedder(Protocol):
     """An embedding model.
 
-    Give a new ``model`` name to every change that changes the vectors: only vectors of the same name and dimension are
-    compared. ``embed`` may block; the library calls it in a thread where that matters.
+    Change the name ``model`` whenever the vectors change: only vectors with the same name and dimension are compared.
+    ``embed`` may block; the library calls it in a thread where blocking would stop other work.
     """
 
     @property
     def model(self) -> str:
-        """The name of the model whose vectors these are."""
+        """The name of the model. Vectors are stored under this name."""
         ...
 
     @property
@@ -53,16 +53,22 @@ class Embedder(Protocol):
         ...
 
     def embed(self, texts: Sequence[str], kind: Kind) -> Embeddings:
-        """Return the vectors of ``texts`` in their order. May raise any error of its model or network."""
+        """Return the vectors of ``texts`` in the same order. It may raise any error of the model or the network."""
         ...
 
 
 Model = tuple[str, int]
-"""A model's name and dimension. Only vectors with equal ones are compared."""
+"""A model's name and dimension. Vectors are compared only if both are equal."""
 
 
 class Embedded(msgspec.Struct, frozen=True):
-    """The result of calling an embedder: ``embeddings`` of ``model``, or None with a ``note`` about the error."""
+    """The result of calling an embedder.
+
+    Attributes:
+        embeddings: The vectors, each of length 1, or None if the call failed.
+        note: The description of the error, or ``""``.
+        model: The name and dimension of the model that made the vectors.
+    """
 
     embeddings: Embeddings | None
     note: str = ""
@@ -70,7 +76,7 @@ class Embedded(msgspec.Struct, frozen=True):
 
 
 class Fixed:
-    """An embedder that is fixed to one model for a search. It fails if its model changes during the search."""
+    """An embedder for one search, which must use one model. It fails if the model changes during the search."""
 
     def __init__(self, embedder: Embedder, model: Model) -> None:
         """Store the arguments; do not call the embedder yet."""

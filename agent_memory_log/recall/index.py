@@ -3,7 +3,7 @@
 A document's score starts with its words and its vectors. Its conversation, stars, age, confidence and the boosted
 preferences then raise or lower the score.
 
-The conversation lifts the sum of both scores, because evidence can be next to a match by words or by vectors.
+The conversation raises the sum of both scores, because a text with the answer can be next to a match of either kind.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ _WORTH_REBUILDING: Final = 256
 class RecallIndex:
     """An index of the documents of one subject. Not safe for concurrent use by several threads.
 
-    The cost of adding or removing a document depends only on that document's length. When more documents were removed
-    than remain, the index rebuilds itself without them. Removed documents never change the results of a search.
+    The cost of adding or removing a document depends only on that document's length. If more documents
+    were removed than remain, the index rebuilds itself without the removed documents. Removed
+    documents never change the results of a search.
     """
 
     def __init__(self) -> None:
@@ -150,7 +151,7 @@ class RecallIndex:
             self._vectors = self._vectors.renumbered(new_numbers)
 
     def use_model(self, model: str, dimension: int) -> None:
-        """Set the model of the vectors. The vectors of another model are removed: the two kinds cannot be compared."""
+        """Set the model of the vectors. Vectors of another model are removed, because they cannot be compared."""
         if self._vectors is None or (model, dimension) != (self._model, self._vectors.dimension):
             self._model = model
             self._vectors = VectorIndex(dimension)

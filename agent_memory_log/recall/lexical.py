@@ -35,7 +35,7 @@ MOST_COUNTED: Final = 255
 """The most occurrences of a term in one text that count. A count shares 32 bits with a document number."""
 
 MOST_DOCUMENTS: Final = 1 << 24
-"""The most documents of an index."""
+"""The maximum number of documents in an index."""
 
 SORTED_PER_NEW: Final = 256
 """With more than this many sorted terms for each new term, inserting the new terms is faster than sorting all terms."""
@@ -50,8 +50,8 @@ All compounds of a word, possibly thousands, count as one term. A document occur
 class LexicalIndex:
     """The terms of documents. Not safe for concurrent use by several threads.
 
-    The cost of an append or a removal depends only on the length of the document. A term stores its documents, and a
-    document its terms, as ``number << 8 | count``.
+    The cost of an append or a removal depends only on the length of the document. A term stores its
+    documents as ``document number << 8 | count``, and a document stores its terms as ``term number << 8 | count``.
     """
 
     def __init__(self) -> None:

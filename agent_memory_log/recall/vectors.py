@@ -41,7 +41,7 @@ class VectorIndex:
         return number in self._row_of
 
     def put(self, number: int, pooled: Vectors, tokens: Vectors | None) -> None:
-        """Set the vectors of a document, each of length 1. ``tokens`` is None if there are no token vectors."""
+        """Set the vectors of a document; each must have length 1. ``tokens`` is None if there are no token vectors."""
         row = self._row_of.get(number)
         if row is None:
             row = self._row_of[number] = len(self._rows)

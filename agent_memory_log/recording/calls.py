@@ -1,4 +1,4 @@
-"""Tool calls while they run: their outcome, and which call encloses which."""
+"""Holds the outcome of a running tool call, and finds the call that encloses the running code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTERRUPTED = "interrupted"
 
 
 class RecordedCall:
-    """A recorded tool call, and the setter of its outcome. The result is recorded when the call's block ends.
+    """A recorded tool call. Its methods set the outcome of the call. The result is recorded when the call's block ends.
 
     If the block sets no outcome, the recorded result has no content. If the block raises, the exception replaces the
     outcome that was set before.

@@ -110,7 +110,7 @@ class _Blocks:
         self._arguments.setdefault(index, []).append(text)
 
     def content(self, *inside: str) -> list[Map]:
-        """Return the blocks in order. A call's arguments are in the map at the keys ``inside`` its block."""
+        """Return the blocks in order. ``inside`` is the path from a block to the map that gets the call's arguments."""
         for block in self._blocks.values():
             _put_together(block)
         for index, pieces in self._arguments.items():
@@ -195,7 +195,7 @@ def _chat(events: Sequence[Map]) -> Map:
 
 
 _COMPLETE = frozenset({"index", "type", "role", "id"})
-"""The keys whose value is complete in a delta. They are in one chunk or in every chunk."""
+"""The keys whose values are never split. Such a value is in one chunk, or repeated in every chunk."""
 
 
 def _grow(grown: Map, delta: Map) -> None:

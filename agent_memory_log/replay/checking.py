@@ -48,7 +48,7 @@ class MadeCall(NamedTuple):
 
 
 class StepChecker:
-    """The progress of one replay."""
+    """The recorded run of one replay, and the steps that the agent has made so far."""
 
     def __init__(self, snapshot: Snapshot, expected: ExpectedRun, match: Match) -> None:
         self._snapshot = snapshot
@@ -66,11 +66,11 @@ class StepChecker:
         """The calls with a result, in the order of their results. Calls that were made are removed at the head."""
         self._prompts: PromptCheck | None = None
         self._newest: dict[object, int] = {}
-        """For each lane, the latest recorded call among the calls that the lane has actual."""
+        """For each lane, the recorded call with the highest index that the lane has made."""
         self._made_seqs: set[int] = set()
         self._arguments = [encode_canonical(arguments_in(call.data.payload_json)) for call in expected.calls]
         self._without_inside: set[int] = set()
-        """The calls whose inner calls were all taken together with them."""
+        """The calls whose inner calls were all marked as made together with them."""
         self._inside: dict[int, list[int]] = {}
         for index, call in enumerate(expected.calls):
             pairs = product(call.names, (None, *call.ids))
@@ -93,7 +93,10 @@ class StepChecker:
     # Model turns.
 
     def next_turn(self) -> ExpectedTurn:
-        """Take the next turn and return it. Raises ``ReplayDivergence``."""
+        """Take the next turn and return it.
+
+        Raises ``ReplayDivergence`` if the recording has no more turns, or if the agent skipped a call before the turn.
+        """
         expected = self._coming_turn()
         if expected is None:
             raise self._divergence(
@@ -145,9 +148,9 @@ class StepChecker:
     # Calls.
 
     def take_call(self, actual: MadeCall, *, with_inside: bool) -> int:
-        """Take a recorded call and return its index. With ``with_inside``, take the calls inside it too.
+        """Find the recorded call that matches the agent's call, mark it as made, and return its index.
 
-        Raises ``ReplayDivergence``.
+        With ``with_inside``, mark the calls inside it as made too. Raises ``ReplayDivergence`` if no call matches.
         """
         if self._match == "call_id" and actual.call_id is None:
             raise InvalidArgument('match="call_id" needs the id of each call; pass tool_call_id')
@@ -256,7 +259,7 @@ class StepChecker:
         lines += describe_all(differences(recorded, actual.arguments), "recorded", "now")
         return self._divergence("other_arguments", "\n  ".join(lines), call.event)
 
-    # Ends.
+    # Results, and the end of calls and of the replay.
 
     def check_result(self, index: int) -> ToolResult:
         """Return the recorded result of a call. Raises ``ReplayDivergence`` if there is no result."""

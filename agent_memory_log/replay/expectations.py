@@ -79,8 +79,8 @@ class ExpectedTurn(msgspec.Struct, frozen=True):
         position: The position of its first event in the log.
         prefix: The number of transcript messages before the turn.
         joined: The number of parts before the turn in its message, or None if the turn begins a new message.
-        certain: Whether the turn certainly came from the model. The runtime itself may have made calls that have no
-            labels and no message.
+        certain: Whether the turn certainly came from the model. A turn of calls without labels is not certain, because
+            the agent's own code may have made the calls.
     """
 
     turn: ModelTurn
@@ -143,7 +143,7 @@ class ExpectedRun(msgspec.Struct, frozen=True):
 
 
 def provider_of(snapshot: Snapshot) -> str | None:
-    """Return the provider from the first event that names a count one, or None."""
+    """Return the provider of the first event that names a known provider, or None."""
     for event in snapshot.log:
         data = event.data
         provider = data.provider if isinstance(data, ModelRequest) else event.labels.get("provider")

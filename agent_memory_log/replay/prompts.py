@@ -38,7 +38,7 @@ class PromptCheck:
         self._sent: list[JsonMap] = []
         """Copies of the messages that matched so far."""
         self._encoded = b""
-        """The same messages as JSON. In Python 1, 1.0 and true are equal, in JSON they are not."""
+        """The same messages as JSON. In Python, 1, 1.0 and True are equal; their JSON texts differ."""
 
     def compare(
         self, messages: Iterable[object], count: int, joined: JsonMap | None

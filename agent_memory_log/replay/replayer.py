@@ -113,7 +113,7 @@ class Replayer(_Block["Replayer"]):
     - The calls of one task must be in the recorded order; this also holds for the thread that created the replayer. A
       recorded call comes before another only if it ended before the other began.
     - Calls of different tasks or threads may be in any order, and so may calls that the model requested in one turn.
-    - The agent must make all calls that were answered before a turn before it requests this turn.
+    - Before the agent requests a turn, it must make all calls whose results are recorded before this turn.
 
     The other values of ``match`` are for agents that may behave differently: ``"call_id"`` matches calls by id,
     ``"arguments"`` by tool and arguments, and ``"order"`` always takes the next recorded call. Each recorded call is
@@ -127,8 +127,8 @@ class Replayer(_Block["Replayer"]):
 
         Args:
             snapshot: The recorded run, loaded without ``after``, ``types`` and ``limit``.
-            provider: The provider whose message form the model turns have. By default, it is the provider that the run
-                was recorded with.
+            provider: The provider that defines the form of the messages in model turns. By default, it is the provider
+                that the run was recorded with.
             match: The rule that matches calls with recorded calls.
 
         Raises:
@@ -209,9 +209,11 @@ class Replayer(_Block["Replayer"]):
     ) -> ReplayedCallBlock:
         """Return a context manager for a call whose own code runs, while the calls inside it are replayed.
 
-        The value of the ``with`` statement is a ``ReplayedCall``. Calls in the block are inside this call; so are calls
-        in tasks that the block starts and in threads with a copy of its context. When the block ends, the agent must
-        have made all calls that were recorded inside. The arguments and errors are those of ``tool_result``.
+        The value of the ``with`` statement is a ``ReplayedCall``. Calls that the block makes are inside this call. The
+        same holds for tasks that the block starts, and for threads with a copy of its context. When the block
+        ends, the agent must have made all calls that were recorded inside.
+
+        The arguments and errors are those of ``tool_result``.
 
             with replayer.tool_call("orders.report", {"year": 2026}) as call:  # or async with
                 report = make_report(2026)

@@ -95,7 +95,7 @@ async def _log(store: Store, run: str = RUN) -> list[Event]:
 def _check(log: list[Event], writers: Iterable[list[AppendResult]]) -> None:
     """Assert that the log has every event once, without gaps.
 
-    Each writer's events must be in its order, at the seqs that its results named.
+    Each writer's events must be in the order of its appends, at the seqs that the appends returned.
     """
     by_seq = {event.seq: event for event in log}
     assert list(by_seq) == list(range(1, len(log) + 1))

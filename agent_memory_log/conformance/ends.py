@@ -26,7 +26,7 @@ FAR_ENDS = (
     "9000-01-01t00:00:00.5z",
     "9000-01-01T00:00:00-23:59",
 )
-"""Ends in the far future, in all spellings."""
+"""Ends in the far future, in different spellings."""
 
 PAST_ENDS = ("0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "2021-03-04T14:00:00.123456789+02:00")
 """Ends in the past."""

@@ -19,7 +19,7 @@ from agent_memory_log.store import Store
 
 @register_payload
 class ConformanceHandoff(EventData, frozen=True):
-    """A payload as an application might register it, with field types that no built-in payload has."""
+    """A payload that an application could register. No built-in payload has these types of fields."""
 
     event_type = "conformance.handoff"
 

@@ -154,7 +154,7 @@ class Following(Suite):
                 await anext(store.follow(agent, run))
         for after in (-1, True, "0"):
             with pytest.raises(InvalidArgument):
-                await anext(store.follow(AGENT, RUN, after=after))  # type: ignore[arg-type]  # that is the point
+                await anext(store.follow(AGENT, RUN, after=after))  # type: ignore[arg-type]  # the test passes a wrong type
 
     async def test_9_a_waiting_follower_receives_a_redaction_marker(self, store: Store, other: Store) -> None:
         await store.append_events(AGENT, RUN, user_message("one"), user_message("two"))

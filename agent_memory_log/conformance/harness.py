@@ -1,6 +1,6 @@
-"""Runs the tests of the suite: each in its own event loop, with a time limit, and closes the test's handles.
+"""Runs each test of the suite on its own event loop with a time limit, and closes the test's handles.
 
-This module holds no promises of a store.
+This module has no tests itself.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class Listing(Suite):
         await _two_runs(store)
         for limit in (0, -1, True, 1.0, "1", None):
             with pytest.raises(InvalidArgument):
-                await store.list_runs(limit=limit)  # type: ignore[arg-type]  # that is the point
+                await store.list_runs(limit=limit)  # type: ignore[arg-type]  # the test passes a wrong type
 
     async def test_15_meta_is_stored_with_the_run(self, store: Store, other: Store) -> None:
         meta: dict[str, JsonValue] = {"session_id": "s-1", "parent": None, "nested": {"a": [1, 1.0, True]}}

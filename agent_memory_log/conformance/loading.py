@@ -136,14 +136,14 @@ class Loading(Suite):
         await _fill(store)
         for limit in (0, -1, True, 1.0, "1"):
             with pytest.raises(InvalidArgument):
-                await store.load_run(AGENT, RUN, limit=limit)  # type: ignore[arg-type]  # that is the point
+                await store.load_run(AGENT, RUN, limit=limit)  # type: ignore[arg-type]  # the test passes a wrong type
         for after in (-1, True, 1.0, "1", None):
             with pytest.raises(InvalidArgument):
-                await store.load_run(AGENT, RUN, after=after)  # type: ignore[arg-type]  # that is the point
+                await store.load_run(AGENT, RUN, after=after)  # type: ignore[arg-type]  # the test passes a wrong type
         with pytest.raises(InvalidArgument):
             await store.load_run(AGENT, RUN, types="user_message")
         with pytest.raises(InvalidArgument):
-            await store.load_run(AGENT, RUN, types=[3])  # type: ignore[list-item]  # that is the point
+            await store.load_run(AGENT, RUN, types=[3])  # type: ignore[list-item]  # the test passes a wrong type
 
     async def test_8_a_read_sees_every_append_acknowledged_before_it(self, open_handle: Handles) -> None:
         handles = [await open_handle() for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Promise 17: ``peek_runs`` returns the heads of runs, as ``load_run`` would at that moment."""
+"""Promise 17: ``peek_runs`` returns the same heads of runs as ``load_run`` at that moment."""
 
 from __future__ import annotations
 

@@ -97,8 +97,8 @@ class Refusals(Suite):
             ("data.final", lambda: _thinking(final=1)),
             ("data.redacted", lambda: _thinking(redacted="text")),
             ("data.bounds", lambda: _result(bounds={"Returned": 1, "Total": "many"})),
-            ("data.bounds", lambda: _result(bounds=Bounds(total="many"))),  # type: ignore[arg-type]  # that is the point
-            ("data.telemetry", lambda: _result(telemetry=ToolTelemetry(extra=[1]))),  # type: ignore[arg-type]  # that is the point
+            ("data.bounds", lambda: _result(bounds=Bounds(total="many"))),  # type: ignore[arg-type]  # the test passes a wrong type
+            ("data.telemetry", lambda: _result(telemetry=ToolTelemetry(extra=[1]))),  # type: ignore[arg-type]  # the test passes a wrong type
         )
 
     async def test_10_append_refuses_values_that_are_not_events(self, open_handle: Handles) -> None:
@@ -227,15 +227,15 @@ def _not_json() -> list[Any]:
     return [b"bytes", {1: "a"}, {"a": {1, 2}}, [object()], [Decimal(1)], NOON, {None: 1}, [1j]]
 
 
-def _result(**fields: Any) -> Event:  # noqa: ANN401  # wrong types are the point
+def _result(**fields: Any) -> Event:  # noqa: ANN401  # tests pass wrong types
     return new_event(ToolResult(tool_call_id="", tool_name="", **fields))
 
 
-def _call(**fields: Any) -> Event:  # noqa: ANN401  # wrong types are the point
+def _call(**fields: Any) -> Event:  # noqa: ANN401  # tests pass wrong types
     return new_event(ToolCall(tool_call_id="", tool_name="", **fields))
 
 
-def _thinking(**fields: Any) -> Event:  # noqa: ANN401  # wrong types are the point
+def _thinking(**fields: Any) -> Event:  # noqa: ANN401  # tests pass wrong types
     return new_event(Thinking(**fields))
 
 

@@ -104,7 +104,7 @@ class Sequence(Suite):
     async def test_3_append_refuses_a_first_seq_that_is_not_a_positive_integer(self, store: Store) -> None:
         for first_seq in (0, -1, True, 1.0, "1"):
             with pytest.raises(InvalidArgument):
-                await store.append_events(AGENT, RUN, user_message("x"), first_seq=first_seq)  # type: ignore[arg-type]  # that is the point
+                await store.append_events(AGENT, RUN, user_message("x"), first_seq=first_seq)  # type: ignore[arg-type]  # the test passes a wrong type
         assert (await store.load_run(AGENT, RUN)).version == 0
 
     async def test_3_append_refuses_a_first_seq_above_the_limit(self, store: Store) -> None:
@@ -160,5 +160,5 @@ class Sequence(Suite):
     async def test_5_append_refuses_a_version_that_is_not_a_natural_number(self, store: Store) -> None:
         for expected_version in (-1, True, False, 0.0, "0", NOON):
             with pytest.raises(InvalidArgument):
-                await store.append_events(AGENT, RUN, user_message("x"), expected_version=expected_version)  # type: ignore[arg-type]  # that is the point
+                await store.append_events(AGENT, RUN, user_message("x"), expected_version=expected_version)  # type: ignore[arg-type]  # the test passes a wrong type
         assert (await store.load_run(AGENT, RUN)).version == 0

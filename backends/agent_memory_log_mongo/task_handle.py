@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class Client(Protocol):
-    """The methods that this package uses of ``AsyncMongoClient`` and ``AsyncIOMotorClient``."""
+    """The methods of ``AsyncMongoClient`` and ``AsyncIOMotorClient`` that this package uses."""
 
     def __getitem__(self, name: str, /) -> Any:  # noqa: ANN401  # a database of either driver
         ...

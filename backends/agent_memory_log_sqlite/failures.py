@@ -31,7 +31,7 @@ _NOT_TEXT_OF_AN_EVENT = tuple(
 
 
 FAILURES = (sqlite3.Error, UnicodeDecodeError)
-"""The exceptions of ``sqlite3``, which raises ``UnicodeDecodeError`` if its message quotes a damaged schema."""
+"""The exceptions that ``sqlite3`` raises: ``UnicodeDecodeError`` if an error message quotes a damaged schema."""
 
 
 def is_busy(error: Failure) -> bool:
@@ -61,7 +61,7 @@ def translated(error: Failure, path: str) -> StoreUnavailable | DecodeError:
 
 
 def _primary(error: Failure) -> int:
-    # Errors of the sqlite3 module, unlike errors of SQLite, have no code.
+    # Only errors that SQLite reports have a code. Errors of Python's sqlite3 module itself have none.
     code: int = getattr(error, "sqlite_errorcode", 0)
     return code & 0xFF
 

@@ -29,7 +29,7 @@ def back_up(file: OpenFile, target: str | os.PathLike[str]) -> BackupResult:
     _check_target(file, path)
     temporary: Path | None = None
     try:
-        # An unused name in the target's folder, so that it can be renamed later. VACUUM accepts an empty file.
+        # Use a new file in the target's folder, so that it can be renamed later. VACUUM accepts an empty file.
         handle, name = tempfile.mkstemp(prefix=f".{path.name[:50]}.", suffix=".part", dir=path.parent)
         os.close(handle)
         temporary = Path(name)
@@ -69,7 +69,8 @@ def _check_target(file: OpenFile, path: Path) -> None:
 def _verify(copy: Path, store: str, before: dict[int, int], after: dict[int, int]) -> tuple[int, int]:
     """Verify a copy and return the numbers of its runs and events.
 
-    Raises ``StoreCorrupt`` if the copy is damaged or if the version of a run is outside ``before`` and ``after``.
+    Raises ``StoreCorrupt`` if the copy is damaged, or if a run's version is not between its versions in ``before`` and
+    ``after``.
     """
     with closing(connect(Settings(path=str(copy), read_only=True))) as connection:
         damage = next((flaw for flaw in flaws(connection, None, None) if flaw and flaw.is_damage), None)

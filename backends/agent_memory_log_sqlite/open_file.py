@@ -27,10 +27,11 @@ from agent_memory_log_sqlite.schema import Settings, attempts, close_all, connec
 # someone reads it. The checks call os.stat because Path.stat takes twice as long.
 
 _SECONDS_A_LOOK = 0.001
-"""The time between two checks of the file itself, which find a copy over the file and a hard link elsewhere."""
+"""The seconds between two checks of the file itself. They detect that it was overwritten or got a hard link."""
 
 _SETTLED_SECONDS = 0.1
-"""The age at which a folder's time becomes reliable, because two changes in one clock tick have the same time.
+"""The age in seconds from which a folder's time is reliable. A newer folder may change again in the same clock tick,
+which leaves its time unchanged.
 
 If the folder's time is newer, or if the path is a symlink, each check of the file also checks the write-ahead log.
 """
@@ -45,7 +46,7 @@ _MOST_RUNS = 10_000
 
 _RUNS_COMPARED = 8
 _EVENTS_COMPARED = 8
-"""The numbers of recent runs, and of events of each run, that are looked up when the file changed unexpectedly."""
+"""The number of recent runs, and of events of each run, to look up after the file changed."""
 
 
 FORK_PATIENCE_SECONDS = 10.0
@@ -63,8 +64,8 @@ class OpenFile:
     ) -> None:
         """Take over ``connection``. ``file`` describes its open file.
 
-        All connections of a handle share ``overwritten``. It is empty, or holds the evidence that the file was
-        overwritten.
+        All connections of a handle share ``overwritten``. It is empty until a check finds that the file was
+        overwritten, and then has the reason for the error.
         """
         self.connection = connection
         self.path = settings.path
@@ -293,7 +294,7 @@ def _wal_of(path: str) -> str:
 
 
 def _stat(path: str) -> os.stat_result | None:
-    """Return None if the path is not a regular file. Opening it raises the error."""
+    """Return the status of a regular file, or None for any other path. Opening such a path raises the error."""
     try:
         file = os.stat(path)  # noqa: PTH116  # see above
     except OSError:

@@ -60,7 +60,7 @@ class Reader:
         self._connection = file.connection
         self._verify = verify
         self.heads = Heads(file, verify=verify)
-        """The heads of runs, which answer ``peek_runs``."""
+        """The remembered heads of runs, for ``peek_runs``."""
 
     def load(self, agent: str, run: str, after: int, types: frozenset[str] | None, limit: int | None) -> Snapshot:
         """See ``Store.load_run``. If ``types`` has one of the four most common types, the query scans the run."""
@@ -107,7 +107,7 @@ class Reader:
         agent: str,
         run: str,
     ) -> tuple[list[Row], list[Row]]:
-        """Read the rows of ``types`` and the redaction markers between them, from the table and without an index."""
+        """Read the rows of ``types``, and the redaction markers between them, without an index."""
         rows: list[Row] = []
         markers: list[Row] = []
         for row in self._each_row(run_row, bounds, agent, run):
@@ -126,7 +126,10 @@ class Reader:
         return rows, markers
 
     def _each_row(self, run_row: RunRow, bounds: tuple[int, int], agent: str, run: str) -> Iterator[Row]:
-        """Yield the rows from after the first bound to the second. Raises ``EventsMissing`` and ``DecodeError``."""
+        """Yield the rows with ids above the first bound, up to the second.
+
+        Raises ``EventsMissing``, ``StoreCorrupt`` and ``DecodeError``.
+        """
         name = name_sum(agent, run)
         expected = bounds[0] + 1
         row: SummedRow

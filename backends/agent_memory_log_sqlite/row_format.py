@@ -142,7 +142,7 @@ def find_run(connection: sqlite3.Connection, agent: str, run: str) -> RunRow:
 
 
 def check_gapless(rows: Sequence[Row], after: int, last: int, agent: str, run: str) -> None:
-    """Check that ``rows`` are all rows with ids above ``after``, up to ``last``.
+    """Check that ``rows`` have all ids from ``after + 1`` to ``last``, in order.
 
     Raises ``EventsMissing`` for the first gap, and ``StoreCorrupt`` for a row that is out of order.
     """

@@ -29,13 +29,14 @@ DEFAULT_BUSY_TIMEOUT_MS = 30_000
 _PAUSE_SECONDS = 0.005
 
 _SMALLEST_FILE = 512
-# SQLite treats a file of one byte as empty and would overwrite the rest of a damaged store with a new database.
+# A shorter file may be the rest of a damaged store. SQLite treats a file of one byte as empty, and would create a new
+# database in it.
 
 _PAGE_SIZE = 4096
 # By measurement, 8 KiB pages make single appends an eighth slower: each append writes a whole page of the table and of
 # the index to the write-ahead log.
 _CHECKPOINT_PAGES = 512
-# 2 MiB fit into the processor's cache, which made single appends 10 % faster than SQLite's default.
+# 512 pages are 2 MiB, which fit into the processor's cache. Single appends were 10 % faster than with SQLite's default.
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -216,7 +217,7 @@ def schema_of(connection: sqlite3.Connection) -> dict[str, str]:
 
 @lru_cache(1)
 def schema_of_this_release() -> dict[str, str]:
-    """Return the ``schema_of`` a new file of this release."""
+    """Return the result of ``schema_of`` for a new file of this release."""
     connection = sqlite3.connect(":memory:")
     for script in _migrations():
         connection.executescript(script)

@@ -1,7 +1,7 @@
 """Detects writes to the file, and returns the heads of runs.
 
-Before each search, memory peeks at every linked run, which can be the same thousands each time. The handle reads their
-heads once, and returns them again until something writes to the file.
+Before each search, memory peeks at every linked run, often at the same thousands of runs. The handle therefore
+remembers their heads until something writes to the file or a run expires.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST_RECENT = 8
 
 _HEADS = f"SELECT number, base_seq, expires_at, {VERSION} FROM wanted CROSS JOIN runs ON agent = of AND run = named"  # noqa: S608  # only constants
 _RUNS_A_QUERY = 499
-"""The runs in one query. Each has two variables, and an SQLite before 3.32 allows 999 variables in a statement."""
+"""The number of runs in one query. Each needs two variables, and SQLite before 3.32 allows 999 in a statement."""
 
 _NEVER = RunHead(0, 1)
 
@@ -40,7 +40,7 @@ class Watch:
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        """Watch through ``connection``. It must not write, because it does not notice its own writes."""
+        """Watch through ``connection``. It must not write, because SQLite reports only the writes of others to it."""
         self._connection = connection
         self._times_busy = 0
 

@@ -55,7 +55,7 @@ _T = TypeVar("_T")
 _INTO = "events (id, run, event_id, type, timestamp, labels, data, verbatim, sum)"
 _INSERT = f"INSERT INTO {_INTO} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  # only constants
 _ROWS_A_STATEMENT = 50
-# By measurement, inserting many rows in one statement takes 0.8 of the time. 50 rows are far below SQLite's limit.
+# Inserting many rows in one statement takes 20 % less time (measured). 50 rows are far below SQLite's limit.
 _INSERT_MANY = f"INSERT INTO {_INTO} VALUES {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?, ?)'] * _ROWS_A_STATEMENT)}"  # noqa: S608  # only constants
 
 _BY_ID = f"SELECT {COLUMNS} FROM events WHERE id = ?"  # noqa: S608  # only constants
@@ -98,7 +98,7 @@ class Writer:
         return self._in_transaction(lambda: self._append(append))
 
     def append_one(self, append: Append) -> AppendResult | None:
-        """Append one event durably in one statement. Return None and do nothing if ``append`` must be used."""
+        """Append one event durably in one statement. Return None if only ``Writer.append`` can do it."""
         if self._connection.in_transaction or self._file.lost:
             self._make_ready()
         result = self._append_next(append)
@@ -318,7 +318,7 @@ class Writer:
     def expire_some(self, before: int) -> ExpireResult:
         """Remove some of the runs that ended by ``before``, in one transaction, and count them.
 
-        A transaction is short, because other writers wait for it. The count is zero when all runs are removed.
+        A transaction is short, because other writers wait for it. A count of zero means that no such run is left.
         """
         return self._in_transaction(lambda: self._expire_some(before))
 

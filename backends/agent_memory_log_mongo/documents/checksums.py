@@ -50,7 +50,7 @@ def encode_with_sums(commit: _Document) -> bytes:
     at = _FIRST_EVENT_AT
     start = crc32(commit["k"]) + commit["v"] - count + 1
     for start_value in range(start, start + count):
-        # Each event follows its BSON type, one byte, and its list index, text that ends with a zero byte.
+        # Before each event are its BSON type (one byte) and its list index (text that ends with a zero byte).
         at = find_zero(0, at) + 1
         end = at + size_at(listed, at)[0]
         sums.append(crc32(listed[at:end], start_value))

@@ -257,4 +257,4 @@ BLANKING = [
     {"$set": {"n": 0, "events": [{"id": "$_id"}]}},
     {"$unset": ["t", "ts", "meta", "meta_json", "sums"]},
 ]
-"""The update by which a deletion empties a commit. The filler's id is the commit's, so it is unique in the run."""
+"""The update by which a deletion empties a commit. The filler has the commit's id, so it is unique in the run."""

@@ -161,7 +161,7 @@ def decode_events(
 
 
 def masked(events: list[Event]) -> list[Event]:
-    """Return the events with every event redacted that a marker among them names.
+    """Return all of the events. Redact each event that a marker among them names.
 
     A redaction appends its marker before it replaces the content, so a read can see one without the other. If two
     markers name the same event, the reason of the later one is used.

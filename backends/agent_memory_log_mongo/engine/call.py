@@ -31,7 +31,7 @@ BYTES: CodecOptions[RawBSONDocument] = CodecOptions(
     RawBSONDocument,
     tz_aware=True,
     datetime_conversion=DatetimeConversion.DATETIME_AUTO,
-    unicode_decode_error_handler="surrogateescape",  # an id that is not UTF-8 is refused later, as an id
+    unicode_decode_error_handler="surrogateescape",  # a later check refuses an id that is not UTF-8
 )
 """Codec options that leave the documents of a reply as bytes."""
 
@@ -200,7 +200,7 @@ class Call:
                 await self.pause(again.seconds)
 
     async def pause(self, seconds: float | None = None) -> None:
-        """Rest for a random part of ``seconds``. With None, ``Clock.rest`` chooses the duration."""
+        """Rest for a random time of at most ``seconds``. With None, ``Clock.rest`` chooses the duration."""
         await finished(self._surface.sleep(self._clock.rest(seconds)))
 
     async def wait(self, signal: ChangeSignal, seen: int, seconds: float | None) -> None:

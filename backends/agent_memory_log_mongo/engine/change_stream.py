@@ -88,7 +88,7 @@ class Signals:
     def seconds_to_wait(self, key: bytes, until: int | None) -> float | None:
         """Return the seconds after which a follower reads its run without a signal, or None for no limit.
 
-        ``until`` is the end of its run in microseconds since 1970, or None.
+        ``until`` is the end of the run in microseconds since 1970, or None.
         """
         end = seconds_left(until)
         if key in self._covered:
@@ -96,7 +96,7 @@ class Signals:
         return _POLL_SECONDS if end is None else min(end, _POLL_SECONDS)
 
     def take(self, change: Mapping[str, Any]) -> None:
-        """Wake the followers of the run that a change of the stream names; all followers if it names no run."""
+        """Wake the followers of the run that a change names, or all followers if it names no run."""
         document: Mapping[str, Any] | None = change.get("fullDocument")
         if document is None:
             self.notify_all()

@@ -1,6 +1,6 @@
 """Limits the duration of a call and chooses the rests between its attempts.
 
-``timeoutMS`` limits a call, including all its commands and rests. No other limit exists on how often a command or an
+``timeoutMS`` limits a call, including all its commands and rests. Nothing else limits how often a command or an
 attempt is repeated. ``Call.restart`` makes two exceptions. Each independent part of a call, like one run of
 ``expire_runs``, has the full time. A follower has no limit after its first read of the run.
 """
@@ -20,15 +20,15 @@ from agent_memory_log_mongo.engine.driver_errors import is_timeout, passes, tran
 
 _FIRST_REST = 0.002
 _LONGEST_REST = 0.25
-"""The bounds of the longest rest, in seconds. It starts at the first and doubles up to the second.
+"""The first and the largest upper limit of a rest, in seconds. The upper limit doubles with each rest.
 
-The actual rest is a random part of it. The first is about the duration of one append, so that the other writer can
-finish. The second is far shorter than an election, which MongoDB expects to take up to 12 seconds. So a call finds a
-new primary soon after its election.
+Each rest is a random time below the upper limit. The first limit is about the duration of one append, so
+that the other writer can finish. The largest limit is far shorter than an election, which MongoDB expects to take up to
+12 seconds. So a call finds a new primary soon after its election.
 """
 
 _LONGEST_WAIT_OF_A_FOLLOWER = 5.0
-"""The interval, in seconds, at which a follower without a server checks whether its handle was closed."""
+"""The interval, in seconds, at which a follower that cannot reach a server checks whether its handle was closed."""
 
 
 class Clock:
@@ -56,7 +56,7 @@ class Clock:
         return left
 
     def rest(self, longest: float | None = None) -> float:
-        """Return the seconds to rest before the next attempt: a random part of ``longest`` seconds.
+        """Return the seconds to rest before the next attempt: a random time of at most ``longest``.
 
         The random part keeps writers that collided from colliding again. With None, the longest rest doubles each time.
         """

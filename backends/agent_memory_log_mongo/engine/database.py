@@ -27,9 +27,10 @@ _FIRST = 0.002
 _LONGEST = 0.064
 _GROWS = 2.0
 _SHRINKS = 0.8
-"""The window, in seconds, from which a writer's rest is drawn.
+"""The bounds of a writer's window in seconds, and the factors by which it changes. The writer rests for a random time,
+at most one window.
 
-It doubles when another writer was faster, and shrinks after each stored append. It does not limit the number of
+The window doubles when another writer was faster, and shrinks after each stored append. It does not limit the number of
 attempts; the clock does (``engine/clock.py``). The longest window was measured with eight processes on one run. With a
 longer one, the server idles; with a shorter one, most inserts are refused.
 

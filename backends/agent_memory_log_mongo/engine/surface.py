@@ -15,11 +15,11 @@ _T = TypeVar("_T")
 
 
 class Surface(msgspec.Struct, frozen=True):
-    """The functions by which a handle waits. They block on threads, and return an awaitable on tasks.
+    """The functions by which a handle waits. On a thread they block. In a task they return an awaitable.
 
     Attributes:
         make_lock: makes a lock.
-        acquire: acquires a lock within some seconds; its result is whether that succeeded.
+        acquire: acquires a lock, and returns whether it succeeded within some seconds.
         sleep: waits for some seconds.
         wait: waits for a signal to change.
         spawn: starts a thread or a task.

@@ -44,7 +44,7 @@ LAST_SEQ = 2**53 - 1
 _MAX_META_BYTES = MAX_DOCUMENT_BYTES - 16 * 1024
 """The size limit of meta.
 
-The run's document also holds the ids, and a list of runs adds the numbers of the newest commit to it.
+16 KiB of the largest document stay free for the ids, and for the numbers of the newest commit in a list of runs.
 """
 
 
@@ -55,7 +55,8 @@ class _Attempt(msgspec.Struct, frozen=True, gc=False):
         start: the run's version before the insert.
         new: the inserted events.
         stored: the events of the batch that the run already had, by id.
-        contested: the head after the insert if it creates the run and another writer had written the run's document.
+        contested: the head after the insert, if the insert creates the run and another writer had already written the
+            run's document; else None.
     """
 
     start: int
@@ -101,8 +102,8 @@ class _Appending:
         rest = self._call.database.contention.rest(self._run.key)
         if rest:
             await self._call.pause(rest)
-        # The remembered head may be outdated: another writer may have deleted and recreated the run. The append reads
-        # the head again where such a head could lead to a wrong result.
+        # The remembered head may be outdated: another writer may have deleted and recreated the run. If an
+        # outdated head could lead to a wrong result, the append reads the head again.
         remembered = self._call.database.heads.get(self._run.key)
         if not rest and self._request.first_seq is None and remembered is not None and self._is_usable(remembered):
             self._remembered_head = remembered

@@ -173,7 +173,7 @@ async def delete(call: Call, agent: str, run: str) -> None:
 
 
 async def _delete(call: Call, run: Run, ended_by: int | None = None) -> int:
-    """Delete a run, with ``ended_by`` only if it ended at or before then. Return its number of events."""
+    """Delete a run and return its number of events. With ``ended_by``, delete it only if it ended by that time."""
     count = 0
     deletions: int | None = None
 

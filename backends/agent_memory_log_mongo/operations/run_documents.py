@@ -1,4 +1,4 @@
-"""Reads and writes the run documents: one for each run, which list the runs and their ends.
+"""Reads and writes the run documents. Each run has one, by which the store lists and expires the run.
 
 The append that creates a run writes its document. It has these fields:
 

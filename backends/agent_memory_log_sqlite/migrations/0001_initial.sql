@@ -1,4 +1,4 @@
--- A run is a row that stays when the run is deleted, so that its numbers never start again.
+-- One row for each run. A deleted run keeps its row, so that its seqs continue and are never assigned again.
 CREATE TABLE runs (
     id         INTEGER PRIMARY KEY,          -- below 2^31: the upper half of an event's id
     agent      TEXT    NOT NULL,
@@ -15,7 +15,7 @@ CREATE INDEX runs_by_creation ON runs (created) WHERE created IS NOT NULL AND su
 
 CREATE INDEX runs_by_agent ON runs (agent, created) WHERE created IS NOT NULL;
 
--- One integer is both the order of a run's events and the proof that no two have one place: (run << 32) | seq.
+-- The id is (run << 32) | seq. It orders the events of a run, and the primary key refuses a second event at a seq.
 CREATE TABLE events (
     id        INTEGER PRIMARY KEY,
     run       INTEGER NOT NULL,
@@ -29,8 +29,8 @@ CREATE TABLE events (
 
 CREATE UNIQUE INDEX events_by_event_id ON events (run, event_id);
 
--- The four types that make up most of a run are left out: an index entry for each would cost every append more than the
--- scan costs the rare read that asks for one of them. (NOT IN would build its list anew for every row inserted.)
+-- The index leaves out the four most common types. Index entries for them would make every append slower, and reads of
+-- these types are rare. The condition does not use NOT IN, because SQLite would build its list for every inserted row.
 CREATE INDEX events_by_type ON events (run, type)
     WHERE type <> 'assistant_message' AND type <> 'thinking' AND type <> 'tool_call' AND type <> 'tool_result';
 

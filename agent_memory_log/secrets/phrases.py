@@ -135,13 +135,18 @@ def _manifest(reading: Reading, match: re.Match[str]) -> _Spans:
 
 
 def _seed(_reading: Reading, match: re.Match[str]) -> _Spans:
-    """Yield the seed phrase of a wallet: at least twelve words, at least eight of them different."""
+    """Yield the seed phrase of a wallet: at least twelve words, at least eight of them different.
+
+    At most a quarter of the words may be common in sentences.
+    """
     seed_words = list(_SEED_WORD.finditer(match.group(1)))
     sentence_words = words()["sentence"]
     while any(word.group(1) in sentence_words for word in seed_words[:_MIN_DIFFERENT]):
         seed_words.pop(0)
     size = next((at for at, word in enumerate(seed_words) if word.group(1) in sentence_words), len(seed_words))
-    if size >= _SEED_SIZE and len({word.group(1) for word in seed_words[:size]}) >= _MIN_DIFFERENT:
+    texts = [word.group(1) for word in seed_words[:size]]
+    common = sum(text in words()["sentence_or_seed"] for text in texts)
+    if size >= _SEED_SIZE and len(set(texts)) >= _MIN_DIFFERENT and 4 * common <= size:
         yield match.start(1) + seed_words[0].start(), match.start(1) + seed_words[size - 1].end()
 
 

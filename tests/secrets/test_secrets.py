@@ -31,6 +31,7 @@ from agent_memory_log.events.payloads import Redaction
 from agent_memory_log.recording import RunRecorder, SyncRunRecorder
 from agent_memory_log.secrets import Finding, find_secrets, redact_text, redacted_event
 from agent_memory_log.secrets.jsontext import redact_json
+from agent_memory_log.secrets.parts import words
 from agent_memory_log.secrets.rules import names, phrase_rules, token_rules
 
 DATA = Path(__file__).parent / "data"
@@ -96,6 +97,24 @@ def test_text_and_event_without_secrets_are_returned_unchanged() -> None:
     assert redact_text(text) is text
     event = new_event(UserMessage(text), labels={"lang": "en"})
     assert redacted_event(event) is event
+
+
+@pytest.mark.parametrize("word", sorted(words()["sentence_or_seed"]))
+def test_seed_phrase_is_found_although_a_word_is_common_in_sentences(word: str) -> None:
+    rare = ["abandon", "ability", "able", "about", "above", "absent", "absorb", "abstract", "absurd", "abuse", "acid"]
+    for position in (0, 5, 11):
+        phrase = " ".join([*rare[:position], word, *rare[position:]])
+        text = f"my seed phrase is: {phrase}"
+        (finding,) = find_secrets(text)
+        assert text[finding.start : finding.end] == phrase
+
+
+def test_sentence_about_a_seed_phrase_is_not_a_seed_phrase() -> None:
+    text = (
+        "Never tell anybody a seed phrase because then they can always take what you have, this will never change when "
+        "you move it"
+    )
+    assert find_secrets(text) == ()
 
 
 def test_findings_are_in_text_order_with_exact_positions() -> None:

@@ -79,7 +79,7 @@ def test_linked_files_exist(document: str) -> None:
     text = re.sub(r"^```.*?^```$", "", (ROOT / document).read_text(), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r'\]\(([^)#\s]+)|(?:src|srcset)="([^"]+)"', text):
         path = target[0] or target[1]
-        if not path.startswith("http") and not path.startswith("reference/"):  # the site generates these pages
+        if not path.startswith("http"):
             assert (folder / path).exists(), path
 
 

@@ -187,7 +187,8 @@ class Conversations:
         """Set the talks of the turns from index ``at``. Stop at the first turn whose talk does not change."""
         talks, before = self._talk.values, self._before.values
         previous = int(talks[turns[at - 1]]) if at else _NO_TALK
-        for turn in turns[at:]:
+        for index in range(at, len(turns)):  # a slice would copy a long session for each turn that arrives late
+            turn = turns[index]
             old = int(talks[turn])
             if before[turn] != _NONE:
                 new = previous

@@ -33,6 +33,7 @@ _MANIFEST_LINE = re.compile(
 _SEED_WORD = re.compile(r"(?:[0-9]{1,2}[.):] ?)?([a-z]+)")
 _SEED_SIZE = 12
 _MIN_DIFFERENT = 8
+_MAX_COMMON = 3
 
 
 def token_secrets(reading: Reading) -> Iterator[tuple[str, int, int]]:
@@ -135,9 +136,9 @@ def _manifest(reading: Reading, match: re.Match[str]) -> _Spans:
 
 
 def _seed(_reading: Reading, match: re.Match[str]) -> _Spans:
-    """Yield the seed phrase of a wallet: at least twelve words, at least eight of them different.
+    """Yield the seed phrase of a wallet: groups of twelve words, each with at least eight different ones.
 
-    At most a quarter of the words may be common in sentences.
+    At most three words of a group may be common in sentences. Groups overlap, so text after the phrase cannot hide it.
     """
     seed_words = list(_SEED_WORD.finditer(match.group(1)))
     sentence_words = words()["sentence"]
@@ -145,9 +146,15 @@ def _seed(_reading: Reading, match: re.Match[str]) -> _Spans:
         seed_words.pop(0)
     size = next((at for at, word in enumerate(seed_words) if word.group(1) in sentence_words), len(seed_words))
     texts = [word.group(1) for word in seed_words[:size]]
-    common = sum(text in words()["sentence_or_seed"] for text in texts)
-    if size >= _SEED_SIZE and len(set(texts)) >= _MIN_DIFFERENT and 4 * common <= size:
-        yield match.start(1) + seed_words[0].start(), match.start(1) + seed_words[size - 1].end()
+    starts = [at for at in range(size - _SEED_SIZE + 1) if _is_seed(texts[at : at + _SEED_SIZE])]
+    if starts:
+        last = seed_words[starts[-1] + _SEED_SIZE - 1]
+        yield match.start(1) + seed_words[starts[0]].start(), match.start(1) + last.end()
+
+
+def _is_seed(group: list[str]) -> bool:
+    common = sum(text in words()["sentence_or_seed"] for text in group)
+    return common <= _MAX_COMMON and len(set(group)) >= _MIN_DIFFERENT
 
 
 _SERIES: dict[str, Callable[[Reading, re.Match[str]], _Spans]] = {

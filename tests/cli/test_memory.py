@@ -355,7 +355,7 @@ class TestForget:
             derived.ok(*command, "--dry-run", "--sweep").out == "✔ would forget 1 memory, and redact 3 events of runs\n"
         )
         assert derived.ok(*command, "--dry-run", "--evidence").out.endswith(
-            "  events of linked runs that still contain the value: support/later#1, support/later#2\n"
+            "  events of linked runs that still contain the value (2): support/later#1, support/later#2\n"
         )
         assert "redact 3 events" in derived.error(*command, "-y", "--sweep", "--sweep-limit", "2")
         assert "need a RECORD" in derived.error("memory", "forget", "--all", "--sweep", "-y", *OWNER, status=2)
@@ -368,7 +368,7 @@ class TestForget:
         with _Subject(derived) as me:
             me.remember(key="drink", value="Kim likes tea")
         ran = derived.ok("memory", "forget", "preferred_name", "-y", "--sweep", *OWNER)
-        assert "  other memories that still contain the value: " in ran.out
+        assert "  other memories that still contain the value (1): " in ran.out
 
     def test_forget_all_erases_every_memory(self, derived: Amlog) -> None:
         assert derived.ok("memory", "forget", "--all", "-y", *OWNER).out == "✔ forgot 2 memories\n"

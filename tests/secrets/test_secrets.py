@@ -109,6 +109,16 @@ def test_seed_phrase_is_found_although_a_word_is_common_in_sentences(word: str) 
         assert text[finding.start : finding.end] == phrase
 
 
+@pytest.mark.parametrize(
+    "after", ["please never have this when you will then", "what that because can into they where word"]
+)
+def test_seed_phrase_is_found_although_common_words_follow(after: str) -> None:
+    phrase = "abandon ability able about above absent absorb abstract absurd abuse access acid"
+    text = f"seed phrase: {phrase} {after}"
+    (finding,) = find_secrets(text)
+    assert phrase in text[finding.start : finding.end]
+
+
 def test_sentence_about_a_seed_phrase_is_not_a_seed_phrase() -> None:
     text = (
         "Never tell anybody a seed phrase because then they can always take what you have, this will never change when "

@@ -79,11 +79,11 @@ def forget(
     if report.elsewhere:
         names = ", ".join(evidence_name(evidence) for evidence in report.elsewhere[:_MOST_NAMES])
         more = ", …" if len(report.elsewhere) > _MOST_NAMES else ""
-        output.line(f"  events of linked runs that still contain the value: {names}{more}")
+        output.line(f"  events of linked runs that still contain the value ({len(report.elsewhere):,}): {names}{more}")
     if report.other_records:
         names = ", ".join(report.other_records[:_MOST_NAMES])
         more = ", …" if len(report.other_records) > _MOST_NAMES else ""
-        output.line(f"  other memories that still contain the value: {names}{more}")
+        output.line(f"  other memories that still contain the value ({len(report.other_records):,}): {names}{more}")
 
 
 _MOST_NAMES = 5

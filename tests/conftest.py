@@ -47,13 +47,14 @@ collect_ignore = [] if "AMLOG_TORTURE" in os.environ else ["torture"]
 def mongo_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[MongoServer | GivenServer]:
     """Start one server for all tests of a worker, or use the server of ``AMLOG_TEST_MONGO_URI``.
 
-    A test that kills, freezes or restarts a server, or sets a fail point, starts its own ``MongoServer``.
+    The server does not wait for the disk. A test that kills, freezes or restarts a server, or sets a fail point, starts
+    its own ``MongoServer``.
     """
     uri = os.environ.get("AMLOG_TEST_MONGO_URI")
     if uri:
         yield GivenServer(uri)
         return
-    with MongoServer(tmp_path_factory.mktemp("mongo")) as server:
+    with MongoServer(tmp_path_factory.mktemp("mongo"), sync_on_commit=False) as server:
         yield server
 
 

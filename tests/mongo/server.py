@@ -67,9 +67,10 @@ class MongoServer:
         self._reservation = reserve_port()
         self.port = port_of(self._reservation)
         self._command: list[str] = [str(_PROGRAM)]
-        # The settings file is empty. Without it, the server looks in other folders, such as the home directory.
+        # The settings turn the TTL monitor off, which would delete expired documents in the middle of a test. Without
+        # the file, the server looks for settings in other folders, such as the home directory.
         self._command += ["--config", str(folder / "secantusd.toml"), "--storage-path", str(folder / "data")]
-        self._command += ["--host", HOST, "--port", str(self.port), "--cache-size", "256M"]
+        self._command += ["--host", HOST, "--port", str(self.port)]
         self._command += ["--oplog-max-entries", str(oplog_entries)]
         self._command += ["--standalone"] * standalone
         self._command += ["--enable-test-commands"] * test_commands
@@ -107,7 +108,7 @@ class MongoServer:
         assert not self.running, "it is running already"
         self._wait_for_the_end()
         self._folder.mkdir(parents=True, exist_ok=True)
-        (self._folder / "secantusd.toml").touch()
+        (self._folder / "secantusd.toml").write_text("[storage]\nttl_sweep_seconds = 0\n")
         if self._auth and not self._has_user:
             self._launch()
             with self.client() as client:

@@ -37,6 +37,9 @@ from tests.mongo.server import GivenServer, MongoServer
 Document = dict[str, Any]
 
 MIB = 1024 * 1024
+TIMEOUT_MS = 180_000
+"""The time limit of a call. A disk that stalls may need more than the default for documents of this size."""
+
 END: dict[str, JsonValue] = {"expires_at": "9999-01-01T00:00:00Z"}
 
 
@@ -64,7 +67,7 @@ class InsertSizes(CommandListener):
 def uri(mongo_server: MongoServer | GivenServer) -> Generator[str]:
     """Return one database for all tests of this module, because dropping large databases is slow."""
     name = f"amlog_test_{uuid.uuid4().hex}"
-    yield mongo_server.uri(name)
+    yield mongo_server.uri(name, timeoutMS=TIMEOUT_MS)
     if isinstance(mongo_server, GivenServer):  # a MongoServer deletes its own data
         with mongo_server.client() as client:
             client.drop_database(name)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, TypeVar
 
@@ -107,13 +109,27 @@ def run_async(coroutine: Coroutine[object, object, _Result]) -> _Result:
             if task is not None:
                 loop.call_soon_threadsafe(task.cancel)
 
-        with stopping.Graceful(cancel):
+        with stopping.Graceful(cancel), _signals_wake(loop):
             return await coroutine
 
     try:
         return asyncio.run(stoppable())
     except asyncio.CancelledError as error:
         raise KeyboardInterrupt from error
+
+
+@contextmanager
+def _signals_wake(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+    """Let a signal end the loop's wait for events, so that its handler runs at once."""
+    if os.name == "nt":  # on Windows, the loop does this itself
+        yield
+        return
+    with stopping.SignalPipe() as receiver:
+        loop.add_reader(receiver, os.read, receiver, 1)
+        try:
+            yield
+        finally:
+            loop.remove_reader(receiver)
 
 
 def confirmed(question: str, *, yes: bool) -> None:

@@ -54,21 +54,32 @@ class Graceful:
         _stop_requests.pop()
 
 
+class SignalPipe:
+    """A block whose file descriptor becomes readable on each signal, also on one just before a wait for it begins.
+
+    Without it, a signal between a handler's last chance to run and the wait would be handled only after the wait.
+    """
+
+    def __enter__(self) -> int:
+        self.receiver, self._sender = os.pipe()
+        os.set_blocking(self._sender, False)
+        self._previous = signal.set_wakeup_fd(self._sender, warn_on_full_buffer=False)
+        return self.receiver
+
+    def __exit__(self, *_error: object) -> None:
+        signal.set_wakeup_fd(self._previous)
+        os.close(self.receiver)
+        os.close(self._sender)
+
+
 def wait_for_input() -> None:
-    """Wait until standard input can be read. A signal ends the wait, even one that arrives just before it begins."""
+    """Wait until standard input can be read. A signal ends the wait."""
     if os.name == "nt":
         return  # on Windows, select accepts only sockets
     import select  # noqa: PLC0415  # most commands ask no question
 
-    receiver, sender = os.pipe()
-    os.set_blocking(sender, False)
-    previous = signal.set_wakeup_fd(sender, warn_on_full_buffer=False)
-    try:
+    with SignalPipe() as receiver:
         select.select([0, receiver], [], [])
-    finally:
-        signal.set_wakeup_fd(previous)
-        os.close(receiver)
-        os.close(sender)
 
 
 def _interrupt() -> None:

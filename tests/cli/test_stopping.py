@@ -21,13 +21,19 @@ SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 AMLOG = ("-m", "agent_memory_log.cli")
 
 _SLOW_EXPORT = """
-import asyncio, os, sys, time
+import asyncio, os, signal, sys, threading, time
 from agent_memory_log.cli import export
+
+def interrupt():
+    time.sleep(0.2)  # the main thread then waits for events
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
 async def lines(*_arguments, **_options):
     try:
         yield b"half"
         print(*(name for name in os.listdir() if name.startswith(".")), flush=True)
+        if KIND == "interrupted":
+            threading.Thread(target=interrupt).start()
         if KIND == "busy":
             time.sleep(3600)
         await asyncio.sleep(3600)
@@ -115,6 +121,14 @@ def test_signal_removes_a_partial_file(folder: Path, number: int, status: int) -
         assert stopped(process, number) == (status, b"cleaning up\n", b"")
     assert Path("out.jsonl").read_bytes() == b"old"
     assert {path.name for path in folder.iterdir()} == {"out.jsonl", "v.db"}
+
+
+@pytest.mark.usefixtures("folder")
+def test_signal_that_no_system_call_of_the_main_thread_sees_ends_the_command() -> None:
+    """Another thread receives the signal. A main thread that is about to wait does not see a signal either."""
+    with python(*export("interrupted")) as process:
+        assert read_line(process).startswith(b".amlog-")
+        assert stopped(process) == (130, b"cleaning up\n", b"")
 
 
 def test_second_signal_ends_the_process_at_once(folder: Path) -> None:

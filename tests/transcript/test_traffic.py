@@ -38,7 +38,7 @@ CLIENT_CALLS = frozenset(
         "shell_call",
     }
 )
-"""The items of OpenAI Responses that wait for an output of the client. A tool search waits if the client executes it."""
+"""The items of OpenAI Responses that wait for an output of the client."""
 
 
 class Recorded(NamedTuple):
@@ -159,7 +159,7 @@ def called_tools(exchange: Exchange) -> list[str]:
     if isinstance(answer, dict):
         blocks = [block for message in answered_messages(exchange.provider, answer) for block in blocks_of(message)]
     else:
-        blocks = list(streamed_blocks(exchange.provider, answer or ()))
+        blocks = list(streamed_blocks(answer or ()))
     return [name for block in blocks if (name := called_tool(block)) is not None]
 
 
@@ -168,7 +168,7 @@ def blocks_of(message: Message) -> list[Any]:
     return [*list_in(message.get("content")), *list_in(message.get("tool_calls")), message]
 
 
-def streamed_blocks(provider: str, events: Sequence[Message]) -> Iterator[Message]:
+def streamed_blocks(events: Sequence[Message]) -> Iterator[Message]:
     """Yield the parts of a stream that may be calls. The arguments are missing."""
     for event in events:
         yield map_in(event.get("content_block"))
@@ -199,12 +199,12 @@ def called_tool(block: Message) -> str | None:
 def answered_messages(provider: str, answer: Message) -> list[Message]:
     """Return the messages of an answer that is not a stream, as the next request must hold them."""
     if provider == "openai-responses":
-        return answer["output"]
+        return list_in(answer["output"])
     if provider == "openai-chat":
         return [choice["message"] for choice in answer["choices"]]
-    message = (
-        {"role": "assistant", "content": answer["content"]} if provider == "anthropic" else answer["output"]["message"]
-    )
+    if provider == "anthropic":
+        answer = {"output": {"message": {"role": "assistant", "content": answer["content"]}}}
+    message = map_in(answer["output"]["message"])
     return [message] if message["content"] else []
 
 

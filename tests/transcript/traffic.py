@@ -61,7 +61,7 @@ def _exchange(line: dict[str, Any]) -> Exchange | None:
     messages = request.pop(_MESSAGES_KEYS.get(line["provider"], "messages"), [])
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
-    answer = line.get("events") or line.get("response")
+    answer: Any = line.get("events") or line.get("response")
     is_answer = line["status"] == 200 and not isinstance(answer, str) and "token" not in line["path"]
     return Exchange(
         f"{line['source'].removeprefix('models/').removeprefix('cassettes/')} {line['n']}",

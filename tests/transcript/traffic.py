@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 _FILE = Path(__file__).parents[1] / "data" / "provider_traffic.jsonl.gz"
 _MESSAGES_KEYS = {"openai-responses": "input"}
@@ -61,7 +61,7 @@ def _exchange(line: dict[str, Any]) -> Exchange | None:
     messages = request.pop(_MESSAGES_KEYS.get(line["provider"], "messages"), [])
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
-    answer: Any = line.get("events") or line.get("response")
+    answer = cast("Any", line.get("events") or line.get("response"))
     is_answer = line["status"] == 200 and not isinstance(answer, str) and "token" not in line["path"]
     return Exchange(
         f"{line['source'].removeprefix('models/').removeprefix('cassettes/')} {line['n']}",

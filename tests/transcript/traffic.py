@@ -61,8 +61,9 @@ def _exchange(line: dict[str, Any]) -> Exchange | None:
     messages = request.pop(_MESSAGES_KEYS.get(line["provider"], "messages"), [])
     if isinstance(messages, str):
         messages = [{"role": "user", "content": messages}]
-    answer = cast("Any", line.get("events") or line.get("response"))
-    is_answer = line["status"] == 200 and not isinstance(answer, str) and "token" not in line["path"]
+    answer = line.get("events") or line.get("response")
+    if line["status"] != 200 or not isinstance(answer, (dict, list)) or "token" in line["path"]:
+        answer = None
     return Exchange(
         f"{line['source'].removeprefix('models/').removeprefix('cassettes/')} {line['n']}",
         line["provider"],
@@ -70,5 +71,5 @@ def _exchange(line: dict[str, Any]) -> Exchange | None:
         line["status"],
         messages,
         request,
-        answer if is_answer else None,
+        cast("dict[str, Any] | list[dict[str, Any]] | None", answer),
     )

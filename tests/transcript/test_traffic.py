@@ -1,4 +1,4 @@
-"""Checks the laws of transcripts with real traffic: what a provider sent or accepted is kept, valid and replayable."""
+"""Checks the laws of transcripts with real traffic: provider messages stay exact, valid and replayable."""
 
 from __future__ import annotations
 
